@@ -1,0 +1,2 @@
+//! The `haul` program.
+fn main() {}

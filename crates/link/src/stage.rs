@@ -1,0 +1,61 @@
+//! What a cable is made of: [`Stage`], one effect on the packets that go one way.
+//!
+//! A stage is a state machine without I/O and without a clock. Packets are pushed in with the time
+//! at which they arrive; what the stage has to say goes to [`Out`]: packets that go on, now, and
+//! packets it sends back the other way (a reset, an ICMP error). A stage that holds packets names
+//! the time of its next event in [`Stage::wake`] and is called with *exactly* that time, however
+//! late the machine is. So what a chain of stages does depends on its input alone: the same packets
+//! at the same times with the same seed give the same output, to the nanosecond, and lateness of
+//! the driver does not add up along the chain.
+
+use std::time::Instant;
+
+use crate::packet::Packet;
+
+/// One effect on the packets that go one way along a cable.
+pub trait Stage: Send {
+    /// A packet arrives.
+    fn push(&mut self, packet: Packet, now: Instant, out: &mut Out);
+
+    /// When the stage next wants [`Stage::poll`] to be called; `None` while it waits for packets only.
+    fn wake(&self) -> Option<Instant> {
+        None
+    }
+
+    /// The time named by [`Stage::wake`] has come; `now` is that time.
+    fn poll(&mut self, _now: Instant, _out: &mut Out) {}
+
+    /// Whether the stage may be given offloaded segments whole, because it looks at no single packet.
+    fn passes_segments_whole(&self) -> bool {
+        false
+    }
+
+    /// Takes over the packets and the state of the stage whose place this one takes in a running
+    /// cable, where `old` is of the same kind. A stage that keeps nothing has nothing to do; a
+    /// stage that holds packets must take them, so that none is lost by a change of parameters.
+    fn replace(&mut self, _old: Box<dyn Stage>, _now: Instant) {}
+
+    /// For [`Stage::replace`]: the stage as [`std::any::Any`].
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any>;
+}
+
+/// What a stage does with packets at one moment.
+#[derive(Debug, Default)]
+pub struct Out {
+    /// Packets that go on to the next stage, in order.
+    pub forward: Vec<Packet>,
+    /// Packets that the stage sends back the way the traffic came from, in order.
+    pub back: Vec<Packet>,
+}
+
+impl Out {
+    /// Lets a packet go on.
+    pub fn forward(&mut self, packet: Packet) {
+        self.forward.push(packet);
+    }
+
+    /// Sends a packet back towards where the traffic of this direction comes from.
+    pub fn back(&mut self, packet: Packet) {
+        self.back.push(packet);
+    }
+}

@@ -1,0 +1,5 @@
+//! The stages, one file each.
+
+mod delay;
+
+pub use delay::Delay;

@@ -1,0 +1,266 @@
+//! Quantities that print and parse their unit: `18ms`, `100mbit`, `10KiB`, `0.1%`.
+//!
+//! Units are those of `tc(8)` where it has them: a rate in `bit`, `kbit`, `mbit`, `gbit`
+//! per second (powers of ten), a size in `B`, `KB`, `MB`, `GB` (powers of ten) or `KiB`,
+//! `MiB`, `GiB` (powers of two), a time in `ns`, `us`, `ms`, `s`, `min`. Case does not
+//! matter and `/s` after a rate is accepted. `Mbps` is not: to tc(8) it is a megabyte per second, to
+//! most people a megabit.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A text that is not the quantity it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not {what}; write it like `{example}`")]
+pub struct UnitError {
+    text: String,
+    what: &'static str,
+    example: &'static str,
+}
+
+/// Splits `1.5ms` into its number and its unit, lower-cased.
+fn split(text: &str) -> Option<(f64, String)> {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_ascii_alphabetic() || c == '%' || c == 'µ').unwrap_or(text.len());
+    let number: f64 = text[..end].trim().parse().ok()?;
+    (number.is_finite() && number >= 0.0).then(|| (number, text[end..].trim().to_lowercase()))
+}
+
+/// Prints `value` in the largest unit that keeps it at or above one, without trailing zeros.
+fn scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -> fmt::Result {
+    let (factor, unit) =
+        units.iter().find(|(factor, _)| value >= *factor).or(units.last()).copied().unwrap_or((1.0, ""));
+    let number = format!("{:.3}", value / factor);
+    write!(f, "{}{unit}", number.trim_end_matches('0').trim_end_matches('.'))
+}
+
+macro_rules! unit {
+    ($type:ty, $what:literal, $example:literal, $parse:expr) => {
+        impl FromStr for $type {
+            type Err = UnitError;
+            fn from_str(text: &str) -> Result<Self, UnitError> {
+                let parse: fn(f64, &str) -> Option<Self> = $parse;
+                split(text).and_then(|(number, unit)| parse(number, &unit)).ok_or_else(|| UnitError {
+                    text: text.to_owned(),
+                    what: $what,
+                    example: $example,
+                })
+            }
+        }
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                String::deserialize(from)?.parse().map_err(de::Error::custom)
+            }
+        }
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+    };
+}
+
+/// Bits per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(u64);
+
+impl Rate {
+    /// A rate of so many bits per second; at least one.
+    pub fn bits_per_second(bits: u64) -> Self {
+        Self(bits.max(1))
+    }
+
+    /// Bits per second.
+    pub fn as_bits_per_second(self) -> u64 {
+        self.0
+    }
+
+    /// The time that so many bytes take at this rate.
+    pub fn time_for(self, bytes: u64) -> Duration {
+        let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(self.0);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+unit!(Rate, "a rate", "100mbit", |number, unit| {
+    let unit = unit.trim_end_matches("/s");
+    let factor = match unit {
+        "bit" => 1.0,
+        "kbit" | "k" => 1e3,
+        "mbit" | "m" => 1e6,
+        "gbit" | "g" => 1e9,
+        _ => return None,
+    };
+    let bits = (number * factor).round();
+    (bits >= 1.0).then_some(Rate(bits as u64))
+});
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        scaled(f, self.0 as f64, &[(1e9, "gbit"), (1e6, "mbit"), (1e3, "kbit"), (1.0, "bit")])
+    }
+}
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Size(u64);
+
+impl Size {
+    /// So many bytes.
+    pub fn bytes(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// The number of bytes.
+    pub fn as_bytes(self) -> u64 {
+        self.0
+    }
+}
+
+unit!(Size, "a size", "10KiB", |number, unit| {
+    let factor = match unit {
+        "b" => 1.0,
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "kib" => 1024.0,
+        "mib" => 1024.0 * 1024.0,
+        "gib" => 1024.0 * 1024.0 * 1024.0,
+        _ => return None,
+    };
+    Some(Size((number * factor).round() as u64))
+});
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const KI: u64 = 1024;
+        // The unit in which the number is whole, binary first; it parses back to the same value.
+        for (factor, unit) in [(KI.pow(3), "GiB"), (KI.pow(2), "MiB"), (KI, "KiB")] {
+            if self.0 >= factor
+                && self.0.is_multiple_of((factor / 64).max(1))
+                && format!("{:.3}", self.0 as f64 / factor as f64).parse() == Ok(self.0 as f64 / factor as f64)
+            {
+                return scaled(f, self.0 as f64, &[(factor as f64, unit)]);
+            }
+        }
+        for (factor, unit) in [(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "KB")] {
+            if self.0 >= factor && self.0.is_multiple_of(factor / 1000) {
+                return scaled(f, self.0 as f64, &[(factor as f64, unit)]);
+            }
+        }
+        write!(f, "{}B", self.0)
+    }
+}
+
+/// A probability, printed and parsed in percent.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
+pub struct Percent(f64);
+
+impl Percent {
+    /// A probability between 0 and 1; what lies outside is moved to the nearest end.
+    pub fn from_fraction(fraction: f64) -> Self {
+        Self(fraction.clamp(0.0, 1.0))
+    }
+
+    /// The probability, between 0 and 1.
+    pub fn fraction(self) -> f64 {
+        self.0
+    }
+}
+
+unit!(Percent, "a probability", "0.1%", |number, unit| {
+    match unit {
+        "%" if number <= 100.0 => Some(Percent(number / 100.0)),
+        "" if number == 0.0 => Some(Percent(0.0)),
+        _ => None,
+    }
+});
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = format!("{:.6}", self.0 * 100.0);
+        write!(f, "{}%", number.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+/// A length of time. It exists for its text form; everything else uses [`Duration`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Span(pub Duration);
+
+unit!(Span, "a time", "18ms", |number, unit| {
+    let seconds = match unit {
+        "ns" => number / 1e9,
+        "us" | "µs" => number / 1e6,
+        "ms" => number / 1e3,
+        "s" => number,
+        "min" => number * 60.0,
+        "" if number == 0.0 => 0.0,
+        _ => return None,
+    };
+    // Rounded to the nanosecond, so that 0.1ms is 100 µs exactly.
+    let nanos = (seconds * 1e9).round();
+    (nanos < u64::MAX as f64).then(|| Span(Duration::from_nanos(nanos as u64)))
+});
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_zero() {
+            return write!(f, "0ms");
+        }
+        scaled(f, self.0.as_secs_f64() * 1e9, &[(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")])
+    }
+}
+
+impl From<Duration> for Span {
+    fn from(time: Duration) -> Self {
+        Self(time)
+    }
+}
+
+impl From<Span> for Duration {
+    fn from(span: Span) -> Self {
+        span.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn parses_what_people_write() {
+        assert_eq!("100mbit".parse(), Ok(Rate(100_000_000)));
+        assert_eq!("2.5 Gbit/s".parse(), Ok(Rate(2_500_000_000)));
+        assert_eq!("10KiB".parse(), Ok(Size(10240)));
+        assert_eq!("18MB".parse(), Ok(Size(18_000_000)));
+        assert_eq!("0.1ms".parse(), Ok(Span(Duration::from_micros(100))));
+        assert_eq!("0.1%".parse(), Ok(Percent(0.001)));
+    }
+
+    #[test]
+    fn names_what_is_wrong() {
+        assert_eq!("18".parse::<Span>().unwrap_err().to_string(), "`18` is not a time; write it like `18ms`");
+        for bad in ["", "fast", "-1mbit", "nanmbit", "0mbit", "1mbyte", "20Mbps", "101%"] {
+            assert!(bad.parse::<Rate>().is_err() && bad.parse::<Percent>().is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn sizes_print_and_parse(bytes in 0u64..1 << 50) {
+            prop_assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
+        }
+        #[test]
+        fn whole_microseconds_print_and_parse(us in 0u64..10_000_000) {
+            // Three decimals of the printed unit are kept.
+            let time = Duration::from_micros(us / 1000 * 1000);
+            prop_assert_eq!(Span(time).to_string().parse(), Ok(Span(time)));
+        }
+        #[test]
+        fn never_panics(text in ".*") {
+            let _ = (text.parse::<Rate>(), text.parse::<Size>(), text.parse::<Span>(), text.parse::<Percent>());
+        }
+    }
+}
