@@ -1,8 +1,15 @@
 //! Hosts and cables: a network on one machine, without root.
 
+pub mod cable;
 pub mod chain;
+pub mod host;
+pub mod lateness;
+mod netlink;
 mod offload;
 pub mod packet;
+pub mod sandbox;
 pub mod stage;
 pub mod stages;
+pub mod tap;
+mod tun;
 pub mod units;
