@@ -5,4 +5,5 @@ mod offload;
 pub mod packet;
 pub mod stage;
 pub mod stages;
+pub mod tap;
 pub mod units;
