@@ -41,6 +41,13 @@ shellcheck                lint            any   shellcheck          the shell sc
 say() { echo "setup: $*"; }
 have() { case $1 in /*) [[ -e $1 ]] ;; *) command -v "$1" >/dev/null ;; esac; }
 
+if ! have cargo; then
+  say "Rust is missing; get it from https://rustup.rs, then run this again:"
+  echo "    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
+  if [[ -n ${SUDO_USER:-} ]]; then say "or, without sudo: make build; then: sudo target/release/haul race"; fi
+  exit 1
+fi
+
 # The packages of this purpose that are missing, and what goes without each.
 missing=()
 declare -A without=()
@@ -97,12 +104,6 @@ if ((${#missing[@]} > 0)); then
 fi
 if [[ -n $vital ]]; then exit 1; fi
 
-if ! have cargo; then
-  say "Rust is missing; get it from https://rustup.rs, then run this again:"
-  echo "    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
-  if [[ -n ${SUDO_USER:-} ]]; then say "or, without sudo: make build; then: sudo target/release/haul race"; fi
-  exit 1
-fi
 if [[ $purpose == lint ]]; then exit 0; fi
 
 # Cables are TUN devices. Anybody may open the device: udev gives it mode 0666, and making an
