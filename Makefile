@@ -27,7 +27,7 @@ test: ## Run every test; as root, once more as an ordinary user
 lint: ## Check formatting, lints, documentation, dependencies and shell scripts
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	RUSTDOCFLAGS='--deny warnings' cargo doc --workspace --no-deps --document-private-items --locked --quiet
+	RUSTDOCFLAGS='--deny warnings --allow rustdoc::private_intra_doc_links' cargo doc --workspace --no-deps --document-private-items --locked --quiet
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked --log-level error check bans licenses sources; \
 	else echo "skipped: cargo deny is not installed (cargo install cargo-deny --locked)"; fi
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
