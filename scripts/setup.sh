@@ -134,5 +134,5 @@ if [[ $EUID != 0 ]] && have unshare && ! unshare --user --map-current-user --kee
     if [[ -r $file && $(<"$file") == "$off" ]]; then say "to change that: sudo sysctl $knob=$on"; fi
   done <<<'kernel.unprivileged_userns_clone 0 1
 kernel.apparmor_restrict_unprivileged_userns 1 0
-user.max_user_namespaces 0 15000'
+user.max_user_namespaces 0 10000'
 fi
