@@ -16,6 +16,7 @@ use std::{
     time::Instant,
 };
 
+use capture::Direction;
 use nix::{
     poll::{PollFd, PollFlags, ppoll},
     sys::{
@@ -29,10 +30,10 @@ use crate::{
     chain::{Chain, Output},
     host::{Addresses, Host},
     lateness::Lateness,
-    offload,
+    offload::{self, Spare},
     packet::{MAX_PACKET, Packet},
     stage::Stage,
-    tap::{Direction, Tap},
+    tap::Tap,
     tun::{Tun, TunError},
 };
 
@@ -71,7 +72,6 @@ pub struct Stages {
 }
 
 /// What a cable is beside its stages.
-#[derive(Debug)]
 pub struct Options {
     /// Tells the cables of one world apart; their addresses follow from it.
     pub number: u8,
@@ -135,6 +135,7 @@ impl Cable {
                 other: other.clone(),
                 output: Output::default(),
                 traffic: Traffic::default(),
+                spare: Spare::default(),
             }
         };
         let up = driver(0, stages.up, stages.up_to_down, up_inbox, &to_down);
@@ -250,6 +251,7 @@ struct Driver {
     other: Outbox,
     output: Output,
     traffic: Traffic,
+    spare: Spare,
 }
 
 impl Driver {
@@ -307,7 +309,7 @@ impl Driver {
                 self.traffic.packets_in += 1;
                 self.chain.push(0, packet, now, &mut self.output);
             } else {
-                offload::split(header, bytes, |packet| {
+                offload::split(header, bytes, &mut self.spare, |packet| {
                     if let Some(tap) = &self.near {
                         tap.record(Direction::Outbound, &packet.bytes);
                     }
@@ -334,6 +336,7 @@ impl Driver {
                 }
                 Err(_) => self.traffic.refused += 1,
             }
+            self.spare.keep(packet.bytes);
         }
         for (at, stage, packet) in self.output.back.drain(..) {
             let index = self.back.get(stage).copied().unwrap_or(0);

@@ -62,9 +62,10 @@ impl Header {
 
 /// Cuts what the kernel handed over into packets with complete checksums. A segment whose headers
 /// make no sense (the kernel produces no such thing) is dropped.
-pub(crate) fn split(header: Header, bytes: &[u8], mut each: impl FnMut(Packet)) {
+pub(crate) fn split(header: Header, bytes: &[u8], spare: &mut Spare, mut each: impl FnMut(Packet)) {
     if !matches!(header.gso_type & !GSO_ECN, GSO_TCP4 | GSO_TCP6) {
-        let mut whole = bytes.to_vec();
+        let mut whole = spare.take();
+        whole.extend_from_slice(bytes);
         finish_checksum(header, &mut whole);
         return each(Packet::new(whole));
     }
@@ -72,7 +73,7 @@ pub(crate) fn split(header: Header, bytes: &[u8], mut each: impl FnMut(Packet)) 
     let chunks = bytes[payload..].chunks(usize::from(header.gso_size));
     let last = chunks.len().saturating_sub(1);
     for (index, chunk) in chunks.enumerate() {
-        let mut packet = Vec::with_capacity(payload + chunk.len());
+        let mut packet = spare.take();
         packet.extend_from_slice(&bytes[..payload]);
         packet.extend_from_slice(chunk);
         let sequence = word32(bytes, tcp + 4).wrapping_add((index * usize::from(header.gso_size)) as u32);
@@ -87,6 +88,27 @@ pub(crate) fn split(header: Header, bytes: &[u8], mut each: impl FnMut(Packet)) 
         let sum = transport_checksum(&packet, tcp);
         packet[tcp + 16..tcp + 18].copy_from_slice(&sum.to_be_bytes());
         each(Packet::new(packet));
+    }
+}
+
+/// Buffers of packets that have gone, for packets that come: at hundreds of thousands a second the
+/// allocator would give memory back to the kernel and fetch it again all the time.
+#[derive(Default)]
+pub(crate) struct Spare(Vec<Vec<u8>>);
+
+impl Spare {
+    const MOST: usize = 4096;
+
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_else(|| Vec::with_capacity(2048))
+    }
+
+    /// Keeps a buffer for later.
+    pub(crate) fn keep(&mut self, mut buffer: Vec<u8>) {
+        if self.0.len() < Self::MOST && buffer.capacity() <= 2048 {
+            buffer.clear();
+            self.0.push(buffer);
+        }
     }
 }
 
@@ -184,7 +206,7 @@ mod tests {
             let gso_type = if v6 { GSO_TCP6 } else { GSO_TCP4 };
             let header = Header { flags: NEEDS_CHECKSUM, gso_type, gso_size: mss, csum_start: tcp as u16, csum_offset: 16, ..Header::default() };
             let mut packets = Vec::new();
-            split(header, &bytes, |packet| packets.push(packet));
+            split(header, &bytes, &mut Spare::default(), |packet| packets.push(packet));
             let mut together = Vec::new();
             for (index, packet) in packets.iter().enumerate() {
                 prop_assert!(packet.len() <= usize::from(mss) + tcp + 32);
@@ -209,7 +231,7 @@ mod tests {
 
         #[test]
         fn anything_at_all_does_not_panic(raw: [u8; Header::LEN], bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            split(Header::from_bytes(raw), &bytes, |_| {});
+            split(Header::from_bytes(raw), &bytes, &mut Spare::default(), |_| {});
         }
     }
 }
