@@ -1,8 +1,12 @@
 //! Hosts and cables: a network on one machine, without root.
 
 pub mod chain;
+mod headers;
 mod offload;
 pub mod packet;
 pub mod stage;
 pub mod stages;
 pub mod units;
+
+#[cfg(test)]
+mod testing;
