@@ -18,7 +18,7 @@ use crate::{
     host::{Host, HostError},
     lateness::Lateness,
     stage::Stage,
-    stages::{Delay, Queue, RateLimit},
+    stages::{Delay, Discipline, Queue, RateLimit},
     units::Rate,
 };
 
@@ -109,7 +109,7 @@ fn probe_delay(rate: u32) -> Result<DelayError, CalibrateError> {
 fn probe_rate() -> Result<f64, CalibrateError> {
     const PAYLOAD: usize = 1472;
     const PACKETS: usize = 5_000;
-    let rate = RateLimit::new(Rate::bits_per_second(RATE), Queue::infinite());
+    let rate = RateLimit::new(Rate::bits_per_second(RATE), Queue::new(Discipline::Infinite));
     let arrivals = probe(Stages { up: vec![Box::new(rate)], ..Stages::default() }, |_, send| {
         (0..PACKETS).try_for_each(|_| send(&mut [0; PAYLOAD]))
     })?;

@@ -1,7 +1,9 @@
 //! Hosts and cables: a network on one machine, without root.
 
 pub mod cable;
+pub mod calibrate;
 pub mod chain;
+mod headers;
 pub mod host;
 pub mod lateness;
 mod netlink;
@@ -13,3 +15,6 @@ pub mod stages;
 pub mod tap;
 mod tun;
 pub mod units;
+
+#[cfg(test)]
+mod testing;

@@ -11,13 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use capture::Source as _;
 use libtest_mimic::{Arguments, Failed, Trial};
 use link::{
     cable::{Cable, Options, Stages},
     host::Host,
     sandbox,
-    stage::Stage,
-    stages::{Delay, Loss},
+    stage::{Direction, Stage},
+    stages::{Delay, Dice, Effect, Loss},
     tap::Tap,
 };
 
@@ -49,6 +50,10 @@ type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
 fn delay(ms: u64) -> Box<dyn Stage> {
     Box::new(Delay::new(Duration::from_millis(ms)))
+}
+
+fn loss(percent: &str) -> Box<dyn Stage> {
+    Box::new(Loss::new(percent.parse().unwrap(), Dice::new(7, Effect::Loss, Direction::Up)))
 }
 
 /// Two hosts and a cable, with the same stages each way.
@@ -135,8 +140,7 @@ fn nothing_arrives_before_its_time() -> Result<(), Failed> {
 }
 
 fn a_transfer_over_a_lossy_cable_is_whole() -> Result<(), Failed> {
-    let loss = || -> Box<dyn Stage> { Box::new(Loss::new("2%".parse().unwrap(), 7)) };
-    let (a, b, cable) = lay(|| vec![delay(2), loss()])?;
+    let (a, b, cable) = lay(|| vec![delay(2), loss("2%")])?;
     let bytes = noise(3_000_000);
     assert!(transfer(&a, &b, cable.addresses()[1].v4.into(), bytes.clone())? == bytes, "the bytes differ");
     assert!(transfer(&b, &a, cable.addresses()[0].v6.into(), bytes.clone())? == bytes, "the bytes differ");
@@ -156,7 +160,7 @@ fn segments_pass_whole_only_where_nobody_looks() -> Result<(), Failed> {
     };
     let (whole, size) = average(|| vec![delay(1)])?;
     assert!(whole == [true, true] && size > 3000, "{whole:?}, {size} bytes a packet");
-    let (whole, size) = average(|| vec![delay(1), Box::new(Loss::new("0%".parse().unwrap(), 7))])?;
+    let (whole, size) = average(|| vec![delay(1), loss("0%")])?;
     assert!(whole == [false, false] && size <= 1500, "{whole:?}, {size} bytes a packet");
     Ok(())
 }
@@ -176,7 +180,7 @@ fn a_tap_misses_nothing_and_sees_true_packets() -> Result<(), Failed> {
         let mut reader = capture::pcapng::Reader::open(path)?;
         let mut last = Duration::ZERO;
         let mut seen = 0;
-        while let Some(packet) = reader.next_packet()? {
+        while let Some(packet) = reader.next()? {
             assert!(packet.time >= last, "time runs backwards");
             assert!(packet.bytes.len() <= 1500 && packet.bytes.len() == packet.original_len as usize);
             last = packet.time;
@@ -197,9 +201,7 @@ fn a_cable_that_changes_loses_nothing_under_way() -> Result<(), Failed> {
     send(b"slow")??;
     // Long enough for the relay to have taken it in, whatever else the machine does.
     std::thread::sleep(Duration::from_millis(50));
-    let down = || -> Vec<Box<dyn Stage>> { vec![Box::new(Loss::new("100%".parse().unwrap(), 1))] };
-    let up = vec![delay(0)];
-    cable.change(Stages { up, down: down(), ..Stages::default() })?;
+    cable.change(Stages { up: vec![delay(0)], down: vec![loss("100%")], ..Stages::default() })?;
     std::thread::sleep(Duration::from_millis(50));
     send(b"fast")??;
     let mut heard = Vec::new();
