@@ -5,15 +5,14 @@
 //! the other device when it is due, sleep until the next event. A stage's packets for the other
 //! direction, a change of the chain and the end of the cable come through the relay's inbox.
 //!
-//! The relay sleeps in ppoll(2) with a timer slack of a nanosecond; the kernel's default of 50 µs
-//! would make every delay that much too long (prctl(2), PR_SET_TIMERSLACK).
+//! How a relay is on time: see [`punctual`], and [`LONG`].
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr},
     os::fd::AsFd,
     sync::{Arc, mpsc},
     thread::JoinHandle,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use capture::Direction;
@@ -21,7 +20,6 @@ use nix::{
     poll::{PollFd, PollFlags, ppoll},
     sys::{
         eventfd::{EfdFlags, EventFd},
-        prctl,
         time::TimeSpec,
     },
 };
@@ -32,6 +30,7 @@ use crate::{
     lateness::Lateness,
     offload::{self, Spare},
     packet::{MAX_PACKET, Packet},
+    punctual,
     stage::Stage,
     tap::Tap,
     tun::{Tun, TunError},
@@ -39,6 +38,14 @@ use crate::{
 
 /// Packets read in a row before the relay looks at anything else.
 const BATCH: usize = 64;
+
+/// A sleep of this length lets the processor fall asleep too, and waking it takes tens of
+/// microseconds; so the relay wakes [`EARLY`] and watches the clock for the rest. While packets come
+/// closer together than that it sleeps to the end: watching would take the time of those who send.
+const LONG: Duration = Duration::from_micros(500);
+
+/// See [`LONG`].
+const EARLY: Duration = Duration::from_micros(80);
 
 /// The MTU of Ethernet.
 pub const DEFAULT_MTU: u16 = 1500;
@@ -260,7 +267,7 @@ impl Driver {
     }
 
     fn run(mut self) -> Traffic {
-        let _ = prctl::set_timerslack(1);
+        punctual::be();
         let mut buffer = vec![0; MAX_PACKET];
         loop {
             let now = Instant::now();
@@ -279,15 +286,29 @@ impl Driver {
 
     /// Sleeps until the next event of the chain, a packet or a message.
     fn sleep(&self) -> (bool, bool) {
-        let next = [self.chain.wake(), self.draining.wake()].into_iter().flatten().min();
-        let timeout = next.map(|at| TimeSpec::from_duration(at.saturating_duration_since(Instant::now())));
+        let Some(at) = [self.chain.wake(), self.draining.wake()].into_iter().flatten().min() else {
+            return self.poll(None);
+        };
+        let left = at.saturating_duration_since(Instant::now());
+        if left < LONG {
+            return self.poll(Some(left));
+        }
+        let mut heard = self.poll(Some(left - EARLY));
+        while heard == (false, false) && Instant::now() < at {
+            heard = self.poll(Some(Duration::ZERO));
+        }
+        heard
+    }
+
+    /// Waits for a packet or a message: (packet, message).
+    fn poll(&self, timeout: Option<Duration>) -> (bool, bool) {
         let mut files = [
             PollFd::new(self.from.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.inbox.bell.as_fd(), PollFlags::POLLIN),
         ];
-        let _ = ppoll(&mut files, timeout, None);
-        let [readable, rung] = files.map(|file| file.any().unwrap_or(false));
-        (readable, rung)
+        let _ = ppoll(&mut files, timeout.map(TimeSpec::from_duration), None);
+        let [packet, message] = files.map(|file| file.any().unwrap_or(false));
+        (packet, message)
     }
 
     /// Takes in what the near host sends; false when its device is gone.

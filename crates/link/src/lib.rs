@@ -9,6 +9,7 @@ pub mod lateness;
 mod netlink;
 mod offload;
 pub mod packet;
+mod punctual;
 pub mod sandbox;
 pub mod stage;
 pub mod stages;
