@@ -2,6 +2,7 @@
 
 pub mod chain;
 mod headers;
+pub mod middleboxes;
 mod offload;
 pub mod packet;
 pub mod stage;
