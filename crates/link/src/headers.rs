@@ -14,8 +14,8 @@ use std::{
 };
 
 use etherparse::{
-    IpHeaders, IpNumber, IpSlice, Ipv4Header, Ipv6ExtensionSlice, Ipv6Header, PacketBuilder, PacketBuilderStep,
-    TcpSlice, UdpSlice, ip_number,
+    IpHeaders, IpNumber, IpSlice, Ipv4Header, Ipv4HeaderSlice, Ipv6ExtensionSlice, Ipv6Header, Ipv6HeaderSlice,
+    PacketBuilder, PacketBuilderStep, TcpSlice, ip_number,
 };
 
 use crate::{packet::Packet, stage::Direction};
@@ -51,6 +51,21 @@ impl Headers {
             protocol: payload.ip_number,
             payload: at..at + payload.payload.len(),
         })
+    }
+
+    /// Those of the packet that an ICMP error quotes, of which the end may be missing. One with IPv6
+    /// extension headers is not looked into.
+    pub(crate) fn quoted(bytes: &[u8]) -> Option<Self> {
+        let (source, destination, protocol, at) = if let Ok(ip) = Ipv4HeaderSlice::from_slice(bytes) {
+            if ip.fragments_offset().value() > 0 {
+                return None;
+            }
+            (ip.source_addr().into(), ip.destination_addr().into(), ip.protocol(), ip.slice().len())
+        } else {
+            let ip = Ipv6HeaderSlice::from_slice(bytes).ok()?;
+            (ip.source_addr().into(), ip.destination_addr().into(), ip.next_header(), ip.slice().len())
+        };
+        Some(Self { source, destination, protocol, payload: at..bytes.len() })
     }
 }
 
@@ -187,15 +202,6 @@ impl Change {
         if bytes[at..at + 2] == [0, 0] {
             bytes[at..at + 2].copy_from_slice(&[0xff, 0xff]);
         }
-    }
-}
-
-/// The ports of a TCP or UDP payload.
-pub(crate) fn ports(protocol: IpNumber, payload: &[u8]) -> Option<(u16, u16)> {
-    match protocol {
-        ip_number::TCP => TcpSlice::from_slice(payload).ok().map(|tcp| (tcp.source_port(), tcp.destination_port())),
-        ip_number::UDP => UdpSlice::from_slice_lax(payload).ok().map(|udp| (udp.source_port(), udp.destination_port())),
-        _ => None,
     }
 }
 

@@ -6,6 +6,7 @@ pub mod chain;
 mod headers;
 pub mod host;
 pub mod lateness;
+pub mod middleboxes;
 mod netlink;
 mod offload;
 pub mod packet;
