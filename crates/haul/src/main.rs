@@ -1,5 +1,6 @@
 //! The `haul` program: the command line, and nothing else.
 
+mod link;
 mod serve;
 
 use std::error::Error;
@@ -17,18 +18,17 @@ struct Haul {
 
 #[derive(Subcommand)]
 enum Command {
+    Link(Box<link::Args>),
     Serve(serve::Args),
 }
 
 fn main() -> ExitCode {
-    let done: Result<(), Box<dyn Error>> = match Haul::parse().command {
-        Command::Serve(args) => serve::run(args),
+    let done: Result<ExitCode, Box<dyn Error>> = match Haul::parse().command {
+        Command::Link(args) => link::run(&args),
+        Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("haul: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    done.unwrap_or_else(|error| {
+        eprintln!("haul: {error}");
+        ExitCode::FAILURE
+    })
 }
