@@ -5,6 +5,7 @@ mod headers;
 pub mod middleboxes;
 mod offload;
 pub mod packet;
+pub mod spec;
 pub mod stage;
 pub mod stages;
 pub mod units;
