@@ -89,7 +89,7 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
         None => [None, None],
     };
     let options = Options { taps: taps.clone(), mtu: DEFAULT_MTU, ..Options::default() };
-    let cable = Cable::lay(&client, &server, spec.stages()?, options)?;
+    let cable = Cable::lay(&client, &server, spec.lanes()?, options)?;
     if !args.quiet {
         describe(spec, &cable);
     }

@@ -86,10 +86,10 @@ impl World {
         let (client, server) = (Host::new("client")?, Host::new("server")?);
         let tap = Arc::new(Tap::create(capture, "client", Some(SNAPLEN))?);
         let options = Options { taps: [Some(tap.clone()), None], ..Options::default() };
-        let cable = Cable::lay(&client, &server, network.stages()?, options)?;
+        let cable = Cable::lay(&client, &server, network.lanes()?, options)?;
         let (pc, lan) = if with_pc {
             let pc = Host::new("pc")?;
-            let lan = Cable::lay(&pc, &client, lan().stages()?, Options { number: 1, ..Options::default() })?;
+            let lan = Cable::lay(&pc, &client, lan().lanes()?, Options { number: 1, ..Options::default() })?;
             (Some(pc), Some(lan))
         } else {
             (None, None)

@@ -14,8 +14,9 @@ use std::{
 use nix::sys::prctl;
 
 use crate::{
-    cable::{Cable, CableError, Options, Stages},
+    cable::{Cable, CableError, Options},
     host::{Host, HostError},
+    lanes::Lanes,
     lateness::Lateness,
     stage::Stage,
     stages::{Delay, Discipline, Queue, RateLimit},
@@ -91,7 +92,7 @@ fn probe_delay(rate: u32) -> Result<DelayError, CalibrateError> {
     let delay = || -> Vec<Box<dyn Stage>> { vec![Box::new(Delay::new(DELAY))] };
     let interval = Duration::from_secs(1) / rate;
     let count = (rate / 2).clamp(100, 5_000);
-    let arrivals = probe(Stages { up: delay(), down: delay(), ..Stages::default() }, move |start, send| {
+    let arrivals = probe(Lanes { up: delay().into(), down: delay().into() }, move |start, send| {
         for index in 0..count {
             let due = interval * index;
             std::thread::sleep(due.saturating_sub(start.elapsed()));
@@ -110,16 +111,17 @@ fn probe_rate() -> Result<f64, CalibrateError> {
     const PAYLOAD: usize = 1472;
     const PACKETS: usize = 5_000;
     let rate = RateLimit::new(Rate::bits_per_second(RATE), Queue::new(Discipline::Infinite));
-    let arrivals = probe(Stages { up: vec![Box::new(rate)], ..Stages::default() }, |_, send| {
-        (0..PACKETS).try_for_each(|_| send(&mut [0; PAYLOAD]))
-    })?;
+    let arrivals =
+        probe(Lanes { up: vec![Box::new(rate) as Box<dyn Stage>].into(), ..Lanes::default() }, |_, send| {
+            (0..PACKETS).try_for_each(|_| send(&mut [0; PAYLOAD]))
+        })?;
     let [first, .., last] = arrivals.as_slice() else { return Err(nothing_came().into()) };
     let bits: usize = arrivals[1..].iter().map(|arrival| arrival.length * 8).sum();
     Ok(bits as f64 / (last.came - first.came).as_secs_f64() / RATE as f64 - 1.0)
 }
 
 fn probe_capacity() -> Result<f64, CalibrateError> {
-    let arrivals = probe(Stages::default(), |start, send| {
+    let arrivals = probe(Lanes::default(), |start, send| {
         while start.elapsed() < Duration::from_millis(500) {
             (0..64).try_for_each(|_| send(&mut [0; 72]))?;
         }
@@ -137,11 +139,11 @@ type Send<'a> = dyn FnMut(&mut [u8]) -> io::Result<()> + 'a;
 
 /// Sends probes over a cable of these stages and returns their arrivals.
 fn probe(
-    stages: Stages,
+    lanes: Lanes,
     sender: impl FnOnce(Instant, &mut Send<'_>) -> io::Result<()> + std::marker::Send + 'static,
 ) -> Result<Vec<Arrival>, CalibrateError> {
     let (a, b) = (Host::new("a")?, Host::new("b")?);
-    let cable = Cable::lay(&a, &b, stages, Options::default())?;
+    let cable = Cable::lay(&a, &b, lanes, Options::default())?;
     let target = cable.addresses()[1].v4;
     let receiver = b.run(move || UdpSocket::bind((target, 0)))??;
     receiver.set_read_timeout(Some(SILENCE))?;

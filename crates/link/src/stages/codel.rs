@@ -1,8 +1,8 @@
-//! CoDel, the controlled-delay queue of RFC 8289.
+//! `CoDel`, the controlled-delay queue of RFC 8289.
 //!
 //! A long queue is no evil in itself: a burst must wait somewhere. A *standing* queue is, and it
 //! shows in the least time that any packet spent waiting of late. When for a whole `INTERVAL` no
-//! packet waited less than `TARGET`, CoDel drops one as it leaves, then more and more often, at
+//! packet waited less than `TARGET`, `CoDel` drops one as it leaves, then more and more often, at
 //! intervals of `INTERVAL` / √count (§3.3: TCP's throughput goes with the inverse square root of its
 //! losses), until one waited less. A queue of no more than one full packet is never too long.
 //!
