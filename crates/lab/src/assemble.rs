@@ -146,8 +146,12 @@ fn workloads(plan: &Plan) -> Vec<WorkloadRecord> {
                 name: workload.name.clone(),
                 description: workload.task.to_string(),
                 steps: workload.task.steps(),
+                step: workload.task.step().to_owned(),
             });
         }
     }
     records
 }
+
+#[cfg(test)]
+mod tests;

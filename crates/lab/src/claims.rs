@@ -181,3 +181,6 @@ pub enum Verdict {
     /// This run cannot tell.
     Inconclusive,
 }
+
+#[cfg(test)]
+mod tests;

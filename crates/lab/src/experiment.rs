@@ -156,15 +156,28 @@ impl Network {
         self.link.rtt.0
     }
 
-    /// The rate of each direction, if there is a limit.
-    pub fn rate(&self) -> Option<Rate> {
-        self.link.rate
+    /// The rate from the client to the server, if there is a limit.
+    pub fn up(&self) -> Option<Rate> {
+        self.link.rate.map(|rate| rate.up)
     }
 
-    /// `18ms RTT, 100mbit`.
+    /// The rate from the server to the client, if there is a limit.
+    pub fn down(&self) -> Option<Rate> {
+        self.link.rate.map(|rate| rate.down)
+    }
+
+    /// `18ms RTT, 100mbit, loss 0.1%`: all that the file says of the link.
     pub fn describe(&self) -> String {
-        let rate = self.rate().map_or_else(|| "no rate limit".to_owned(), |rate| rate.to_string());
-        format!("{} RTT, {rate}", Span(self.rtt()))
+        let rate = self.link.rate.map_or_else(|| "no rate limit".to_owned(), |rate| rate.to_string());
+        let spec = serde_json::to_value(&self.link).unwrap_or_default();
+        let rest = spec
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(key, value)| !["rtt", "rate", "seed"].contains(&key.as_str()) && !value.is_null());
+        rest.fold(format!("{} RTT, {rate}", Span(self.rtt())), |text, (key, value)| {
+            format!("{text}, {key} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        })
     }
 }
 
@@ -216,6 +229,15 @@ impl Task {
             Self::Upload { files, .. } | Self::Download { files, .. } => files,
             Self::List { .. } => 1,
             Self::Edit { times, .. } => times,
+        }
+    }
+
+    /// What one of them is called.
+    pub fn step(self) -> &'static str {
+        match self {
+            Self::Upload { .. } | Self::Download { .. } => "file",
+            Self::List { .. } => "listing",
+            Self::Edit { .. } => "save",
         }
     }
 

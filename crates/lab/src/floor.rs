@@ -27,8 +27,6 @@
 
 use std::time::Duration;
 
-use link::units::Rate;
-
 use crate::experiment::{Network, Task};
 
 /// What cannot be saved, and how long it takes.
@@ -47,7 +45,8 @@ pub fn floor(task: Task, network: &Network, tls: bool) -> Floor {
     let answers = if let Task::Edit { times, .. } = task { times } else { 1 };
     let round_trips = 1 + u32::from(tls) + answers;
     let bytes = task.payload();
-    let crossing = network.rate().map_or(Duration::ZERO, |rate: Rate| rate.time_for(bytes));
+    let rate = if let Task::Download { .. } = task { network.down() } else { network.up() };
+    let crossing = rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes));
     Floor { round_trips, bytes, time: network.rtt().saturating_mul(round_trips).saturating_add(crossing) }
 }
 
@@ -61,12 +60,11 @@ impl Floor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::LinkSpec;
-    use link::units::{Size, Span};
+    use link::units::Size;
 
     fn network(rtt_ms: u64, rate: Option<u64>) -> Network {
-        let rtt = Span(Duration::from_millis(rtt_ms));
-        let link = LinkSpec { rtt, rate: rate.map(Rate::bits_per_second), ..LinkSpec::default() };
+        let rate = rate.map_or_else(String::new, |rate| format!("rate = \"{rate}bit\""));
+        let link = toml::from_str(&format!("rtt = \"{rtt_ms}ms\"\n{rate}")).unwrap();
         Network { name: "test".into(), link, note: None }
     }
 
@@ -77,6 +75,16 @@ mod tests {
         // 3 × 18 ms, and 2,048,000 bytes at 12.5 MB/s.
         assert_eq!((floor.round_trips, floor.time), (3, Duration::from_micros(54_000 + 163_840)));
         assert!((floor.multiple(Duration::from_micros(435_680)).unwrap() - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn each_direction_has_its_rate() {
+        let mut network = network(0, None);
+        network.link = toml::from_str("rate = \"8mbit/80mbit\"").unwrap();
+        let size = Size::bytes(1_000_000);
+        let times = [Task::Upload { files: 1, size }, Task::Download { files: 1, size }]
+            .map(|task| floor(task, &network, true).time);
+        assert_eq!(times, [1000, 100].map(Duration::from_millis));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::{claims::Verdict, stats::Interval};
 
 pub(crate) use folder::timestamp;
-pub use folder::{create_folder, find, list};
+pub use folder::{Listed, create_folder, find, list};
 pub use samples::{Outcome, Sample, write_samples};
 pub use store::{ResultsError, read, write};
 
@@ -111,6 +111,8 @@ pub struct WorkloadRecord {
     pub description: String,
     /// How many things are done one by one: files, listings, saves.
     pub steps: u32,
+    /// What one of them is called: file, listing, save.
+    pub step: String,
 }
 
 /// What became of a cell.
@@ -210,3 +212,6 @@ pub struct ClaimResult {
     /// The verdict.
     pub verdict: Verdict,
 }
+
+#[cfg(test)]
+mod tests;

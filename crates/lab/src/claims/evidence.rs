@@ -7,7 +7,11 @@ use crate::{
         Interval,
         bootstrap::{Estimate, ratio_of_medians},
     },
+    words::counted,
 };
+
+/// With fewer samples an interval holds the truth no more often than a coin shows heads.
+const FEWEST: usize = 3;
 
 /// The cells of a run, for one claim.
 #[derive(Debug, Clone, Copy)]
@@ -31,33 +35,40 @@ pub(super) struct Finding {
 
 impl Finding {
     /// Nothing can be said, and why.
-    pub(super) fn open(why: String) -> Self {
-        Self { verdict: Verdict::Inconclusive, measured: why, ci95: None, margin: f64::NEG_INFINITY }
+    pub(super) fn open(why: &str) -> Self {
+        Self { verdict: Verdict::Inconclusive, measured: format!("{why}."), ci95: None, margin: f64::NEG_INFINITY }
     }
 }
 
 impl<'a> Evidence<'a> {
+    /// What was found, or why nothing was, with the place where.
+    pub(super) fn say(&self, what: &str) -> String {
+        format!("{}, {}: {what}", self.workload, self.network)
+    }
+
     /// A cell that was measured, or why there is none.
     pub(super) fn cell(&self, contender: &str) -> Result<&'a CellResult, String> {
-        let place = format!("{}, {}", self.workload, self.network);
         let Some(cell) = self.cells.iter().find(|cell| cell.is(self.workload, self.network, contender)) else {
-            return Err(format!("{contender} was not run ({place})"));
+            return Err(self.say(&format!("{contender} was not run")));
         };
         let because = cell.reason.as_deref().unwrap_or("no reason given");
         match cell.status {
             Status::Ok => Ok(cell),
-            Status::Skipped => Err(format!("{} was skipped ({place}): {because}", cell.label())),
-            Status::Failed => Err(format!("{} failed ({place}): {because}", cell.label())),
+            Status::Skipped => Err(self.say(&format!("{} was skipped: {because}", cell.label()))),
+            Status::Failed => Err(self.say(&format!("{} failed: {because}", cell.label()))),
         }
     }
 
     /// The ratio of the times of two contenders, or why there is none.
     pub(super) fn ratio(&self, of: &str, to: &str) -> Result<(Estimate, &'a CellResult, &'a CellResult), String> {
         let (of, to) = (self.cell(of)?, self.cell(to)?);
-        let estimate = ratio_of_medians(&of.samples_s, &to.samples_s, self.seed).ok_or_else(|| {
-            format!("{} and {} were not sampled twice, so there is no interval", of.label(), to.label())
-        })?;
-        Ok((estimate, of, to))
+        if let Some(few) = [of, to].into_iter().find(|cell| cell.samples_s.len() < FEWEST) {
+            let samples = counted(few.samples_s.len() as u64, "sample");
+            let why = format!("{samples} of {} cannot bear a verdict; take at least {FEWEST}", few.label());
+            return Err(self.say(&why));
+        }
+        let estimate = ratio_of_medians(&of.samples_s, &to.samples_s, self.seed);
+        Ok((estimate.ok_or_else(|| self.say("a time is not above zero"))?, of, to))
     }
 
     /// What a contender needed, or why that is not known.
@@ -67,11 +78,13 @@ impl<'a> Evidence<'a> {
             Count::Connections => (cell.connections, "connections"),
             Count::Requests => (cell.requests, "requests"),
         };
-        Ok((number.ok_or_else(|| format!("the {name} of {} were not counted", cell.label()))?, cell))
+        let uncounted = || self.say(&format!("the {name} of {} were not counted", cell.label()));
+        Ok((number.ok_or_else(uncounted)?, cell))
     }
 
-    /// How many things the workload does one by one.
-    pub(super) fn steps(&self) -> u32 {
-        self.workloads.iter().find(|record| record.name == self.workload).map_or(1, |record| record.steps.max(1))
+    /// How many things the workload does one by one, and what one is called.
+    pub(super) fn steps(&self) -> (u32, &'a str) {
+        let record = self.workloads.iter().find(|record| record.name == self.workload);
+        record.map_or((1, "step"), |record| (record.steps.max(1), &record.step))
     }
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     results::{CellResult, ClaimResult, WorkloadRecord},
     stats::{Interval, bootstrap::ratio_of_ratios},
-    words::{counted, times},
+    words::{counted, estimated, times},
 };
 
 /// Judges a claim by the cells of a run. `source` names the article; `seed` is that of the
@@ -24,12 +24,13 @@ pub fn judge(
         Check::Slower { what, than, by } => slower(&evidence, what, than, *by),
         Check::Fastest { what, among, by } => slower(&evidence, among, std::slice::from_ref(what), *by),
         Check::Ratio { of, to, at_least, at_most } => {
-            ratio(&evidence, of, to, Bound { at_least: *at_least, at_most: *at_most })
+            ratio(&evidence, of, to, Bound { at_least: *at_least, at_most: *at_most }, "")
         }
         Check::More { count, what, than } => weakest(than.iter().map(|than| more(&evidence, *count, what, than))),
         Check::PerStep { count, what, at_least } => per_step(&evidence, *count, what, *at_least),
         Check::Shrinks { of, to, on, by } => shrinks(&evidence, of, to, on, *by),
-    };
+    }
+    .unwrap_or_else(|why| Finding::open(&why));
     ClaimResult {
         id: claim.id.clone(),
         source: source.to_owned(),
@@ -72,10 +73,10 @@ impl Bound {
 
     fn needs(self) -> String {
         match (self.at_least, self.at_most) {
-            (Some(least), Some(most)) => format!("{} to {}", times(least), times(most)),
+            (Some(least), Some(most)) => format!("{least}× to {most}×"),
             (Some(1.0), None) => "more than 1×".to_owned(),
-            (Some(least), None) => format!("at least {}", times(least)),
-            (None, Some(most)) => format!("at most {}", times(most)),
+            (Some(least), None) => format!("at least {least}×"),
+            (None, Some(most)) => format!("at most {most}×"),
             (None, None) => "nothing".to_owned(),
         }
     }
@@ -83,7 +84,7 @@ impl Bound {
 
 /// Of several findings that must all hold: a refuted one decides, then one that is open,
 /// then the one with the least margin.
-fn weakest(findings: impl IntoIterator<Item = Finding>) -> Finding {
+fn weakest(findings: impl IntoIterator<Item = Result<Finding, String>>) -> Result<Finding, String> {
     let rank = |finding: &Finding| match finding.verdict {
         Verdict::Refuted => 0,
         Verdict::Inconclusive => 1,
@@ -91,114 +92,88 @@ fn weakest(findings: impl IntoIterator<Item = Finding>) -> Finding {
     };
     findings
         .into_iter()
+        .map(|finding| finding.unwrap_or_else(|why| Finding::open(&why)))
         .min_by(|a, b| rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin)))
-        .unwrap_or_else(|| Finding::open("nothing was compared".to_owned()))
+        .ok_or_else(|| "nothing was compared".to_owned())
 }
 
-fn slower(evidence: &Evidence<'_>, slow: &[String], fast: &[String], by: f64) -> Finding {
-    let pairs = slow.iter().flat_map(|slow| fast.iter().map(move |fast| (slow, fast)));
-    let finding = weakest(pairs.map(|(slow, fast)| ratio(evidence, slow, fast, Bound::least(by))));
-    if slow.len() * fast.len() > 1 && finding.ci95.is_some() {
-        let measured = format!("The closest of {} pairs: {}", slow.len() * fast.len(), finding.measured);
-        return Finding { measured, ..finding };
-    }
-    finding
+fn slower(evidence: &Evidence<'_>, slow: &[String], fast: &[String], by: f64) -> Result<Finding, String> {
+    let pairs: Vec<_> = slow.iter().flat_map(|slow| fast.iter().map(move |fast| (slow, fast))).collect();
+    let note = if pairs.len() > 1 { format!(", the closest of {} pairs", pairs.len()) } else { String::new() };
+    weakest(pairs.iter().map(|(slow, fast)| ratio(evidence, slow, fast, Bound::least(by), &note)))
 }
 
-fn ratio(evidence: &Evidence<'_>, of: &str, to: &str, bound: Bound) -> Finding {
-    match evidence.ratio(of, to) {
-        Err(why) => Finding::open(format!("{why}.")),
-        Ok((estimate, of, to)) => Finding {
-            verdict: bound.verdict(estimate.interval),
-            measured: format!(
-                "{} takes {} as long as {} ({}, {}; {}–{}); the claim needs {}.",
-                of.label(),
-                times(estimate.value),
-                to.label(),
-                evidence.workload,
-                evidence.network,
-                times(estimate.interval.lo),
-                times(estimate.interval.hi),
-                bound.needs()
-            ),
-            ci95: Some(estimate.interval),
-            margin: bound.margin(estimate.value),
-        },
-    }
+fn ratio(evidence: &Evidence<'_>, of: &str, to: &str, bound: Bound, note: &str) -> Result<Finding, String> {
+    let (estimate, of, to) = evidence.ratio(of, to)?;
+    Ok(Finding {
+        verdict: bound.verdict(estimate.interval),
+        measured: evidence.say(&format!(
+            "{} takes {} as long as {}{note}; the claim needs {}.",
+            of.label(),
+            estimated(estimate.value, estimate.interval),
+            to.label(),
+            bound.needs()
+        )),
+        ci95: Some(estimate.interval),
+        margin: bound.margin(estimate.value),
+    })
 }
 
-fn more(evidence: &Evidence<'_>, count: Count, what: &str, than: &str) -> Finding {
-    let counts = evidence.count(count, what).and_then(|what| Ok((what, evidence.count(count, than)?)));
-    let ((ours, what), (theirs, than)) = match counts {
-        Ok(counts) => counts,
-        Err(why) => return Finding::open(format!("{why}.")),
-    };
-    Finding {
+fn more(evidence: &Evidence<'_>, count: Count, what: &str, than: &str) -> Result<Finding, String> {
+    let (ours, what) = evidence.count(count, what)?;
+    let (theirs, than) = evidence.count(count, than)?;
+    Ok(Finding {
         verdict: if ours > theirs { Verdict::Reproduced } else { Verdict::Refuted },
-        measured: format!(
-            "{} needs {}, {} needs {} ({}, {}); the claim needs more.",
+        measured: evidence.say(&format!(
+            "{} needs {} and {} needs {theirs}; the claim needs more.",
             what.label(),
             counted(ours, count.one()),
             than.label(),
-            counted(theirs, count.one()),
-            evidence.workload,
-            evidence.network,
-        ),
+        )),
         ci95: None,
         margin: ours as f64 - theirs as f64,
-    }
+    })
 }
 
-fn per_step(evidence: &Evidence<'_>, count: Count, what: &str, at_least: f64) -> Finding {
-    let (number, what) = match evidence.count(count, what) {
-        Ok(counted) => counted,
-        Err(why) => return Finding::open(format!("{why}.")),
-    };
-    let steps = evidence.steps();
+fn per_step(evidence: &Evidence<'_>, count: Count, what: &str, at_least: f64) -> Result<Finding, String> {
+    let (number, what) = evidence.count(count, what)?;
+    let (steps, step) = evidence.steps();
     let each = number as f64 / f64::from(steps);
-    Finding {
+    Ok(Finding {
         verdict: if each >= at_least { Verdict::Reproduced } else { Verdict::Refuted },
-        measured: format!(
-            "{} needs {}, {each:.1} for each of {} ({}, {}); the claim needs at least {at_least}.",
+        measured: evidence.say(&format!(
+            "{} needs {} for {}, {each:.1} each; the claim needs at least {at_least}.",
             what.label(),
             counted(number, count.one()),
-            counted(steps.into(), "step"),
-            evidence.workload,
-            evidence.network,
-        ),
+            counted(steps.into(), step),
+        )),
         ci95: None,
         margin: each - at_least,
-    }
+    })
 }
 
-fn shrinks(here: &Evidence<'_>, of: &str, to: &str, on: &str, by: f64) -> Finding {
+fn shrinks(here: &Evidence<'_>, of: &str, to: &str, on: &str, by: f64) -> Result<Finding, String> {
     let there = Evidence { network: on, ..*here };
-    let ratios = here.ratio(of, to).and_then(|here| Ok((here, there.ratio(of, to)?)));
-    let ((far, of, to), (near, near_of, near_to)) = match ratios {
-        Ok(ratios) => ratios,
-        Err(why) => return Finding::open(format!("{why}.")),
-    };
-    let factor = ratio_of_ratios([&of.samples_s, &to.samples_s], [&near_of.samples_s, &near_to.samples_s], here.seed);
-    let Some(factor) = factor else { return Finding::open("a time is not above zero.".to_owned()) };
+    let (far, of, to) = here.ratio(of, to)?;
+    let (near, near_of, near_to) = there.ratio(&of.contender, &to.contender)?;
+    let [here_times, there_times] =
+        [[of, to], [near_of, near_to]].map(|pair| pair.map(|cell| cell.samples_s.as_slice()));
+    let factor = ratio_of_ratios(here_times, there_times, here.seed).ok_or("there is no interval")?;
     let bound = Bound::least(by);
-    Finding {
+    Ok(Finding {
         verdict: bound.verdict(factor.interval),
-        measured: format!(
-            "{} takes {} as long as {} on {} and {} on {on} ({}): {} as much of a difference ({}–{}); the claim needs {}.",
+        measured: here.say(&format!(
+            "{} takes {} as long as {} here and {} on {on}, and the first is {} the second; the claim needs {}.",
             of.label(),
             times(far.value),
             to.label(),
-            here.network,
             times(near.value),
-            here.workload,
-            times(factor.value),
-            times(factor.interval.lo),
-            times(factor.interval.hi),
+            estimated(factor.value, factor.interval),
             bound.needs(),
-        ),
+        )),
         ci95: Some(factor.interval),
         margin: bound.margin(factor.value),
-    }
+    })
 }
 
 impl Count {

@@ -222,8 +222,8 @@ fn quick(text: &QuickText, file: &File, names: &Names, whole: &[Workload], sampl
         workloads.push(Workload { name: name.get_ref().clone(), task });
     }
     let smaller = |name: String| {
-        let named = |workload: &&Workload| workload.name == name;
-        workloads.iter().find(named).or_else(|| whole.iter().find(named)).cloned()
+        let it = |workload: &&Workload| workload.name == name;
+        workloads.iter().find(it).or_else(|| whole.iter().find(it)).cloned()
     };
     Ok(Quick {
         networks: chosen(&text.networks, "network", &names.networks)?,

@@ -119,7 +119,8 @@ fn mistakes_are_told_where_they_stand() {
         ("setting not a word", told("[quick]", "[contender.rclone]\ntransfers = \"a b\"\n[quick]")),
         ("not TOML", told("[quick]", "[quick")),
     ]);
-    insta::assert_snapshot!(cases.iter().map(|(what, told)| format!("{what}\n    {told}\n")).collect::<String>());
+    let lines: Vec<String> = cases.iter().map(|(what, told)| format!("{what}\n    {told}")).collect();
+    insta::assert_snapshot!(lines.join("\n"));
 }
 
 #[test]
@@ -168,7 +169,9 @@ fn rivals_take_turns_and_no_pair_of_neighbours_comes_twice() {
         assert!(all - pairs.len() <= 2, "{} of {all} neighbours come again", all - pairs.len());
         for round in &block.rounds {
             assert_eq!(round.len(), NAMES.len());
-            round.iter().for_each(|cell| seen[*cell] += 1);
+            for cell in round {
+                seen[*cell] += 1;
+            }
         }
     }
     assert!(seen.iter().all(|times| *times == plan.samples));

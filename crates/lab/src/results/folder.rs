@@ -36,17 +36,26 @@ pub fn create_folder(runs: &Path, name: &str, at: SystemTime) -> Result<PathBuf,
     Err(ResultsError::write(runs, "a hundred runs began in the same second"))
 }
 
-/// The runs in `runs`, newest first, each with its results or the reason why there are none
-/// (it is still going on, or was stopped).
-pub fn list(runs: &Path) -> Result<Vec<(String, Result<RunResult, ResultsError>)>, ResultsError> {
-    Ok(ids(runs)?.into_iter().map(|id| (id.clone(), read(&runs.join(id).join("run.json")))).collect())
+/// A run among others.
+#[derive(Debug)]
+pub struct Listed {
+    /// The name of its folder.
+    pub id: String,
+    /// What it found, or why there is nothing: it is still going on, or was stopped.
+    pub run: Result<RunResult, ResultsError>,
+}
+
+/// The runs in `runs`, newest first.
+pub fn list(runs: &Path) -> Result<Vec<Listed>, ResultsError> {
+    let listed = |id: String| Listed { run: read(&runs.join(&id).join("run.json")), id };
+    Ok(ids(runs)?.into_iter().map(listed).collect())
 }
 
 /// The results of a run: by its id, by its folder or file, or, without either, of the newest
 /// run that has any.
 pub fn find(runs: &Path, id: Option<&str>) -> Result<RunResult, ResultsError> {
     let Some(id) = id else {
-        let newest = list(runs)?.into_iter().find_map(|(_, run)| run.ok());
+        let newest = list(runs)?.into_iter().find_map(|listed| listed.run.ok());
         return newest.ok_or_else(|| ResultsError::read(runs, "no run has ended there; `haul race` makes one"));
     };
     for place in [runs.join(id), PathBuf::from(id)] {

@@ -5,7 +5,7 @@
 //! the interval. The draws are seeded: the same samples give the same interval in every
 //! reading of a run.
 //!
-//! The studentised and the BCa bootstrap were rejected: both need an estimate of spread
+//! The studentised and the bias-corrected bootstrap were rejected: both need an estimate of spread
 //! or of skew, which a median of five values does not offer.
 
 use rand::{RngExt, SeedableRng};
