@@ -18,7 +18,7 @@ pub enum Discipline {
     Packets(usize),
     /// Those that arrive when there is no room for them in so many bytes of IP packets.
     Bytes(Size),
-    /// Those that `CoDel` picks (see [`super::codel`]), and those that arrive when 10 240 packets
+    /// Those that `CoDel` picks as they leave (RFC 8289), and those that arrive when 10 240 packets
     /// wait, the limit of Linux's `fq_codel`.
     CoDel,
 }
