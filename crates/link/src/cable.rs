@@ -106,7 +106,7 @@ pub struct Traffic {
 
 impl Cable {
     /// Lays a cable from `a` to `b`.
-    pub fn lay(a: &Host, b: &Host, lanes: Lanes, options: Options) -> Result<Self, CableError> {
+    pub fn lay(a: &Host, b: &Host, lanes: Lanes, options: &Options) -> Result<Self, CableError> {
         let addresses = [1, 2].map(|end| Addresses {
             v4: Ipv4Addr::new(100, 64, options.number, end),
             v6: Ipv6Addr::new(0xfd00, 0x6861, 0x756c, options.number.into(), 0, 0, 0, end.into()),
@@ -280,7 +280,7 @@ impl Driver {
         if left < LONG {
             return self.poll(Some(left));
         }
-        let mut heard = self.poll(Some(left - EARLY));
+        let mut heard = self.poll(Some(left.saturating_sub(EARLY)));
         while heard == (false, false) && Instant::now() < at {
             heard = self.poll(Some(Duration::ZERO));
         }

@@ -10,8 +10,9 @@ use std::{
 
 use link::{
     chain::{Chain, Output},
+    lanes::Lanes,
     packet::Packet,
-    spec::{Lanes, LinkSpec},
+    spec::LinkSpec,
     stage::Direction::{self, Down, Up},
     units::Rate,
 };
