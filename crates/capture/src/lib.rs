@@ -1,1 +1,31 @@
-//! placeholder
+//! Packet captures in and out.
+//!
+//! A capture is what Longhaul measures with and what it explains: a tap on a cable writes one, and
+//! whoever waits for a slow server brings one. Captures come in many formats, and what is asked of
+//! them is always the same: which packets passed, when, and in which direction. So there is one
+//! [`Packet`] and one way to get the next, [`Source`]; each format is a module that reads itself
+//! into packets, and nothing that looks at packets knows where they came from.
+//!
+//! ```text
+//! file ── pcapng::Reader ──┐
+//!  …      (a format each)  ├── Source ── Packet, Packet, … ── summary, and whoever explains
+//!                          ┘
+//! tap ─── pcapng::Writer ── file
+//! ```
+//!
+//! - [`pcapng`] is what our taps write: times in nanoseconds, a direction for each packet.
+//! - [`summary`] counts what a race has to report: connections opened, packets and bytes each way.
+//!
+//! Packets are borrowed from the reader, one at a time, so a capture of any size is read in the
+//! memory of its largest packet. Input may be anything: a broken capture gives an [`Error`] that
+//! names the file and the packet, after every packet that was still whole.
+
+mod error;
+mod packet;
+pub mod pcapng;
+pub mod summary;
+mod tcp;
+
+pub use error::Error;
+pub use packet::{Direction, LinkType, Packet, Source};
+pub use summary::Summary;

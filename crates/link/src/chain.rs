@@ -4,7 +4,10 @@
 //! stage enters the next at the same instant. The chain is told the time only to know how far it may
 //! run ([`Chain::run`]); within, every stage sees the exact time of its own event.
 
-use std::time::Instant;
+use std::{
+    any::{Any, TypeId},
+    time::Instant,
+};
 
 use crate::{
     packet::Packet,
@@ -14,8 +17,20 @@ use crate::{
 /// The stages of one direction.
 #[derive(Default)]
 pub struct Chain {
-    stages: Vec<Box<dyn Stage>>,
+    slots: Vec<Slot>,
+}
+
+/// A stage and where it puts its packets; one for each stage, so that the room is allocated once.
+struct Slot {
+    stage: Box<dyn Stage>,
     out: Out,
+}
+
+impl Slot {
+    fn kind(&self) -> TypeId {
+        let stage: &dyn Any = &*self.stage;
+        stage.type_id()
+    }
 }
 
 /// What came out of a [`Chain`].
@@ -30,17 +45,17 @@ pub struct Output {
 impl Chain {
     /// A chain of these stages, first passed first.
     pub fn new(stages: Vec<Box<dyn Stage>>) -> Self {
-        Self { stages, out: Out::default() }
+        Self { slots: stages.into_iter().map(|stage| Slot { stage, out: Out::default() }).collect() }
     }
 
     /// The number of stages.
     pub fn stages(&self) -> usize {
-        self.stages.len()
+        self.slots.len()
     }
 
     /// Whether no stage looks at single packets, so that segments may pass whole.
     pub fn passes_segments_whole(&self) -> bool {
-        self.stages.iter().all(|stage| stage.passes_segments_whole())
+        self.slots.iter().all(|slot| slot.stage.passes_segments_whole())
     }
 
     /// A packet enters before the stage at `index` (0: at the near end) at `now`. Events that are
@@ -60,32 +75,36 @@ impl Chain {
         while let Some((at, index)) = self.next()
             && at <= until
         {
-            self.stages[index].poll(at, &mut self.out);
+            let slot = &mut self.slots[index];
+            slot.stage.poll(at, &mut slot.out);
             self.pass_on(index, at, output);
         }
     }
 
-    /// Puts `stages` in the place of those of a running chain. Each takes over from the stage at
-    /// its index where the kinds agree; the packets held by stages that are gone are lost, as on
-    /// a cable that is cut and spliced.
+    /// Puts `stages` in the place of those of a running chain. Each takes over from the first stage
+    /// of its kind that no other took over from, so that parameters change and stages come and go
+    /// around one that holds packets; the packets held by stages that are gone are lost, as on a
+    /// cable that is cut and spliced.
     pub fn replace(&mut self, stages: Vec<Box<dyn Stage>>, now: Instant) {
-        let old = std::mem::replace(&mut self.stages, stages);
-        for (stage, old) in self.stages.iter_mut().zip(old) {
-            stage.replace(old, now);
+        let mut old = std::mem::replace(self, Self::new(stages)).slots;
+        for slot in &mut self.slots {
+            if let Some(place) = old.iter().position(|old| old.kind() == slot.kind()) {
+                slot.stage.replace(old.remove(place).stage, now);
+            }
         }
     }
 
     /// The earliest event and its stage; of several at one time, that of the last stage, so that
     /// packets leave before others take their place.
     fn next(&self) -> Option<(Instant, usize)> {
-        let wakes = self.stages.iter().enumerate().filter_map(|(index, stage)| stage.wake().map(|at| (at, index)));
+        let wakes = self.slots.iter().enumerate().filter_map(|(index, slot)| slot.stage.wake().map(|at| (at, index)));
         wakes.min_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)))
     }
 
     fn enter(&mut self, index: usize, packet: Packet, now: Instant, output: &mut Output) {
-        match self.stages.get_mut(index) {
-            Some(stage) => {
-                stage.push(packet, now, &mut self.out);
+        match self.slots.get_mut(index) {
+            Some(slot) => {
+                slot.stage.push(packet, now, &mut slot.out);
                 self.pass_on(index, now, output);
             }
             None => output.delivered.push((now, packet)),
@@ -94,16 +113,15 @@ impl Chain {
 
     /// Takes what the stage at `index` put out to its neighbours.
     fn pass_on(&mut self, index: usize, now: Instant, output: &mut Output) {
-        output.back.extend(self.out.back.drain(..).map(|packet| (now, index, packet)));
-        if self.out.forward.is_empty() {
+        let out = &mut self.slots[index].out;
+        output.back.extend(out.back.drain(..).map(|packet| (now, index, packet)));
+        if out.forward.is_empty() {
             return;
         }
-        let mut forward = std::mem::take(&mut self.out.forward);
+        let mut forward = std::mem::take(&mut out.forward);
         for packet in forward.drain(..) {
             self.enter(index + 1, packet, now, output);
         }
-        if self.out.forward.capacity() == 0 {
-            self.out.forward = forward; // its allocation serves again
-        }
+        self.slots[index].out.forward = forward; // its allocation serves again
     }
 }

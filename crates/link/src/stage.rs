@@ -8,16 +8,32 @@
 //! at the same times with the same seed give the same output, to the nanosecond, and lateness of
 //! the driver does not add up along the chain.
 
-use std::time::Instant;
+use std::{any::Any, time::Instant};
 
 use crate::packet::Packet;
 
+/// One of the two ways along a cable, which runs from its A end (the client's) to its B end (the
+/// server's).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Direction {
+    /// From A to B: from the client to the server.
+    Up,
+    /// From B to A: from the server to the client.
+    Down,
+}
+
 /// One effect on the packets that go one way along a cable.
-pub trait Stage: Send {
+///
+/// A driver may hand packets over a little late: `now` can lie before the last event of the stage.
+/// A stage takes that as "at once", never as an error.
+pub trait Stage: Any + Send {
     /// A packet arrives.
     fn push(&mut self, packet: Packet, now: Instant, out: &mut Out);
 
     /// When the stage next wants [`Stage::poll`] to be called; `None` while it waits for packets only.
+    ///
+    /// Two stages that share state, one for each direction, may change each other's: ask again
+    /// after either was given something.
     fn wake(&self) -> Option<Instant> {
         None
     }
@@ -34,9 +50,12 @@ pub trait Stage: Send {
     /// cable, where `old` is of the same kind. A stage that keeps nothing has nothing to do; a
     /// stage that holds packets must take them, so that none is lost by a change of parameters.
     fn replace(&mut self, _old: Box<dyn Stage>, _now: Instant) {}
+}
 
-    /// For [`Stage::replace`]: the stage as [`std::any::Any`].
-    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any>;
+/// For [`Stage::replace`]: the old stage, if it is of this kind.
+pub(crate) fn same_kind<S: Stage>(old: Box<dyn Stage>) -> Option<Box<S>> {
+    let old: Box<dyn Any> = old;
+    old.downcast().ok()
 }
 
 /// What a stage does with packets at one moment.

@@ -1,43 +1,41 @@
 //! A fixed delay: every packet leaves a constant time after it came. The length of the cable.
+//!
+//! When the delay is shortened while packets are under way, those that follow wait for them: a
+//! cable does not reorder.
 
-use std::{
-    any::Any,
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
+use super::held::Held;
 use crate::{
     packet::Packet,
-    stage::{Out, Stage},
+    stage::{Out, Stage, same_kind},
 };
 
 /// See the module's page.
 #[derive(Debug)]
 pub struct Delay {
     time: Duration,
-    held: VecDeque<(Instant, Packet)>,
+    held: Held,
 }
 
 impl Delay {
     /// A delay of `time`.
     pub fn new(time: Duration) -> Self {
-        Self { time, held: VecDeque::new() }
+        Self { time, held: Held::default() }
     }
 }
 
 impl Stage for Delay {
     fn push(&mut self, packet: Packet, now: Instant, _out: &mut Out) {
-        self.held.push_back((now + self.time, packet));
+        self.held.append(packet, now + self.time);
     }
 
     fn wake(&self) -> Option<Instant> {
-        self.held.front().map(|(at, _)| *at)
+        self.held.next()
     }
 
     fn poll(&mut self, now: Instant, out: &mut Out) {
-        while let Some((_, packet)) = self.held.pop_front_if(|(at, _)| *at <= now) {
-            out.forward(packet);
-        }
+        self.held.release(now, out);
     }
 
     fn passes_segments_whole(&self) -> bool {
@@ -45,13 +43,9 @@ impl Stage for Delay {
     }
 
     fn replace(&mut self, old: Box<dyn Stage>, _now: Instant) {
-        if let Ok(old) = old.into_any().downcast::<Self>() {
+        if let Some(old) = same_kind::<Self>(old) {
             self.held = old.held; // what is under way arrives when it would have
         }
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
     }
 }
 
@@ -70,5 +64,20 @@ mod tests {
         chain.push(0, Packet::new(vec![2]), ms(5), &mut output);
         chain.run(ms(100), &mut output);
         assert_eq!(output.delivered, [(ms(9), Packet::new(vec![1])), (ms(14), Packet::new(vec![2]))]);
+    }
+
+    #[test]
+    fn a_change_keeps_what_is_under_way_and_its_order() {
+        let start = Instant::now();
+        let ms = |n| start + Duration::from_millis(n);
+        let mut chain = Chain::new(vec![Box::new(Delay::new(Duration::from_millis(9)))]);
+        let mut output = Output::default();
+        chain.push(0, Packet::new(vec![1]), ms(0), &mut output);
+        chain.replace(vec![Box::new(Delay::new(Duration::from_millis(1)))], ms(2));
+        chain.push(0, Packet::new(vec![2]), ms(2), &mut output);
+        chain.push(0, Packet::new(vec![3]), ms(20), &mut output);
+        chain.run(ms(100), &mut output);
+        let times: Vec<_> = output.delivered.iter().map(|(at, packet)| (*at, packet.bytes[0])).collect();
+        assert_eq!(times, [(ms(9), 1), (ms(9), 2), (ms(21), 3)]);
     }
 }

@@ -1,0 +1,162 @@
+//! What a capture of one host's end shows at a glance.
+//!
+//! A race reports how many connections a contender opened, and what they carried. A connection is
+//! **opened** by a SYN without ACK; a SYN that differs from an earlier one neither in its addresses
+//! and ports nor in its initial sequence number is the same SYN once more (RFC 9293 §3.8.1), also
+//! where Fast Open falls back to one without data (RFC 7413 §4.1.3). So no connection is counted
+//! twice when SYNs get lost, and none is missed when a port is used again. It is counted whether or
+//! not anyone answered. Where the cable duplicates packets, a capture at the receiving end shows
+//! SYNs retransmitted that were not; the sender's end is the one to ask.
+//!
+//! Packets belong to the latest connection opened between their ends. Those of a connection that was
+//! open before the capture began, and all that is no TCP, count in the totals alone.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use crate::{Direction, Error, Packet, Source, tcp::Segment};
+
+/// How much went one way: packets, and their bytes on the link (on a cable, whole IP packets).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// The number of packets.
+    pub packets: u64,
+    /// Their original lengths, added up.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    fn add(&mut self, packet: &Packet) {
+        self.packets += 1;
+        self.bytes += u64::from(packet.original_len);
+    }
+}
+
+/// What a SYN said about Fast Open (RFC 7413 §4.1.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FastOpen {
+    /// It asked for a cookie.
+    Request,
+    /// It brought a cookie of this many bytes.
+    Cookie(usize),
+}
+
+/// A connection that was opened while the capture ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connection {
+    /// The end that sent the SYN.
+    pub client: SocketAddr,
+    /// The end that it was sent to.
+    pub server: SocketAddr,
+    /// When the first SYN passed, since the epoch.
+    pub syn: Duration,
+    /// The client's initial sequence number.
+    pub isn: u32,
+    /// How often the SYN was sent again.
+    pub syn_retransmissions: u64,
+    /// Bytes of data in the first SYN.
+    pub syn_data: u32,
+    /// The Fast Open option of the first SYN.
+    pub fast_open: Option<FastOpen>,
+    /// From the client to the server, SYNs included.
+    pub to_server: Traffic,
+    /// From the server to the client.
+    pub to_client: Traffic,
+}
+
+/// The sums of a capture, built packet by packet.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// What the host received.
+    pub inbound: Traffic,
+    /// What the host sent.
+    pub outbound: Traffic,
+    /// Packets of which the capture does not tell the direction.
+    pub undirected: Traffic,
+    /// The earliest and the latest time of a packet, since the epoch; `None` for an empty capture.
+    pub span: Option<(Duration, Duration)>,
+    /// The connections opened, in the order of their first SYNs.
+    pub connections: Vec<Connection>,
+    /// Which connection a SYN opened, by client, server and initial sequence number.
+    opened: HashMap<(SocketAddr, SocketAddr, u32), usize>,
+    /// The latest connection between two ends, the lesser one first.
+    latest: HashMap<(SocketAddr, SocketAddr), usize>,
+}
+
+impl Summary {
+    /// Reads `source` to its end. An error loses nothing to one who calls [`Summary::add`] instead.
+    pub fn of(source: &mut impl Source) -> Result<Self, Error> {
+        let mut summary = Self::default();
+        while let Some(packet) = source.next()? {
+            summary.add(&packet);
+        }
+        Ok(summary)
+    }
+
+    /// Takes in the next packet.
+    pub fn add(&mut self, packet: &Packet) {
+        match packet.direction {
+            Some(Direction::Inbound) => self.inbound.add(packet),
+            Some(Direction::Outbound) => self.outbound.add(packet),
+            None => self.undirected.add(packet),
+        }
+        let (first, last) = self.span.unwrap_or((packet.time, packet.time));
+        self.span = Some((first.min(packet.time), last.max(packet.time)));
+        if let Some(segment) = Segment::of(packet) {
+            self.add_segment(packet, &segment);
+        }
+    }
+
+    /// How often a SYN was sent again, over all connections.
+    pub fn syn_retransmissions(&self) -> u64 {
+        self.connections.iter().map(|connection| connection.syn_retransmissions).sum()
+    }
+
+    fn add_segment(&mut self, packet: &Packet, segment: &Segment) {
+        let ends = (segment.from.min(segment.to), segment.from.max(segment.to));
+        let index = if segment.syn && !segment.ack {
+            Some(self.open(ends, packet, segment))
+        } else {
+            self.latest.get(&ends).copied()
+        };
+        let Some(index) = index else { return };
+        let connection = &mut self.connections[index];
+        if connection.client == segment.from {
+            connection.to_server.add(packet);
+        } else {
+            connection.to_client.add(packet);
+        }
+    }
+
+    /// The connection that a SYN opens, or opened when it was first sent.
+    fn open(&mut self, ends: (SocketAddr, SocketAddr), packet: &Packet, segment: &Segment) -> usize {
+        let Segment { from: client, to: server, sequence: isn, .. } = *segment;
+        let index = self.connections.len();
+        match self.opened.entry((client, server, isn)) {
+            Entry::Occupied(known) => {
+                self.connections[*known.get()].syn_retransmissions += 1;
+                return *known.get();
+            }
+            Entry::Vacant(new) => new.insert(index),
+        };
+        self.latest.insert(ends, index);
+        self.connections.push(Connection {
+            client,
+            server,
+            syn: packet.time,
+            isn,
+            syn_retransmissions: 0,
+            syn_data: segment.data,
+            fast_open: segment.fast_open().map(|cookie| match cookie.len() {
+                0 => FastOpen::Request,
+                len => FastOpen::Cookie(len),
+            }),
+            to_server: Traffic::default(),
+            to_client: Traffic::default(),
+        });
+        index
+    }
+}

@@ -1,0 +1,280 @@
+//! What is written comes back; what is broken is told, after all that is whole.
+
+use std::{
+    io::{self, Read},
+    time::Duration,
+};
+
+use capture::{
+    Direction, Error, LinkType, Packet, Source, Summary,
+    pcapng::{Reader, Whole, Writer, whole_blocks},
+};
+use pcap_file::{
+    DataLink, Endianness,
+    pcapng::{
+        PcapNgWriter,
+        blocks::{
+            enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption},
+            interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption},
+            simple_packet::SimplePacketBlock,
+        },
+    },
+};
+use proptest::{collection::vec, option, prelude::*};
+
+/// A packet to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Sent {
+    time: Duration,
+    interface: u32,
+    direction: Option<Direction>,
+    bytes: Vec<u8>,
+}
+
+const SNAPLENS: [Option<u32>; 3] = [None, Some(96), Some(1)];
+
+fn packets() -> impl Strategy<Value = Vec<Sent>> {
+    let direction = prop_oneof![Just(Direction::Inbound), Just(Direction::Outbound)];
+    let packet = (any::<u64>(), 0..SNAPLENS.len() as u32, option::of(direction), vec(any::<u8>(), 0..200));
+    let packet = packet.prop_map(|(nanos, interface, direction, bytes)| Sent {
+        time: Duration::from_nanos(nanos),
+        interface,
+        direction,
+        bytes,
+    });
+    vec(packet, 0..20)
+}
+
+/// The capture of `packets`, and where each of them ends.
+fn write(packets: &[Sent]) -> (Vec<u8>, Vec<usize>) {
+    let mut writer = Writer::new(Vec::new()).expect("memory takes all");
+    for (number, snaplen) in SNAPLENS.iter().enumerate() {
+        let name = format!("end{number}");
+        let given = writer.interface(&name, LinkType::RAW, *snaplen).expect("memory takes all");
+        assert_eq!(given as usize, number);
+    }
+    let mut ends = vec![writer.output().len()];
+    for packet in packets {
+        writer.packet(packet.interface, packet.time, packet.direction, &packet.bytes).expect("memory takes all");
+        ends.push(writer.output().len());
+    }
+    (writer.into_output(), ends)
+}
+
+/// What a reader must give for a written packet.
+fn expected(sent: &Sent) -> Packet<'_> {
+    let kept = SNAPLENS[sent.interface as usize].map_or(sent.bytes.len(), |len| sent.bytes.len().min(len as usize));
+    Packet {
+        time: sent.time,
+        interface: sent.interface,
+        link: LinkType::RAW,
+        direction: sent.direction,
+        original_len: sent.bytes.len() as u32,
+        bytes: &sent.bytes[..kept],
+    }
+}
+
+/// Reads as many of `packets` as there are, in order and alike, and how it ended.
+fn read(file: impl Read, packets: &[Sent]) -> (usize, Result<(), Error>) {
+    let mut reader = Reader::new(file, "some.pcapng");
+    for (number, sent) in packets.iter().enumerate() {
+        match reader.next() {
+            Ok(Some(packet)) => assert_eq!(packet, expected(sent)),
+            Ok(None) => return (number, Ok(())),
+            Err(error) => {
+                assert!(matches!(reader.next(), Ok(None)), "nothing follows an error");
+                return (number, Err(error));
+            }
+        }
+    }
+    (packets.len(), reader.next().map(|packet| assert_eq!(packet, None)))
+}
+
+/// Gives one byte at a time, as a slow pipe does.
+struct Slow<'a>(&'a [u8]);
+
+impl Read for Slow<'_> {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        let len = space.len().min(1);
+        self.0.read(&mut space[..len])
+    }
+}
+
+/// Gives all of its bytes, then fails.
+struct Failing<'a>(&'a [u8]);
+
+impl Read for Failing<'_> {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(space)? {
+            0 => Err(io::Error::other("the disk is gone")),
+            len => Ok(len),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(packets in packets()) {
+        let (file, _) = write(&packets);
+        let (read_fast, end) = read(&file[..], &packets);
+        prop_assert!(end.is_ok());
+        prop_assert_eq!(read_fast, packets.len());
+        let (read_slow, end) = read(Slow(&file), &packets);
+        prop_assert!(end.is_ok());
+        prop_assert_eq!(read_slow, packets.len());
+    }
+
+    #[test]
+    fn a_cut_capture_gives_all_its_whole_packets_and_names_the_next(packets in packets(), cut in any::<prop::sample::Index>()) {
+        let (file, ends) = write(&packets);
+        let cut = cut.index(file.len());
+        let whole = ends[1..].iter().filter(|end| **end <= cut).count();
+        let (read, end) = read(&file[..cut], &packets);
+        prop_assert_eq!(read, whole);
+        match end {
+            Ok(()) => prop_assert!(ends.contains(&cut) || cut < ends[0], "{} is within a packet", cut),
+            Err(Error::Truncated { packet, .. }) => prop_assert_eq!(packet, whole as u64 + 1),
+            Err(Error::Format { .. }) => prop_assert!(cut < 12),
+            Err(other) => prop_assert!(false, "{}", other),
+        }
+        let found = whole_blocks(&file[..cut]);
+        prop_assert_eq!(found.packets, whole as u64);
+        prop_assert!(found.bytes <= cut);
+        if cut >= ends[0] {
+            prop_assert_eq!(found, Whole { bytes: ends[whole], packets: whole as u64 });
+        }
+    }
+
+    #[test]
+    fn a_failing_disk_is_told_after_all_that_was_read(packets in packets()) {
+        let (file, _) = write(&packets);
+        let (read, end) = read(Failing(&file), &packets);
+        prop_assert_eq!(read, packets.len());
+        let named = matches!(&end, Err(Error::Read { packet, .. }) if *packet == packets.len() as u64 + 1);
+        prop_assert!(named, "{:?}", end);
+    }
+
+    #[test]
+    fn flipped_bits_never_panic(packets in packets(), flips in vec((any::<prop::sample::Index>(), 0..8u8), 1..20)) {
+        let (mut file, _) = write(&packets);
+        for (byte, bit) in flips {
+            let byte = byte.index(file.len());
+            file[byte] ^= 1 << bit;
+        }
+        let _ = Summary::of(&mut Reader::new(&file[..], "flipped.pcapng"));
+        whole_blocks(&file);
+    }
+
+    #[test]
+    fn garbage_never_panics(mut garbage in vec(any::<u8>(), 0..400), begin in any::<bool>()) {
+        if begin {
+            let (file, ends) = write(&[]);
+            garbage.splice(..0, file[..ends[0]].iter().copied());
+        }
+        let _ = Summary::of(&mut Reader::new(&garbage[..], "garbage"));
+    }
+}
+
+#[test]
+fn interfaces_keep_their_names_and_snaplens() {
+    let (file, _) = write(&[]);
+    let mut reader = Reader::new(&file[..], "some.pcapng");
+    assert!(matches!(reader.next(), Ok(None)));
+    let found: Vec<_> = reader.interfaces().iter().map(|known| (known.name.as_deref(), known.snaplen)).collect();
+    assert_eq!(found, [(Some("end0"), None), (Some("end1"), Some(96)), (Some("end2"), Some(1))]);
+}
+
+#[test]
+fn a_name_too_long_for_the_format_is_cut_between_letters() {
+    let mut writer = Writer::new(Vec::new()).expect("memory takes all");
+    writer.interface(&"ä".repeat(40_000), LinkType::RAW, None).expect("memory takes all");
+    let file = writer.into_output();
+    let mut reader = Reader::new(&file[..], "some.pcapng");
+    assert!(matches!(reader.next(), Ok(None)));
+    assert_eq!(reader.interfaces()[0].name, Some("ä".repeat(32_767)));
+}
+
+#[test]
+fn a_packet_of_an_unknown_interface_is_not_written() {
+    let mut writer = Writer::new(Vec::new()).expect("memory takes all");
+    let refused = writer.packet(0, Duration::ZERO, None, b"lost").expect_err("there is no interface 0");
+    assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+}
+
+/// A capture such as another machine makes: big-endian, its own clock, two sections.
+fn foreign(endianness: Endianness) -> Vec<u8> {
+    let mut writer = PcapNgWriter::with_endianness(Vec::new(), endianness).expect("memory takes all");
+    for _ in 0..2 {
+        let section = writer.section().clone();
+        let describe = |options| InterfaceDescriptionBlock { linktype: DataLink::ETHERNET, snaplen: 0, options };
+        let milliseconds = vec![InterfaceDescriptionOption::IfTsResol(3), InterfaceDescriptionOption::IfTsOffset(1000)];
+        writer.write_pcapng_block(describe(milliseconds)).expect("memory takes all");
+        writer.write_pcapng_block(describe(vec![])).expect("memory takes all");
+        for interface_id in [0, 1] {
+            let block = EnhancedPacketBlock {
+                interface_id,
+                timestamp: Duration::from_nanos(2_000_001), // which pcap-file writes as a bare number
+                original_len: 3,
+                data: b"abc".into(),
+                options: vec![EnhancedPacketOption::Comment("a comment".into()), EnhancedPacketOption::Flags(2)],
+            };
+            writer.write_pcapng_block(block).expect("memory takes all");
+        }
+        writer.write_pcapng_block(section).expect("memory takes all");
+    }
+    writer.into_inner()
+}
+
+#[test]
+fn captures_of_other_machines_have_their_own_clock_and_byte_order() {
+    for endianness in [Endianness::Big, Endianness::Little] {
+        let file = foreign(endianness);
+        let mut reader = Reader::new(&file[..], "foreign.pcapng");
+        for _ in 0..2 {
+            for (interface, time) in [Duration::new(3000, 1_000_000), Duration::new(2, 1000)].into_iter().enumerate() {
+                let packet = reader.next().expect("the file is whole").expect("there is one more packet");
+                assert_eq!(packet.time, time);
+                assert_eq!(packet.interface as usize, interface);
+                assert_eq!(packet.link, LinkType::ETHERNET);
+                assert_eq!(packet.direction, Some(Direction::Outbound));
+                assert_eq!(packet.bytes, b"abc");
+            }
+        }
+        assert!(matches!(reader.next(), Ok(None)));
+    }
+}
+
+#[test]
+fn a_packet_without_a_time_is_refused_not_lost() {
+    let mut writer = PcapNgWriter::new(Vec::new()).expect("memory takes all");
+    writer.write_pcapng_block(InterfaceDescriptionBlock::new(DataLink::RAW, 0)).expect("memory takes all");
+    let simple = SimplePacketBlock { original_len: 4, data: b"when".into() };
+    writer.write_pcapng_block(simple).expect("memory takes all");
+    let file = writer.into_inner();
+    let error = Reader::new(&file[..], "simple.pcapng").next().expect_err("it has no time");
+    let said = "packet 1 of simple.pcapng cannot be read: it is a simple packet block, which has no time; \
+                go on with the 0 before it or capture again";
+    assert_eq!(error.to_string(), said);
+}
+
+#[test]
+fn what_is_no_capture_is_called_so() {
+    for file in [&b""[..], b"short", b"a text that is long enough to be a header"] {
+        let error = Reader::new(file, "notes.txt").next().expect_err("it is a text");
+        let said = "notes.txt is no pcapng capture; `editcap -F pcapng` makes one of most other formats";
+        assert_eq!(error.to_string(), said);
+    }
+    let error = Reader::open("/nowhere/at/all".as_ref()).expect_err("there is no such file").to_string();
+    assert!(error.starts_with("cannot open the capture /nowhere/at/all: No such file"), "{error}");
+}
+
+#[test]
+fn a_length_that_lies_takes_no_memory() {
+    let (mut file, ends) = write(&[]);
+    file.truncate(ends[0]);
+    file.extend(6u32.to_ne_bytes());
+    file.extend(((16u32 << 20) - 4).to_ne_bytes());
+    file.extend([0; 40]);
+    let error = Reader::new(&file[..], "liar.pcapng").next().expect_err("the block is not there");
+    assert!(matches!(error, Error::Truncated { packet: 1, .. }), "{error}");
+}

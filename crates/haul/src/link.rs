@@ -1,0 +1,161 @@
+//! `haul link`: a command at the end of an emulated link.
+
+mod flags;
+mod server;
+
+use std::{
+    error::Error,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    sync::Arc,
+    time::Duration,
+};
+
+use link::{
+    cable::{Cable, DEFAULT_MTU, Options, Traffic},
+    calibrate::calibrate,
+    host::Host,
+    lateness::Lateness,
+    sandbox::{self, Sandbox},
+    spec::LinkSpec,
+    tap::Tap,
+};
+
+use crate::link::flags::{Network, Sysctl};
+
+/// Run a command at the end of an emulated link
+///
+/// The command runs on the client host, the command of --server on another; between them is a cable
+/// as the options describe it. Both find the addresses in `HAUL_SERVER_IP` and `HAUL_CLIENT_IP`
+/// (and `HAUL_SERVER_IP6`, `HAUL_CLIENT_IP6`). The exit status is the command's. No root is needed.
+#[derive(clap::Args)]
+#[command(after_help = flags::middlebox_help())]
+pub(crate) struct Args {
+    #[command(flatten)]
+    network: Network,
+
+    /// Run this on the server host, by sh; without it that host answers pings
+    #[arg(long, value_name = "CMD")]
+    server: Option<String>,
+
+    /// Capture both ends into client.pcapng and server.pcapng in this folder
+    #[arg(long, value_name = "DIR")]
+    capture: Option<PathBuf>,
+
+    /// Keep only so many bytes of each packet in the captures
+    #[arg(long, value_name = "BYTES", requires = "capture")]
+    snaplen: Option<u32>,
+
+    /// Set a sysctl on both hosts, such as net.ipv4.tcp_congestion_control=cubic
+    #[arg(long, value_name = "NAME=VALUE")]
+    sysctl: Vec<Sysctl>,
+
+    /// Say nothing about the link
+    #[arg(long, short)]
+    quiet: bool,
+
+    /// Measure how true the emulator is on this machine, and run nothing
+    #[arg(long, exclusive = true)]
+    calibrate: bool,
+
+    /// The command, after `--`
+    #[arg(last = true, required_unless_present = "calibrate", value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    let spec = args.network.spec();
+    let sandbox = sandbox::enter()?;
+    if args.calibrate {
+        print_calibration()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let status = connect(args, &spec, &sandbox)?;
+    Ok(ExitCode::from(u8::try_from(status).unwrap_or(1)))
+}
+
+/// Lays the cable, runs both commands, and pulls it out again.
+fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<dyn Error>> {
+    let (client, server) = (Host::new("client")?, Host::new("server")?);
+    for host in [&client, &server] {
+        for Sysctl { name, value } in &args.sysctl {
+            host.sysctl(name, value)?;
+        }
+    }
+    let taps = match &args.capture {
+        Some(folder) => [Some(tap(folder, "client", args.snaplen)?), Some(tap(folder, "server", args.snaplen)?)],
+        None => [None, None],
+    };
+    let options = Options { taps: taps.clone(), mtu: DEFAULT_MTU, ..Options::default() };
+    let cable = Cable::lay(&client, &server, spec.stages()?, options)?;
+    if !args.quiet {
+        describe(spec, &cable);
+    }
+    let equip = |command: &mut Command| {
+        for (end, addresses) in ["CLIENT", "SERVER"].into_iter().zip(cable.addresses()) {
+            command.env(format!("HAUL_{end}_IP"), addresses.v4.to_string());
+            command.env(format!("HAUL_{end}_IP6"), addresses.v6.to_string());
+        }
+    };
+    let running = args.server.as_deref().map(|command| server::start(command, &server, equip)).transpose()?;
+    let [program, arguments @ ..] = args.command.as_slice() else { return Err("no command".into()) };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    equip(&mut command);
+    client.place(&mut command);
+    let child = command.spawn().map_err(|error| format!("cannot run {}: {error}", program.display()))?;
+    let status = sandbox.wait_for(&child);
+    drop(running);
+    let traffic = cable.pull()?;
+    for tap in taps.into_iter().flatten() {
+        if let Some(tap) = Arc::into_inner(tap) {
+            tap.finish()?;
+        }
+    }
+    if !args.quiet {
+        account(&traffic);
+    }
+    Ok(status)
+}
+
+fn tap(folder: &Path, end: &str, snaplen: Option<u32>) -> Result<Arc<Tap>, Box<dyn Error>> {
+    fs::create_dir_all(folder).map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))?;
+    Ok(Arc::new(Tap::create(&folder.join(end).with_extension("pcapng"), end, snaplen)?))
+}
+
+fn describe(spec: &LinkSpec, cable: &Cable) {
+    let [client, server] = cable.addresses();
+    eprintln!("haul: a link of {spec}; client {}, server {}", client.v4, server.v4);
+    if cable.passes_segments_whole().contains(&true) {
+        eprintln!("haul: nothing on it looks at single packets, so TCP segments of up to 64 KiB pass whole");
+    }
+}
+
+fn account([up, down]: &[Traffic; 2]) {
+    let mut late = Lateness::default();
+    late.merge(&up.lateness);
+    late.merge(&down.lateness);
+    eprintln!(
+        "haul: {} packets up, {} down; they left {} µs late at the median, {} µs at the 99th percentile",
+        up.packets_out,
+        down.packets_out,
+        late.quantile(0.5).as_micros(),
+        late.quantile(0.99).as_micros(),
+    );
+}
+
+fn print_calibration() -> Result<(), Box<dyn Error>> {
+    let calibration = calibrate()?;
+    println!("one-way delay of 9 ms, error in µs:");
+    println!("{:>12}  {:>6}  {:>6}  {:>6}  {:>5}", "packets/s", "p50", "p99", "max", "lost");
+    for row in &calibration.delay {
+        let us = |time: Duration| time.as_micros();
+        let (p50, p99, max) = (us(row.error.quantile(0.5)), us(row.error.quantile(0.99)), us(row.error.max()));
+        println!("{:>12}  {p50:>6}  {p99:>6}  {max:>6}  {:>5}", row.packets_per_second, row.lost);
+    }
+    println!("rate of 100 Mbit/s, error: {:+.2} %", calibration.rate_error * 100.0);
+    println!("capacity: {:.0} packets/s of 100 bytes one way", calibration.packets_per_second);
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! The flags that describe a link.
+
+use std::{fmt::Write as _, path::PathBuf, str::FromStr};
+
+use link::{
+    middleboxes::{self, Middlebox},
+    spec::{JitterSpec, LinkSpec, LossSpec, MtuSpec, QueueSpec, RateSpec, ReorderSpec},
+    units::{Percent, Span},
+};
+
+/// What the cable is like.
+#[derive(clap::Args)]
+#[command(next_help_heading = "The link")]
+pub(crate) struct Network {
+    /// Round-trip time, half of it each way: 18ms
+    #[arg(long, value_name = "TIME", default_value = "0ms")]
+    rtt: Span,
+
+    /// Random delay each way: 2ms (uniform), "2ms normal", "2ms reorder"
+    #[arg(long, value_name = "TIME")]
+    jitter: Option<JitterSpec>,
+
+    /// Rate of each direction, or up/down: 100mbit, 20mbit/100mbit
+    #[arg(long, value_name = "RATE")]
+    rate: Option<RateSpec>,
+
+    /// Mahimahi trace in place of the rate, from the client on
+    #[arg(long, value_name = "FILE")]
+    trace_up: Option<PathBuf>,
+
+    /// Mahimahi trace in place of the rate, to the client
+    #[arg(long, value_name = "FILE")]
+    trace_down: Option<PathBuf>,
+
+    /// Queue before the rate: 100p (packets), 64KiB, infinite, codel
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<QueueSpec>,
+
+    /// Loss each way: 0.1%, or in bursts (Gilbert–Elliott)
+    #[arg(long, value_name = "LOSS")]
+    loss: Option<LossSpec>,
+
+    /// Packets that others overtake
+    #[arg(long, value_name = "SHARE")]
+    reorder: Option<ReorderSpec>,
+
+    /// Packets that arrive twice
+    #[arg(long, value_name = "SHARE")]
+    duplicate: Option<Percent>,
+
+    /// Packets in which a bit is flipped
+    #[arg(long, value_name = "SHARE")]
+    corrupt: Option<Percent>,
+
+    /// Largest packet that passes; smaller than the hosts' 1500 bytes
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<MtuSpec>,
+
+    /// What stands in the way: NAME or NAME:KEY=VALUE,…; may be repeated
+    #[arg(long, value_name = "BOX")]
+    middlebox: Vec<Middlebox>,
+
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+impl Network {
+    pub(crate) fn spec(&self) -> LinkSpec {
+        let this = self;
+        LinkSpec {
+            rtt: this.rtt,
+            jitter: this.jitter,
+            rate: this.rate,
+            trace_up: this.trace_up.clone(),
+            trace_down: this.trace_down.clone(),
+            queue: this.queue,
+            loss: this.loss,
+            reorder: this.reorder,
+            duplicate: this.duplicate,
+            corrupt: this.corrupt,
+            mtu: this.mtu,
+            middlebox: this.middlebox.clone(),
+            seed: this.seed,
+        }
+    }
+}
+
+/// A sysctl to set, `NAME=VALUE`.
+#[derive(Debug, Clone)]
+pub(crate) struct Sysctl {
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+impl FromStr for Sysctl {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, value)) if name.starts_with("net.") && !name.contains("..") && !name.contains('/') => {
+                Ok(Self { name: name.to_owned(), value: value.to_owned() })
+            }
+            _ => Err("write it like net.ipv4.tcp_fastopen=3".to_owned()),
+        }
+    }
+}
+
+/// The list of middleboxes at the end of the help.
+pub(crate) fn middlebox_help() -> String {
+    let mut text = String::from("Middleboxes:\n");
+    for kind in middleboxes::all() {
+        let _ = writeln!(text, "  {:<20} {}", kind.name, kind.help);
+    }
+    text
+}

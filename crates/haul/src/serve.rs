@@ -1,0 +1,102 @@
+//! `haul serve`: a folder as a WebDAV share.
+
+use std::error::Error;
+use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use ::serve::{AccessLog, Config, Server, Tls};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// Serve a folder over WebDAV, HTTP/1.1 and HTTP/2, until Ctrl-C.
+///
+/// Uploads appear whole or not at all, and are on disk when the client is told they are done. Links
+/// inside the folder are neither followed nor shown.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The folder to serve.
+    #[arg(value_name = "DIR")]
+    root: PathBuf,
+    /// Where to listen; may be given several times. Port 0 lets the system choose.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
+    listen: Vec<SocketAddr>,
+    /// Serve over TLS, with a certificate made on the spot or with the PEM files CERT,KEY.
+    #[arg(long, value_name = "self-signed|CERT,KEY")]
+    tls: Option<Tls>,
+    /// Write the server's certificate to FILE (PEM), for clients to trust.
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    cert_out: Option<PathBuf>,
+    /// Let in only the users of FILE, with lines as `htpasswd -nB USER` prints them.
+    #[arg(long, value_name = "FILE")]
+    auth: Option<PathBuf>,
+    /// Refuse everything that would change a file.
+    #[arg(long)]
+    read_only: bool,
+    /// Write a line per request to FILE (`-`: standard output).
+    #[arg(long, value_name = "FILE|-")]
+    log: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {
+    let filter = EnvFilter::try_from_env("HAUL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
+
+    let access_log = match args.log {
+        Some(path) if path.as_os_str() == "-" => Some(AccessLog::new(io::stdout())),
+        Some(path) => Some(AccessLog::file(&path)?),
+        None => None,
+    };
+    let open_to_all = args.auth.is_none() && !args.read_only;
+    let server = Server::bind(Config {
+        root: args.root.clone(),
+        listen: args.listen,
+        tls: args.tls,
+        auth: args.auth,
+        read_only: args.read_only,
+        access_log,
+    })?;
+    if let (Some(path), Some(certificate)) = (&args.cert_out, server.certificate()) {
+        std::fs::write(path, &certificate.pem)
+            .map_err(|error| format!("cannot write the certificate to {}: {error}", path.display()))?;
+    }
+    greet(&server, &args.root, args.read_only, open_to_all, args.cert_out.is_some());
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(async {
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let stop = async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        };
+        Ok(server.run(stop).await?)
+    });
+    // What still blocks on a broken disk must not keep the program.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    served
+}
+
+/// Tells a person what is served where. Standard output belongs to the log.
+fn greet(server: &Server, root: &std::path::Path, read_only: bool, open_to_all: bool, written: bool) {
+    let scheme = if server.certificate().is_some() { "https" } else { "http" };
+    let how = if read_only { " (read-only)" } else { "" };
+    for address in server.local_addrs() {
+        eprintln!("Serving {}{how} at {scheme}://{address}/", root.display());
+        if open_to_all && !address.ip().is_loopback() {
+            eprintln!("Warning: whoever reaches {address} can change these files; --auth or --read-only prevents it.");
+        }
+    }
+    if let Some(certificate) = server.certificate() {
+        eprintln!("Certificate SHA-256 {}", certificate.fingerprint);
+        if !written {
+            eprintln!("For a client to trust it, write it to a file with --cert-out FILE.");
+        }
+    }
+    eprintln!("Stop with Ctrl-C.");
+}

@@ -1,0 +1,388 @@
+//! A cable: two TUN devices on two hosts, and two threads that carry packets between them.
+//!
+//! Each direction has a thread, its relay, which owns the direction's [`Chain`] and does nothing but
+//! I/O: read packets from one device, push them into the chain with the time, write what comes out to
+//! the other device when it is due, sleep until the next event. A stage's packets for the other
+//! direction, a change of the chain and the end of the cable come through the relay's inbox.
+//!
+//! How a relay is on time: see [`punctual`], and [`LONG`].
+
+use std::{
+    net::{Ipv4Addr, Ipv6Addr},
+    os::fd::AsFd,
+    sync::{Arc, mpsc},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use capture::Direction;
+use nix::{
+    poll::{PollFd, PollFlags, ppoll},
+    sys::{
+        eventfd::{EfdFlags, EventFd},
+        time::TimeSpec,
+    },
+};
+
+use crate::{
+    chain::{Chain, Output},
+    host::{Addresses, Host},
+    lateness::Lateness,
+    offload::{self, Spare},
+    packet::{MAX_PACKET, Packet},
+    punctual,
+    stage::Stage,
+    tap::Tap,
+    tun::{Tun, TunError},
+};
+
+/// Packets read in a row before the relay looks at anything else.
+const BATCH: usize = 64;
+
+/// A sleep of this length lets the processor fall asleep too, and waking it takes tens of
+/// microseconds; so the relay wakes [`EARLY`] and watches the clock for the rest. While packets come
+/// closer together than that it sleeps to the end: watching would take the time of those who send.
+const LONG: Duration = Duration::from_micros(500);
+
+/// See [`LONG`].
+const EARLY: Duration = Duration::from_micros(80);
+
+/// The MTU of Ethernet.
+pub const DEFAULT_MTU: u16 = 1500;
+
+/// Why a cable could not be laid or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CableError {
+    /// There is no device to plug it in.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// The relay could not be started.
+    #[error("cannot start the relay of a cable: {0}")]
+    Relay(#[from] std::io::Error),
+    /// A relay has ended.
+    #[error("the cable is out of order: its relay has stopped")]
+    Broken,
+}
+
+/// The stages of both directions, in the order in which packets pass them.
+///
+/// `up_to_down[i]` says where in the down chain a packet enters that the `i`th up stage sends back,
+/// and the other way round.
+#[derive(Default)]
+#[expect(missing_docs, reason = "said above")]
+pub struct Stages {
+    pub up: Vec<Box<dyn Stage>>,
+    pub down: Vec<Box<dyn Stage>>,
+    pub up_to_down: Vec<usize>,
+    pub down_to_up: Vec<usize>,
+}
+
+/// What a cable is beside its stages.
+pub struct Options {
+    /// Tells the cables of one world apart; their addresses follow from it.
+    pub number: u8,
+    /// The MTU of both devices, in bytes.
+    pub mtu: u16,
+    /// Captures at the A end and at the B end.
+    pub taps: [Option<Arc<Tap>>; 2],
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { number: 0, mtu: DEFAULT_MTU, taps: [None, None] }
+    }
+}
+
+/// A cable between two hosts, A and B. Dropping it pulls it out.
+#[derive(Debug)]
+pub struct Cable {
+    addresses: [Addresses; 2],
+    whole: [bool; 2],
+    relays: [Relay; 2],
+}
+
+/// What one direction of a cable has done.
+#[derive(Debug, Default, Clone)]
+pub struct Traffic {
+    /// Packets (or whole segments) that entered.
+    pub packets_in: u64,
+    /// Packets (or whole segments) that left at the far end.
+    pub packets_out: u64,
+    /// Bytes that left at the far end, IP headers included.
+    pub bytes_out: u64,
+    /// Packets that the far host's kernel refused (damaged headers).
+    pub refused: u64,
+    /// How late packets left, against the time at which their stages let them go.
+    pub lateness: Lateness,
+}
+
+impl Cable {
+    /// Lays a cable from `a` to `b`.
+    pub fn lay(a: &Host, b: &Host, stages: Stages, options: Options) -> Result<Self, CableError> {
+        let addresses = [1, 2].map(|end| Addresses {
+            v4: Ipv4Addr::new(100, 64, options.number, end),
+            v6: Ipv6Addr::new(0xfd00, 0x6861, 0x756c, options.number.into(), 0, 0, 0, end.into()),
+        });
+        let mtu = options.mtu.into();
+        let tuns = [Arc::new(Tun::new(a, addresses[0], mtu)?), Arc::new(Tun::new(b, addresses[1], mtu)?)];
+        let ((to_up, up_inbox), (to_down, down_inbox)) = (inbox()?, inbox()?);
+        let driver = |from: usize, stages, back, inbox, other: &Outbox| {
+            let tapped = options.taps.iter().any(Option::is_some);
+            Driver {
+                from: tuns[from].clone(),
+                to: tuns[1 - from].clone(),
+                near: options.taps[from].clone(),
+                far: options.taps[1 - from].clone(),
+                may_pass_whole: !tapped,
+                chain: Chain::new(stages),
+                draining: Chain::default(),
+                back,
+                inbox,
+                other: other.clone(),
+                output: Output::default(),
+                traffic: Traffic::default(),
+                spare: Spare::default(),
+            }
+        };
+        let up = driver(0, stages.up, stages.up_to_down, up_inbox, &to_down);
+        let down = driver(1, stages.down, stages.down_to_up, down_inbox, &to_up);
+        let whole = [up.passes_whole(), down.passes_whole()];
+        let relays = [Relay::start("cable up", up, to_up)?, Relay::start("cable down", down, to_down)?];
+        Ok(Self { addresses, whole, relays })
+    }
+
+    /// The addresses of the A end and of the B end.
+    pub fn addresses(&self) -> [Addresses; 2] {
+        self.addresses
+    }
+
+    /// Whether offloaded segments pass whole, from A to B and from B to A, because neither a stage nor
+    /// a tap looks at single packets there.
+    pub fn passes_segments_whole(&self) -> [bool; 2] {
+        self.whole
+    }
+
+    /// Puts other stages in the place of those that are there; see [`Chain::replace`].
+    pub fn change(&mut self, stages: Stages) -> Result<(), CableError> {
+        let [up, down] = &self.relays;
+        up.outbox.send(Message::Change(stages.up, stages.up_to_down))?;
+        down.outbox.send(Message::Change(stages.down, stages.down_to_up))
+    }
+
+    /// Pulls the cable out and says what went from A to B and from B to A. Packets under way are lost.
+    pub fn pull(mut self) -> Result<[Traffic; 2], CableError> {
+        let [up, down] = &mut self.relays;
+        match (up.stop(), down.stop()) {
+            (Some(up), Some(down)) => Ok([up, down]),
+            _ => Err(CableError::Broken),
+        }
+    }
+}
+
+/// A relay's thread, seen from outside.
+#[derive(Debug)]
+struct Relay {
+    outbox: Outbox,
+    thread: Option<JoinHandle<Traffic>>,
+}
+
+impl Relay {
+    fn start(name: &str, driver: Driver, outbox: Outbox) -> Result<Self, CableError> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(|| driver.run())?;
+        Ok(Self { outbox, thread: Some(thread) })
+    }
+
+    fn stop(&mut self) -> Option<Traffic> {
+        let thread = self.thread.take()?;
+        let _ = self.outbox.send(Message::Stop);
+        thread.join().ok()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What a relay is told.
+enum Message {
+    /// A stage of the other direction sends a packet this way; it enters before the stage of this
+    /// index, not before this time.
+    Packet(usize, Packet, Instant),
+    /// Other stages take the place of those that are there.
+    Change(Vec<Box<dyn Stage>>, Vec<usize>),
+    Stop,
+}
+
+/// The writing side of a relay's inbox.
+#[derive(Debug, Clone)]
+struct Outbox {
+    messages: mpsc::Sender<Message>,
+    bell: Arc<EventFd>,
+}
+
+impl Outbox {
+    fn send(&self, message: Message) -> Result<(), CableError> {
+        self.messages.send(message).map_err(|_| CableError::Broken)?;
+        self.bell.write(1).map(drop).map_err(|_| CableError::Broken)
+    }
+}
+
+/// The relay's side: messages, and a bell that ppoll(2) hears.
+struct Inbox {
+    messages: mpsc::Receiver<Message>,
+    bell: Arc<EventFd>,
+}
+
+fn inbox() -> Result<(Outbox, Inbox), CableError> {
+    let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(std::io::Error::from)?;
+    let bell = Arc::new(bell);
+    let (sender, receiver) = mpsc::channel();
+    Ok((Outbox { messages: sender, bell: bell.clone() }, Inbox { messages: receiver, bell }))
+}
+
+/// One direction, driven.
+struct Driver {
+    from: Arc<Tun>,
+    to: Arc<Tun>,
+    near: Option<Arc<Tap>>,
+    far: Option<Arc<Tap>>,
+    may_pass_whole: bool,
+    chain: Chain,
+    /// What a chain that passed segments whole still held when one came that does not.
+    draining: Chain,
+    back: Vec<usize>,
+    inbox: Inbox,
+    other: Outbox,
+    output: Output,
+    traffic: Traffic,
+    spare: Spare,
+}
+
+impl Driver {
+    fn passes_whole(&self) -> bool {
+        self.may_pass_whole && self.chain.passes_segments_whole()
+    }
+
+    fn run(mut self) -> Traffic {
+        punctual::be();
+        let mut buffer = vec![0; MAX_PACKET];
+        loop {
+            let now = Instant::now();
+            self.draining.run(now, &mut self.output);
+            self.chain.run(now, &mut self.output);
+            self.deliver();
+            let (readable, rung) = self.sleep();
+            if rung && !self.heed() {
+                return self.traffic;
+            }
+            if readable && !self.take_in(&mut buffer) {
+                return self.traffic;
+            }
+        }
+    }
+
+    /// Sleeps until the next event of the chain, a packet or a message.
+    fn sleep(&self) -> (bool, bool) {
+        let Some(at) = [self.chain.wake(), self.draining.wake()].into_iter().flatten().min() else {
+            return self.poll(None);
+        };
+        let left = at.saturating_duration_since(Instant::now());
+        if left < LONG {
+            return self.poll(Some(left));
+        }
+        let mut heard = self.poll(Some(left - EARLY));
+        while heard == (false, false) && Instant::now() < at {
+            heard = self.poll(Some(Duration::ZERO));
+        }
+        heard
+    }
+
+    /// Waits for a packet or a message: (packet, message).
+    fn poll(&self, timeout: Option<Duration>) -> (bool, bool) {
+        let mut files = [
+            PollFd::new(self.from.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.inbox.bell.as_fd(), PollFlags::POLLIN),
+        ];
+        let _ = ppoll(&mut files, timeout.map(TimeSpec::from_duration), None);
+        let [packet, message] = files.map(|file| file.any().unwrap_or(false));
+        (packet, message)
+    }
+
+    /// Takes in what the near host sends; false when its device is gone.
+    fn take_in(&mut self, buffer: &mut [u8]) -> bool {
+        let whole = self.passes_whole();
+        for _ in 0..BATCH {
+            let (header, length) = match self.from.read(buffer) {
+                Ok(Some(read)) => read,
+                Ok(None) => return true,
+                Err(error) => {
+                    tracing::error!("a cable stops: {error}");
+                    return false;
+                }
+            };
+            let now = Instant::now();
+            let bytes = &buffer[..length];
+            if whole && header.is_unfinished() {
+                let packet = Packet { bytes: bytes.to_vec(), offload: Some(header) };
+                self.traffic.packets_in += 1;
+                self.chain.push(0, packet, now, &mut self.output);
+            } else {
+                offload::split(header, bytes, &mut self.spare, |packet| {
+                    if let Some(tap) = &self.near {
+                        tap.record(Direction::Outbound, &packet.bytes);
+                    }
+                    self.traffic.packets_in += 1;
+                    self.chain.push(0, packet, now, &mut self.output);
+                });
+            }
+            self.deliver();
+        }
+        true
+    }
+
+    /// Hands what has come out of the chain to the far host, and to the other direction.
+    fn deliver(&mut self) {
+        for (at, packet) in self.output.delivered.drain(..) {
+            if let Some(tap) = &self.far {
+                tap.record(Direction::Inbound, &packet.bytes);
+            }
+            self.traffic.lateness.record(Instant::now().saturating_duration_since(at));
+            match self.to.write(packet.offload.unwrap_or_default(), &packet.bytes) {
+                Ok(()) => {
+                    self.traffic.packets_out += 1;
+                    self.traffic.bytes_out += packet.bytes.len() as u64;
+                }
+                Err(_) => self.traffic.refused += 1,
+            }
+            self.spare.keep(packet.bytes);
+        }
+        for (at, stage, packet) in self.output.back.drain(..) {
+            let index = self.back.get(stage).copied().unwrap_or(0);
+            let _ = self.other.send(Message::Packet(index, packet, at));
+        }
+    }
+
+    /// Does what the inbox says; false when it says to stop.
+    fn heed(&mut self) -> bool {
+        let _ = self.inbox.bell.read();
+        while let Ok(message) = self.inbox.messages.try_recv() {
+            let now = Instant::now();
+            match message {
+                Message::Stop => return false,
+                Message::Packet(index, packet, at) => self.chain.push(index, packet, at.max(now), &mut self.output),
+                Message::Change(stages, back) => {
+                    if self.passes_whole() && !stages.iter().all(|stage| stage.passes_segments_whole()) {
+                        self.draining = std::mem::replace(&mut self.chain, Chain::new(stages));
+                    } else {
+                        self.chain.replace(stages, now);
+                    }
+                    self.back = back;
+                }
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,234 @@
+//! Where things are in a packet, and changing them in place.
+//!
+//! A middlebox changes a few bytes of a packet that is not its own. It must leave a checksum that
+//! was right right, and one that was wrong wrong: so checksums are never computed anew but moved by
+//! the difference between the old bytes and the new (RFC 1624). That also works on the first
+//! fragment of a datagram, whose checksum covers bytes that are not there.
+//!
+//! What is not a whole IP packet, and a fragment that is not the first, has no headers to look at:
+//! [`Headers::of`] says `None`, and middleboxes let such a packet pass as it is.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    ops::{Deref, Range},
+};
+
+use etherparse::{
+    IpHeaders, IpNumber, IpSlice, Ipv4Header, Ipv4HeaderSlice, Ipv6ExtensionSlice, Ipv6Header, Ipv6HeaderSlice,
+    PacketBuilder, PacketBuilderStep, TcpSlice, ip_number,
+};
+
+use crate::{packet::Packet, stage::Direction};
+
+/// The hop limit of the packets that a middlebox makes itself.
+const HOPS: u8 = 64;
+
+/// The IP layer of a packet, and where its payload is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Headers {
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    pub(crate) protocol: IpNumber,
+    /// The payload of IP: the transport header and what follows, without padding.
+    pub(crate) payload: Range<usize>,
+}
+
+impl Headers {
+    /// Those of an IP packet; `None` if it is garbage or a fragment other than the first.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
+        let ip = IpSlice::from_slice(bytes).ok()?;
+        let first = match &ip {
+            IpSlice::Ipv4(ip) => ip.header().fragments_offset().value() == 0,
+            IpSlice::Ipv6(ip) => !ip.extensions().clone().into_iter().any(|extension| {
+                matches!(extension, Ipv6ExtensionSlice::Fragment(header) if header.fragment_offset().value() > 0)
+            }),
+        };
+        let payload = ip.payload();
+        let at = payload.payload.as_ptr().addr() - bytes.as_ptr().addr();
+        first.then(|| Self {
+            source: ip.source_addr(),
+            destination: ip.destination_addr(),
+            protocol: payload.ip_number,
+            payload: at..at + payload.payload.len(),
+        })
+    }
+
+    /// Those of the packet that an ICMP error quotes, of which the end may be missing. One with IPv6
+    /// extension headers is not looked into.
+    pub(crate) fn quoted(bytes: &[u8]) -> Option<Self> {
+        let (source, destination, protocol, at) = if let Ok(ip) = Ipv4HeaderSlice::from_slice(bytes) {
+            if ip.fragments_offset().value() > 0 {
+                return None;
+            }
+            (ip.source_addr().into(), ip.destination_addr().into(), ip.protocol(), ip.slice().len())
+        } else {
+            let ip = Ipv6HeaderSlice::from_slice(bytes).ok()?;
+            (ip.source_addr().into(), ip.destination_addr().into(), ip.next_header(), ip.slice().len())
+        };
+        Some(Self { source, destination, protocol, payload: at..bytes.len() })
+    }
+}
+
+/// The two ends of a connection, or of what is like one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Flow {
+    pub(crate) protocol: IpNumber,
+    /// On the A side.
+    pub(crate) client: SocketAddr,
+    /// On the B side.
+    pub(crate) server: SocketAddr,
+}
+
+impl Flow {
+    /// That of a packet from `source` to `destination`, going in `direction`.
+    pub(crate) fn new(protocol: IpNumber, source: SocketAddr, destination: SocketAddr, direction: Direction) -> Self {
+        match direction {
+            Direction::Up => Self { protocol, client: source, server: destination },
+            Direction::Down => Self { protocol, client: destination, server: source },
+        }
+    }
+}
+
+/// A TCP segment.
+pub(crate) struct Tcp<'a> {
+    pub(crate) headers: Headers,
+    slice: TcpSlice<'a>,
+}
+
+impl<'a> Tcp<'a> {
+    /// That in an IP packet, if there is one.
+    pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
+        let headers = Headers::of(bytes)?;
+        if headers.protocol != ip_number::TCP {
+            return None;
+        }
+        let slice = TcpSlice::from_slice(&bytes[headers.payload.clone()]).ok()?;
+        Some(Self { headers, slice })
+    }
+
+    pub(crate) fn flow(&self, direction: Direction) -> Flow {
+        let source = SocketAddr::new(self.headers.source, self.source_port());
+        let destination = SocketAddr::new(self.headers.destination, self.destination_port());
+        Flow::new(ip_number::TCP, source, destination, direction)
+    }
+
+    /// How much of the sequence space the segment takes: its bytes, and one each for SYN and FIN.
+    pub(crate) fn sequence_len(&self) -> u32 {
+        self.payload().len() as u32 + u32::from(self.syn()) + u32::from(self.fin())
+    }
+
+    /// The sequence number after the segment.
+    pub(crate) fn sequence_end(&self) -> u32 {
+        self.sequence_number().wrapping_add(self.sequence_len())
+    }
+
+    /// Where the options are in the packet.
+    pub(crate) fn options_range(&self) -> Range<usize> {
+        let start = self.headers.payload.start + 20;
+        start..start + self.options().len()
+    }
+}
+
+impl<'a> Deref for Tcp<'a> {
+    type Target = TcpSlice<'a>;
+    fn deref(&self) -> &TcpSlice<'a> {
+        &self.slice
+    }
+}
+
+/// The first TCP option, other than a NOP, in `area` of these bytes: its kind and place. `None` at
+/// the end of the options, or where they make no sense.
+///
+/// (etherparse's own iterator ends at the first kind it does not know.)
+pub(crate) fn next_option(bytes: &[u8], mut area: Range<usize>) -> Option<(u8, Range<usize>)> {
+    while area.start < area.end {
+        match bytes[area.start] {
+            0 => return None,
+            1 => area.start += 1,
+            kind => {
+                let end = area.start + usize::from(*bytes[area.clone()].get(1)?);
+                return (end >= area.start + 2 && end <= area.end).then_some((kind, area.start..end));
+            }
+        }
+    }
+    None
+}
+
+/// All TCP options in `area` of these bytes, without NOPs.
+pub(crate) fn options(bytes: &[u8], mut area: Range<usize>) -> impl Iterator<Item = (u8, Range<usize>)> {
+    std::iter::from_fn(move || {
+        let (kind, place) = next_option(bytes, area.clone())?;
+        area.start = place.end;
+        Some((kind, place))
+    })
+}
+
+/// Whether a is before b on the circle of sequence numbers (RFC 9293 §3.4).
+pub(crate) fn before(a: u32, b: u32) -> bool {
+    a != b && b.wrapping_sub(a) < 1 << 31
+}
+
+/// The difference that edits make to the sum under a checksum.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Change(u32);
+
+impl Change {
+    /// Overwrites `bytes` from `at` on. `at` must be as odd or even as it is from where the sum starts;
+    /// so it is in an IP packet, where all headers are of even length.
+    pub(crate) fn write(&mut self, bytes: &mut [u8], at: usize, new: &[u8]) {
+        for (place, byte) in (at..).zip(new) {
+            let word = |byte: u8| if place % 2 == 0 { u16::from(byte) << 8 } else { byte.into() };
+            self.0 += u32::from(!word(bytes[place])) + u32::from(word(*byte));
+            bytes[place] = *byte;
+        }
+    }
+
+    /// Moves the checksum at `at` by the change: HC' = ~(~HC + ~m + m'), equation 3 of RFC 1624.
+    pub(crate) fn apply(self, bytes: &mut [u8], at: usize) {
+        let old = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let mut sum = u32::from(!old) + self.0;
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        bytes[at..at + 2].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    }
+
+    /// The same for UDP's, where zero means that there is none (RFC 768).
+    pub(crate) fn apply_udp(self, bytes: &mut [u8], at: usize) {
+        if bytes[at..at + 2] == [0, 0] {
+            return;
+        }
+        self.apply(bytes, at);
+        if bytes[at..at + 2] == [0, 0] {
+            bytes[at..at + 2].copy_from_slice(&[0xff, 0xff]);
+        }
+    }
+}
+
+/// The beginning of a new packet; `None` if the addresses are not of one family.
+pub(crate) fn build(source: IpAddr, destination: IpAddr) -> Option<PacketBuilderStep<IpHeaders>> {
+    // The builder fills in the protocol and the lengths.
+    let ip = match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let header = Ipv4Header::new(0, HOPS, ip_number::TCP, source.octets(), destination.octets()).ok()?;
+            IpHeaders::Ipv4(header, Default::default())
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let (source, destination) = (source.octets(), destination.octets());
+            IpHeaders::Ipv6(
+                Ipv6Header { source, destination, hop_limit: HOPS, ..Default::default() },
+                Default::default(),
+            )
+        }
+        _ => return None,
+    };
+    Some(PacketBuilder::ip(ip))
+}
+
+/// A segment that resets a connection, from one of its ends to the other.
+pub(crate) fn reset(from: SocketAddr, to: SocketAddr, sequence: u32, acknowledgment: u32) -> Option<Packet> {
+    let builder = build(from.ip(), to.ip())?.tcp(from.port(), to.port(), sequence, 0).rst().ack(acknowledgment);
+    let mut bytes = Vec::with_capacity(builder.size(0));
+    builder.write(&mut bytes, &[]).ok()?;
+    Some(Packet::new(bytes))
+}

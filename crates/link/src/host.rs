@@ -1,0 +1,184 @@
+//! A host: a network namespace, with a TCP stack of its own.
+//!
+//! Code of ours runs on a host on a thread that has entered the namespace ([`Host::thread`]); a
+//! network namespace belongs to a thread, so threads of one process can stand on different hosts.
+//! Programs are placed there between fork and exec ([`Host::place`]).
+
+#![expect(unsafe_code, reason = "`Command::pre_exec`, with nothing in it but setns(2), prctl(2) and getppid(2)")]
+
+use std::{
+    fs::File,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    os::{fd::AsFd, unix::process::CommandExt},
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use nix::{
+    sched::{CloneFlags, setns, unshare},
+    sys::{prctl, signal::Signal},
+};
+
+use crate::netlink;
+
+/// Why a host could not do something.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what} on host `{host}`: {error}")]
+pub struct HostError {
+    host: String,
+    what: String,
+    error: io::Error,
+}
+
+impl HostError {
+    pub(crate) fn new(host: &str, what: impl Into<String>, error: io::Error) -> Self {
+        Self { host: host.to_owned(), what: what.into(), error }
+    }
+}
+
+/// A host. Clones are the same host; it vanishes with the last of them and the last of its processes.
+#[derive(Debug, Clone)]
+pub struct Host(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    namespace: File,
+    devices: AtomicUsize,
+}
+
+impl Host {
+    /// A new host, with a loopback device and nothing else. It needs CAP_SYS_ADMIN over its user
+    /// namespace: [`crate::sandbox::enter`] first, or root.
+    pub fn new(name: &str) -> Result<Self, HostError> {
+        let make = || -> io::Result<File> {
+            unshare(CloneFlags::CLONE_NEWNET)?;
+            let namespace = File::open("/proc/thread-self/ns/net")?;
+            quieten();
+            netlink::run(|net| async move { net.up("lo").await })?;
+            Ok(namespace)
+        };
+        let namespace =
+            thread::scope(|scope| scope.spawn(make).join().unwrap_or_else(|_| Err(io::Error::other("panic"))))
+                .map_err(|error| HostError::new(name, "make a network namespace", error))?;
+        Ok(Self(Arc::new(Inner { name: name.to_owned(), namespace, devices: AtomicUsize::new(0) })))
+    }
+
+    /// The name given to it, for messages.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Runs `f` on a thread on this host.
+    pub fn thread<T: Send + 'static>(
+        &self,
+        name: &str,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<thread::JoinHandle<T>> {
+        // Entered here, reported here: a thread that could not enter must not run `f`.
+        let (entered, wait) = std::sync::mpsc::channel();
+        let host = self.clone();
+        let handle = thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let result = setns(host.0.namespace.as_fd(), CloneFlags::CLONE_NEWNET);
+            let ok = result.is_ok();
+            let _ = entered.send(result);
+            ok.then(f).expect("nobody waits for a thread that could not enter its host")
+        })?;
+        match wait.recv() {
+            Ok(Ok(())) => Ok(handle),
+            Ok(Err(errno)) => Err(errno.into()),
+            Err(_) => Err(io::Error::other("the thread ended early")),
+        }
+    }
+
+    /// Runs `f` on this host and waits for it.
+    pub fn run<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        self.thread("host", f)?.join().map_err(|_| io::Error::other("the thread on the host panicked"))
+    }
+
+    /// Makes `command` start on this host, and die with the process that starts it.
+    pub fn place(&self, command: &mut Command) {
+        let host = self.clone();
+        let us = std::process::id();
+        // SAFETY: setns(2), prctl(2) and getppid(2) are async-signal-safe, and nothing is allocated.
+        unsafe {
+            command.pre_exec(move || {
+                setns(host.0.namespace.as_fd(), CloneFlags::CLONE_NEWNET)?;
+                prctl::set_pdeathsig(Signal::SIGKILL)?;
+                if nix::libc::getppid() as u32 != us {
+                    return Err(nix::errno::Errno::ESRCH.into()); // we died in between
+                }
+                Ok(())
+            });
+        }
+    }
+
+    /// Sets `net.ipv4.tcp_fastopen` and its like on this host.
+    pub fn sysctl(&self, name: &str, value: &str) -> Result<(), HostError> {
+        let path = sysctl_path(name);
+        let text = value.to_owned();
+        let written = self.run(move || std::fs::write(path, text)).and_then(|result| result);
+        written.map_err(|error| HostError::new(self.name(), format!("set {name} to {value}"), error))
+    }
+
+    /// Reads a sysctl of this host.
+    pub fn read_sysctl(&self, name: &str) -> Result<String, HostError> {
+        let path = sysctl_path(name);
+        let read = self.run(move || std::fs::read_to_string(path)).and_then(|result| result);
+        read.map(|text| text.trim().to_owned())
+            .map_err(|error| HostError::new(self.name(), format!("read {name}"), error))
+    }
+
+    /// Lets packets that are not for this host go on to others.
+    pub fn forward(&self) -> Result<(), HostError> {
+        self.sysctl("net.ipv4.ip_forward", "1")?;
+        self.sysctl("net.ipv6.conf.all.forwarding", "1")
+    }
+
+    /// Sends packets for `network`/`prefix` to the neighbour at `gateway`.
+    pub fn route(&self, network: IpAddr, prefix: u8, gateway: IpAddr) -> Result<(), HostError> {
+        let what = format!("add a route to {network}/{prefix} by {gateway}");
+        let done = self.run(move || netlink::run(|net| async move { net.route(network, prefix, gateway).await }));
+        done.and_then(|result| result).map_err(|error| HostError::new(self.name(), what, error))
+    }
+
+    /// The name of the next device: eth0, eth1, …
+    pub(crate) fn next_device(&self) -> (usize, String) {
+        let index = self.0.devices.fetch_add(1, Ordering::Relaxed);
+        (index, format!("eth{index}"))
+    }
+}
+
+/// Keeps a new namespace from talking on its own: no link-local addresses, no router solicitations;
+/// and lets everyone on it ping.
+fn quieten() {
+    // Where IPv6 is compiled out or a limit forbids one of these, the host is only a little noisier.
+    for (name, value) in [
+        ("net.ipv6.conf.default.addr_gen_mode", "1"),
+        ("net.ipv6.conf.default.router_solicitations", "0"),
+        ("net.ipv6.conf.default.accept_dad", "0"),
+    ] {
+        let _ = std::fs::write(sysctl_path(name), value);
+    }
+    let gid = nix::unistd::getegid();
+    let range = if crate::sandbox::is_root() { "0 2147483647".to_owned() } else { format!("{gid} {gid}") };
+    let _ = std::fs::write(sysctl_path("net.ipv4.ping_group_range"), range);
+}
+
+fn sysctl_path(name: &str) -> String {
+    format!("/proc/sys/{}", name.replace('.', "/"))
+}
+
+/// The addresses of the two ends of a cable: `a` and `b`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addresses {
+    /// IPv4, in 100.64.0.0/10 (RFC 6598), which no network of the user's should route.
+    pub v4: Ipv4Addr,
+    /// IPv6, unique local (RFC 4193).
+    pub v6: Ipv6Addr,
+}

@@ -1,0 +1,87 @@
+//! How late events were: a histogram in microseconds.
+
+use std::{fmt, time::Duration};
+
+/// Buckets of one microsecond up to ten milliseconds; what is later falls into the last.
+const BUCKETS: usize = 10_000;
+
+/// A histogram of lateness, exact to a microsecond below ten milliseconds.
+#[derive(Clone, Default)]
+pub struct Lateness {
+    buckets: Vec<u64>,
+    count: u64,
+    max: Duration,
+}
+
+impl Lateness {
+    /// Adds an event that was so late.
+    pub fn record(&mut self, late: Duration) {
+        if self.buckets.is_empty() {
+            self.buckets = vec![0; BUCKETS];
+        }
+        let bucket = usize::try_from(late.as_micros()).unwrap_or(usize::MAX).min(BUCKETS - 1);
+        self.buckets[bucket] += 1;
+        self.count += 1;
+        self.max = self.max.max(late);
+    }
+
+    /// The number of events.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The lateness that a fraction `q` of the events did not exceed, to a microsecond.
+    pub fn quantile(&self, q: f64) -> Duration {
+        let rank = ((self.count as f64 * q).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (bucket, events) in self.buckets.iter().enumerate() {
+            seen += events;
+            if seen >= rank {
+                return Duration::from_micros(bucket as u64);
+            }
+        }
+        self.max
+    }
+
+    /// The worst.
+    pub fn max(&self) -> Duration {
+        self.max
+    }
+
+    /// Adds the events of another histogram.
+    pub fn merge(&mut self, other: &Self) {
+        if self.buckets.is_empty() {
+            *self = other.clone();
+            return;
+        }
+        for (ours, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+            *ours += theirs;
+        }
+        self.count += other.count;
+        self.max = self.max.max(other.max);
+    }
+}
+
+impl fmt::Debug for Lateness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (p50, p99) = (self.quantile(0.5), self.quantile(0.99));
+        write!(f, "{} events, p50 {p50:?}, p99 {p99:?}, max {:?}", self.count, self.max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_events() {
+        let mut lateness = Lateness::default();
+        for us in 1..=100 {
+            lateness.record(Duration::from_micros(us));
+        }
+        let us = |n| Duration::from_micros(n);
+        assert_eq!([0.0, 0.5, 0.99, 1.0].map(|q| lateness.quantile(q)), [us(1), us(50), us(99), us(100)]);
+        lateness.record(Duration::from_secs(1));
+        assert_eq!(lateness.max(), Duration::from_secs(1));
+    }
+}

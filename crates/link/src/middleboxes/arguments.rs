@@ -1,0 +1,238 @@
+//! The text form of a middlebox: `name:key=value,key=value`.
+
+use std::{fmt, str::FromStr};
+
+use super::{ALL, Kind, Pair, Side};
+
+/// A middlebox as somebody describes it: its name, where it stands, and its parameters, all of which
+/// were found to make sense.
+///
+/// Its text is `name`, or `name:key=value,key=value`; the key `at` with the values `client` and
+/// `server` is common to all.
+#[derive(Clone)]
+pub struct Middlebox {
+    kind: &'static Kind,
+    arguments: Arguments,
+}
+
+/// The parameters that a middlebox is built with.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Arguments {
+    name: &'static str,
+    side: Side,
+    given: Vec<(&'static str, String)>,
+}
+
+/// A text that does not describe a middlebox.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MiddleboxError {
+    /// There is none of that name.
+    #[error("there is no middlebox `{name}`; the nearest is `{nearest}`")]
+    UnknownName {
+        /// The name.
+        name: String,
+        /// The name most like it.
+        nearest: &'static str,
+    },
+    /// It has no parameter of that name.
+    #[error("the middlebox `{middlebox}` has no parameter `{key}`; the nearest is `{nearest}`")]
+    UnknownKey {
+        /// The middlebox.
+        middlebox: &'static str,
+        /// The name.
+        key: String,
+        /// The name most like it.
+        nearest: &'static str,
+    },
+    /// A value is missing, or given twice.
+    #[error("the middlebox `{middlebox}` needs `{key}` exactly once, as `{key}={form}`")]
+    NotOnce {
+        /// The middlebox.
+        middlebox: &'static str,
+        /// The parameter.
+        key: &'static str,
+        /// What its value looks like.
+        form: &'static str,
+    },
+    /// Parameters that exclude each other, of which one is to be given.
+    #[error("the middlebox `{middlebox}` takes one of {keys}")]
+    OneOf {
+        /// The middlebox.
+        middlebox: &'static str,
+        /// The parameters.
+        keys: &'static str,
+    },
+    /// A value makes no sense.
+    #[error("the middlebox `{middlebox}` cannot use `{key}={value}`: {reason}")]
+    BadValue {
+        /// The middlebox.
+        middlebox: &'static str,
+        /// The parameter.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong and what to write.
+        reason: String,
+    },
+}
+
+impl Middlebox {
+    /// Its kind.
+    pub fn kind(&self) -> &'static Kind {
+        self.kind
+    }
+
+    /// The end of the cable where it stands.
+    pub fn side(&self) -> Side {
+        self.arguments.side
+    }
+
+    /// Its stages.
+    pub fn build(&self) -> Result<Pair, MiddleboxError> {
+        (self.kind.build)(&self.arguments)
+    }
+}
+
+impl Arguments {
+    /// The end of the cable where the middlebox stands.
+    pub(super) fn side(&self) -> Side {
+        self.side
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.given.iter().find(|(given, _)| *given == key).map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a parameter, if it is given.
+    pub(super) fn get<T: FromStr<Err: fmt::Display>>(&self, key: &'static str) -> Result<Option<T>, MiddleboxError> {
+        let Some(value) = self.text(key) else { return Ok(None) };
+        value.parse().map(Some).or_else(|error: T::Err| self.bad(key, &error.to_string()))
+    }
+
+    /// The error that a parameter must be given exactly once.
+    pub(super) fn not_once<T>(&self, key: &'static str, form: &'static str) -> Result<T, MiddleboxError> {
+        Err(MiddleboxError::NotOnce { middlebox: self.name, key, form })
+    }
+
+    /// The error that one of several parameters is to be given.
+    pub(super) fn one_of<T>(&self, keys: &'static str) -> Result<T, MiddleboxError> {
+        Err(MiddleboxError::OneOf { middlebox: self.name, keys })
+    }
+
+    /// The error that a value makes no sense.
+    pub(super) fn bad<T>(&self, key: &'static str, reason: &str) -> Result<T, MiddleboxError> {
+        let value = self.text(key).unwrap_or_default().to_owned();
+        Err(MiddleboxError::BadValue { middlebox: self.name, key, value, reason: reason.to_owned() })
+    }
+}
+
+fn nearest(to: &str, among: impl Iterator<Item = &'static str>) -> &'static str {
+    let likeness = |name: &str| strsim::jaro_winkler(to, name);
+    among.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).unwrap_or_default()
+}
+
+impl FromStr for Middlebox {
+    type Err = MiddleboxError;
+
+    fn from_str(text: &str) -> Result<Self, MiddleboxError> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let name = name.trim();
+        let Some(kind) = ALL.iter().find(|kind| kind.name == name) else {
+            let nearest = nearest(name, ALL.iter().map(|kind| kind.name));
+            return Err(MiddleboxError::UnknownName { name: name.to_owned(), nearest });
+        };
+        let mut arguments = Arguments { name: kind.name, side: kind.side, given: Vec::new() };
+        for pair in rest.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (key, value) = (key.trim(), value.trim());
+            let known = kind.parameters.iter().map(|parameter| (parameter.name, parameter.form));
+            let mut known = known.chain([("at", "client|server")]);
+            let Some((key, form)) = known.clone().find(|(known, _)| *known == key) else {
+                let nearest = nearest(key, known.by_ref().map(|(known, _)| known));
+                return Err(MiddleboxError::UnknownKey { middlebox: kind.name, key: key.to_owned(), nearest });
+            };
+            if value.is_empty() || arguments.given.iter().any(|(given, _)| *given == key) {
+                return arguments.not_once(key, form);
+            }
+            arguments.given.push((key, value.to_owned()));
+        }
+        match arguments.get::<String>("at")?.as_deref() {
+            None => {}
+            Some("client") => arguments.side = Side::Client,
+            Some("server") => arguments.side = Side::Server,
+            Some(_) => return arguments.bad("at", "write client or server"),
+        }
+        (kind.build)(&arguments)?; // so that a mistake is found where it is written
+        Ok(Self { kind, arguments })
+    }
+}
+
+impl fmt::Display for Middlebox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.name)?;
+        for (n, (key, value)) in self.arguments.given.iter().enumerate() {
+            write!(f, "{}{key}={value}", if n == 0 { ':' } else { ',' })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Middlebox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Middlebox({self})")
+    }
+}
+
+impl PartialEq for Middlebox {
+    fn eq(&self, other: &Self) -> bool {
+        self.arguments == other.arguments // which name the kind
+    }
+}
+
+impl Eq for Middlebox {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        text.parse::<Middlebox>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn mistakes_are_named_with_what_would_be_right() {
+        assert_eq!(error("strip-tof"), "there is no middlebox `strip-tof`; the nearest is `strip-tfo`");
+        assert_eq!(
+            error("hold-acks:time=3ms"),
+            "the middlebox `hold-acks` has no parameter `time`; the nearest is `timer`"
+        );
+        assert_eq!(
+            error("hold-acks:timer=3"),
+            "the middlebox `hold-acks` cannot use `timer=3`: `3` is not a time; write it like `18ms`"
+        );
+        assert_eq!(error("strip-option"), "the middlebox `strip-option` needs `kind` exactly once, as `kind=NUMBER`");
+        assert!(error("silent:after=1s,after=2s").contains("exactly once"));
+        assert!(error("strip-tfo:at=middle").contains("client or server"));
+        assert_eq!(error("reset"), "the middlebox `reset` takes one of bytes, after and syn");
+        assert_eq!(error("reset:syn=1,after=1s"), error("reset"));
+    }
+
+    #[test]
+    fn every_kind_is_listed_and_its_text_comes_back() {
+        for text in [
+            "strip-option:kind=34",
+            "strip-tfo:at=server",
+            "hold-acks:rule=packets,timer=150ms",
+            "reset:bytes=1MiB",
+            "silent:after=5s,for=3s,way=up",
+            "nat:renew=connection,address6=2001:db8::9",
+            "drop-unknown-options:known=2+3",
+        ] {
+            let middlebox: Middlebox = text.parse().unwrap();
+            assert_eq!(middlebox.to_string(), text);
+        }
+        for kind in ALL {
+            assert!(!kind.help.is_empty() && ALL.iter().filter(|other| other.name == kind.name).count() == 1);
+        }
+    }
+}

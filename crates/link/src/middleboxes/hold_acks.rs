@@ -1,0 +1,453 @@
+//! Holds acknowledgments, as a receiver does that defers them (RFC 5681 §4.2).
+//!
+//! A receiver need not acknowledge each segment; it waits for a second one, or a timer. Which
+//! *second one* is where receivers differ: Solaris counts bytes in units of the MSS, Windows counts
+//! packets of any size. A sender that writes 8217 bytes at a time and waits for them to be
+//! acknowledged sends seven segments of 1160 and one of 97: eight packets, so Windows's rule never
+//! waits; but after six of them Solaris's finds 1257 bytes, less than two segments, and waits for
+//! its timer, each time.
+//!
+//! Linux receivers do neither as long as the application reads. So this box stands in front of one
+//! (at its end of the cable) and plays the other: a pure ACK that acknowledges too little is held
+//! until the timer fires, counted from the first one held, or until a later one that acknowledges
+//! enough, or anything else that carries the acknowledgment, takes its place. What a deferring
+//! receiver sends at once passes at once:
+//! - SYN, FIN, RST, data, window updates, duplicate ACKs, ACKs with SACK blocks;
+//! - the next ACK after a segment out of order or sent again, and any after a FIN.
+//!
+//! A full segment is what the MSS options of both SYNs allow, less 12 bytes where both carry
+//! timestamps (RFC 7323 appendix A); where no SYN was seen it is 536 or, for IPv6, 1220 bytes
+//! (RFC 9293 §3.7.1).
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::{Duration, Instant},
+};
+
+use super::{
+    Kind, Parameter, Side,
+    both::{Watcher, stages},
+    flows::Flows,
+};
+use crate::{
+    headers::{Flow, Tcp, before, options},
+    packet::Packet,
+    stage::{Direction, Out},
+    units::Span,
+};
+
+/// What timestamps take of each segment.
+const TIMESTAMPS: u32 = 12;
+/// The most data packets remembered of one connection; when more are unacknowledged, the oldest
+/// are not counted, and an ACK of so many is not held anyway.
+const MOST_PACKETS: usize = 4096;
+
+pub(super) const KIND: Kind = Kind {
+    name: "hold-acks",
+    help: "hold ACKs of less than two segments, as a receiver at this end that defers them",
+    parameters: &[
+        Parameter {
+            name: "rule",
+            form: "mss|packets",
+            help: "what two segments are: twice the MSS, as to Solaris, or two packets of any size, as to Windows",
+            default: "mss",
+        },
+        Parameter {
+            name: "timer",
+            form: "TIME",
+            help: "how long an ACK is held at most",
+            default: "100ms for mss, 200ms for packets",
+        },
+    ],
+    side: Side::Server,
+    build: |arguments| {
+        let (rule, usual) = match arguments.get::<String>("rule")?.as_deref() {
+            None | Some("mss") => (Rule::Mss, Duration::from_millis(100)),
+            Some("packets") => (Rule::Packets, Duration::from_millis(200)),
+            Some(_) => return arguments.bad("rule", "write mss or packets"),
+        };
+        let timer = arguments.get::<Span>("timer")?.map_or(usual, Duration::from);
+        let acks = match arguments.side() {
+            Side::Client => Direction::Up,
+            Side::Server => Direction::Down,
+        };
+        Ok(stages(HoldAcks { rule, timer, acks, connections: Flows::default(), timers: BTreeSet::new() }))
+    },
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    Mss,
+    Packets,
+}
+
+struct HoldAcks {
+    rule: Rule,
+    timer: Duration,
+    /// The direction in which the receiver's ACKs go.
+    acks: Direction,
+    connections: Flows<Connection>,
+    /// When which held ACK goes on; one entry for each that is held.
+    timers: BTreeSet<(Instant, Flow)>,
+}
+
+#[derive(Debug, Default)]
+struct Connection {
+    /// The least MSS that a SYN named.
+    mss: Option<u16>,
+    /// How many of the SYNs carried timestamps.
+    timestamps: u8,
+    /// Up to where the sender knows its data to be received.
+    acknowledged: Option<u32>,
+    /// The end of the sender's highest segment.
+    sent: Option<u32>,
+    /// The ends of the data packets that are not acknowledged yet, for [`Rule::Packets`].
+    packets: VecDeque<u32>,
+    /// Whether the next ACK must not be held.
+    urgent: bool,
+    /// Whether the sender said FIN.
+    closing: bool,
+    held: Option<HeldAck>,
+}
+
+#[derive(Debug)]
+struct HeldAck {
+    packet: Packet,
+    number: u32,
+    until: Instant,
+}
+
+impl Connection {
+    fn saw_syn(&mut self, tcp: &Tcp<'_>, bytes: &[u8]) {
+        for (kind, place) in options(bytes, tcp.options_range()) {
+            match (kind, &bytes[place]) {
+                (2, [_, _, high, low]) => {
+                    let mss = u16::from_be_bytes([*high, *low]);
+                    self.mss = Some(self.mss.map_or(mss, |other| other.min(mss)));
+                }
+                (8, _) => self.timestamps += 1,
+                _ => {}
+            }
+        }
+    }
+
+    fn saw_data(&mut self, tcp: &Tcp<'_>, rule: Rule) {
+        let end = tcp.sequence_end();
+        self.closing |= tcp.fin();
+        if let Some(sent) = self.sent
+            && tcp.sequence_number() != sent
+        {
+            self.urgent = true; // a gap, or something that may fill one
+        }
+        if self.sent.is_none_or(|sent| before(sent, end)) {
+            self.sent = Some(end);
+            if rule == Rule::Packets {
+                if self.packets.len() == MOST_PACKETS {
+                    self.packets.pop_front();
+                }
+                self.packets.push_back(end);
+            }
+        }
+    }
+
+    fn full_segment(&self, ipv6: bool) -> u32 {
+        let mss = self.mss.map_or(if ipv6 { 1220 } else { 536 }, u32::from);
+        mss.saturating_sub(if self.timestamps >= 2 { TIMESTAMPS } else { 0 }).max(1)
+    }
+
+    /// Whether the receiver would have sent this pure ACK at once.
+    fn is_due(&self, number: u32, ipv6: bool, rule: Rule) -> bool {
+        let Some(acknowledged) = self.acknowledged else { return true };
+        // A duplicate, an update of the window, or older than what went before.
+        let newest = self.held.as_ref().map_or(acknowledged, |held| held.number);
+        if self.urgent || self.closing || !before(newest, number) {
+            return true;
+        }
+        match rule {
+            Rule::Mss => number.wrapping_sub(acknowledged) >= 2 * self.full_segment(ipv6),
+            Rule::Packets => self.packets.iter().take_while(|end| !before(number, **end)).nth(1).is_some(),
+        }
+    }
+
+    /// The sender is being told this; returns the held ACK, if there is one.
+    fn tell(&mut self, number: u32) -> Option<HeldAck> {
+        if self.acknowledged.is_none_or(|acknowledged| before(acknowledged, number)) {
+            self.acknowledged = Some(number);
+        }
+        while self.packets.pop_front_if(|end| !before(number, *end)).is_some() {}
+        self.held.take()
+    }
+}
+
+impl HoldAcks {
+    /// A packet from the receiver.
+    fn from_receiver(&mut self, flow: Flow, packet: Packet, now: Instant, out: &mut Out) {
+        let Some(tcp) = Tcp::of(&packet.bytes) else { return out.forward(packet) };
+        let Some(connection) = self.connections.get(&flow, now) else { return out.forward(packet) };
+        if tcp.syn() {
+            connection.saw_syn(&tcp, &packet.bytes);
+        }
+        let number = tcp.acknowledgment_number();
+        let pure = tcp.ack() && tcp.sequence_len() == 0 && !tcp.rst() && !tcp.urg();
+        let sack = || options(&packet.bytes, tcp.options_range()).any(|(kind, _)| kind == 5);
+        if pure && !connection.is_due(number, flow.server.is_ipv6(), self.rule) && !sack() {
+            let until = connection.held.take().map_or(now + self.timer, |held| held.until);
+            self.timers.insert((until, flow));
+            connection.held = Some(HeldAck { packet, number, until });
+            return;
+        }
+        if tcp.ack() {
+            connection.urgent = false;
+            if let Some(held) = connection.tell(number) {
+                self.timers.remove(&(held.until, flow));
+                if before(number, held.number) {
+                    connection.tell(held.number);
+                    out.forward(held.packet); // this one does not stand for it
+                }
+            }
+        }
+        out.forward(packet);
+    }
+
+    /// A packet to the receiver.
+    fn from_sender(&mut self, flow: Flow, packet: Packet, now: Instant, out: &mut Out) {
+        if let Some(tcp) = Tcp::of(&packet.bytes)
+            && let Some(connection) = self.connections.get(&flow, now)
+        {
+            if tcp.syn() {
+                connection.saw_syn(&tcp, &packet.bytes);
+                connection.acknowledged = Some(tcp.sequence_number().wrapping_add(1));
+            }
+            if tcp.sequence_len() > 0 {
+                connection.saw_data(&tcp, self.rule);
+            }
+        }
+        out.forward(packet);
+    }
+
+    /// A connection is forgotten; its held ACK is not lost.
+    fn forget(&mut self, flow: &Flow, connection: Option<Connection>) -> Option<Packet> {
+        let held = connection?.held?;
+        self.timers.remove(&(held.until, *flow));
+        Some(held.packet)
+    }
+}
+
+impl Watcher for HoldAcks {
+    fn push(&mut self, direction: Direction, packet: Packet, now: Instant, out: &mut Out) {
+        let Some(tcp) = Tcp::of(&packet.bytes) else { return out.forward(packet) };
+        let flow = tcp.flow(direction);
+        // Past this box in the direction of the ACKs.
+        let with_acks = if direction == self.acks { &mut out.forward } else { &mut out.back };
+        if tcp.rst() || (tcp.syn() && !tcp.ack()) {
+            let old = self.connections.remove(&flow);
+            with_acks.extend(self.forget(&flow, old));
+        }
+        if !tcp.rst() && self.connections.get(&flow, now).is_none() {
+            if let Some((old, connection)) = self.connections.insert(flow, Connection::default(), now) {
+                with_acks.extend(self.forget(&old, Some(connection)));
+            }
+        }
+        if direction == self.acks {
+            self.from_receiver(flow, packet, now, out);
+        } else {
+            self.from_sender(flow, packet, now, out);
+        }
+    }
+
+    fn wake(&self, direction: Direction) -> Option<Instant> {
+        (direction == self.acks).then(|| self.timers.first().map(|(until, _)| *until))?
+    }
+
+    fn poll(&mut self, _direction: Direction, now: Instant, out: &mut Out) {
+        while let Some((until, flow)) = self.timers.first().copied()
+            && until <= now
+        {
+            self.timers.pop_first();
+            // Waiting is no use of the connection: `until` is not later than the last packet's time.
+            let Some(connection) = self.connections.get(&flow, until) else { continue };
+            if let Some(held) = connection.held.take() {
+                connection.tell(held.number);
+                out.forward(held.packet);
+            }
+        }
+    }
+
+    fn take_over(&mut self, old: &mut Self) {
+        if self.acks == old.acks {
+            std::mem::swap(&mut self.connections, &mut old.connections);
+            std::mem::swap(&mut self.timers, &mut old.timers);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        headers::Tcp,
+        middleboxes::tests::Bench,
+        stage::Direction::{Down, Up},
+        testing::{Segment, segment, tcp},
+    };
+
+    const MSS: [u8; 4] = [2, 4, 4, 136]; // 1160, as in the printed trace
+
+    /// An upload from the client, seen from the sender: the sequence starts at 1.
+    struct Upload {
+        bench: Bench,
+        sent: u32,
+    }
+
+    impl Upload {
+        fn new(middlebox: &str) -> Self {
+            let mut upload = Self { bench: Bench::new(middlebox), sent: 1 };
+            let syn = Segment { port: 1, syn: true, options: MSS.to_vec(), ..Segment::default() };
+            assert!(upload.bench.passes(Up, 0, tcp(syn.clone())));
+            assert!(upload.bench.passes(Down, 0, tcp(Segment { down: true, ack: Some(1), ..syn })));
+            upload
+        }
+
+        fn data(&mut self, ms: u64, payload: usize) {
+            let data = Segment { port: 1, seq: self.sent, ack: Some(1), payload, ..Segment::default() };
+            assert!(self.bench.passes(Up, ms, tcp(data)));
+            self.sent += payload as u32;
+        }
+
+        /// Whether an ACK passes at once.
+        fn ack(&mut self, ms: u64, number: u32) -> bool {
+            self.bench.passes(Down, ms, tcp(ack(number)))
+        }
+
+        /// The ACKs that come later, up to a time.
+        fn late(&mut self, ms: u64) -> Vec<u32> {
+            self.bench.run(ms);
+            let late = self.bench.take_new();
+            late.iter().map(|(_, packet)| Tcp::of(&packet.bytes).unwrap().acknowledgment_number()).collect()
+        }
+    }
+
+    fn ack(number: u32) -> Segment {
+        Segment { down: true, port: 1, seq: 1, ack: Some(number), window: 9280, ..Segment::default() }
+    }
+
+    /// Sends seven segments of 1160 bytes and one of 97, each acknowledged, and says which ACKs pass
+    /// at once.
+    fn chunk(upload: &mut Upload, ms: u64) -> Vec<u32> {
+        let mut at_once = Vec::new();
+        for payload in [1160, 1160, 1160, 1160, 1160, 1160, 1160, 97] {
+            upload.data(ms, payload);
+            if upload.ack(ms, upload.sent) {
+                at_once.push(upload.sent);
+            }
+        }
+        at_once
+    }
+
+    #[test]
+    fn counted_in_mss_the_odd_segment_waits_for_the_timer_every_time() {
+        let mut upload = Upload::new("hold-acks:timer=100ms");
+        assert_eq!(chunk(&mut upload, 1), [2321, 4641, 6961]);
+        assert_eq!(upload.late(100), []);
+        assert_eq!(upload.late(101), [8218]);
+        assert_eq!(chunk(&mut upload, 200).len(), 3);
+        assert_eq!(upload.late(300), [16435]);
+    }
+
+    #[test]
+    fn counted_in_packets_it_does_not_wait() {
+        let mut upload = Upload::new("hold-acks:rule=packets");
+        assert_eq!(chunk(&mut upload, 1), [2321, 4641, 6961, 8218]);
+        upload.data(2, 5);
+        assert!(!upload.ack(2, upload.sent));
+        assert_eq!((upload.late(201), upload.late(202)), (vec![], vec![8223]));
+    }
+
+    #[test]
+    fn the_timer_runs_from_the_first_held_and_the_last_goes() {
+        let mut upload = Upload::new("hold-acks:timer=50ms");
+        upload.data(1, 100);
+        assert!(!upload.ack(1, 101));
+        upload.data(31, 100);
+        assert!(!upload.ack(31, 201));
+        assert_eq!(upload.late(51), [201]);
+        assert_eq!(upload.late(500), []);
+    }
+
+    #[test]
+    fn what_a_deferring_receiver_sends_at_once_is_not_held() {
+        let mut upload = Upload::new("hold-acks");
+        upload.data(1, 100);
+        assert!(!upload.ack(1, 101));
+        // An update of the window carries the held acknowledgment on, and takes its place.
+        assert!(upload.bench.passes(Down, 2, tcp(Segment { window: 1, ..ack(101) })));
+        assert!(upload.ack(2, 101)); // a duplicate
+        upload.data(3, 100);
+        assert!(!upload.ack(3, 201));
+        // Data from the receiver; then an ACK with a SACK block, after a lost segment.
+        assert!(upload.bench.passes(Down, 4, tcp(Segment { payload: 9, ..ack(201) })));
+        let sack = [1, 1, 5, 10, 0, 0, 1, 200, 0, 0, 2, 0];
+        assert!(upload.bench.passes(Down, 4, tcp(Segment { options: sack.to_vec(), ..ack(220) })));
+        assert_eq!(upload.late(1000), []);
+    }
+
+    #[test]
+    fn the_ack_of_what_is_sent_again_is_not_held() {
+        let mut upload = Upload::new("hold-acks");
+        upload.data(1, 100);
+        assert!(!upload.ack(1, 101));
+        upload.sent = 1;
+        upload.data(2, 100); // again
+        assert!(upload.ack(2, 101));
+        upload.data(3, 50);
+        assert!(!upload.ack(3, 151));
+        upload.sent = 500; // a gap
+        upload.data(4, 50);
+        assert!(upload.ack(4, 151));
+    }
+
+    #[test]
+    fn the_end_of_a_connection_is_not_held() {
+        let mut upload = Upload::new("hold-acks");
+        upload.data(1, 100);
+        assert!(!upload.ack(1, 101));
+        let fin = Segment { port: 1, seq: 101, ack: Some(1), fin: true, ..Segment::default() };
+        assert!(upload.bench.passes(Up, 2, tcp(fin)));
+        assert!(upload.ack(2, 102));
+        assert_eq!(upload.late(1000), []);
+    }
+
+    #[test]
+    fn a_reset_lets_the_held_ack_go_first() {
+        let mut upload = Upload::new("hold-acks");
+        upload.data(1, 100);
+        assert!(!upload.ack(1, 101));
+        let rst = Segment { port: 1, seq: 101, rst: true, ..Segment::default() };
+        assert!(upload.bench.passes(Up, 2, tcp(rst)));
+        assert_eq!(upload.late(2), [101]);
+        assert_eq!(upload.late(1000), []);
+    }
+
+    #[test]
+    fn at_the_client_it_holds_the_acks_of_a_download() {
+        let mut bench = Bench::new("hold-acks:at=client,timer=10ms");
+        assert!(bench.passes(Up, 0, tcp(Segment { seq: 5, ack: Some(50), ..segment(0) })));
+        assert!(bench.passes(Down, 1, tcp(Segment { down: true, seq: 50, ack: Some(5), ..segment(500) })));
+        assert!(!bench.passes(Up, 2, tcp(Segment { seq: 5, ack: Some(550), ..segment(0) })));
+        bench.run(12);
+        assert_eq!(bench.take_new().len(), 1);
+    }
+
+    #[test]
+    fn connections_do_not_mix_and_a_change_loses_nothing() {
+        let mut bench = Bench::new("hold-acks");
+        for port in [1, 2] {
+            let data = Segment { port, seq: 1, ..segment(100) };
+            assert!(bench.passes(Down, 0, tcp(Segment { down: true, port, ack: Some(1), ..segment(0) })));
+            assert!(bench.passes(Up, 1, tcp(data)));
+            assert!(!bench.passes(Down, 1, tcp(Segment { down: true, port, ack: Some(101), ..segment(0) })));
+        }
+        bench.replace("hold-acks:timer=1s", 2);
+        bench.run(101);
+        assert_eq!(bench.take_new().len(), 2);
+    }
+}

@@ -1,0 +1,159 @@
+//! Strips a TCP option: overwrites it with NOPs and corrects the checksum, in every segment of
+//! either direction, as `xt_TCPOPTSTRIP` of Linux's netfilter does.
+//!
+//! The segment keeps its length, so nothing else has to change, and the end that does not see the
+//! option does without it. That is how most options fail on the Internet (Honda et al., "Is it still
+//! possible to extend TCP?", IMC 2011): the connection works, without what was asked for.
+
+use std::time::Instant;
+
+use super::{Arguments, Kind, MiddleboxError, Pair, Parameter, Side};
+use crate::{
+    headers::{Change, Tcp, next_option},
+    packet::Packet,
+    stage::{Out, Stage},
+};
+
+/// TCP's no-operation option.
+const NOP: u8 = 1;
+/// The most bytes of options that a TCP header has room for.
+const LONGEST: usize = 40;
+/// Where the checksum is in a TCP header.
+const CHECKSUM: usize = 16;
+
+pub(super) const OPTION: Kind = Kind {
+    name: "strip-option",
+    help: "overwrite a TCP option with NOPs, in every segment",
+    parameters: &[Parameter {
+        name: "kind",
+        form: "NUMBER",
+        help: "the option's kind, such as 34; required",
+        default: "",
+    }],
+    side: Side::Client,
+    build: |arguments| match arguments.get::<u8>("kind")? {
+        None => arguments.not_once("kind", "NUMBER"),
+        Some(0 | 1) => arguments.bad("kind", "kinds 0 and 1 are padding, not options"),
+        Some(kind) => Ok(strip(move |option| option[0] == kind)),
+    },
+};
+
+pub(super) const TFO: Kind = Kind {
+    name: "strip-tfo",
+    help: "strip TCP Fast Open (kind 34, RFC 7413, and the experimental 254 with magic 0xF989)",
+    build: |_| Ok(strip(|option| matches!(option, [34, ..] | [254, _, 0xf9, 0x89, ..]))),
+    ..named()
+};
+
+pub(super) const SACK: Kind = Kind {
+    name: "strip-sack",
+    help: "strip selective acknowledgments (kinds 4 and 5, RFC 2018)",
+    build: |_| Ok(strip(|option| matches!(option[0], 4 | 5))),
+    ..named()
+};
+
+pub(super) const TIMESTAMPS: Kind = Kind {
+    name: "strip-timestamps",
+    help: "strip TCP timestamps (kind 8, RFC 7323)",
+    build: |_| Ok(strip(|option| option[0] == 8)),
+    ..named()
+};
+
+pub(super) const WSCALE: Kind = Kind {
+    name: "strip-wscale",
+    help: "strip the window scale, which limits windows to 64 KiB (kind 3, RFC 7323)",
+    build: |_| Ok(strip(|option| option[0] == 3)),
+    ..named()
+};
+
+/// What the strippers of one known option have in common.
+const fn named() -> Kind {
+    fn nothing(_: &Arguments) -> Result<Pair, MiddleboxError> {
+        Ok(Pair::default())
+    }
+    Kind { name: "", help: "", parameters: &[], side: Side::Client, build: nothing }
+}
+
+fn strip(is_stripped: impl Fn(&[u8]) -> bool + Copy + Send + 'static) -> Pair {
+    Pair { up: Some(Box::new(Strip { is_stripped })), down: Some(Box::new(Strip { is_stripped })) }
+}
+
+struct Strip<F> {
+    is_stripped: F,
+}
+
+impl<F: Fn(&[u8]) -> bool + Send + 'static> Stage for Strip<F> {
+    fn push(&mut self, mut packet: Packet, _now: Instant, out: &mut Out) {
+        if let Some(tcp) = Tcp::of(&packet.bytes) {
+            let (checksum, mut area) = (tcp.headers.payload.start + CHECKSUM, tcp.options_range());
+            let bytes = &mut packet.bytes;
+            let mut change = None;
+            while let Some((_, place)) = next_option(bytes, area.clone()) {
+                if (self.is_stripped)(&bytes[place.clone()]) {
+                    let nops = &[NOP; LONGEST][..place.len()];
+                    change.get_or_insert_with(Change::default).write(bytes, place.start, nops);
+                }
+                area.start = place.end;
+            }
+            if let Some(change) = change {
+                change.apply(bytes, checksum);
+            }
+        }
+        out.forward(packet);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        middleboxes::tests::pass_up,
+        testing::{Segment, checksums_are_right, segment, tcp, tcp6},
+    };
+
+    /// What is left of these options.
+    fn left(middlebox: &str, options: &[u8]) -> Vec<u8> {
+        let with_options = Segment { syn: true, options: options.to_vec(), ..segment(5) };
+        for (packet, at) in [(tcp(with_options.clone()), 40), (tcp6(with_options), 60)] {
+            let out = pass_up(middlebox, packet.clone());
+            assert_eq!((out.forward.len(), out.back.len()), (1, 0));
+            let stripped = &out.forward[0].bytes;
+            assert!(checksums_are_right(stripped));
+            assert_eq!(
+                (stripped.len(), &stripped[at + options.len()..]),
+                (packet.len(), &packet[at + options.len()..])
+            );
+            if at == 60 {
+                return stripped[60..60 + options.len()].to_vec();
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn the_named_option_becomes_nops_and_the_others_stay() {
+        let mss = [2, 4, 5, 180];
+        let sack = [4, 2, 1, 1];
+        let cookie = [1, 34, 10, 1, 2, 3, 4, 5, 6, 7, 8, 0];
+        let all = [&mss[..], &sack, &cookie].concat();
+        assert_eq!(left("strip-tfo", &all), [&mss[..], &sack, &[1; 11], &[0]].concat());
+        assert_eq!(left("strip-option:kind=34", &all), [&mss[..], &sack, &[1; 11], &[0]].concat());
+        assert_eq!(left("strip-sack", &all), [&mss[..], &[1; 4], &cookie].concat());
+        assert_eq!(left("strip-option:kind=99", &all), all);
+    }
+
+    #[test]
+    fn the_experimental_fast_open_option_is_told_by_its_magic() {
+        let fast_open = [254, 4, 0xf9, 0x89];
+        let other = [254, 4, 0x12, 0x34];
+        let both = [fast_open, other].concat();
+        assert_eq!(left("strip-tfo", &both), [&[1; 4], &other[..]].concat());
+        assert_eq!(left("strip-option:kind=254", &both), [1; 8]);
+    }
+
+    #[test]
+    fn options_that_make_no_sense_are_left_as_they_are() {
+        for broken in [[34, 0, 1, 1], [34, 1, 1, 1], [34, 9, 1, 1], [1, 1, 1, 34], [0, 34, 2, 1]] {
+            assert_eq!(left("strip-tfo", &broken), broken);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The few things asked of rtnetlink(7), always for the namespace of the calling thread.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use futures_util::TryStreamExt;
+use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder, packet_route::route::RouteMessage};
+
+/// A connection to the kernel.
+pub(crate) struct Net(Handle);
+
+/// Runs `f` to its end with a connection to the kernel.
+pub(crate) fn run<T, F: Future<Output = io::Result<T>>>(f: impl FnOnce(Net) -> F) -> io::Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+        let (connection, handle, _) = rtnetlink::new_connection()?;
+        tokio::spawn(connection);
+        f(Net(handle)).await
+    })
+}
+
+fn failed(error: rtnetlink::Error) -> io::Error {
+    match error {
+        rtnetlink::Error::NetlinkError(message) => message.to_io(),
+        other => io::Error::other(other),
+    }
+}
+
+impl Net {
+    /// The index of the device called `name`.
+    pub(crate) async fn index(&self, name: &str) -> io::Result<u32> {
+        let mut links = self.0.link().get().match_name(name.to_owned()).execute();
+        let link = links.try_next().await.map_err(failed)?;
+        link.map(|link| link.header.index)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no device {name}")))
+    }
+
+    /// Switches a device on.
+    pub(crate) async fn up(&self, name: &str) -> io::Result<()> {
+        let index = self.index(name).await?;
+        self.0.link().set(LinkUnspec::new_with_index(index).up().build()).execute().await.map_err(failed)
+    }
+
+    /// Switches a device on, with this MTU and so many packets of queue.
+    pub(crate) async fn set_up(&self, index: u32, mtu: u32, queue: u32) -> io::Result<()> {
+        let link = LinkUnspec::new_with_index(index).mtu(mtu).txqueuelen(queue).up().build();
+        self.0.link().set(link).execute().await.map_err(failed)
+    }
+
+    /// Gives a device an address.
+    pub(crate) async fn address(&self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+        self.0.address().add(index, address, prefix).execute().await.map_err(failed)
+    }
+
+    /// Sends everything that has no other route out of a device.
+    pub(crate) async fn default_route(&self, index: u32) -> io::Result<()> {
+        let v4 = RouteMessageBuilder::<Ipv4Addr>::new().output_interface(index).build();
+        let v6 = RouteMessageBuilder::<Ipv6Addr>::new().output_interface(index).build();
+        self.add(v4).await?;
+        self.add(v6).await
+    }
+
+    /// Sends what goes to a network to a neighbour.
+    pub(crate) async fn route(&self, network: IpAddr, prefix: u8, gateway: IpAddr) -> io::Result<()> {
+        let message = match (network, gateway) {
+            (IpAddr::V4(network), IpAddr::V4(gateway)) => {
+                RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(network, prefix).gateway(gateway).build()
+            }
+            (IpAddr::V6(network), IpAddr::V6(gateway)) => {
+                RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(network, prefix).gateway(gateway).build()
+            }
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "the gateway is of another address family")),
+        };
+        self.add(message).await
+    }
+
+    async fn add(&self, message: RouteMessage) -> io::Result<()> {
+        self.0.route().add(message).replace().execute().await.map_err(failed)
+    }
+}

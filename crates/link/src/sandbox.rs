@@ -1,0 +1,276 @@
+//! The room in which everything happens, and which the kernel itself clears away.
+//!
+//! A program that makes namespaces, mounts file systems and starts servers must leave nothing
+//! behind, however it ends: Ctrl-C, a panic, `kill -9`. Handlers and destructors cannot promise
+//! that; the kernel can. [`enter`] turns the calling process into three:
+//!
+//! - the **supervisor**, the process the user started. It waits, passes signals on, removes the
+//!   scratch folder and ends with the worker's exit status;
+//! - the **init**, PID 1 of a PID namespace of its own. It reaps orphans and ends when the worker
+//!   does; with it the kernel kills every process in the namespace. It is killed when the supervisor
+//!   dies;
+//! - the **worker**, which returns from [`enter`]. It has a mount namespace, in which mounts vanish
+//!   with the last process, and a scratch folder on a tmpfs there.
+//!
+//! An ordinary user gets all this in a user namespace that maps their uid to *itself*, not to root:
+//! programs that refuse to be root run, and programs that are root there but cannot change their uid
+//! (Apache) never arise. The capabilities over the namespace are raised to the ambient set, so that
+//! started programs have them too (user_namespaces(7), capabilities(7)).
+
+#![expect(unsafe_code, reason = "fork(2): the process is single-threaded, which `enter` checks first")]
+
+use std::{
+    fs, io,
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::OFlag,
+    mount::{MsFlags, mount},
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sched::{CloneFlags, unshare},
+    sys::{
+        prctl,
+        signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask},
+        signalfd::{SfdFlags, SignalFd},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::{ForkResult, Pid, Uid, fork, getegid, geteuid, getpid, pipe2, read},
+};
+
+/// How long a worker that was told to end may take before it is killed.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Where the scratch folders of sandboxes stand, and the prefix of their names.
+const SCRATCH_PREFIX: &str = "haul-";
+
+/// Why there is no sandbox.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SandboxError {
+    /// A thread was started before.
+    #[error("the sandbox must be entered before any thread is started")]
+    Threads,
+    /// The kernel makes no user namespace for this user.
+    #[error("this machine lets an ordinary user make no namespaces ({0}); {advice}, or run this as root", advice = advice())]
+    NoUserNamespace(Errno),
+    /// A step of setting up failed.
+    #[error("cannot {what}: {error}")]
+    Step {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// What an administrator can change so that ordinary users may make namespaces.
+fn advice() -> &'static str {
+    let says = |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|text| text.trim() == value);
+    if says("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
+        "allow it with `sysctl kernel.apparmor_restrict_unprivileged_userns=0`"
+    } else if says("/proc/sys/kernel/unprivileged_userns_clone", "0") {
+        "allow it with `sysctl kernel.unprivileged_userns_clone=1`"
+    } else {
+        "allow it with `sysctl user.max_user_namespaces=10000`"
+    }
+}
+
+fn step(what: impl Into<String>) -> impl FnOnce(Errno) -> SandboxError {
+    |errno| SandboxError::Step { what: what.into(), error: errno.into() }
+}
+
+/// Proof that the process is inside a sandbox.
+#[derive(Debug)]
+pub struct Sandbox {
+    scratch: PathBuf,
+    signals: SigSet,
+}
+
+impl Sandbox {
+    /// An empty folder of the sandbox's own, on a tmpfs that vanishes with it.
+    pub fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// Waits until `child` ends and returns its exit status as a shell does (128 + the number of the
+    /// signal that ended it). Signals that are sent to us meanwhile it gets instead; those from the
+    /// terminal it has got already. After one that asks it to end, it has ten seconds.
+    pub fn wait_for(&self, child: &std::process::Child) -> i32 {
+        attend(Pid::from_raw(child.id() as i32), &self.signals, false)
+    }
+
+    /// Calls `f` with the number of each signal that asks us to end (SIGINT, SIGTERM, SIGHUP,
+    /// SIGQUIT), on a thread of its own. The worker receives these in no other way: they are
+    /// blocked.
+    pub fn on_signal(&self, f: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+        let mut signals = self.signals;
+        signals.remove(Signal::SIGCHLD);
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            while let Ok(signal) = signals.wait() {
+                f(signal as i32);
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// Moves the calling process into a sandbox; see the module's page. Call it first thing in `main`.
+///
+/// Only the worker returns; the supervisor ends, with the worker's status, inside.
+pub fn enter() -> Result<Sandbox, SandboxError> {
+    if fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() > 1) {
+        return Err(SandboxError::Threads);
+    }
+    let scratch = make_scratch()?;
+    let result = split(&scratch);
+    if result.is_err() {
+        let _ = fs::remove_dir(&scratch);
+    }
+    result
+}
+
+/// Makes the namespaces and the processes; returns in the worker.
+fn split(scratch: &Path) -> Result<Sandbox, SandboxError> {
+    unshare_all()?;
+    // From here on the signals that ask us to end are taken up where somebody waits for them, in all
+    // three processes. (`Command` gives started programs an empty mask.)
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD] {
+        signals.add(signal);
+    }
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).map_err(step("block signals"))?;
+    // Its other end closes with the supervisor.
+    let (alive, held_by_supervisor) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(step("make a pipe"))?;
+    // SAFETY: the process has one thread.
+    match unsafe { fork() }.map_err(step("start a process"))? {
+        ForkResult::Parent { child } => {
+            let status = attend(child, &signals, false);
+            let _ = fs::remove_dir(scratch);
+            std::process::exit(status);
+        }
+        ForkResult::Child => {}
+    }
+    drop(held_by_supervisor);
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(step("tie the sandbox to its parent"))?;
+    if read(&alive, &mut [0]) != Err(Errno::EAGAIN) {
+        std::process::exit(1); // it died before the line above
+    }
+    furnish(scratch)?;
+    // SAFETY: as above.
+    match unsafe { fork() }.map_err(step("start a process"))? {
+        ForkResult::Parent { child } => std::process::exit(attend(child, &signals, true)),
+        ForkResult::Child => {}
+    }
+    Ok(Sandbox { scratch: scratch.to_owned(), signals })
+}
+
+/// New mount and PID namespaces; without root, in a user namespace that maps the user to themselves.
+fn unshare_all() -> Result<(), SandboxError> {
+    let rooms = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
+    if geteuid().is_root() && unshare(rooms).is_ok() {
+        return Ok(());
+    }
+    let (uid, gid) = (geteuid(), getegid());
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(SandboxError::NoUserNamespace)?;
+    let write = |file: &str, text: String| {
+        fs::write(format!("/proc/self/{file}"), text).map_err(|error| {
+            let errno = error.raw_os_error().map_or(Errno::EPERM, Errno::from_raw);
+            SandboxError::NoUserNamespace(errno)
+        })
+    };
+    write("uid_map", format!("{uid} {uid} 1"))?;
+    write("setgroups", "deny".into())?;
+    write("gid_map", format!("{gid} {gid} 1"))?;
+    unshare(rooms).map_err(SandboxError::NoUserNamespace)?;
+    raise_ambient_capabilities()
+}
+
+/// Lets the programs we start have our capabilities over the namespaces. They reach no further.
+fn raise_ambient_capabilities() -> Result<(), SandboxError> {
+    let all = caps::read(None, caps::CapSet::Permitted);
+    let raised = all.and_then(|all| {
+        caps::set(None, caps::CapSet::Inheritable, &all)?;
+        caps::set(None, caps::CapSet::Ambient, &all)
+    });
+    raised.map_err(|error| SandboxError::Step { what: "raise capabilities".into(), error: io::Error::other(error) })
+}
+
+/// Makes the mount namespace ours: nothing we mount is seen outside, /proc shows our processes, the
+/// scratch folder is a tmpfs.
+fn furnish(scratch: &Path) -> Result<(), SandboxError> {
+    const NONE: Option<&str> = None;
+    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).map_err(step("make mounts private"))?;
+    // In a container whose /proc is masked this is refused, and nothing of ours depends on it.
+    let safe = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    let _ = mount(Some("proc"), "/proc", Some("proc"), safe, NONE);
+    mount(Some("haul"), scratch, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755"))
+        .map_err(step(format!("mount a tmpfs on {}", scratch.display())))
+}
+
+/// Waits for `child`, passing on the signals that someone sent to us alone, and returns the exit
+/// status. Signals from the terminal went to the whole process group, the worker among it, already.
+fn attend(child: Pid, signals: &SigSet, reap_all: bool) -> i32 {
+    let Ok(events) = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK) else { return 1 };
+    let mut kill_at: Option<Instant> = None;
+    loop {
+        let whom = if reap_all { None } else { Some(child) };
+        loop {
+            match waitpid(whom, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, status)) if pid == child => return status,
+                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == child => return 128 + signal as i32,
+                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => break,
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let timeout = match kill_at.map(|at| at.saturating_duration_since(Instant::now())) {
+            Some(Duration::ZERO) => {
+                let _ = kill(child, Signal::SIGKILL);
+                kill_at = None;
+                PollTimeout::NONE
+            }
+            Some(left) => PollTimeout::try_from(left.as_millis() as i32 + 1).unwrap_or(PollTimeout::MAX),
+            None => PollTimeout::NONE,
+        };
+        let _ = poll(&mut [PollFd::new(events.as_fd(), PollFlags::POLLIN)], timeout);
+        while let Ok(Some(event)) = events.read_signal() {
+            let sent_by_a_process = event.ssi_code <= 0;
+            let signal = Signal::try_from(event.ssi_signo as i32);
+            if let Ok(signal) = signal
+                && signal != Signal::SIGCHLD
+                && sent_by_a_process
+            {
+                let _ = kill(child, signal);
+                kill_at.get_or_insert_with(|| Instant::now() + GRACE);
+            }
+        }
+    }
+}
+
+/// Makes the folder for the scratch tmpfs, and removes those that killed supervisors left: they are
+/// empty, because what was in them went with their mount namespace.
+fn make_scratch() -> Result<PathBuf, SandboxError> {
+    let parent = std::env::temp_dir();
+    for entry in fs::read_dir(&parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(SCRATCH_PREFIX)).and_then(|pid| pid.parse().ok());
+        if let Some(pid) = pid
+            && kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
+        {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+    let scratch = parent.join(format!("{SCRATCH_PREFIX}{}", getpid()));
+    match fs::create_dir(&scratch) {
+        Ok(()) => Ok(scratch),
+        Err(error) => Err(SandboxError::Step { what: format!("make the folder {}", scratch.display()), error }),
+    }
+}
+
+/// Whether the process may do what only root may: mount what the kernel restricts, use other uids.
+pub fn is_root() -> bool {
+    Uid::effective().is_root() && fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.contains("4294967295"))
+}

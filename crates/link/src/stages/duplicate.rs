@@ -1,0 +1,58 @@
+//! Duplication: some packets arrive twice, one right after the other.
+
+use std::time::Instant;
+
+use super::dice::Dice;
+use crate::{
+    packet::Packet,
+    stage::{Out, Stage, same_kind},
+    units::Percent,
+};
+
+/// See the module's page.
+#[derive(Debug)]
+pub struct Duplicate {
+    probability: Percent,
+    dice: Dice,
+}
+
+impl Duplicate {
+    /// Duplicates each packet with this probability.
+    pub fn new(probability: Percent, dice: Dice) -> Self {
+        Self { probability, dice }
+    }
+}
+
+impl Stage for Duplicate {
+    fn push(&mut self, packet: Packet, _now: Instant, out: &mut Out) {
+        if self.dice.hits(self.probability) {
+            out.forward(packet.clone());
+        }
+        out.forward(packet);
+    }
+
+    fn replace(&mut self, old: Box<dyn Stage>, _now: Instant) {
+        if let Some(old) = same_kind::<Self>(old) {
+            self.dice.resume(old.dice);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        stage::Direction,
+        stages::{Effect, tests::survivors},
+    };
+
+    #[test]
+    fn some_arrive_twice_and_none_is_lost() {
+        let dice = Dice::new(5, Effect::Duplicate, Direction::Up);
+        let mut arrived = survivors(Box::new(Duplicate::new(Percent::from_fraction(0.1), dice)), 5000);
+        assert!(arrived.is_sorted());
+        assert!((5400..5600).contains(&arrived.len()), "{}", arrived.len());
+        arrived.dedup();
+        assert!(arrived.into_iter().eq(0..5000));
+    }
+}

@@ -1,0 +1,133 @@
+//! A TUN device: the socket in a host's wall that a cable is plugged into.
+//!
+//! Source: the kernel's Documentation/networking/tuntap.rst and <linux/if_tun.h>.
+
+#![expect(unsafe_code, reason = "ioctl(2): TUNSETIFF and its kin have no safe wrapper in nix")]
+
+use std::{
+    fs::File,
+    io::{self, IoSlice, IoSliceMut},
+    net::IpAddr,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd},
+        unix::fs::OpenOptionsExt,
+    },
+};
+
+use nix::{
+    errno::Errno,
+    libc,
+    sys::uio::{readv, writev},
+};
+
+use crate::{
+    host::{Addresses, Host},
+    netlink,
+    offload::Header,
+};
+
+const DEVICE: &str = "/dev/net/tun";
+
+/// Packets the kernel may queue towards us: at 10 Gbit/s of 1500-byte packets, 20 ms of them.
+const QUEUE: u32 = 16_384;
+
+nix::ioctl_write_ptr_bad!(tun_set_iff, nix::request_code_write!(b'T', 202, size_of::<libc::c_int>()), libc::ifreq);
+nix::ioctl_write_int_bad!(tun_set_offload, nix::request_code_write!(b'T', 208, size_of::<libc::c_uint>()));
+
+/// Why there is no device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TunError {
+    /// The machine has no TUN devices.
+    #[error("this machine has no {DEVICE}: load the module with `modprobe tun`, or pass the device into the container")]
+    Missing,
+    /// The user may not make one.
+    #[error(
+        "{DEVICE} may not be opened by this user: allow it with `chmod 0666 {DEVICE}`, as udev does, or run this as root"
+    )]
+    Forbidden,
+    /// A step failed.
+    #[error("cannot set up a device on host `{host}`: {error}")]
+    Step {
+        /// The host.
+        host: String,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// The reader's and writer's side of a TUN device.
+#[derive(Debug)]
+pub(crate) struct Tun(File);
+
+impl Tun {
+    /// A new device on `host` with these addresses, switched on; also its host's way to everywhere
+    /// where it is the first.
+    pub(crate) fn new(host: &Host, addresses: Addresses, mtu: u32) -> Result<Self, TunError> {
+        let (number, name) = host.next_device();
+        let set_up = move || -> io::Result<File> {
+            let file = create(&name)?;
+            netlink::run(|net| async move {
+                let index = net.index(&name).await?;
+                net.address(index, IpAddr::V4(addresses.v4), 24).await?;
+                net.set_up(index, mtu, QUEUE).await?;
+                if net.address(index, IpAddr::V6(addresses.v6), 64).await.is_err() {
+                    tracing::warn!("no IPv6 on this machine");
+                }
+                if number == 0 { net.default_route(index).await } else { Ok(()) }
+            })?;
+            Ok(file)
+        };
+        let file = host.run(set_up).and_then(|result| result);
+        file.map(Self).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ENOENT | Errno::ENODEV | Errno::ENXIO) => TunError::Missing,
+            Some(Errno::EACCES) => TunError::Forbidden,
+            _ => TunError::Step { host: host.name().to_owned(), error },
+        })
+    }
+
+    /// Reads one packet, or one segment; `None` when there is none.
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<(Header, usize)>> {
+        let mut header = [0; Header::LEN];
+        match readv(&self.0, &mut [IoSliceMut::new(&mut header), IoSliceMut::new(buffer)]) {
+            Ok(length) if length >= Header::LEN => Ok(Some((Header::from_bytes(header), length - Header::LEN))),
+            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Gives one packet, or one segment, to the host.
+    pub(crate) fn write(&self, header: Header, bytes: &[u8]) -> io::Result<()> {
+        let header = header.to_bytes();
+        writev(&self.0, &[IoSlice::new(&header), IoSlice::new(bytes)])?;
+        Ok(())
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Makes the device in the namespace of the calling thread, to which the file belongs from its
+/// opening on. The kernel may hand over whole TCP segments of up to 64 KiB and leave checksums to us:
+/// see [`crate::offload`].
+fn create(name: &str) -> io::Result<File> {
+    let file = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE)?;
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    // SAFETY: an ifreq of zeros is valid; the name is shorter than IFNAMSIZ; the kernel reads both
+    // arguments during the call and keeps neither.
+    unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_flags = flags as libc::c_short;
+        tun_set_iff(file.as_raw_fd(), &raw const request)?;
+        tun_set_offload(file.as_raw_fd(), offloads as libc::c_int)?;
+    }
+    Ok(file)
+}

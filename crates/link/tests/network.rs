@@ -1,0 +1,246 @@
+//! Hosts and cables with real kernels at both ends.
+//!
+//! A harness of its own, because the sandbox must be entered before any thread starts. Run as root
+//! and as an ordinary user; where the machine allows neither, everything is skipped, aloud.
+
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    process::Command,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use capture::Source as _;
+use libtest_mimic::{Arguments, Failed, Trial};
+use link::{
+    cable::{Cable, Options, Stages},
+    host::Host,
+    sandbox,
+    stage::{Direction, Stage},
+    stages::{Delay, Dice, Effect, Loss},
+    tap::Tap,
+};
+
+/// Longer than anything here takes on the busiest machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let ready = sandbox::enter().map_err(|error| error.to_string());
+    let ready = ready.and_then(|sandbox| lay(Vec::new).map(|_| sandbox).map_err(|error| error.to_string()));
+    if let Err(error) = &ready {
+        eprintln!("SKIPPED: hosts and cables: {error}");
+    }
+    let trials: [(&str, fn() -> Result<(), Failed>); 8] = [
+        ("both_address_families_reach_the_other_host", both_address_families_reach_the_other_host),
+        ("nothing_arrives_before_its_time", nothing_arrives_before_its_time),
+        ("a_transfer_over_a_lossy_cable_is_whole", a_transfer_over_a_lossy_cable_is_whole),
+        ("segments_pass_whole_only_where_nobody_looks", segments_pass_whole_only_where_nobody_looks),
+        ("a_tap_misses_nothing_and_sees_true_packets", a_tap_misses_nothing_and_sees_true_packets),
+        ("a_cable_that_changes_loses_nothing_under_way", a_cable_that_changes_loses_nothing_under_way),
+        ("a_middle_host_forwards", a_middle_host_forwards),
+        ("programs_run_on_a_host", programs_run_on_a_host),
+    ];
+    let trials = trials.map(|(name, f)| Trial::test(name, f).with_ignored_flag(ready.is_err()));
+    libtest_mimic::run(&arguments, trials.into()).exit();
+}
+
+type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
+
+fn delay(ms: u64) -> Box<dyn Stage> {
+    Box::new(Delay::new(Duration::from_millis(ms)))
+}
+
+fn loss(percent: &str) -> Box<dyn Stage> {
+    Box::new(Loss::new(percent.parse().unwrap(), Dice::new(7, Effect::Loss, Direction::Up)))
+}
+
+/// Two hosts and a cable, with the same stages each way.
+fn lay(stages: impl Fn() -> Vec<Box<dyn Stage>>) -> Result<(Host, Host, Cable)> {
+    lay_tapped(stages, [None, None])
+}
+
+fn lay_tapped(stages: impl Fn() -> Vec<Box<dyn Stage>>, taps: [Option<Arc<Tap>>; 2]) -> Result<(Host, Host, Cable)> {
+    let (a, b) = (Host::new("a")?, Host::new("b")?);
+    let stages = Stages { up: stages(), down: stages(), ..Stages::default() };
+    let cable = Cable::lay(&a, &b, stages, Options { taps, ..Options::default() })?;
+    Ok((a, b, cable))
+}
+
+/// Sends back what comes, as long as its socket is open.
+fn echo(host: &Host, ip: IpAddr) -> Result<SocketAddr> {
+    let socket = host.run(move || UdpSocket::bind((ip, 0)))??;
+    let address = socket.local_addr()?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    host.thread("echo", move || {
+        let mut buffer = [0; 2000];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            let _ = socket.send_to(&buffer[..length], from);
+        }
+    })?;
+    Ok(address)
+}
+
+/// Sends one datagram and waits for its echo; says how long it took.
+fn ask(host: &Host, address: SocketAddr, patience: Duration) -> Result<Duration> {
+    let took = host.run(move || -> std::io::Result<Duration> {
+        let any: IpAddr = if address.is_ipv4() { "0.0.0.0".parse().unwrap() } else { "::".parse().unwrap() };
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.set_read_timeout(Some(patience))?;
+        let start = Instant::now();
+        socket.send_to(b"are you there?", address)?;
+        socket.recv(&mut [0; 100])?;
+        Ok(start.elapsed())
+    })??;
+    Ok(took)
+}
+
+/// Sends `bytes` from one host to another over TCP and returns what arrived.
+fn transfer(from: &Host, to: &Host, ip: IpAddr, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    let listener = to.run(move || TcpListener::bind((ip, 0)))??;
+    let address = listener.local_addr()?;
+    let receiver = to.thread("receiver", move || -> std::io::Result<Vec<u8>> {
+        let (mut stream, _) = listener.accept()?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received)?;
+        Ok(received)
+    })?;
+    from.run(move || -> std::io::Result<()> {
+        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.write_all(&bytes)
+    })??;
+    Ok(receiver.join().map_err(|_| "the receiver panicked")??)
+}
+
+/// Bytes in which no two places look alike.
+fn noise(length: usize) -> Vec<u8> {
+    (0..length).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+fn both_address_families_reach_the_other_host() -> Result<(), Failed> {
+    let (a, b, cable) = lay(Vec::new)?;
+    let [_, at_b] = cable.addresses();
+    for ip in [IpAddr::V4(at_b.v4), IpAddr::V6(at_b.v6)] {
+        ask(&a, echo(&b, ip)?, PATIENCE)?;
+    }
+    Ok(())
+}
+
+fn nothing_arrives_before_its_time() -> Result<(), Failed> {
+    let (a, b, cable) = lay(|| vec![delay(9)])?;
+    let address = echo(&b, cable.addresses()[1].v4.into())?;
+    for _ in 0..20 {
+        let took = ask(&a, address, PATIENCE)?;
+        assert!(took >= Duration::from_millis(18), "a round trip of 18 ms took {took:?}");
+    }
+    Ok(())
+}
+
+fn a_transfer_over_a_lossy_cable_is_whole() -> Result<(), Failed> {
+    let (a, b, cable) = lay(|| vec![delay(2), loss("2%")])?;
+    let bytes = noise(3_000_000);
+    assert!(transfer(&a, &b, cable.addresses()[1].v4.into(), bytes.clone())? == bytes, "the bytes differ");
+    assert!(transfer(&b, &a, cable.addresses()[0].v6.into(), bytes.clone())? == bytes, "the bytes differ");
+    let [up, down] = cable.pull()?;
+    assert!(up.packets_out < up.packets_in && down.packets_out < down.packets_in, "nothing was lost: {up:?} {down:?}");
+    Ok(())
+}
+
+fn segments_pass_whole_only_where_nobody_looks() -> Result<(), Failed> {
+    let bytes = noise(10_000_000);
+    let average = |stages: fn() -> Vec<Box<dyn Stage>>| -> Result<([bool; 2], u64)> {
+        let (a, b, cable) = lay(stages)?;
+        let whole = cable.passes_segments_whole();
+        assert!(transfer(&a, &b, cable.addresses()[1].v4.into(), bytes.clone())? == bytes);
+        let [up, _] = cable.pull()?;
+        Ok((whole, up.bytes_out / up.packets_out))
+    };
+    let (whole, size) = average(|| vec![delay(1)])?;
+    assert!(whole == [true, true] && size > 3000, "{whole:?}, {size} bytes a packet");
+    let (whole, size) = average(|| vec![delay(1), loss("0%")])?;
+    assert!(whole == [false, false] && size <= 1500, "{whole:?}, {size} bytes a packet");
+    Ok(())
+}
+
+fn a_tap_misses_nothing_and_sees_true_packets() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let paths = ["a", "b"].map(|end| folder.path().join(end).with_extension("pcapng"));
+    let taps = [Arc::new(Tap::create(&paths[0], "a", None)?), Arc::new(Tap::create(&paths[1], "b", None)?)];
+    let (a, b, cable) = lay_tapped(|| vec![delay(1)], [Some(taps[0].clone()), Some(taps[1].clone())])?;
+    let bytes = noise(5_000_000);
+    assert!(transfer(&a, &b, cable.addresses()[1].v4.into(), bytes.clone())? == bytes);
+    let [up, down] = cable.pull()?;
+    let expected = [(up.packets_in, down.packets_out), (down.packets_in, up.packets_out)];
+    for ((tap, path), (outbound, inbound)) in taps.into_iter().zip(&paths).zip(expected) {
+        let summary = Arc::try_unwrap(tap).map_err(|_| "the relay still holds the tap")?.finish()?;
+        assert_eq!(summary.packets, outbound + inbound);
+        let mut reader = capture::pcapng::Reader::open(path)?;
+        let mut last = Duration::ZERO;
+        let mut seen = 0;
+        while let Some(packet) = reader.next()? {
+            assert!(packet.time >= last, "time runs backwards");
+            assert!(packet.bytes.len() <= 1500 && packet.bytes.len() == packet.original_len as usize);
+            last = packet.time;
+            seen += 1;
+        }
+        assert_eq!(seen, summary.packets);
+    }
+    Ok(())
+}
+
+fn a_cable_that_changes_loses_nothing_under_way() -> Result<(), Failed> {
+    let (a, b, mut cable) = lay(|| vec![delay(200)])?;
+    let ip = cable.addresses()[1].v4;
+    let socket = b.run(move || UdpSocket::bind((ip, 0)))??;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let address = socket.local_addr()?;
+    let send = |text: &'static [u8]| a.run(move || UdpSocket::bind("0.0.0.0:0")?.send_to(text, address));
+    send(b"slow")??;
+    // Long enough for the relay to have taken it in, whatever else the machine does.
+    std::thread::sleep(Duration::from_millis(50));
+    cable.change(Stages { up: vec![delay(0)], down: vec![loss("100%")], ..Stages::default() })?;
+    std::thread::sleep(Duration::from_millis(50));
+    send(b"fast")??;
+    let mut heard = Vec::new();
+    for _ in 0..2 {
+        let mut buffer = [0; 10];
+        let length = socket.recv(&mut buffer)?;
+        heard.push(buffer[..length].to_vec());
+    }
+    heard.sort();
+    assert_eq!(heard, [b"fast", b"slow"]);
+    assert!(ask(&a, echo(&b, ip.into())?, Duration::from_millis(300)).is_err(), "a link that is down carried a packet");
+    cable.change(Stages::default())?;
+    std::thread::sleep(Duration::from_millis(50));
+    ask(&a, echo(&b, ip.into())?, PATIENCE)?;
+    Ok(())
+}
+
+fn a_middle_host_forwards() -> Result<(), Failed> {
+    let [client, middle, server] = ["client", "middle", "server"].map(Host::new);
+    let (client, middle, server) = (client?, middle?, server?);
+    let near = Cable::lay(&client, &middle, Stages::default(), Options::default())?;
+    let far = Cable::lay(&middle, &server, Stages::default(), Options { number: 1, ..Options::default() })?;
+    middle.forward()?;
+    let _ = near.addresses();
+    let address = far.addresses()[1];
+    for ip in [IpAddr::V4(address.v4), IpAddr::V6(address.v6)] {
+        ask(&client, echo(&server, ip)?, PATIENCE)?;
+    }
+    Ok(())
+}
+
+fn programs_run_on_a_host() -> Result<(), Failed> {
+    let (a, _b, cable) = lay(Vec::new)?;
+    let mut command = Command::new("cat");
+    command.arg("/proc/self/net/fib_trie");
+    a.place(&mut command);
+    let output = command.output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let own = cable.addresses()[0].v4.to_string();
+    assert!(text.contains(&own), "{own} is not an address of the program's: {text}");
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! Request and answer bodies: counted, and never waited for without end.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dav_server::body::{Body as DavBody, BodyType};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
+
+use crate::access_log::Entry;
+use crate::connection::Busy;
+
+/// The longest silence in the middle of a request's body.
+const STALL: Duration = Duration::from_mins(1);
+
+/// How much of a refused body is read to keep the connection usable, and for how long.
+const DRAIN: usize = 256 * 1024;
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// A request's body as it arrives.
+pub(crate) struct Upstream {
+    incoming: Arc<Mutex<Incoming>>,
+    received: Arc<AtomicU64>,
+    stall: Pin<Box<Sleep>>,
+}
+
+/// What is left of a body after its request has been answered.
+pub(crate) struct Remainder(Arc<Mutex<Incoming>>);
+
+impl Upstream {
+    pub(crate) fn new(incoming: Incoming, received: Arc<AtomicU64>) -> (Self, Remainder) {
+        let incoming = Arc::new(Mutex::new(incoming));
+        let stall = Box::pin(tokio::time::sleep(STALL));
+        (Upstream { incoming: Arc::clone(&incoming), received, stall }, Remainder(incoming))
+    }
+}
+
+impl Body for Upstream {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let frame = Pin::new(&mut *self.incoming.lock().unwrap_or_else(PoisonError::into_inner)).poll_frame(cx);
+        if frame.is_pending() {
+            ready!(self.stall.as_mut().poll(cx));
+            return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
+        }
+        self.stall.as_mut().reset(Instant::now() + STALL);
+        frame.map(|frame| {
+            frame.map(|frame| {
+                let frame = frame.map_err(io::Error::other)?;
+                self.received.fetch_add(frame.data_ref().map_or(0, Bytes::len) as u64, Ordering::Relaxed);
+                Ok(frame)
+            })
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.lock().unwrap_or_else(PoisonError::into_inner).is_end_stream()
+    }
+}
+
+impl Remainder {
+    /// Reads the rest if it is short. A connection that is closed with bytes unread is reset, and the
+    /// reset can overtake the answer (RFC 9112 section 9.6). Returns whether all has been read.
+    pub(crate) async fn drain(self) -> bool {
+        let mut incoming = match Arc::try_unwrap(self.0) {
+            Ok(incoming) => incoming.into_inner().unwrap_or_else(PoisonError::into_inner),
+            Err(_) => return false,
+        };
+        let read = async {
+            let mut left = DRAIN;
+            while let Some(frame) = incoming.frame().await {
+                let Ok(frame) = frame else { return false };
+                match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+                    Some(rest) => left = rest,
+                    None => return false,
+                }
+            }
+            true
+        };
+        tokio::time::timeout(DRAIN_TIME, read).await.unwrap_or(false)
+    }
+}
+
+/// A request's body for `dav-server`: as it arrives, or read whole before.
+pub(crate) enum RequestBody {
+    Arriving(Upstream),
+    Whole(Full<Bytes>),
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self.get_mut() {
+            RequestBody::Arriving(body) => Pin::new(body).poll_frame(cx),
+            RequestBody::Whole(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+        }
+    }
+}
+
+/// An answer's body on its way out. Its request's log line is written when it is dropped.
+pub(crate) struct Answer {
+    body: DavBody,
+    entry: Entry,
+    _busy: Busy,
+}
+
+impl Answer {
+    pub(crate) fn new(body: DavBody, entry: Entry, busy: Busy) -> Self {
+        Answer { body, entry, _busy: busy }
+    }
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            self.entry.sent += frame.data_ref().map_or(0, Bytes::len) as u64;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.body.inner, BodyType::Empty | BodyType::Bytes(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.body.inner {
+            BodyType::Empty | BodyType::Bytes(None) => SizeHint::with_exact(0),
+            BodyType::Bytes(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
+            BodyType::AsyncStream(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Locks that end.
+//!
+//! `dav-server` keeps locks in memory but never lets them expire: a client that dies with a lock would
+//! keep its file from everybody until the server is started anew. This wrapper remembers when each lock
+//! ends (RFC 4918 section 6.6) and removes the ended ones before every question about locks.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use dav_server::davpath::DavPath;
+use dav_server::ls::{DavLock, DavLockSystem, LsFuture};
+use dav_server::memls::MemLs;
+use futures_util::FutureExt;
+use xmltree::Element;
+
+/// The longest a lock lasts without being refreshed, and how long it lasts if the client does not say.
+const LONGEST: Duration = Duration::from_hours(1);
+
+/// The locks of one server.
+#[derive(Debug, Clone)]
+pub(crate) struct Locks {
+    memory: MemLs,
+    ends: Arc<Mutex<Vec<End>>>,
+}
+
+#[derive(Debug)]
+struct End {
+    at: SystemTime,
+    path: DavPath,
+    token: String,
+}
+
+impl Locks {
+    pub(crate) fn new() -> Self {
+        Locks { memory: *MemLs::new(), ends: Arc::default() }
+    }
+
+    /// The locks in memory, without those that have ended by `now`.
+    fn current(&self, now: SystemTime) -> &MemLs {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.retain(|end| {
+            let lasts = end.at > now;
+            if !lasts {
+                // Already unlocked is as good; its futures are ready at once.
+                let _ = self.memory.unlock(&end.path, &end.token).now_or_never();
+            }
+            lasts
+        });
+        &self.memory
+    }
+
+    fn remember(&self, lock: &DavLock) {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.retain(|end| end.token != lock.token);
+        if let Some(at) = lock.timeout_at {
+            ends.push(End { at, path: (*lock.path).clone(), token: lock.token.clone() });
+        }
+    }
+}
+
+fn bounded(timeout: Option<Duration>) -> Duration {
+    timeout.map_or(LONGEST, |t| t.min(LONGEST))
+}
+
+impl DavLockSystem for Locks {
+    fn lock(
+        &self,
+        path: &DavPath,
+        principal: Option<&str>,
+        owner: Option<&Element>,
+        timeout: Option<Duration>,
+        shared: bool,
+        deep: bool,
+    ) -> LsFuture<'_, Result<DavLock, DavLock>> {
+        let locked = self.current(SystemTime::now()).lock(path, principal, owner, Some(bounded(timeout)), shared, deep);
+        locked.inspect(|lock| lock.iter().for_each(|lock| self.remember(lock))).boxed()
+    }
+
+    fn unlock(&self, path: &DavPath, token: &str) -> LsFuture<'_, Result<(), ()>> {
+        self.current(SystemTime::now()).unlock(path, token)
+    }
+
+    fn refresh(&self, path: &DavPath, token: &str, timeout: Option<Duration>) -> LsFuture<'_, Result<DavLock, ()>> {
+        let refreshed = self.current(SystemTime::now()).refresh(path, token, Some(bounded(timeout)));
+        refreshed.inspect(|lock| lock.iter().for_each(|lock| self.remember(lock))).boxed()
+    }
+
+    fn check(
+        &self,
+        path: &DavPath,
+        principal: Option<&str>,
+        ignore_principal: bool,
+        deep: bool,
+        tokens: &[String],
+    ) -> LsFuture<'_, Result<(), DavLock>> {
+        self.current(SystemTime::now()).check(path, principal, ignore_principal, deep, tokens)
+    }
+
+    fn discover(&self, path: &DavPath) -> LsFuture<'_, Vec<DavLock>> {
+        self.current(SystemTime::now()).discover(path)
+    }
+
+    fn delete(&self, path: &DavPath) -> LsFuture<'_, Result<(), ()>> {
+        self.current(SystemTime::now()).delete(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(locks: &Locks, path: &DavPath, timeout: Option<Duration>) -> Option<DavLock> {
+        locks.lock(path, None, None, timeout, false, false).now_or_never().unwrap().ok()
+    }
+
+    #[test]
+    fn a_lock_ends_and_a_refreshed_one_ends_later() {
+        let (locks, path) = (Locks::new(), DavPath::new("/a").unwrap());
+        let lock = take(&locks, &path, Some(Duration::from_secs(10))).unwrap();
+        assert!(take(&locks, &path, None).is_none(), "the lock is held");
+        let later = SystemTime::now() + Duration::from_secs(11);
+        locks.refresh(&path, &lock.token, Some(Duration::from_secs(100))).now_or_never().unwrap().unwrap();
+        locks.current(later);
+        assert!(take(&locks, &path, None).is_none(), "the refreshed lock outlives its first end");
+        locks.current(later + Duration::from_secs(100));
+        assert!(take(&locks, &path, None).is_some());
+    }
+
+    #[test]
+    fn no_lock_is_for_ever() {
+        let (locks, path) = (Locks::new(), DavPath::new("/a").unwrap());
+        assert_eq!(take(&locks, &path, None).unwrap().timeout, Some(LONGEST));
+    }
+}

@@ -1,0 +1,167 @@
+//! Listening, accepting, and ending in bounded time.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::auth::Users;
+use crate::connection::{self, Life};
+use crate::site::Site;
+use crate::store::Store;
+use crate::tls::{self, Certificate, Tls};
+use crate::{AccessLog, Error};
+
+/// Connections at once; more wait in the kernel's queue.
+const CONNECTIONS: usize = 1024;
+
+/// How long requests under way may take to finish once the server is told to stop.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// How long what is aborted after that may take to clean up.
+const CLEANUP: Duration = Duration::from_secs(2);
+
+/// The pause after a connection could not be accepted, for want of descriptors perhaps.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// What to serve, and how.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// The directory to serve.
+    pub root: PathBuf,
+    /// Where to listen; unused by [`Server::on`].
+    pub listen: Vec<SocketAddr>,
+    /// `None` serves in the clear.
+    pub tls: Option<Tls>,
+    /// A password file with `user:bcrypt` lines; `None` lets everybody in.
+    pub auth: Option<PathBuf>,
+    /// Refuse everything that would change a file.
+    pub read_only: bool,
+    /// Where to write a line per request.
+    pub access_log: Option<AccessLog>,
+}
+
+/// A server that listens but does not serve yet. Clients may already connect; they wait.
+pub struct Server {
+    listeners: Vec<TcpListener>,
+    addresses: Vec<SocketAddr>,
+    tls: Option<(TlsAcceptor, Certificate)>,
+    site: Arc<Site>,
+    store: Store,
+    read_only: bool,
+}
+
+impl Server {
+    /// Listens on the configuration's addresses. A port of 0 is chosen by the system.
+    pub fn bind(config: Config) -> Result<Self, Error> {
+        let listen =
+            |&address: &SocketAddr| TcpListener::bind(address).map_err(|error| Error::Listen { address, error });
+        let listeners = config.listen.iter().map(listen).collect::<Result<_, _>>()?;
+        Self::on(config, listeners)
+    }
+
+    /// Takes sockets that listen already, wherever they were made: in another network namespace, say.
+    pub fn on(config: Config, listeners: Vec<TcpListener>) -> Result<Self, Error> {
+        let store = Store::open(&config.root).map_err(|errno| match errno {
+            Errno::NOSYS => Error::Kernel,
+            errno => Error::Root { root: config.root.clone(), error: errno.into() },
+        })?;
+        let addresses =
+            listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>().map_err(Error::Listener)?;
+        if addresses.is_empty() {
+            return Err(Error::NoAddress);
+        }
+        for listener in &listeners {
+            listener.set_nonblocking(true).map_err(Error::Listener)?;
+        }
+        let tls = config.tls.as_ref().map(|tls| tls::configure(tls, &addresses)).transpose()?;
+        if let (Some(_), None, Some(open)) = (&config.auth, &tls, addresses.iter().find(|a| !a.ip().is_loopback())) {
+            return Err(Error::ClearPasswords(*open));
+        }
+        let users = config.auth.as_deref().map(Users::read).transpose()?;
+        let site = Arc::new(Site::new(store.clone(), users, config.access_log, config.read_only));
+        let tls = tls.map(|(config, certificate)| (TlsAcceptor::from(config), certificate));
+        Ok(Server { listeners, addresses, tls, site, store, read_only: config.read_only })
+    }
+
+    /// The first address listened on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// All addresses listened on.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What a client needs to trust the server; `None` without TLS.
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.tls.as_ref().map(|(_, certificate)| certificate)
+    }
+
+    /// Serves until `shutdown` is ready, on whatever tokio runtime it is called (it needs I/O and time).
+    ///
+    /// Then no more connections are taken and what is under way may finish for three seconds; after that
+    /// it is given up, its unfinished uploads are removed, and this returns.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+        let life =
+            Life { closing: CancellationToken::new(), abort: CancellationToken::new(), tasks: TaskTracker::new() };
+        let listeners =
+            self.listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<Vec<_>, _>>();
+        if !self.read_only {
+            let (store, stop) = (self.store, life.closing.clone());
+            life.tasks.spawn_blocking(move || match store.sweep(&stop) {
+                0 => {}
+                removed => tracing::info!("removed {removed} unfinished uploads of an earlier server"),
+            });
+        }
+        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        for listener in listeners.map_err(Error::Listener)? {
+            let tls = self.tls.as_ref().map(|(tls, _)| tls.clone());
+            let accept = accept(listener, tls, Arc::clone(&self.site), life.clone(), Arc::clone(&room));
+            let closing = life.closing.clone();
+            life.spawn(async move {
+                closing.run_until_cancelled_owned(accept).await;
+            });
+        }
+        shutdown.await;
+        life.closing.cancel();
+        life.tasks.close();
+        if tokio::time::timeout(GRACE, life.tasks.wait()).await.is_err() {
+            life.abort.cancel();
+            let _ = tokio::time::timeout(CLEANUP, life.tasks.wait()).await;
+        }
+        Ok(())
+    }
+}
+
+async fn accept(
+    listener: tokio::net::TcpListener,
+    tls: Option<TlsAcceptor>,
+    site: Arc<Site>,
+    life: Life,
+    room: Arc<Semaphore>,
+) {
+    loop {
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (tls, site, shared) = (tls.clone(), Arc::clone(&site), life.clone());
+                life.spawn(async move {
+                    connection::serve(stream, tls, site, shared).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!("a connection could not be accepted: {error}");
+                tokio::time::sleep(BREATH).await;
+            }
+        }
+    }
+}

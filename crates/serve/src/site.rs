@@ -1,0 +1,233 @@
+//! Between HTTP and `dav-server`: who may come in, what is refused before it is looked at, and what is
+//! put right in the answers.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use dav_server::body::Body as DavBody;
+use dav_server::davpath::DavPath;
+use dav_server::{DavHandler, DavMethod, DavMethodSet};
+use futures_util::FutureExt;
+use http::header::{ALLOW, CONNECTION, CONTENT_RANGE, CONTENT_TYPE, EXPECT, HeaderValue, RANGE, WWW_AUTHENTICATE};
+use http::{HeaderName, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+
+use crate::access_log::{AccessLog, Entry};
+use crate::auth::Users;
+use crate::body::{Answer, RequestBody, Upstream};
+use crate::connection::Busy;
+use crate::locks::Locks;
+use crate::store::{Store, Visit, is_within};
+use crate::xml;
+
+const DEPTH: HeaderName = HeaderName::from_static("depth");
+const DESTINATION: HeaderName = HeaderName::from_static("destination");
+const DAV: HeaderName = HeaderName::from_static("dav");
+
+/// The largest XML body.
+const XML: usize = 64 * 1024;
+
+/// Bytes read from a file at a time.
+const READ: usize = 128 * 1024;
+
+const READABLE: &str = "OPTIONS, GET, HEAD, PROPFIND";
+const WRITABLE: &str = "OPTIONS, GET, HEAD, PROPFIND, PROPPATCH, PUT, MKCOL, DELETE, COPY, MOVE, LOCK, UNLOCK";
+
+/// The served site.
+pub(crate) struct Site {
+    dav: DavHandler<Arc<Visit>>,
+    users: Option<Users>,
+    log: Option<AccessLog>,
+    methods: &'static str,
+}
+
+impl Site {
+    pub(crate) fn new(store: Store, users: Option<Users>, log: Option<AccessLog>, read_only: bool) -> Self {
+        let dav = DavHandler::builder().filesystem(Box::new(store)).autoindex(true).read_buf_size(READ);
+        let (dav, methods) = if read_only {
+            (dav.methods(DavMethodSet::WEBDAV_RO), READABLE)
+        } else {
+            let mut methods = DavMethodSet::all();
+            for refused in [DavMethod::Patch, DavMethod::Report, DavMethod::MkCalendar, DavMethod::MkAddressbook] {
+                methods.remove(refused);
+            }
+            (dav.methods(methods).locksystem(Box::new(Locks::new())), WRITABLE)
+        };
+        Site { dav: dav.build_handler(), users, log, methods }
+    }
+
+    /// Answers one request.
+    pub(crate) async fn answer(&self, client: SocketAddr, request: Request<Incoming>, busy: Busy) -> Response<Answer> {
+        let mut entry = Entry::new(self.log.clone(), client, &request);
+        let expects = request.headers().contains_key(EXPECT);
+        let (head, body) = request.into_parts();
+        let (body, remainder) = Upstream::new(body, Arc::clone(&entry.received));
+        let request = Request::from_parts(head, body);
+        let mut response = match self.user(&request).await {
+            Ok(user) => {
+                entry.user = user;
+                let principal = entry.user.as_deref().unwrap_or_default();
+                // A mistake in `dav-server` costs this request and nothing else.
+                AssertUnwindSafe(self.serve(request, principal)).catch_unwind().await.unwrap_or_else(|_| {
+                    tracing::error!("a request made dav-server panic");
+                    status(StatusCode::INTERNAL_SERVER_ERROR)
+                })
+            }
+            Err(refused) => {
+                drop(request);
+                status(refused)
+            }
+        };
+        // A client that waits for "100 Continue" has sent nothing, unless it was asked to.
+        let asked = !expects || entry.received.load(Ordering::Relaxed) > 0;
+        if response.status().as_u16() >= 400 && asked && remainder.drain().await {
+            response.headers_mut().remove(CONNECTION);
+        }
+        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(self.methods));
+        }
+        if response.status() == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Basic realm=\"haul\", charset=\"UTF-8\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        entry.status = Some(response.status());
+        response.map(|body| Answer::new(body, entry, busy))
+    }
+
+    async fn user<B>(&self, request: &Request<B>) -> Result<Option<String>, StatusCode> {
+        let Some(users) = &self.users else { return Ok(None) };
+        let user = users.check(request.headers()).await;
+        user.map(Some).ok_or(StatusCode::UNAUTHORIZED)
+    }
+
+    async fn serve(&self, mut request: Request<Upstream>, principal: &str) -> Response<DavBody> {
+        let mut visit = match admit(&mut request) {
+            Ok(visit) => visit,
+            Err(refused) => return status(refused),
+        };
+        // A missing depth means infinity (RFC 4918 section 9.1), and a tree has no bound.
+        if visit.is("PROPFIND") && !request.headers().get(DEPTH).is_some_and(|depth| depth == "0" || depth == "1") {
+            return finite_depth();
+        }
+        let (head, body) = request.into_parts();
+        let body = if matches!(head.method.as_str(), "PROPFIND" | "PROPPATCH" | "LOCK") {
+            match read_xml(body).await {
+                Ok((text, names_properties)) => {
+                    visit.names_properties = names_properties && visit.is("PROPFIND");
+                    RequestBody::Whole(Full::new(text))
+                }
+                Err(refused) => return status(refused),
+            }
+        } else {
+            RequestBody::Arriving(body)
+        };
+        let visit = Arc::new(visit);
+        let request = Request::from_parts(head, body);
+        let mut response = self.dav.handle_guarded(request, principal.to_owned(), Arc::clone(&visit)).await;
+        if visit.was_overtaken() {
+            *response.status_mut() = StatusCode::PRECONDITION_FAILED;
+        }
+        if visit.method == Method::OPTIONS && response.status().is_success() {
+            // Not all that `dav-server` can do is allowed here, and it leaves some out that is.
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(self.methods));
+            let classes = if self.methods == WRITABLE { "1, 2, 3" } else { "1, 3" };
+            response.headers_mut().insert(DAV, HeaderValue::from_static(classes));
+        }
+        response
+    }
+}
+
+/// Judges a request by its head.
+fn admit(request: &mut Request<Upstream>) -> Result<Visit, StatusCode> {
+    let method = request.method().clone();
+    let Some(path) = davpath(request.uri().path(), &method) else { return Err(StatusCode::BAD_REQUEST) };
+    let is_root = |path: &DavPath| path.as_bytes() == b"/";
+    let headers = request.headers_mut();
+    if headers.get_all(RANGE).iter().any(|ranges| ranges.as_bytes().contains(&b',')) {
+        // Many ranges can ask for more than the file holds (RFC 9110 section 14.2 lets us ignore them).
+        headers.remove(RANGE);
+    }
+    let destination = match headers.get(DESTINATION) {
+        Some(destination) if matches!(method.as_str(), "COPY" | "MOVE") => {
+            let destination = destination.to_str().ok().and_then(destination_path);
+            let Some(destination) = destination.and_then(|path| davpath(&path, &method)) else {
+                return Err(StatusCode::BAD_REQUEST);
+            };
+            // Replacing what the source lies in would delete the source.
+            if is_within(&path, &destination) {
+                return Err(StatusCode::FORBIDDEN);
+            }
+            // Moving a collection into itself is impossible; copying it there would have no end.
+            if is_within(&destination, &path) && method.as_str() == "MOVE" {
+                return Err(StatusCode::FORBIDDEN);
+            }
+            // So that the destination judged here is the destination used there.
+            if let Ok(value) = HeaderValue::from_str(&destination.as_url_string()) {
+                headers.insert(DESTINATION, value);
+            }
+            Some(destination)
+        }
+        _ => None,
+    };
+    match method.as_str() {
+        // A part of a file cannot be replaced in one step (RFC 9110 section 14.5 asks for 400).
+        "PUT" if headers.contains_key(CONTENT_RANGE) => return Err(StatusCode::BAD_REQUEST),
+        "PUT" if path.is_collection() => return Err(StatusCode::CONFLICT),
+        "DELETE" | "MOVE" if is_root(&path) => return Err(StatusCode::FORBIDDEN),
+        _ => {}
+    }
+    let visit = Visit::new(method, path, destination, request.headers());
+    Ok(visit)
+}
+
+fn davpath(path: &str, method: &Method) -> Option<DavPath> {
+    match path {
+        "*" if method == Method::OPTIONS => DavPath::new("/").ok(),
+        path => DavPath::new(path).ok(),
+    }
+}
+
+/// The path of a `Destination`, which is a URL or a path (RFC 4918 section 10.3).
+fn destination_path(destination: &str) -> Option<Cow<'_, str>> {
+    if destination.starts_with('/') {
+        return Some(Cow::Borrowed(destination));
+    }
+    let uri: http::Uri = destination.parse().ok()?;
+    uri.authority()?;
+    Some(Cow::Owned(uri.path().to_owned()))
+}
+
+async fn read_xml(body: Upstream) -> Result<(Bytes, bool), StatusCode> {
+    let text = match Limited::new(body, XML).collect().await {
+        Ok(text) => text.to_bytes(),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(StatusCode::PAYLOAD_TOO_LARGE),
+        Err(_) => return Err(StatusCode::BAD_REQUEST),
+    };
+    if text.is_empty() {
+        return Ok((text, false));
+    }
+    match xml::inspect(&text) {
+        Ok(names_properties) => Ok((text, names_properties)),
+        Err(xml::Refused) => Err(StatusCode::BAD_REQUEST),
+    }
+}
+
+fn finite_depth() -> Response<DavBody> {
+    let text =
+        "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:error xmlns:D=\"DAV:\"><D:propfind-finite-depth/></D:error>\n";
+    let mut response = Response::new(DavBody::from(text));
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml; charset=utf-8"));
+    response
+}
+
+fn status(code: StatusCode) -> Response<DavBody> {
+    let mut response = Response::new(DavBody::empty());
+    *response.status_mut() = code;
+    response
+}

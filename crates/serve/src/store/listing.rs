@@ -1,0 +1,106 @@
+//! Reading a directory for `dav-server`, a batch at a time.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use dav_server::davpath::DavPath;
+use dav_server::fs::{DavDirEntry, DavMetaData, FsFuture, FsResult, FsStream};
+use futures_util::{StreamExt, TryStreamExt, future, stream};
+use rustix::fs::{Dir, Mode, OFlags};
+
+use super::blocking;
+use super::meta::Meta;
+use super::properties;
+use super::root::{is_unfinished, refusal};
+use super::visit::{Visit, is_within, without_slash};
+
+/// Entries per trip to the blocking pool: enough to make trips rare, few enough for a first answer soon.
+const BATCH: usize = 256;
+
+/// A name in a directory, with what it names.
+struct Entry {
+    name: Vec<u8>,
+    meta: Meta,
+}
+
+impl DavDirEntry for Entry {
+    fn name(&self) -> Vec<u8> {
+        self.name.clone()
+    }
+
+    fn metadata(&self) -> FsFuture<'_, Box<dyn DavMetaData>> {
+        Box::pin(future::ready(Ok(Box::new(self.meta.clone()) as Box<dyn DavMetaData>)))
+    }
+}
+
+/// Lists an open directory.
+///
+/// Clients are shown files and directories. Links, pipes and devices appear only to what removes
+/// collections, or their collection could never be removed.
+pub(crate) fn list(dir: OwnedFd, path: &DavPath, visit: &Arc<Visit>) -> FsResult<FsStream<Box<dyn DavDirEntry>>> {
+    let removing = match visit.destination {
+        None => visit.is("DELETE"),
+        Some(ref destination) => is_within(path, destination),
+    };
+    let reader = Reader {
+        entries: Dir::read_from(&dir).map_err(refusal)?,
+        dir,
+        path: without_slash(path).to_vec(),
+        removing,
+        visit: Arc::clone(visit),
+    };
+    let batches = stream::try_unfold(Some(reader), |reader| async {
+        let Some(mut reader) = reader else { return Ok(None) };
+        blocking(move || {
+            let (batch, more) = reader.batch()?;
+            Ok(Some((batch, more.then_some(reader))))
+        })
+        .await
+    });
+    let entries = batches.map_ok(|batch| stream::iter(batch.into_iter().map(Ok))).try_flatten();
+    Ok(entries.map_ok(|entry| Box::new(entry) as Box<dyn DavDirEntry>).boxed())
+}
+
+struct Reader {
+    entries: Dir,
+    dir: OwnedFd,
+    path: Vec<u8>,
+    removing: bool,
+    visit: Arc<Visit>,
+}
+
+impl Reader {
+    /// The next entries, and whether there may be more.
+    fn batch(&mut self) -> FsResult<(VecDeque<Entry>, bool)> {
+        let mut batch = VecDeque::with_capacity(BATCH);
+        while batch.len() < BATCH {
+            let Some(entry) = self.entries.next() else { return Ok((batch, false)) };
+            let entry = entry.map_err(refusal)?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." || is_unfinished(name) {
+                continue;
+            }
+            // Gone since its name was read: then it is not there.
+            let Ok(meta) = Meta::of_name(&self.dir, entry.file_name()) else { continue };
+            if !self.removing && !meta.is_dir() && !meta.is_file() {
+                continue;
+            }
+            if self.visit.is("PROPFIND") {
+                self.keep_properties(name);
+            }
+            batch.push_back(Entry { name: name.to_vec(), meta: meta.quoted(self.visit.is("PROPFIND")) });
+        }
+        Ok((batch, true))
+    }
+
+    /// Reads an entry's properties while we are here: asked for one by one, each would cost a trip.
+    fn keep_properties(&self, name: &[u8]) {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let found = rustix::fs::openat(&self.dir, OsStr::from_bytes(name), flags, Mode::empty());
+        let path = [&self.path[..], b"/", name].concat();
+        self.visit.keep_properties(path, found.map_or_else(|_| Vec::new(), properties::read));
+    }
+}

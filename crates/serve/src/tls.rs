@@ -1,0 +1,167 @@
+//! TLS: a certificate from files, or one made on the spot.
+//!
+//! A self-signed certificate names `localhost`, this machine and the addresses listened on. It is written
+//! nowhere; its fingerprint is told, and its PEM can be had to be trusted by a client. It is made anew at
+//! each start: a server that is to be trusted for longer wants files.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustls::ServerConfig;
+use rustls::crypto::ring as provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::Error;
+
+/// A day before and a year after now: some clients refuse certificates that last longer.
+const PAST: Duration = Duration::from_hours(24);
+const FUTURE: Duration = Duration::from_hours(365 * 24);
+
+/// Where the certificate comes from. Parses from `self-signed` and from `CERT,KEY`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tls {
+    /// Made at start.
+    SelfSigned,
+    /// PEM files: the certificate with its chain, and its key.
+    Files {
+        /// The certificate, then those that lead to its authority.
+        certificate: PathBuf,
+        /// The private key.
+        key: PathBuf,
+    },
+}
+
+impl FromStr for Tls {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "self-signed" {
+            return Ok(Tls::SelfSigned);
+        }
+        match text.split_once(',') {
+            Some((certificate, key)) if !certificate.is_empty() && !key.is_empty() => {
+                Ok(Tls::Files { certificate: certificate.into(), key: key.into() })
+            }
+            _ => Err("expected self-signed, or the two files CERT,KEY".into()),
+        }
+    }
+}
+
+/// What a client must know to trust the server.
+#[derive(Debug, Clone)]
+pub struct Certificate {
+    /// The server's own certificate, without its chain.
+    pub pem: String,
+    /// SHA-256 of the certificate, in hexadecimal with colons.
+    pub fingerprint: String,
+}
+
+/// The TLS settings of a server on these addresses. HTTP/2 is offered before HTTP/1.1 (RFC 7301).
+pub(crate) fn configure(tls: &Tls, addresses: &[SocketAddr]) -> Result<(Arc<ServerConfig>, Certificate), Error> {
+    let (chain, key) = match tls {
+        Tls::SelfSigned => self_signed(addresses).map_err(|e| Error::Certificate(e.to_string()))?,
+        Tls::Files { certificate, key } => {
+            let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+            (
+                chain.map_err(|e| unusable(certificate, &e))?,
+                PrivateKeyDer::from_pem_file(key).map_err(|e| unusable(key, &e))?,
+            )
+        }
+    };
+    let own = match (chain.first(), tls) {
+        (Some(own), _) => describe(own),
+        (None, Tls::Files { certificate, .. }) => {
+            return Err(Error::Tls { path: certificate.clone(), why: "there is no certificate in it".into() });
+        }
+        (None, Tls::SelfSigned) => return Err(Error::Certificate("no certificate was made".into())),
+    };
+    let refused = |e: rustls::Error| Error::Certificate(e.to_string());
+    let mut config = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(refused)?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(refused)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Clients that open several connections resume the session of the first instead of starting over.
+    config.ticketer = provider::Ticketer::new().map_err(refused)?;
+    Ok((Arc::new(config), own))
+}
+
+fn self_signed(
+    addresses: &[SocketAddr],
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), rcgen::Error> {
+    let mut names = vec!["localhost".to_owned()];
+    if let Ok(host) = rustix::system::uname().nodename().to_str()
+        && !host.is_empty()
+    {
+        names.push(host.to_owned());
+    }
+    let loopback = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])];
+    for ip in addresses.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified()).chain(loopback) {
+        let ip = ip.to_string();
+        if !names.contains(&ip) {
+            names.push(ip);
+        }
+    }
+    let mut params = rcgen::CertificateParams::new(names)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    params.not_before = epoch + now.saturating_sub(PAST);
+    params.not_after = epoch + now + FUTURE;
+    params.distinguished_name.push(rcgen::DnType::CommonName, "haul serve");
+    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+    let key = rcgen::KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    Ok((vec![certificate.der().clone()], PrivateKeyDer::Pkcs8(key.serialize_der().into())))
+}
+
+fn describe(certificate: &CertificateDer<'_>) -> Certificate {
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    let text = BASE64_STANDARD.encode(certificate);
+    let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+    let bytes: Vec<_> = digest.as_ref().iter().map(|b| format!("{b:02X}")).collect();
+    Certificate {
+        pem: format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n")),
+        fingerprint: bytes.join(":"),
+    }
+}
+
+fn unusable(path: &Path, error: &rustls::pki_types::pem::Error) -> Error {
+    Error::Tls { path: path.to_owned(), why: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_spellings_parse() {
+        assert_eq!("self-signed".parse(), Ok(Tls::SelfSigned));
+        assert_eq!("a,b".parse(), Ok(Tls::Files { certificate: "a".into(), key: "b".into() }));
+        assert!("a".parse::<Tls>().is_err() && ",b".parse::<Tls>().is_err());
+    }
+
+    #[test]
+    fn the_pem_told_is_the_certificate_served() {
+        let (_, told) = configure(&Tls::SelfSigned, &[([127, 0, 0, 1], 1).into()]).unwrap();
+        let der = CertificateDer::from_pem_slice(told.pem.as_bytes()).unwrap();
+        assert_eq!(describe(&der).fingerprint, told.fingerprint);
+        assert_eq!(told.fingerprint.len(), 32 * 3 - 1);
+    }
+
+    #[test]
+    fn a_file_that_is_no_certificate_is_named() {
+        let empty = tempfile::NamedTempFile::new().unwrap();
+        let tls = Tls::Files { certificate: empty.path().into(), key: empty.path().into() };
+        let error = configure(&tls, &[]).unwrap_err().to_string();
+        assert!(error.contains(&*empty.path().to_string_lossy()), "{error}");
+        let missing = Tls::Files { certificate: "/nowhere/c.pem".into(), key: "k".into() };
+        assert!(configure(&missing, &[]).unwrap_err().to_string().contains("/nowhere/c.pem"));
+    }
+}

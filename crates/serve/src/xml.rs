@@ -1,0 +1,54 @@
+//! A look at a request's XML before `dav-server` builds a tree of it.
+//!
+//! Building, copying and dropping that tree recurse, so a body of nothing but opening tags would overflow
+//! the stack and end the process. It is read here as a flat stream first, by the same parser, and refused
+//! when it nests deeper than any WebDAV client's does. Document types are refused too: nothing in WebDAV
+//! needs one, and entities can be bombs (RFC 4918 section 20.6).
+
+use xml::reader::{EventReader, XmlEvent};
+
+/// Elements within elements. A lock owner or a property value may hold any XML, but not any depth.
+const DEEPEST: usize = 64;
+
+/// A body that is not worth a tree.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refused;
+
+/// Whether the body is a `propfind` that names the properties it wants.
+pub(crate) fn inspect(body: &[u8]) -> Result<bool, Refused> {
+    let (mut depth, mut names_properties) = (0, false);
+    for event in EventReader::new(body) {
+        match event.map_err(|_| Refused)? {
+            XmlEvent::StartElement { name, .. } => {
+                names_properties |= depth == 1 && name.local_name == "prop";
+                depth += 1;
+                if depth > DEEPEST {
+                    return Err(Refused);
+                }
+            }
+            XmlEvent::EndElement { .. } => depth -= 1,
+            XmlEvent::Doctype { .. } => return Err(Refused),
+            _ => {}
+        }
+    }
+    Ok(names_properties)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_bodies_pass() {
+        assert_eq!(inspect(b"<propfind xmlns='DAV:'><prop><getetag/></prop></propfind>"), Ok(true));
+        assert_eq!(inspect(b"<propfind xmlns='DAV:'><allprop/></propfind>"), Ok(false));
+    }
+
+    #[test]
+    fn depth_bombs_and_broken_text_are_refused() {
+        assert_eq!(inspect("<a>".repeat(DEEPEST + 1).as_bytes()), Err(Refused));
+        assert_eq!(inspect(b"<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"), Err(Refused));
+        assert_eq!(inspect(b"<a"), Err(Refused));
+        assert_eq!(inspect(b"\xff\xfe\x00"), Err(Refused));
+    }
+}

@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# Installs what a purpose needs where it may, and says plainly what is missing where it may not.
+#
+#   scripts/setup.sh race|test|bench|lint
+#
+# It says nothing when nothing is missing. It fails only without what the build itself needs;
+# anything else that is missing is skipped by the race and by the tests.
+set -euo pipefail
+
+purpose=${1:-}
+case $purpose in
+  race | test | bench | lint) ;;
+  *) echo "usage: scripts/setup.sh race|test|bench|lint" >&2; exit 2 ;;
+esac
+here=$(dirname "$0")
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
+# package                 purposes        user  shown by            without it
+needs='
+gcc                       build           any   cc                  nothing can be built
+libc6-dev                 build           any   /usr/include/stdio.h  nothing can be built
+ca-certificates           build           any   /etc/ssl/certs/ca-certificates.crt  cargo cannot reach crates.io
+curl                      race,test       any   curl                the contenders with curl are skipped
+rclone                    race,test       any   rclone              the contender rclone is skipped
+apache2-bin               race,test       any   apache2             the race uses the embedded server in place of Apache
+nginx                     race,test       any   nginx               the race cannot use nginx as its server
+libnginx-mod-http-dav-ext race,test       any   /usr/lib/nginx/modules/ngx_http_dav_ext_module.so  the race cannot use nginx as its server
+davfs2                    race,test       root  mount.davfs         the contenders with davfs2 are skipped
+samba                     race,test       root  smbd                the contenders with Samba are skipped
+smbclient                 race,test       root  smbclient           the contenders with Samba are skipped
+litmus                    test            any   litmus              the WebDAV conformance suites are skipped
+iproute2                  test,bench      any   ip                  the checks against ip and veth are skipped
+iputils-ping              test,bench      any   ping                the checks with ping are skipped
+passt                     test            any   pasta               the check that a host reaches the outside is skipped
+tcpdump                   test            any   tcpdump             the captures are not checked against tcpdump
+tshark                    test            any   tshark              the captures are not checked against tshark
+iperf3                    test,bench      any   iperf3              the checks with iperf3 are skipped
+shellcheck                lint            any   shellcheck          the shell scripts are not checked
+'
+
+say() { echo "setup: $*"; }
+have() { case $1 in /*) [[ -e $1 ]] ;; *) command -v "$1" >/dev/null ;; esac; }
+
+if ! have cargo; then
+  say "Rust is missing; get it from https://rustup.rs, then run this again:"
+  echo "    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
+  if [[ -n ${SUDO_USER:-} ]]; then say "or, without sudo: make build; then: sudo target/release/haul race"; fi
+  exit 1
+fi
+
+# The packages of this purpose that are missing, and what goes without each.
+missing=()
+declare -A without=()
+vital=
+look() {
+  missing=() without=() vital=
+  local package purposes user shown_by loss
+  while read -r package purposes user shown_by loss; do
+    case ,$purposes, in *,"$purpose",* | ,build,) ;; *) continue ;; esac
+    if have "$shown_by" || [[ $user == root && $EUID != 0 ]]; then continue; fi
+    missing+=("$package")
+    without[$package]=$loss
+    if [[ $purposes == build ]]; then vital=$package; fi
+  done < <(grep . <<<"$needs")
+}
+
+# Runs a command as root, as far as that goes without asking for a password.
+may_be_root() { [[ $EUID == 0 ]] || sudo -n true 2>/dev/null; }
+as_root() { if [[ $EUID == 0 ]]; then "$@"; else sudo -n "$@"; fi; }
+
+install_missing() {
+  say "installing ${missing[*]} (no service is started or enabled)"
+  local log status=0
+  log=$(mktemp)
+  as_root "$here/apt-install.sh" "${missing[@]}" >"$log" 2>&1 </dev/null || status=$?
+  if ((status >= 128)); then rm -f "$log"; exit "$status"; fi
+  if ((status > 0)); then
+    say "the installation failed:"
+    tail -n 5 "$log" | sed 's/^/    /'
+  fi
+  rm -f "$log"
+  look
+}
+
+look
+if ((${#missing[@]} > 0)); then
+  if ! have apt-get; then
+    why="this machine has no apt-get"
+  elif ! may_be_root; then
+    why="you are neither root nor have sudo without a password"
+  else
+    install_missing
+    why="see above"
+  fi
+fi
+if ((${#missing[@]} > 0)); then
+  say "not installed ($why):"
+  for package in "${missing[@]}"; do printf '    %-26s%s\n' "$package" "${without[$package]}"; done
+  if have apt-get; then
+    say "to get them: sudo apt-get install --no-install-recommends ${missing[*]}"
+  else
+    say "to get them: install what your distribution calls these"
+  fi
+fi
+if [[ -n $vital ]]; then exit 1; fi
+
+if [[ $purpose == lint ]]; then exit 0; fi
+
+# Cables are TUN devices. Anybody may open the device: udev gives it mode 0666, and making an
+# interface still takes a capability. Without udev it keeps the kernel's 0600.
+tun=/dev/net/tun
+no_link="every race, and every test over a link, will be skipped"
+for_me() { [[ -r $tun && -w $tun ]]; }
+for_all() { [[ $(stat -c %a $tun) == 666 ]]; }
+if [[ ! -c $tun ]]; then
+  say "$tun is missing: $no_link"
+  say "to get it, as root: modprobe tun (a container is given it with --device $tun)"
+else
+  # Root's own tests are run again as an ordinary user.
+  if { ! for_me || [[ $purpose == test ]]; } && ! for_all && [[ ! -e /run/udev/control ]] && may_be_root; then
+    if as_root chmod 0666 $tun 2>/dev/null; then say "$tun now has mode 0666, as udev would have given it"; fi
+  fi
+  if ! for_me; then
+    say "you may not open $tun: $no_link"
+    say "to change that: sudo chmod 0666 $tun"
+  fi
+fi
+
+# An ordinary user makes hosts inside a user namespace of their own.
+if [[ $EUID != 0 ]] && have unshare && ! unshare --user --map-current-user --keep-caps --net true 2>/dev/null; then
+  say "this machine gives ordinary users no user namespaces: $no_link"
+  while read -r knob off on; do
+    file=/proc/sys/${knob//.//}
+    if [[ -r $file && $(<"$file") == "$off" ]]; then say "to change that: sudo sysctl $knob=$on"; fi
+  done <<<'kernel.unprivileged_userns_clone 0 1
+kernel.apparmor_restrict_unprivileged_userns 1 0
+user.max_user_namespaces 0 10000'
+fi
