@@ -76,12 +76,12 @@ mod tests {
     #[test]
     fn ends_by_time_or_by_flag() {
         let cancel = Arc::new(AtomicBool::new(false));
-        let bounds = Bounds::new(Duration::from_secs(60), cancel.clone());
+        let bounds = Bounds::new(Duration::from_mins(1), cancel.clone());
         assert_eq!(bounds.check(), Ok(()));
         assert_eq!(bounds.within(Duration::ZERO).check(), Err(Stop::TimedOut(Duration::ZERO)));
         cancel.store(true, Ordering::Relaxed);
         assert_eq!(bounds.check(), Err(Stop::Cancelled));
         assert_eq!(bounds.within(Duration::ZERO).check(), Err(Stop::Cancelled));
-        assert_eq!(Bounds::tidy(Duration::from_secs(60)).check(), Ok(()));
+        assert_eq!(Bounds::tidy(Duration::from_mins(1)).check(), Ok(()));
     }
 }

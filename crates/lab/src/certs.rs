@@ -14,10 +14,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose, SanType, date_time_ymd,
 };
-use rustls::{
-    ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
-    pki_types::{CertificateDer, PrivateKeyDer},
-};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, pki_types::CertificateDer};
 
 /// What can go wrong with the certificates.
 #[derive(Debug, thiserror::Error)]
@@ -49,8 +46,6 @@ pub struct Certificates {
     /// by the user it runs as.
     pub key_pem: String,
     ca: CertificateDer<'static>,
-    server: CertificateDer<'static>,
-    key: PrivateKeyDer<'static>,
 }
 
 impl Certificates {
@@ -72,14 +67,7 @@ impl Certificates {
 
         let ca_file = folder.join("ca.pem");
         fs::write(&ca_file, authority.pem()).map_err(|source| CertError::Write { path: ca_file.clone(), source })?;
-        Ok(Self {
-            ca_file,
-            server_pem: server.pem(),
-            key_pem: key.serialize_pem(),
-            ca: authority.der().clone(),
-            server: server.der().clone(),
-            key: PrivateKeyDer::Pkcs8(key.serialize_der().into()),
-        })
+        Ok(Self { ca_file, server_pem: server.pem(), key_pem: key.serialize_pem(), ca: authority.der().clone() })
     }
 
     /// TLS for a client that trusts this authority alone, offers these versions of TLS and,
@@ -99,17 +87,6 @@ impl Certificates {
         config.alpn_protocols = vec![alpn.to_vec()];
         Ok(Arc::new(config))
     }
-
-    /// TLS 1.2 and 1.3 for an in-process server that offers these protocols by ALPN.
-    pub fn server(&self, alpn: &[&[u8]]) -> Result<Arc<ServerConfig>, CertError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(vec![self.server.clone()], self.key.clone_key())?;
-        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
-        Ok(Arc::new(config))
-    }
 }
 
 fn named(name: &str) -> Result<CertificateParams, rcgen::Error> {
@@ -125,9 +102,23 @@ fn named(name: &str) -> Result<CertificateParams, rcgen::Error> {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use rustls::{ClientConnection, ServerConnection, pki_types::ServerName};
+    use rustls::{
+        ClientConnection, ServerConfig, ServerConnection,
+        pki_types::{PrivateKeyDer, ServerName, pem::PemObject},
+    };
 
     use super::*;
+
+    /// A server with the certificate and key as they are stored, offering HTTP/2 and 1.1.
+    fn server(certificates: &Certificates) -> ServerConnection {
+        let certificate = CertificateDer::from_pem_slice(certificates.server_pem.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(certificates.key_pem.as_bytes()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let mut config = config.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        ServerConnection::new(Arc::new(config)).unwrap()
+    }
 
     /// Shakes hands in memory.
     fn shake(client: &mut ClientConnection, server: &mut ServerConnection) -> Result<(), rustls::Error> {
@@ -157,7 +148,7 @@ mod tests {
         let connect = |address: IpAddr, versions: &[&'static SupportedProtocolVersion]| {
             let config = certificates.client(versions, b"h2").unwrap();
             let mut client = ClientConnection::new(config, ServerName::from(address)).unwrap();
-            let mut server = ServerConnection::new(certificates.server(&[b"h2", b"http/1.1"]).unwrap()).unwrap();
+            let mut server = server(&certificates);
             shake(&mut client, &mut server).map(|()| (client.protocol_version(), client.alpn_protocol() == Some(b"h2")))
         };
         let tls13 = connect(address, rustls::ALL_VERSIONS).unwrap();
@@ -169,7 +160,7 @@ mod tests {
         let other = Certificates::make(folder.path(), &[address]).unwrap();
         let config = other.client(rustls::ALL_VERSIONS, b"h2").unwrap();
         let mut client = ClientConnection::new(config, ServerName::from(address)).unwrap();
-        let mut server = ServerConnection::new(certificates.server(&[b"h2"]).unwrap()).unwrap();
+        let mut server = server(&certificates);
         assert!(shake(&mut client, &mut server).is_err(), "another run's authority must not do");
     }
 }

@@ -1,4 +1,4 @@
-//! placeholder
+//! Experiments, contenders, statistics, claims, results.
 
 pub mod bounds;
 pub mod certs;

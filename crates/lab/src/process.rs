@@ -78,6 +78,12 @@ pub enum ProcessError {
         /// The last line it printed.
         said: String,
     },
+    /// It ended although it was to run on.
+    #[error("{program} ended early")]
+    Ended {
+        /// The program.
+        program: String,
+    },
     /// It was ended because its time was up or the run was interrupted.
     #[error("{program} {stop} and was ended{}", quote(said))]
     Stopped {

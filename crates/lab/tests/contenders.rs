@@ -33,6 +33,8 @@ use nix::{
 
 const FILES: u32 = 4;
 
+type Test = fn() -> Result<(), Failed>;
+
 fn main() {
     let arguments = Arguments::from_args();
     let root = nix::unistd::geteuid().is_root();
@@ -61,7 +63,7 @@ fn main() {
     if !have {
         eprintln!("skipped: what goes wrong: Apache and curl are needed");
     }
-    let wrongs: [(&str, fn() -> Result<(), Failed>); 4] = [
+    let wrongs: [(_, Test); 4] = [
         ("a taken port is told in one sentence", taken_port),
         ("a server that does not answer is given up", silent_server),
         ("an interruption ends a contender", interruption),
@@ -114,7 +116,7 @@ fn free_address() -> SocketAddr {
 }
 
 fn bounds() -> Bounds {
-    Bounds::tidy(Duration::from_secs(60))
+    Bounds::tidy(Duration::from_mins(1))
 }
 
 fn start(
@@ -252,7 +254,7 @@ fn interruption() -> Result<(), Failed> {
     for name in ["curl", "redirector-h1"] {
         let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
         let cancel = Arc::new(AtomicBool::new(false));
-        let bounds = Bounds::new(Duration::from_secs(60), cancel.clone());
+        let bounds = Bounds::new(Duration::from_mins(1), cancel.clone());
         let interrupt = thread::spawn(move || {
             thread::sleep(Duration::from_millis(200));
             cancel.store(true, Ordering::Relaxed);

@@ -8,9 +8,9 @@
 //! look at the DAV header, because nginx's dav-ext announces class 2 without the class 1
 //! that it implies (RFC 4918, section 18.2), at which davfs2 gives up.
 //!
-//! Saving in place needs `drop_weak_etags 1` besides. Apache's ETag of a file changed
+//! Saving in place needs `drop_weak_etags 1` besides. Apache's entity tag of a file changed
 //! within the last second is weak; davfs2 strips the weakness by default and sends what is
-//! left as If-Match, which a weak ETag never satisfies (RFC 9110, section 13.1.1). So the
+//! left as If-Match, which a weak entity tag never satisfies (RFC 9110, section 13.1.1). So the
 //! second of two saves within a second is answered 412, and davfs2 takes the file off its
 //! folder into lost+found, after close(2) had succeeded: the update is lost to its user.
 //!
@@ -29,11 +29,12 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     sync::mpsc::{self, RecvTimeoutError},
-    thread::JoinHandle,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
 use nix::{
+    errno::Errno,
     mount::{MntFlags, umount2},
     sys::signal::{Signal, kill},
     unistd::{Gid, Group, Pid, Uid, chown},
@@ -41,16 +42,16 @@ use nix::{
 
 use super::{Contender, Failure, Prepared, Registered, Sample, io_failure};
 use crate::{
-    bounds::Bounds,
-    process::{Program, run},
+    bounds::{Bounds, Stop},
+    process::{Program, ordinary_user, run},
     servers::{Http, Server},
     work::{Done, Task, Work},
 };
 
 pub(super) const MOUNT: Program = Program { name: "mount.davfs", package: "davfs2", version: "-V" };
-const UMOUNT: Program = Program { name: "umount.davfs", package: "davfs2", version: "-V" };
 /// Where davfs2 keeps the process ids of its daemons.
 const PIDS: &str = "/run/mount.davfs";
+const PAUSE: Duration = Duration::from_millis(2);
 
 pub(super) const LOCKS: Registered =
     Registered { name: "davfs2", parameters: &[], make: |_| Box::new(Davfs2 { locks: true }) };
@@ -156,7 +157,7 @@ impl Prepared for Mounted<'_> {
 fn join(thread: JoinHandle<()>) {
     let bounds = Bounds::tidy(Duration::from_secs(5));
     while !thread.is_finished() && bounds.check().is_ok() {
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(PAUSE);
     }
     if thread.is_finished() {
         let _ = thread.join();
@@ -220,6 +221,8 @@ impl Mount {
         for path in [&point, &cache] {
             fs::create_dir_all(path).map_err(io_failure("create", path))?;
         }
+        // davfs2 names its files after the mount point as the kernel shows it.
+        let point = point.canonicalize().map_err(io_failure("find", &point))?;
         // Looked at as root and used as the daemon's user.
         let group = Group::from_name("davfs2").ok().flatten().map_or(Gid::from_raw(0), |group| group.gid);
         chown(&cache, Some(Uid::from_raw(0)), Some(group))
@@ -231,23 +234,34 @@ impl Mount {
 
         let mount = Self { folder: point.join(&sample.task.folder), point, mounted: true };
         let mut command = MOUNT.command(sample.scratch)?;
-        let options = format!("conf={},uid=nobody,gid=nogroup", conf.display());
+        let (uid, gid) = ordinary_user().unwrap_or((Uid::current(), Gid::current()));
+        let options = format!("conf={},uid={uid},gid={gid}", conf.display());
         command.arg("-o").arg(options).arg(sample.server()).arg(&mount.point);
         run(sample.client, &mut command, &sample.bounds)?;
         Ok(mount)
     }
 
-    /// Unmounts and waits until all has been written and the daemon has ended.
+    /// Unmounts and waits until the daemon has ended, and with that has written all.
+    ///
+    /// davfs2's own umount.davfs does the same but looks every three seconds.
     pub(super) fn unmount(mut self) -> Result<(), Failure> {
-        let mut command = UMOUNT.command(Path::new("/"))?;
-        command.arg(&self.point);
-        run(&crate::place::Here, &mut command, &Bounds::tidy(Duration::from_secs(30)))?;
+        let bounds = Bounds::tidy(Duration::from_secs(30));
+        let daemon = self.daemon();
+        while let Err(errno) = umount2(&self.point, MntFlags::empty()) {
+            if errno != Errno::EBUSY || bounds.check().is_err() {
+                return Err(io_failure("unmount", &self.point)(errno.into()));
+            }
+            thread::sleep(PAUSE);
+        }
         self.mounted = false;
-        Ok(())
+        match daemon.map(|daemon| wait_ended(daemon, &bounds)) {
+            Some(Err(stop)) => Err(Failure::Stopped { what: "davfs2's daemon".to_owned(), stop }),
+            _ => Ok(()),
+        }
     }
 
-    /// Ends the file system under whoever uses it.
-    pub(super) fn abort(&mut self) {
+    /// Ends the file system under whoever uses it, and its daemon.
+    fn abort(&mut self) {
         let daemon = self.daemon();
         if self.mounted {
             let _ = umount2(&self.point, MntFlags::MNT_FORCE);
@@ -256,6 +270,7 @@ impl Mount {
         }
         if let Some(daemon) = daemon {
             let _ = kill(daemon, Signal::SIGKILL);
+            let _ = wait_ended(daemon, &Bounds::tidy(Duration::from_secs(5)));
             let _ = fs::remove_file(self.pid_file());
         }
     }
@@ -278,6 +293,17 @@ impl Drop for Mount {
     fn drop(&mut self) {
         self.abort();
     }
+}
+
+/// Waits for the end of a process that is not our child.
+fn wait_ended(process: Pid, bounds: &Bounds) -> Result<(), Stop> {
+    let state = format!("/proc/{process}/stat");
+    // One that has ended stays a zombie until its parent, often pid 1, has seen it.
+    while fs::read_to_string(&state).is_ok_and(|state| !state.contains(") Z ")) {
+        bounds.check()?;
+        thread::sleep(PAUSE);
+    }
+    Ok(())
 }
 
 fn configuration(sample: &Sample, locks: bool, cache: &Path) -> String {

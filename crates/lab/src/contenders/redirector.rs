@@ -1,4 +1,4 @@
-//! A model of the Windows WebDAV redirector (the WebClient service, "Map network drive"),
+//! A model of the Windows WebDAV redirector (the `WebClient` service, "Map network drive"),
 //! over HTTP/1.1 and over HTTP/2: one connection, one request after another.
 //!
 //! Its requests, and where each sequence was seen:
@@ -13,7 +13,7 @@
 //!   the download is a copy.
 //! - **saving in place**: PROPFIND, LOCK, HEAD, PUT, PROPPATCH, UNLOCK. Inferred: what is
 //!   left of a new file's sequence when the file exists and its old content is not read;
-//!   that Notepad locks for just the time of the save is in danmunn/redmine_dmsf#617.
+//!   that Notepad locks for just the time of the save is in `danmunn/redmine_dmsf#617`.
 //! - **opening a folder**: PROPFIND of the folder itself, PROPFIND of its entries, then of
 //!   desktop.ini, folder.jpg and folder.gif, which Explorer asks for.
 //!

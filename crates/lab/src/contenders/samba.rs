@@ -107,10 +107,7 @@ impl Shared<'_> {
     fn wait_ready(&mut self) -> Result<(), Failure> {
         loop {
             self.smbd.check()?;
-            let failure = match self.smbclient("exit") {
-                Ok(_) => return Ok(()),
-                Err(failure) => failure,
-            };
+            let Err(failure) = self.smbclient("exit") else { return Ok(()) };
             if self.sample.bounds.check().is_err() {
                 return Err(failure);
             }

@@ -60,11 +60,12 @@ impl Server for Apache {
 fn configuration(setup: &Setup, root: &Path, owner: Option<(Uid, Gid)>, tls: Option<&(PathBuf, PathBuf)>) -> String {
     let scratch = setup.scratch.display();
     let root = root.display();
-    let modules: String = ["mpm_event", "authz_core", "dav", "dav_fs", "http2"]
+    let modules: Vec<_> = ["mpm_event", "authz_core", "dav", "dav_fs", "http2"]
         .into_iter()
         .chain(tls.map(|_| "ssl"))
-        .map(|module| format!("LoadModule {module}_module {MODULES}/mod_{module}.so\n"))
+        .map(|module| format!("LoadModule {module}_module {MODULES}/mod_{module}.so"))
         .collect();
+    let modules = modules.join("\n");
     // Started by root, it works as an ordinary user.
     let user = owner.map_or(String::new(), |(uid, gid)| format!("User #{uid}\nGroup #{gid}\n"));
     let protocols = match (setup.http, tls) {
@@ -86,7 +87,8 @@ ServerName {ip}
 DefaultRuntimeDir "{scratch}"
 PidFile "{scratch}/pid"
 Mutex "file:{scratch}"
-{modules}{user}Listen {address}
+{modules}
+{user}Listen {address}
 Protocols {protocols}
 ServerLimit 4
 StartServers 2
@@ -98,8 +100,8 @@ KeepAlive on
 KeepAliveTimeout 60
 MaxKeepAliveRequests 0
 ErrorLog "{scratch}/error.log"
-LogFormat "%m %>s %H %k" requests
-CustomLog "{scratch}/access.log" requests
+LogFormat "%h %l %u %t \"%r\" %>s %b" common
+CustomLog "{scratch}/access.log" common
 DavLockDB "{scratch}/locks/db"
 DocumentRoot "{root}"
 <Directory "{root}">

@@ -60,10 +60,11 @@ impl Server for Nginx {
 
 fn configuration(setup: &Setup, root: &Path, owner: Option<(Uid, Gid)>, tls: Option<&(PathBuf, PathBuf)>) -> String {
     let scratch = setup.scratch.display();
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+    let temporary: Vec<_> = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .into_iter()
-        .map(|kind| format!("    {kind}_temp_path \"{scratch}/temp/{kind}\";\n"))
+        .map(|kind| format!("    {kind}_temp_path \"{scratch}/temp/{kind}\";"))
         .collect();
+    let temporary = temporary.join("\n");
     // Started by root, it works as an ordinary user, whom it wants by name.
     let user = owner.and_then(|(uid, gid)| {
         let (user, group) = (User::from_uid(uid).ok()??, Group::from_gid(gid).ok()??);
@@ -90,9 +91,9 @@ events {{
     worker_connections 512;
 }}
 http {{
-    log_format requests "$request_method $status $server_protocol";
-    access_log "{scratch}/access.log" requests;
-{temporary}    client_max_body_size 0;
+    access_log "{scratch}/access.log";
+{temporary}
+    client_max_body_size 0;
     keepalive_requests 1000000;
     keepalive_timeout 60s;
     dav_ext_lock_zone zone=locks:10m;

@@ -1,6 +1,6 @@
-//! How many requests a server was sent, from its access log: one line each, the method
-//! first. What a client does is best seen where it arrives, and a log line costs nothing
-//! that a capture under TLS would not cost more.
+//! How many requests a server was sent, from its access log: one line each, in the Common
+//! Log Format that every server writes. What a client does is best seen where it arrives,
+//! and a capture shows no requests under TLS.
 
 use std::{
     collections::BTreeMap,
@@ -30,8 +30,11 @@ impl Requests {
 
     fn parse(log: &str) -> Self {
         let mut requests = Self::default();
-        for method in log.lines().filter_map(|line| line.split_whitespace().next()) {
-            *requests.0.entry(method.to_owned()).or_default() += 1;
+        for line in log.lines() {
+            // The request line is in quotes: "PUT /a HTTP/1.1".
+            if let Some(method) = line.split('"').nth(1).and_then(|request| request.split(' ').next()) {
+                *requests.0.entry(method.to_owned()).or_default() += 1;
+            }
         }
         requests
     }
@@ -105,9 +108,12 @@ mod tests {
         let path = folder.path().join("access.log");
         let mut log = RequestLog::new(path.clone());
         assert_eq!(log.since_mark().total(), 0, "no log yet");
-        fs::write(&path, "OPTIONS 200 HTTP/1.1\n").unwrap();
+        let line = |request: &str| format!("10.0.0.2 - - [21/Nov/2026:20:00:00 +0000] \"{request}\" 200 0\n");
+        let before = line("OPTIONS / HTTP/1.1");
+        fs::write(&path, &before).unwrap();
         log.mark();
-        fs::write(&path, "OPTIONS 200 HTTP/1.1\nPUT 201 HTTP/1.1\nLOCK 200 HTTP/1.1\nPUT 204 HTTP/2.0\n").unwrap();
+        let after = ["PUT /a HTTP/1.1", "LOCK /a HTTP/1.1", "PUT /b HTTP/2.0"].map(line).concat();
+        fs::write(&path, before + &after).unwrap();
         let requests = log.since_mark();
         assert_eq!((requests.total(), requests.of("PUT"), requests.of("GET")), (3, 2, 0));
         assert_eq!(requests.to_string(), "LOCK 1, PUT 2");
