@@ -60,7 +60,7 @@ pub fn assemble(experiment: &Experiment, plan: &Plan, outcomes: &[Outcome], circ
 }
 
 fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellResult {
-    let floor = floor(cell.workload.task, &cell.network, tls);
+    let floor = floor(cell.workload.work, &cell.network, tls);
     let (status, reason, samples): (_, _, &[Sample]) = match outcome {
         Some(Outcome::Done(samples)) if !samples.is_empty() => (Status::Ok, None, samples),
         Some(Outcome::Done(_)) => (Status::Failed, Some("it ended without a sample".to_owned()), &[]),
@@ -144,9 +144,9 @@ fn workloads(plan: &Plan) -> Vec<WorkloadRecord> {
         if !records.iter().any(|record| record.name == workload.name) {
             records.push(WorkloadRecord {
                 name: workload.name.clone(),
-                description: workload.task.to_string(),
-                steps: workload.task.steps(),
-                step: workload.task.step().to_owned(),
+                description: workload.work.to_string(),
+                steps: workload.work.steps(),
+                step: workload.work.step().to_owned(),
             });
         }
     }

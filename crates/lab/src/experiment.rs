@@ -24,14 +24,12 @@ mod mistake;
 mod names;
 mod plan;
 
-use std::{collections::BTreeMap, fmt, path::Path, time::Duration};
+use std::{fmt, path::Path, time::Duration};
 
-use link::units::{Rate, Size, Span};
-use serde::Serialize;
+use link::units::{Rate, Span};
 
-use crate::claims::Claim;
+use crate::{claims::Claim, contenders::Parameters, work::Work};
 
-pub use file::Value;
 pub use link::spec::LinkSpec;
 pub use mistake::Mistake;
 pub use names::nearest;
@@ -186,81 +184,7 @@ pub struct Workload {
     /// Its name in the file.
     pub name: String,
     /// What it is.
-    pub task: Task,
-}
-
-/// What there is to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "kind")]
-pub enum Task {
-    /// Bring files to the server that it does not have.
-    Upload {
-        /// How many.
-        files: u32,
-        /// The size of each.
-        size: Size,
-    },
-    /// Bring files from the server, into an empty folder.
-    Download {
-        /// How many.
-        files: u32,
-        /// The size of each.
-        size: Size,
-    },
-    /// Show what is in a folder, with size and time of each entry.
-    List {
-        /// How many entries it has.
-        entries: u32,
-    },
-    /// Save a file in place, again and again; each save begins when the last is confirmed.
-    Edit {
-        /// How often.
-        times: u32,
-        /// The size of the file.
-        size: Size,
-    },
-}
-
-impl Task {
-    /// How many things are done one by one: files, listings, saves.
-    pub fn steps(self) -> u32 {
-        match self {
-            Self::Upload { files, .. } | Self::Download { files, .. } => files,
-            Self::List { .. } => 1,
-            Self::Edit { times, .. } => times,
-        }
-    }
-
-    /// What one of them is called.
-    pub fn step(self) -> &'static str {
-        match self {
-            Self::Upload { .. } | Self::Download { .. } => "file",
-            Self::List { .. } => "listing",
-            Self::Edit { .. } => "save",
-        }
-    }
-
-    /// The bytes of the files that cross the link; a listing has none.
-    pub fn payload(self) -> u64 {
-        match self {
-            Self::Upload { size, .. } | Self::Download { size, .. } | Self::Edit { size, .. } => {
-                u64::from(self.steps()).saturating_mul(size.as_bytes())
-            }
-            Self::List { .. } => 0,
-        }
-    }
-}
-
-impl fmt::Display for Task {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files = |n: u32| if n == 1 { "file" } else { "files" };
-        match self {
-            Self::Upload { files: n, size } => write!(f, "upload {n} {} of {size}", files(*n)),
-            Self::Download { files: n, size } => write!(f, "download {n} {} of {size}", files(*n)),
-            Self::List { entries } => write!(f, "list a folder of {entries} entries"),
-            Self::Edit { times, size } => write!(f, "save a file of {size} in place {times} times"),
-        }
-    }
+    pub work: Work,
 }
 
 /// A contender as it runs: a name, and the settings that this experiment gives it.
@@ -269,7 +193,7 @@ pub struct Row {
     /// The contender's name: `rclone`.
     pub contender: String,
     /// What is set, and to what.
-    pub settings: BTreeMap<String, Value>,
+    pub settings: Parameters,
     /// Whether it is a model.
     pub model: bool,
 }

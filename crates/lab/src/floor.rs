@@ -27,7 +27,7 @@
 
 use std::time::Duration;
 
-use crate::experiment::{Network, Task};
+use crate::{experiment::Network, work::Work};
 
 /// What cannot be saved, and how long it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,11 +41,11 @@ pub struct Floor {
 }
 
 /// The floor of a task on a network, over TLS 1.3 or in plain text.
-pub fn floor(task: Task, network: &Network, tls: bool) -> Floor {
-    let answers = if let Task::Edit { times, .. } = task { times } else { 1 };
+pub fn floor(work: Work, network: &Network, tls: bool) -> Floor {
+    let answers = if let Work::Edit { times, .. } = work { times } else { 1 };
     let round_trips = 1 + u32::from(tls) + answers;
-    let bytes = task.payload();
-    let rate = if let Task::Download { .. } = task { network.down() } else { network.up() };
+    let bytes = work.payload();
+    let rate = if let Work::Download { .. } = work { network.down() } else { network.up() };
     let crossing = rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes));
     Floor { round_trips, bytes, time: network.rtt().saturating_mul(round_trips).saturating_add(crossing) }
 }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn an_upload_needs_three_round_trips_and_its_bytes() {
-        let task = Task::Upload { files: 200, size: Size::bytes(10 * 1024) };
+        let task = Work::Upload { files: 200, size: Size::bytes(10 * 1024) };
         let floor = floor(task, &network(18, Some(100_000_000)), true);
         // 3 × 18 ms, and 2,048,000 bytes at 12.5 MB/s.
         assert_eq!((floor.round_trips, floor.time), (3, Duration::from_micros(54_000 + 163_840)));
@@ -82,21 +82,21 @@ mod tests {
         let mut network = network(0, None);
         network.link = toml::from_str("rate = \"8mbit/80mbit\"").unwrap();
         let size = Size::bytes(1_000_000);
-        let times = [Task::Upload { files: 1, size }, Task::Download { files: 1, size }]
+        let times = [Work::Upload { files: 1, size }, Work::Download { files: 1, size }]
             .map(|task| floor(task, &network, true).time);
         assert_eq!(times, [1000, 100].map(Duration::from_millis));
     }
 
     #[test]
     fn saves_wait_for_one_another() {
-        let task = Task::Edit { times: 20, size: Size::bytes(0) };
+        let task = Work::Edit { times: 20, size: Size::bytes(0) };
         let (tls, plain) = (floor(task, &network(10, None), true), floor(task, &network(10, None), false));
         assert_eq!((tls.time, plain.time), (Duration::from_millis(220), Duration::from_millis(210)));
     }
 
     #[test]
     fn without_a_link_there_is_no_multiple() {
-        let floor = floor(Task::List { entries: 1000 }, &network(0, None), true);
+        let floor = floor(Work::List { entries: 1000 }, &network(0, None), true);
         assert_eq!((floor.bytes, floor.multiple(Duration::from_secs(1))), (0, None));
     }
 }

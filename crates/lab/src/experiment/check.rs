@@ -1,18 +1,18 @@
 //! From the text's shape to what it means: every name must refer to something, every
 //! quantity must be possible.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use link::units::Size;
 use toml::Spanned;
 
 use super::{
-    Experiment, Known, KnownContender, Network, Quick, Row, Source, Task, Workload,
-    file::{Amounts, Claim as ClaimText, File, Kind, Named, Quick as QuickText, Sweep, Value},
+    Experiment, Known, KnownContender, Network, Quick, Row, Source, Workload,
+    file::{Amounts, Claim as ClaimText, File, Kind, Named, Quick as QuickText, Sweep},
     mistake::Fault,
     names::advice,
 };
-use crate::claims::Claim;
+use crate::{claims::Claim, contenders::Parameters, work::Work};
 
 /// More than enough to see any difference, and what [`stats`](crate::stats) is written for.
 const MOST_SAMPLES: u32 = 100;
@@ -21,8 +21,8 @@ pub(super) fn experiment(file: File, name: String, known: Known<'_>) -> Result<E
     let names = Names::of(&file, known)?;
     let workloads = in_order(&file.workload)
         .map(|(name, workload)| {
-            let task = task(workload.get_ref().kind, workload.get_ref().amounts(), workload)?;
-            Ok(Workload { name: name.to_owned(), task })
+            let work = work(workload.get_ref().kind, workload.get_ref().amounts(), workload)?;
+            Ok(Workload { name: name.to_owned(), work })
         })
         .collect::<Result<Vec<_>, Fault>>()?;
     let samples = samples(&file.samples)?;
@@ -128,17 +128,14 @@ fn rows(file: &File, known: &[KnownContender<'_>]) -> Result<Vec<Row>, Fault> {
     Ok(rows)
 }
 
-/// The values of a setting, each once; words must be able to stand in a row's name.
+/// The values of a setting, each once.
 fn values(key: &Spanned<String>, sweep: &Sweep) -> Result<(), Fault> {
     let values = sweep.values();
-    let plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     let distinct: BTreeSet<_> = values.iter().collect();
     let complaint = if values.is_empty() {
         "has no value"
     } else if distinct.len() < values.len() {
         "has a value twice"
-    } else if values.iter().any(|value| matches!(value, Value::Word(word) if !plain(word))) {
-        "has a value with other than letters, digits, `-`, `_` and `.`"
     } else {
         return Ok(());
     };
@@ -146,7 +143,7 @@ fn values(key: &Spanned<String>, sweep: &Sweep) -> Result<(), Fault> {
 }
 
 impl Sweep {
-    fn values(&self) -> &[Value] {
+    fn values(&self) -> &[u32] {
         match self {
             Self::One(value) => std::slice::from_ref(value),
             Self::Many(values) => values,
@@ -155,14 +152,14 @@ impl Sweep {
 }
 
 /// Every combination of the settings' values; without settings, the one that sets nothing.
-fn swept(settings: &Named<Sweep>) -> Vec<BTreeMap<String, Value>> {
-    in_order(settings).fold(vec![BTreeMap::new()], |combinations, (key, sweep)| {
+fn swept(settings: &Named<Sweep>) -> Vec<Parameters> {
+    in_order(settings).fold(vec![Parameters::new()], |combinations, (key, sweep)| {
         combinations
             .iter()
             .flat_map(|set| {
                 sweep.values().iter().map(move |value| {
                     let mut set = set.clone();
-                    set.insert(key.to_owned(), value.clone());
+                    set.insert(key.to_owned(), *value);
                     set
                 })
             })
@@ -170,7 +167,7 @@ fn swept(settings: &Named<Sweep>) -> Vec<BTreeMap<String, Value>> {
     })
 }
 
-fn task<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Task, Fault> {
+fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work, Fault> {
     let missing = |key: &str| Fault::new(whole.span(), format!("the key `{key}` is missing"));
     let count = |amount: &mut Option<Spanned<u32>>, key: &str| match amount.take() {
         Some(count) if *count.get_ref() == 0 => Err(Fault::new(count.span(), format!("`{key}` must be at least 1"))),
@@ -179,15 +176,15 @@ fn task<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Task,
     };
     let size =
         |amount: &mut Option<Spanned<Size>>| amount.take().map(Spanned::into_inner).ok_or_else(|| missing("size"));
-    let task = match kind {
-        Kind::Upload => Task::Upload { files: count(&mut amounts.files, "files")?, size: size(&mut amounts.size)? },
-        Kind::Download => Task::Download { files: count(&mut amounts.files, "files")?, size: size(&mut amounts.size)? },
-        Kind::List => Task::List { entries: count(&mut amounts.entries, "entries")? },
-        Kind::Edit => Task::Edit { times: count(&mut amounts.times, "times")?, size: size(&mut amounts.size)? },
+    let work = match kind {
+        Kind::Upload => Work::Upload { files: count(&mut amounts.files, "files")?, size: size(&mut amounts.size)? },
+        Kind::Download => Work::Download { files: count(&mut amounts.files, "files")?, size: size(&mut amounts.size)? },
+        Kind::List => Work::List { entries: count(&mut amounts.entries, "entries")? },
+        Kind::Edit => Work::Edit { times: count(&mut amounts.times, "times")?, size: size(&mut amounts.size)? },
     };
     match amounts.leftover() {
         Some((key, span)) => Err(Fault::new(span, format!("`{key}` means nothing to this kind of workload"))),
-        None => Ok(task),
+        None => Ok(work),
     }
 }
 
@@ -218,8 +215,8 @@ fn quick(text: &QuickText, file: &File, names: &Names, whole: &[Workload], sampl
     for (name, amounts) in &text.workload {
         find(name, "workload", &names.workloads)?;
         let whole = file.workload[name.get_ref().as_str()].get_ref();
-        let task = task(whole.kind, amounts.clone().or(whole.amounts()), name)?;
-        workloads.push(Workload { name: name.get_ref().clone(), task });
+        let work = work(whole.kind, amounts.clone().or(whole.amounts()), name)?;
+        workloads.push(Workload { name: name.get_ref().clone(), work });
     }
     let smaller = |name: String| {
         let it = |workload: &&Workload| workload.name == name;

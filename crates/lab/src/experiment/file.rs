@@ -1,6 +1,6 @@
 //! The shape of an experiment file. Names keep their place in the text, for the mistakes.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use link::units::Size;
 use serde::Deserialize;
@@ -104,32 +104,10 @@ pub(super) struct Claim {
 
 /// One value of a setting, or all that it shall take in turn.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged, expecting = "a setting is a number, true, false or a word, or a list of them")]
+#[serde(untagged, expecting = "a setting is a number, or a list of numbers")]
 pub(super) enum Sweep {
-    One(Value),
-    Many(Vec<Value>),
-}
-
-/// The value of a contender's setting.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(untagged)]
-pub enum Value {
-    /// A switch.
-    Switch(bool),
-    /// A number.
-    Number(i64),
-    /// A word.
-    Word(String),
-}
-
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Switch(on) => on.fmt(f),
-            Self::Number(number) => number.fmt(f),
-            Self::Word(word) => word.fmt(f),
-        }
-    }
+    One(u32),
+    Many(Vec<u32>),
 }
 
 impl File {

@@ -49,7 +49,7 @@ fn the_race_is_what_it_should_be() {
     let described = [("article", "18ms RTT, 100mbit"), ("lan", "500us RTT, 1gbit"), ("long", "140ms RTT, 20mbit")];
     assert_eq!(networks, described.map(|(name, what)| (name, what.to_owned())));
     assert!(race.networks.iter().all(|network| network.note.is_some()));
-    let tasks: Vec<_> = race.workloads.iter().map(|workload| workload.task.to_string()).collect();
+    let tasks: Vec<_> = race.workloads.iter().map(|workload| workload.work.to_string()).collect();
     assert_eq!(
         tasks,
         [
@@ -73,7 +73,7 @@ fn the_quick_race_is_short_and_judges_at_least_five_claims() {
         network.rtt().max(Duration::from_micros(1500)).mul_f64(40.0 * f64::from(files)) + Duration::from_millis(7700)
     };
     let rounds: Duration =
-        plan.cells.chunks(NAMES.len()).map(|rivals| waits(&rivals[0].network, rivals[0].workload.task.steps())).sum();
+        plan.cells.chunks(NAMES.len()).map(|rivals| waits(&rivals[0].network, rivals[0].workload.work.steps())).sum();
     assert!(rounds * plan.samples < Duration::from_secs(130), "{:?}", rounds * plan.samples);
     let runs = |network: &str| plan.cells.iter().any(|cell| cell.network.name == network);
     assert!(race.claims.iter().filter(|claim| runs(&claim.network)).count() >= 5);
@@ -149,7 +149,7 @@ fn a_selection_says_what_it_does_not_find() {
 fn what_is_asked_for_wins_over_what_is_quick() {
     let asked = Selection { quick: true, networks: vec!["long".into()], ..Selection::default() };
     let plan = race().plan(&asked).unwrap();
-    assert!(plan.cells.iter().all(|cell| cell.network.name == "long" && cell.workload.task.steps() == 16));
+    assert!(plan.cells.iter().all(|cell| cell.network.name == "long" && cell.workload.work.steps() == 16));
     assert_eq!(plan.cells.len(), NAMES.len());
 }
 

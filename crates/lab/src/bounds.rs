@@ -1,0 +1,87 @@
+//! No wait without an end: every program, thread and poll of the lab is given [`Bounds`],
+//! a deadline and the flag that Ctrl-C sets, and asks them between short waits.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// How long a wait may go unasked: what Ctrl-C takes at most to be heard.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// Why a piece of work was ended from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Stop {
+    /// The deadline passed.
+    #[error("did not end within {0:.0?}")]
+    TimedOut(Duration),
+    /// The run was interrupted.
+    #[error("was interrupted")]
+    Cancelled,
+}
+
+/// A deadline and a flag that ends the wait earlier.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    start: Instant,
+    time: Duration,
+    cancel: Arc<AtomicBool>,
+}
+
+impl Bounds {
+    /// From now on, for at most `time`, unless `cancel` becomes true before.
+    pub fn new(time: Duration, cancel: Arc<AtomicBool>) -> Self {
+        Self { start: Instant::now(), time, cancel }
+    }
+
+    /// For tidying up, which also an interrupted run does: no flag ends it.
+    pub fn tidy(time: Duration) -> Self {
+        Self::new(time, Arc::default())
+    }
+
+    /// The same flag, and `time` from now if that ends before.
+    #[must_use]
+    pub fn within(&self, time: Duration) -> Self {
+        Self::new(time.min(self.left()), self.cancel.clone())
+    }
+
+    /// Whether to go on.
+    pub fn check(&self) -> Result<(), Stop> {
+        if self.cancel.load(Ordering::Relaxed) {
+            Err(Stop::Cancelled)
+        } else if self.left().is_zero() {
+            Err(Stop::TimedOut(self.time))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// How long one may wait before asking [`check`](Self::check) again.
+    pub fn slice(&self) -> Duration {
+        self.left().min(SLICE)
+    }
+
+    fn left(&self) -> Duration {
+        self.time.saturating_sub(self.start.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_by_time_or_by_flag() {
+        let cancel = Arc::new(AtomicBool::new(false));
+        let bounds = Bounds::new(Duration::from_mins(1), cancel.clone());
+        assert_eq!(bounds.check(), Ok(()));
+        assert_eq!(bounds.within(Duration::ZERO).check(), Err(Stop::TimedOut(Duration::ZERO)));
+        cancel.store(true, Ordering::Relaxed);
+        assert_eq!(bounds.check(), Err(Stop::Cancelled));
+        assert_eq!(bounds.within(Duration::ZERO).check(), Err(Stop::Cancelled));
+        assert_eq!(Bounds::tidy(Duration::from_mins(1)).check(), Ok(()));
+    }
+}

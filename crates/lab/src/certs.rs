@@ -1,0 +1,166 @@
+//! The certificates of a run: a certificate authority of its own, made for it and gone
+//! with it, and one server certificate for the addresses of the emulated network. Every
+//! client is told to trust this authority and no other, so that TLS costs what it costs
+//! in earnest: a whole chain is sent and checked.
+
+use std::{
+    fs, io,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, SanType, date_time_ymd,
+};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, pki_types::CertificateDer};
+
+/// What can go wrong with the certificates.
+#[derive(Debug, thiserror::Error)]
+pub enum CertError {
+    /// They could not be made.
+    #[error("could not make the run's certificates: {0}")]
+    Make(#[from] rcgen::Error),
+    /// TLS would not take them.
+    #[error("could not set up TLS with the run's certificates: {0}")]
+    Use(#[from] rustls::Error),
+    /// They could not be stored.
+    #[error("could not write {}: {source}; is there room left?", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A run's authority and its server certificate.
+#[derive(Debug)]
+pub struct Certificates {
+    /// The authority's certificate, PEM: what a client program is told to trust.
+    pub ca_file: PathBuf,
+    /// The server's certificate, PEM.
+    pub server_pem: String,
+    /// The server's private key, PKCS #8 PEM; each server stores its own copy, readable
+    /// by the user it runs as.
+    pub key_pem: String,
+    ca: CertificateDer<'static>,
+}
+
+impl Certificates {
+    /// Makes an authority and a server certificate for `addresses`, and writes the
+    /// authority's to `folder/ca.pem`.
+    pub fn make(folder: &Path, addresses: &[IpAddr]) -> Result<Self, CertError> {
+        let mut params = named("Longhaul's authority for one run")?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+
+        let key = KeyPair::generate()?;
+        let mut params = named("Longhaul's server")?;
+        params.subject_alt_names = addresses.iter().copied().map(SanType::IpAddress).collect();
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let server = params.signed_by(&key, &authority)?;
+
+        let ca_file = folder.join("ca.pem");
+        fs::write(&ca_file, authority.pem()).map_err(|source| CertError::Write { path: ca_file.clone(), source })?;
+        Ok(Self { ca_file, server_pem: server.pem(), key_pem: key.serialize_pem(), ca: authority.der().clone() })
+    }
+
+    /// TLS for a client that trusts this authority alone, offers these versions of TLS and,
+    /// by ALPN (RFC 7301), this protocol.
+    pub fn client(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+        alpn: &[u8],
+    ) -> Result<Arc<ClientConfig>, CertError> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.ca.clone())?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![alpn.to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+fn named(name: &str) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    // rcgen's own end, the year 4096, is more than some TLS libraries' clocks can hold.
+    params.not_before = date_time_ymd(2020, 1, 1);
+    params.not_after = date_time_ymd(2049, 12, 31);
+    Ok(params)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use rustls::{
+        ClientConnection, ServerConfig, ServerConnection,
+        pki_types::{PrivateKeyDer, ServerName, pem::PemObject},
+    };
+
+    use super::*;
+
+    /// A server with the certificate and key as they are stored, offering HTTP/2 and 1.1.
+    fn server(certificates: &Certificates) -> ServerConnection {
+        let certificate = CertificateDer::from_pem_slice(certificates.server_pem.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(certificates.key_pem.as_bytes()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let mut config = config.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        ServerConnection::new(Arc::new(config)).unwrap()
+    }
+
+    /// Shakes hands in memory.
+    fn shake(client: &mut ClientConnection, server: &mut ServerConnection) -> Result<(), rustls::Error> {
+        let mut wire = Vec::new();
+        while client.is_handshaking() || server.is_handshaking() {
+            while client.wants_write() {
+                client.write_tls(&mut wire).unwrap();
+            }
+            server.read_tls(&mut wire.as_slice()).unwrap();
+            server.process_new_packets()?;
+            wire.clear();
+            while server.wants_write() {
+                server.write_tls(&mut wire).unwrap();
+            }
+            client.read_tls(&mut wire.as_slice()).unwrap();
+            client.process_new_packets()?;
+            wire.clear();
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_client_trusts_the_runs_server_at_its_address_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+        let certificates = Certificates::make(folder.path(), &[address]).unwrap();
+        let connect = |address: IpAddr, versions: &[&'static SupportedProtocolVersion]| {
+            let config = certificates.client(versions, b"h2").unwrap();
+            let mut client = ClientConnection::new(config, ServerName::from(address)).unwrap();
+            let mut server = server(&certificates);
+            shake(&mut client, &mut server).map(|()| (client.protocol_version(), client.alpn_protocol() == Some(b"h2")))
+        };
+        let tls13 = connect(address, rustls::ALL_VERSIONS).unwrap();
+        assert_eq!(tls13, (Some(rustls::ProtocolVersion::TLSv1_3), true));
+        let tls12 = connect(address, &[&rustls::version::TLS12]).unwrap();
+        assert_eq!(tls12, (Some(rustls::ProtocolVersion::TLSv1_2), true));
+        assert!(connect(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3)), rustls::ALL_VERSIONS).is_err());
+
+        let other = Certificates::make(folder.path(), &[address]).unwrap();
+        let config = other.client(rustls::ALL_VERSIONS, b"h2").unwrap();
+        let mut client = ClientConnection::new(config, ServerName::from(address)).unwrap();
+        let mut server = server(&certificates);
+        assert!(shake(&mut client, &mut server).is_err(), "another run's authority must not do");
+    }
+}

@@ -1,0 +1,82 @@
+//! curl, as a shell loop uses it: one process per file, one after another, so each file
+//! pays for a TCP and a TLS handshake of its own.
+
+use std::path::Path;
+
+use super::{Contender, Failure, Prepared, Ready, Registered, Sample};
+use crate::{
+    models::names,
+    process::{Output, Program, run},
+    servers::{Http, Server},
+    work::{Done, Work},
+};
+
+pub(super) const CURL: Program = Program { name: "curl", package: "curl", version: "--version" };
+const PROPFIND: &str = r#"<?xml version="1.0"?><propfind xmlns="DAV:"><prop><resourcetype/></prop></propfind>"#;
+
+pub(super) const REGISTERED: Registered = Registered { name: "curl", parameters: &[], make: |_| Box::new(Curl) };
+
+struct Curl;
+
+impl Contender for Curl {
+    fn name(&self) -> String {
+        "curl".to_owned()
+    }
+
+    fn describe(&self) -> &'static str {
+        "curl over HTTP/1.1, one process per file, one after another, as in a shell loop"
+    }
+
+    fn needs(&self) -> &'static [Program] {
+        &[CURL]
+    }
+
+    fn http(&self, _tls: bool) -> Http {
+        Http::One
+    }
+
+    fn unable(&self, _work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
+        None
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        vec![("options".to_owned(), "--http1.1 --fail --upload-file | --output".to_owned())]
+    }
+
+    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+        Ok(Box::new(Ready(|| work(sample))))
+    }
+}
+
+fn work(sample: &Sample) -> Result<Done, Failure> {
+    let mut done = Done::default();
+    let url = |name: &str| format!("{}{name}", sample.url);
+    match sample.task.work() {
+        Work::Upload { .. } | Work::Edit { .. } => {
+            for (file, _, name) in sample.task.writes() {
+                curl(sample, &[Path::new("--upload-file"), &file, Path::new(&url(&name))])?;
+            }
+        }
+        Work::Download { .. } => {
+            for name in sample.task.names() {
+                let file = sample.task.target.join(&name);
+                curl(sample, &[Path::new("--output"), &file, Path::new(&url(&name))])?;
+            }
+        }
+        Work::List { .. } => {
+            let args = ["--request", "PROPFIND", "--header", "Depth: 1", "--data", PROPFIND, &sample.url];
+            let answer = curl(sample, &args.map(Path::new))?.stdout;
+            done.listing = names(&answer, &format!("/{}", sample.task.folder));
+        }
+    }
+    Ok(done)
+}
+
+fn curl(sample: &Sample, args: &[&Path]) -> Result<Output, Failure> {
+    let mut command = CURL.command(sample.scratch)?;
+    command.args(["--silent", "--show-error", "--fail", "--http1.1"]);
+    if let Some(certificates) = sample.certificates {
+        command.arg("--cacert").arg(&certificates.ca_file);
+    }
+    Ok(run(sample.client, command.args(args), &sample.bounds)?)
+}

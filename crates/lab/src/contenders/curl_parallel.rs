@@ -1,0 +1,115 @@
+//! curl with `--parallel`: all files by one process, fifty at a time, over as many
+//! connections with HTTP/1.1 or over one with HTTP/2. No WebDAV client asks less of the
+//! round-trip time, since a transfer is one request and none waits for another; it knows
+//! no folders, no locks and nothing of what is there.
+
+use std::{fmt::Write, fs};
+
+use super::{Contender, Failure, Prepared, Ready, Registered, Sample, Values, curl::CURL, io_failure};
+use crate::{
+    process::{Program, run},
+    servers::{Http, Server},
+    work::{Done, Work},
+};
+
+const PARAMETERS: &[(&str, u32)] = &[("parallel", 50)];
+
+pub(super) const HTTP1: Registered = Registered {
+    name: "curl-parallel-h1",
+    parameters: PARAMETERS,
+    make: |values| Box::new(CurlParallel::new(values, Http::One)),
+};
+pub(super) const HTTP2: Registered = Registered {
+    name: "curl-parallel-h2",
+    parameters: PARAMETERS,
+    make: |values| Box::new(CurlParallel::new(values, Http::Two)),
+};
+
+struct CurlParallel {
+    name: String,
+    http: Http,
+    parallel: u32,
+}
+
+impl CurlParallel {
+    fn new(values: &Values, http: Http) -> Self {
+        Self { name: values.name(), http, parallel: values.get("parallel") }
+    }
+
+    /// Which HTTP, said in curl's way.
+    fn version(&self) -> &'static str {
+        match self.http {
+            Http::One => "--http1.1",
+            Http::Two => "--http2",
+        }
+    }
+}
+
+impl Contender for CurlParallel {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn describe(&self) -> &'static str {
+        match self.http {
+            Http::One => "curl --parallel over HTTP/1.1, all files by one process, 50 connections",
+            Http::Two => "curl --parallel over HTTP/2, all files by one process, 50 streams",
+        }
+    }
+
+    fn needs(&self) -> &'static [Program] {
+        &[CURL]
+    }
+
+    fn http(&self, _tls: bool) -> Http {
+        self.http
+    }
+
+    fn unable(&self, work: &Work, _server: &dyn Server, tls: bool) -> Option<String> {
+        match work {
+            // Seen with curl 7.88 and prior knowledge: only the first transfer succeeds.
+            _ if self.http == Http::Two && !tls => {
+                Some("curl's parallel transfers fail over HTTP/2 without TLS".to_owned())
+            }
+            Work::Upload { .. } | Work::Download { .. } => None,
+            Work::List { .. } => Some("a listing is one request, with nothing to do in parallel".to_owned()),
+            Work::Edit { .. } => Some("saves of one file cannot be made in parallel".to_owned()),
+        }
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        vec![("options".to_owned(), format!("--parallel --parallel-max {} {}", self.parallel, self.version()))]
+    }
+
+    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+        // The files to transfer; as arguments they could be too many.
+        let list = sample.scratch.join("curl.conf");
+        fs::write(&list, transfers(sample)).map_err(io_failure("write", &list))?;
+        let version = self.version();
+        let parallel = self.parallel.to_string();
+        Ok(Box::new(Ready(move || {
+            let mut command = CURL.command(sample.scratch)?;
+            command.args(["--silent", "--show-error", "--no-progress-meter", "--fail", version]);
+            command.args(["--parallel", "--parallel-max", &parallel, "--config"]).arg(&list);
+            if let Some(certificates) = sample.certificates {
+                command.arg("--cacert").arg(&certificates.ca_file);
+            }
+            run(sample.client, &mut command, &sample.bounds)?;
+            Ok(Done::default())
+        })))
+    }
+}
+
+fn transfers(sample: &Sample) -> String {
+    let mut list = String::new();
+    for (file, _, name) in sample.task.writes() {
+        let _ = writeln!(list, "upload-file = \"{}\"\nurl = \"{}{name}\"", file.display(), sample.url);
+    }
+    if let Work::Download { .. } = sample.task.work() {
+        for name in sample.task.names() {
+            let file = sample.task.target.join(&name);
+            let _ = writeln!(list, "output = \"{}\"\nurl = \"{}{name}\"", file.display(), sample.url);
+        }
+    }
+    list
+}

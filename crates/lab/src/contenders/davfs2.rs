@@ -1,0 +1,326 @@
+//! davfs2: the server's folder mounted as a file system, used as programs use one.
+//!
+//! Uploading and downloading are what `cp` does; saving in place opens the existing file,
+//! truncates, writes and closes; listing reads the directory. The mount is the source
+//! article's: `delay_upload 0`, so that a file is sent when it is closed, and locks on or
+//! off. Three settings are ours: the run's own authority; buffers of 64 KiB, because since
+//! Linux 6.16 davfs2 does not work with its default of 16 (alisarctl/davfs2#22); and no
+//! look at the DAV header, because nginx's dav-ext announces class 2 without the class 1
+//! that it implies (RFC 4918, section 18.2), at which davfs2 gives up.
+//!
+//! Saving in place needs `drop_weak_etags 1` besides. Apache's entity tag of a file changed
+//! within the last second is weak; davfs2 strips the weakness by default and sends what is
+//! left as If-Match, which a weak entity tag never satisfies (RFC 9110, section 13.1.1). So the
+//! second of two saves within a second is answered 412, and davfs2 takes the file off its
+//! folder into lost+found, after close(2) had succeeded: the update is lost to its user.
+//!
+//! Seen in Apache's log: with locks each new file is LOCK, PUT, HEAD, UNLOCK *on a new
+//! connection*. LOCK is not idempotent, and neon, the HTTP library below davfs2, never
+//! sends such a request on a connection that has been used, since it could not tell whether
+//! a connection that breaks then broke before or after the server acted
+//! (`ne_begin_request` in neon's `ne_request.c`). So locking costs two round trips for the
+//! requests and two more for the handshakes of TCP and TLS 1.3.
+//!
+//! close(2) may return before the server has the last of it, and the lock is released after
+//! that; the sample's end is when the server has the file.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    path::{Path, PathBuf},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use nix::{
+    errno::Errno,
+    mount::{MntFlags, umount2},
+    sys::signal::{Signal, kill},
+    unistd::{Gid, Group, Pid, Uid, chown},
+};
+
+use super::{Contender, Failure, Prepared, Registered, Sample, io_failure};
+use crate::{
+    bounds::{Bounds, Stop},
+    process::{Program, ordinary_user, run},
+    servers::{Http, Server},
+    work::{Done, Task, Work},
+};
+
+pub(super) const MOUNT: Program = Program { name: "mount.davfs", package: "davfs2", version: "-V" };
+/// Where davfs2 keeps the process ids of its daemons.
+const PIDS: &str = "/run/mount.davfs";
+const PAUSE: Duration = Duration::from_millis(2);
+
+pub(super) const LOCKS: Registered =
+    Registered { name: "davfs2", parameters: &[], make: |_| Box::new(Davfs2 { locks: true }) };
+pub(super) const NO_LOCKS: Registered =
+    Registered { name: "davfs2-nolocks", parameters: &[], make: |_| Box::new(Davfs2 { locks: false }) };
+
+struct Davfs2 {
+    locks: bool,
+}
+
+impl Contender for Davfs2 {
+    fn name(&self) -> String {
+        if self.locks { LOCKS.name } else { NO_LOCKS.name }.to_owned()
+    }
+
+    fn describe(&self) -> &'static str {
+        if self.locks {
+            "davfs2 mount with locks, files copied with cp"
+        } else {
+            "davfs2 mount without locks, files copied with cp"
+        }
+    }
+
+    fn needs_root(&self) -> bool {
+        true
+    }
+
+    fn needs(&self) -> &'static [Program] {
+        &[MOUNT]
+    }
+
+    fn http(&self, _tls: bool) -> Http {
+        Http::One
+    }
+
+    fn unable(&self, _work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
+        no_fuse()
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        settings(self.locks)
+    }
+
+    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+        Ok(Box::new(Mounted { mount: Mount::new(sample, self.locks)?, sample }))
+    }
+}
+
+/// Why nothing can be mounted here, if so.
+pub(super) fn no_fuse() -> Option<String> {
+    (!Path::new("/dev/fuse").exists()).then(|| "this machine has no /dev/fuse; `modprobe fuse` may bring it".to_owned())
+}
+
+pub(super) fn settings(locks: bool) -> Vec<(String, String)> {
+    let use_locks = if locks { "1" } else { "0" };
+    [
+        ("use_locks", use_locks),
+        ("delay_upload", "0"),
+        ("buf_size", "64"),
+        ("ignore_dav_header", "1"),
+        ("drop_weak_etags", "1 for saves in place, otherwise 0"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into()
+}
+
+struct Mounted<'a> {
+    sample: &'a Sample<'a>,
+    mount: Mount,
+}
+
+impl Prepared for Mounted<'_> {
+    fn run(&mut self) -> Result<Done, Failure> {
+        let (task, folder) = (self.sample.task.clone(), self.mount.folder.clone());
+        // A thread, because a file system whose server is gone blocks whoever calls it.
+        let (answer, result) = mpsc::channel();
+        let work = Box::new(move || drop(answer.send(work(&task, &folder))));
+        let thread = self.sample.client.thread("cp", work).map_err(Failure::Thread)?;
+        let bounds = &self.sample.bounds;
+        let outcome = loop {
+            match result.recv_timeout(bounds.slice()) {
+                Ok(outcome) => break outcome,
+                Err(RecvTimeoutError::Disconnected) => {
+                    break Err(Failure::Thread(std::io::Error::other("it ended early")));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if let Err(stop) = bounds.check() {
+                self.mount.abort();
+                break Err(Failure::Stopped { what: "work on the davfs2 mount".to_owned(), stop });
+            }
+        };
+        join(thread);
+        outcome
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), Failure> {
+        self.mount.unmount()
+    }
+}
+
+/// Joins a thread that is done, or that has lost the file system it worked on.
+fn join(thread: JoinHandle<()>) {
+    let bounds = Bounds::tidy(Duration::from_secs(5));
+    while !thread.is_finished() && bounds.check().is_ok() {
+        thread::sleep(PAUSE);
+    }
+    if thread.is_finished() {
+        let _ = thread.join();
+    }
+}
+
+fn work(task: &Task, folder: &Path) -> Result<Done, Failure> {
+    let mut done = Done { listing: None, writes_behind: true };
+    match task.work() {
+        Work::Upload { .. } => {
+            for (file, _, name) in task.writes() {
+                copy(&file, &folder.join(name))?;
+            }
+        }
+        Work::Download { .. } => {
+            for name in task.names() {
+                copy(&folder.join(&name), &task.target.join(&name))?;
+            }
+        }
+        Work::List { .. } => {
+            let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            let entries = entries.map_err(io_failure("list", folder))?;
+            let names = entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned());
+            done.listing = Some(names.collect());
+        }
+        Work::Edit { .. } => {
+            for (_, content, name) in task.writes() {
+                let file = folder.join(name);
+                let mut existing = OpenOptions::new();
+                let opened = existing.write(true).truncate(true).open(&file);
+                opened.and_then(|mut file| file.write_all(content)).map_err(io_failure("save", &file))?;
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// Copies content only, as `cp` does. [`fs::copy`] would also set the copy's mode again,
+/// for which davfs2 may send a PROPPATCH.
+fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    let content = fs::read(from).map_err(io_failure("read", from))?;
+    fs::write(to, content).map_err(io_failure("write", to))
+}
+
+/// A davfs2 mount of the server; dropping it unmounts, in bounded time.
+///
+/// The server's root is mounted and not the task's folder, because davfs2 reads the folder
+/// that it mounts at once: a listing would have been made before the clock starts.
+pub(super) struct Mount {
+    /// The task's folder, in the mount.
+    pub(super) folder: PathBuf,
+    /// The mount point.
+    pub(super) point: PathBuf,
+    mounted: bool,
+}
+
+impl Mount {
+    pub(super) fn new(sample: &Sample, locks: bool) -> Result<Self, Failure> {
+        let point = sample.scratch.join("mount");
+        let cache = sample.scratch.join("cache");
+        for path in [&point, &cache] {
+            fs::create_dir_all(path).map_err(io_failure("create", path))?;
+        }
+        // davfs2 names its files after the mount point as the kernel shows it.
+        let point = point.canonicalize().map_err(io_failure("find", &point))?;
+        // Looked at as root and used as the daemon's user.
+        let group = Group::from_name("davfs2").ok().flatten().map_or(Gid::from_raw(0), |group| group.gid);
+        chown(&cache, Some(Uid::from_raw(0)), Some(group))
+            .map_err(|errno| io_failure("give away", &cache)(errno.into()))?;
+        fs::set_permissions(&cache, std::os::unix::fs::PermissionsExt::from_mode(0o775))
+            .map_err(io_failure("open", &cache))?;
+        let conf = sample.scratch.join("davfs2.conf");
+        fs::write(&conf, configuration(sample, locks, &cache)).map_err(io_failure("write", &conf))?;
+
+        let mount = Self { folder: point.join(&sample.task.folder), point, mounted: true };
+        let mut command = MOUNT.command(sample.scratch)?;
+        let (uid, gid) = ordinary_user().unwrap_or((Uid::current(), Gid::current()));
+        let options = format!("conf={},uid={uid},gid={gid}", conf.display());
+        command.arg("-o").arg(options).arg(sample.server()).arg(&mount.point);
+        run(sample.client, &mut command, &sample.bounds)?;
+        Ok(mount)
+    }
+
+    /// Unmounts and waits until the daemon has ended, and with that has written all.
+    ///
+    /// davfs2's own umount.davfs does the same but looks every three seconds.
+    pub(super) fn unmount(mut self) -> Result<(), Failure> {
+        let bounds = Bounds::tidy(Duration::from_secs(30));
+        let daemon = self.daemon();
+        while let Err(errno) = umount2(&self.point, MntFlags::empty()) {
+            if errno != Errno::EBUSY || bounds.check().is_err() {
+                return Err(io_failure("unmount", &self.point)(errno.into()));
+            }
+            thread::sleep(PAUSE);
+        }
+        self.mounted = false;
+        match daemon.map(|daemon| wait_ended(daemon, &bounds)) {
+            Some(Err(stop)) => Err(Failure::Stopped { what: "davfs2's daemon".to_owned(), stop }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the file system under whoever uses it, and its daemon.
+    fn abort(&mut self) {
+        let daemon = self.daemon();
+        if self.mounted {
+            let _ = umount2(&self.point, MntFlags::MNT_FORCE);
+            let _ = umount2(&self.point, MntFlags::MNT_DETACH);
+            self.mounted = false;
+        }
+        if let Some(daemon) = daemon {
+            let _ = kill(daemon, Signal::SIGKILL);
+            let _ = wait_ended(daemon, &Bounds::tidy(Duration::from_secs(5)));
+            let _ = fs::remove_file(self.pid_file());
+        }
+    }
+
+    fn daemon(&self) -> Option<Pid> {
+        let id = fs::read_to_string(self.pid_file()).ok()?.trim().parse().ok()?;
+        // An id in a file may be another's by now.
+        let name = fs::read_to_string(format!("/proc/{id}/comm")).ok()?;
+        (name.trim() == MOUNT.name).then(|| Pid::from_raw(id))
+    }
+
+    /// davfs2's name for it: the mount point with dashes for slashes.
+    fn pid_file(&self) -> PathBuf {
+        let point = self.point.to_string_lossy();
+        Path::new(PIDS).join(format!("{}.pid", point.trim_matches('/').replace('/', "-")))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+/// Waits for the end of a process that is not our child.
+fn wait_ended(process: Pid, bounds: &Bounds) -> Result<(), Stop> {
+    let state = format!("/proc/{process}/stat");
+    // One that has ended stays a zombie until its parent, often pid 1, has seen it.
+    while fs::read_to_string(&state).is_ok_and(|state| !state.contains(") Z ")) {
+        bounds.check()?;
+        thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+fn configuration(sample: &Sample, locks: bool, cache: &Path) -> String {
+    let trust = sample
+        .certificates
+        .map_or(String::new(), |certificates| format!("trust_ca_cert \"{}\"\n", certificates.ca_file.display()));
+    let drop_weak_etags = u8::from(matches!(sample.task.work(), Work::Edit { .. }));
+    format!(
+        "ask_auth 0
+cache_dir \"{cache}\"
+use_locks {locks}
+delay_upload 0
+buf_size 64
+ignore_dav_header 1
+drop_weak_etags {drop_weak_etags}
+{trust}",
+        cache = cache.display(),
+        locks = u8::from(locks),
+    )
+}

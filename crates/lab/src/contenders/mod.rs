@@ -1,0 +1,334 @@
+//! The contenders: whatever can do a workload. Real programs, run as people run them; and
+//! models, the request sequences of clients that cannot run here. One small file each,
+//! registered in [`all`].
+//!
+//! A contender is prepared outside the measured time (a file system is mounted, a daemon
+//! started), runs inside it, and is put away whatever happened: [`Prepared`] owns all that
+//! `prepare` made, and dropping it clears that up in bounded time.
+
+mod curl;
+mod curl_parallel;
+mod davfs2;
+mod rclone;
+mod redirector;
+mod samba;
+mod webdrive;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    bounds::{Bounds, Stop},
+    certs::{CertError, Certificates},
+    place::Place,
+    process::{Missing, ProcessError, Program},
+    servers::{Http, Server},
+    work::{Done, Task, Work, WorkError},
+};
+
+/// A desktop computer that reaches the server only through the middle box, which is then
+/// the sample's client host.
+#[derive(Clone, Copy)]
+pub struct Pc<'a> {
+    /// Its host.
+    pub place: &'a dyn Place,
+    /// Where the middle box serves it: the box's address on their LAN, and a port.
+    pub share: SocketAddr,
+}
+
+/// All that a contender is given for one sample.
+pub struct Sample<'a> {
+    /// The client's host: the server's other end of the cable.
+    pub client: &'a dyn Place,
+    /// The third host, for a contender that asks for one.
+    pub pc: Option<Pc<'a>>,
+    /// The URL of the task's folder on the server, with a slash at the end.
+    pub url: String,
+    /// What to trust, when the URL is https.
+    pub certificates: Option<&'a Certificates>,
+    /// What to do.
+    pub task: &'a Task,
+    /// A folder for all that the contender writes.
+    pub scratch: &'a Path,
+    /// For preparing and running together.
+    pub bounds: Bounds,
+}
+
+impl Sample<'_> {
+    /// The URL of the server's root, with a slash at the end.
+    fn server(&self) -> &str {
+        self.url.strip_suffix(&format!("{}/", self.task.folder)).unwrap_or(&self.url)
+    }
+}
+
+/// Why a sample failed, in one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// A program is not installed.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// A program failed.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// The work is not right.
+    #[error(transparent)]
+    Work(#[from] WorkError),
+    /// TLS could not be set up.
+    #[error(transparent)]
+    Certificates(#[from] CertError),
+    /// Something of ours was ended because its time was up or the run was interrupted.
+    #[error("{what} {stop}")]
+    Stopped {
+        /// What was ended.
+        what: String,
+        /// Why.
+        stop: Stop,
+    },
+    /// A thread could not be started or ended in disorder.
+    #[error("could not run on a thread of the client host: {0}")]
+    Thread(io::Error),
+    /// No file of the client's or of its file system could be used.
+    #[error("could not {what} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A URL or path is not one a model can ask for.
+    #[error("`{0}` is not a URL whose host is an address and a port")]
+    Url(String),
+    /// No connection.
+    #[error("could not connect to {address}: {source}")]
+    Connect {
+        /// The server.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// HTTP broke.
+    #[error("{method} {path} got no answer: {source}")]
+    Http {
+        /// The request's method.
+        method: String,
+        /// Its path.
+        path: String,
+        /// Why.
+        source: hyper::Error,
+    },
+    /// A request was answered otherwise than the model's client could use.
+    #[error("{method} {path} was answered with status {status}")]
+    Status {
+        /// The request's method.
+        method: String,
+        /// Its path.
+        path: String,
+        /// What came back.
+        status: u16,
+    },
+    /// An answer that makes no sense.
+    #[error("the answer to {method} {path} {why}")]
+    Answer {
+        /// The request's method.
+        method: String,
+        /// Its path.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It needs a third host and has none.
+    #[error("{0} needs a desktop computer behind the middle box, and this network has none")]
+    NoPc(&'static str),
+}
+
+/// A contender.
+pub trait Contender: Send + Sync {
+    /// Its name, with the parameters that differ from their defaults: `rclone transfers=32`.
+    fn name(&self) -> String;
+
+    /// What it is, in one line.
+    fn describe(&self) -> &'static str;
+
+    /// Whether it is a model of a client that cannot run here.
+    fn model(&self) -> bool {
+        false
+    }
+
+    /// Whether only root can run it.
+    fn needs_root(&self) -> bool {
+        false
+    }
+
+    /// Whether it needs a third host behind the client host.
+    fn needs_pc(&self) -> bool {
+        false
+    }
+
+    /// The programs it runs.
+    fn needs(&self) -> &'static [Program] {
+        &[]
+    }
+
+    /// What it speaks, with TLS or without: the server is started to offer that.
+    fn http(&self, tls: bool) -> Http;
+
+    /// Why it cannot do this work over this server, with TLS or without, if so.
+    fn unable(&self, work: &Work, server: &dyn Server, tls: bool) -> Option<String>;
+
+    /// Options and facts about it to be recorded; versions of its programs come from
+    /// [`needs`](Self::needs).
+    fn settings(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// What it does before the clock starts.
+    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure>;
+}
+
+/// A contender ready to run; dropping it clears up what preparing made.
+pub trait Prepared {
+    /// Does the work; the clock runs.
+    fn run(&mut self) -> Result<Done, Failure>;
+
+    /// Clears up and says what went wrong with that.
+    fn finish(self: Box<Self>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// For a contender that needs no preparation: running is all.
+struct Ready<F>(F);
+
+impl<F: FnMut() -> Result<Done, Failure>> Prepared for Ready<F> {
+    fn run(&mut self) -> Result<Done, Failure> {
+        (self.0)()
+    }
+}
+
+/// The values of a contender's parameters that are not to be the defaults.
+pub type Parameters = BTreeMap<String, u32>;
+
+/// A contender as it is registered.
+pub struct Registered {
+    /// The name it is chosen by.
+    pub name: &'static str,
+    /// The names of the parameters that may be set or swept, with their defaults.
+    pub parameters: &'static [(&'static str, u32)],
+    make: fn(&Values) -> Box<dyn Contender>,
+}
+
+impl Registered {
+    /// The contender with these parameters; an error names one that it does not have.
+    pub fn with(&self, parameters: &Parameters) -> Result<Box<dyn Contender>, UnknownParameter> {
+        let known = |name: &str| self.parameters.iter().any(|(known, _)| *known == name);
+        match parameters.keys().find(|name| !known(name)) {
+            Some(name) => Err(UnknownParameter {
+                contender: self.name,
+                parameter: name.clone(),
+                known: self.parameters.iter().map(|(name, _)| *name).collect(),
+            }),
+            None => Ok((self.make)(&Values { registered: self, set: parameters })),
+        }
+    }
+}
+
+/// A parameter that a contender does not have.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{contender} has no parameter `{parameter}`; it has {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
+pub struct UnknownParameter {
+    contender: &'static str,
+    parameter: String,
+    known: Vec<&'static str>,
+}
+
+/// A contender's parameters, set or default.
+struct Values<'a> {
+    registered: &'a Registered,
+    set: &'a Parameters,
+}
+
+impl Values<'_> {
+    fn get(&self, name: &str) -> u32 {
+        let default = || self.registered.parameters.iter().find(|(known, _)| *known == name).map_or(0, |(_, v)| *v);
+        self.set.get(name).copied().unwrap_or_else(default).max(1)
+    }
+
+    /// The contender's name with what differs from the defaults.
+    fn name(&self) -> String {
+        let differing = |(name, default): &(&str, u32)| {
+            let value = self.get(name);
+            (value != *default).then(|| format!(" {name}={value}"))
+        };
+        let differences: String = self.registered.parameters.iter().filter_map(differing).collect();
+        format!("{}{differences}", self.registered.name)
+    }
+}
+
+/// All contenders.
+pub fn all() -> &'static [Registered] {
+    &[
+        curl::REGISTERED,
+        curl_parallel::HTTP1,
+        curl_parallel::HTTP2,
+        rclone::REGISTERED,
+        davfs2::LOCKS,
+        davfs2::NO_LOCKS,
+        samba::LOCKS,
+        samba::NO_LOCKS,
+        redirector::HTTP1,
+        redirector::HTTP2,
+        webdrive::REGISTERED,
+    ]
+}
+
+/// Why a cell must be skipped, and how to have it; `None` when it can run.
+pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls: bool, root: bool) -> Option<String> {
+    let missing = contender.needs().iter().find_map(|program| program.find().err());
+    missing
+        .or_else(|| server.missing())
+        .map(|missing| missing.to_string())
+        .or_else(|| (contender.needs_root() && !root).then(|| "needs root; run the race with sudo".to_owned()))
+        .or_else(|| contender.unable(work, server, tls))
+}
+
+/// That a file could not be used.
+fn io_failure(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
+    let path = path.to_owned();
+    move |source| Failure::Io { what, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rclone() -> &'static Registered {
+        all().iter().find(|registered| registered.name == "rclone").unwrap()
+    }
+
+    #[test]
+    fn names_are_unique_and_are_the_contenders_own() {
+        let names: std::collections::BTreeSet<_> = all().iter().map(|registered| registered.name).collect();
+        assert_eq!(names.len(), all().len());
+        for registered in all() {
+            assert_eq!(registered.with(&Parameters::new()).unwrap().name(), registered.name);
+        }
+    }
+
+    #[test]
+    fn a_swept_parameter_shows_in_the_name() {
+        let parameters = Parameters::from([("transfers".to_owned(), 32), ("checkers".to_owned(), 8)]);
+        assert_eq!(rclone().with(&parameters).unwrap().name(), "rclone transfers=32");
+    }
+
+    #[test]
+    fn an_unknown_parameter_is_refused() {
+        let error = rclone().with(&Parameters::from([("transfer".to_owned(), 32)])).err().unwrap();
+        assert_eq!(error.to_string(), "rclone has no parameter `transfer`; it has transfers, checkers");
+    }
+}

@@ -1,0 +1,109 @@
+//! rclone copy, with its defaults: four transfers, eight checkers.
+//!
+//! It is told to make no attempt after the first, since a sample in which something failed
+//! and was repeated is not a sample of anything. A save in place is `rclone copyto`, a
+//! process per save; without `--ignore-times` it would skip a version that has the size of
+//! the one on the server, since plain WebDAV tells it neither a settable modification time
+//! nor a hash.
+
+use std::process::Command;
+
+use super::{Contender, Failure, Prepared, Ready, Registered, Sample};
+use crate::{
+    process::{Program, run},
+    servers::{Http, Server},
+    work::{Done, Work},
+};
+
+const RCLONE: Program = Program { name: "rclone", package: "rclone", version: "version" };
+const REMOTE: &str = ":webdav:";
+
+pub(super) const REGISTERED: Registered = Registered {
+    name: "rclone",
+    parameters: &[("transfers", 4), ("checkers", 8)],
+    make: |values| {
+        let (transfers, checkers) = (values.get("transfers"), values.get("checkers"));
+        Box::new(Rclone { name: values.name(), transfers, checkers })
+    },
+};
+
+#[derive(Clone)]
+struct Rclone {
+    name: String,
+    transfers: u32,
+    checkers: u32,
+}
+
+impl Contender for Rclone {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn describe(&self) -> &'static str {
+        "rclone copy, 4 transfers at a time unless said otherwise"
+    }
+
+    fn needs(&self) -> &'static [Program] {
+        &[RCLONE]
+    }
+
+    /// Over TLS it takes HTTP/2 where that is offered; it knows no HTTP/2 without.
+    fn http(&self, tls: bool) -> Http {
+        if tls { Http::Two } else { Http::One }
+    }
+
+    fn unable(&self, _work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
+        None
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        let options = format!("--transfers {} --checkers {} --retries 1", self.transfers, self.checkers);
+        vec![("options".to_owned(), options), ("webdav vendor".to_owned(), "other".to_owned())]
+    }
+
+    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+        let this = self.clone();
+        Ok(Box::new(Ready(move || this.work(sample))))
+    }
+}
+
+impl Rclone {
+    fn work(&self, sample: &Sample) -> Result<Done, Failure> {
+        let task = sample.task;
+        let mut done = Done::default();
+        let run = |command: &mut Command| run(sample.client, command, &sample.bounds);
+        match task.work() {
+            Work::Upload { .. } => {
+                run(self.command(sample)?.arg("copy").arg(&task.source).arg(REMOTE))?;
+            }
+            Work::Download { .. } => {
+                run(self.command(sample)?.args(["copy", REMOTE]).arg(&task.target))?;
+            }
+            Work::List { .. } => {
+                let names = run(self.command(sample)?.args(["lsf", REMOTE]))?.stdout;
+                done.listing = Some(names.lines().map(str::to_owned).collect());
+            }
+            Work::Edit { .. } => {
+                for (file, _, name) in task.writes() {
+                    let target = format!("{REMOTE}{name}");
+                    run(self.command(sample)?.args(["copyto", "--ignore-times"]).arg(&file).arg(target))?;
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// rclone with its remote in the environment, where a password would go unseen too.
+    fn command(&self, sample: &Sample) -> Result<Command, Failure> {
+        let mut command = RCLONE.command(sample.scratch)?;
+        command.env("RCLONE_WEBDAV_URL", &sample.url).env("RCLONE_WEBDAV_VENDOR", "other");
+        command.env("RCLONE_CONFIG", sample.scratch.join("rclone.conf"));
+        if let Some(certificates) = sample.certificates {
+            command.env("RCLONE_CA_CERT", &certificates.ca_file);
+        }
+        command.arg("--transfers").arg(self.transfers.to_string());
+        command.arg("--checkers").arg(self.checkers.to_string());
+        command.args(["--retries", "1", "--log-level", "ERROR"]);
+        Ok(command)
+    }
+}

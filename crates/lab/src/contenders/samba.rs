@@ -1,0 +1,218 @@
+//! Samba in front of davfs2, on a middle box: the article's way to keep Windows' own
+//! redirector off the long link. A desktop computer speaks SMB to the box over the LAN, the
+//! box speaks WebDAV to the server through a davfs2 mount.
+//!
+//! What the article's container (dperson/samba) sets and a file system like davfs2 notices
+//! is set here too. Without its `create mask` each new file would be made executable, since
+//! Samba keeps DOS's archive bit there, and davfs2 would send a PROPPATCH for that.
+//!
+//! The desktop computer is played by smbclient, which like Explorer moves one file after
+//! another in one session. What it does of Windows' own housekeeping (change notification,
+//! thumbnails, desktop.ini) is nothing, and on the LAN that would cost little.
+
+use std::{fs, path::Path, thread, time::Duration};
+
+use super::{
+    Contender, Failure, Prepared, Registered, Sample,
+    davfs2::{self, Mount, no_fuse},
+    io_failure,
+};
+use crate::{
+    process::{Daemon, Program, run},
+    servers::{Http, Server},
+    work::{Done, Work},
+};
+
+const SMBD: Program = Program { name: "smbd", package: "samba", version: "--version" };
+const SMBCLIENT: Program = Program { name: "smbclient", package: "smbclient", version: "--version" };
+const SHARE: &str = "dav";
+const NEEDS: &[Program] = &[SMBD, SMBCLIENT, davfs2::MOUNT];
+
+pub(super) const LOCKS: Registered =
+    Registered { name: "samba-davfs2", parameters: &[], make: |_| Box::new(Samba { locks: true }) };
+pub(super) const NO_LOCKS: Registered =
+    Registered { name: "samba-davfs2-nolocks", parameters: &[], make: |_| Box::new(Samba { locks: false }) };
+
+struct Samba {
+    locks: bool,
+}
+
+impl Contender for Samba {
+    fn name(&self) -> String {
+        if self.locks { LOCKS.name } else { NO_LOCKS.name }.to_owned()
+    }
+
+    fn describe(&self) -> &'static str {
+        if self.locks {
+            "a middle box with Samba over a davfs2 mount with locks, used with smbclient over a LAN"
+        } else {
+            "a middle box with Samba over a davfs2 mount without locks, used with smbclient over a LAN"
+        }
+    }
+
+    fn needs_root(&self) -> bool {
+        true
+    }
+
+    fn needs_pc(&self) -> bool {
+        true
+    }
+
+    fn needs(&self) -> &'static [Program] {
+        NEEDS
+    }
+
+    fn http(&self, _tls: bool) -> Http {
+        Http::One
+    }
+
+    fn unable(&self, _work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
+        no_fuse()
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        let mut settings = davfs2::settings(self.locks);
+        settings.push(("server min protocol".to_owned(), "SMB2".to_owned()));
+        settings
+    }
+
+    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+        let pc = sample.pc.ok_or(Failure::NoPc("Samba"))?;
+        let mount = Mount::new(sample, self.locks)?;
+        for folder in ["private", "lock", "state", "cache", "run", "ncalrpc"] {
+            let folder = sample.scratch.join("samba").join(folder);
+            fs::create_dir_all(&folder).map_err(io_failure("create", &folder))?;
+        }
+        let conf = sample.scratch.join("smb.conf");
+        let text = configuration(sample.scratch, &mount.point, &pc.share.ip().to_string(), pc.share.port());
+        fs::write(&conf, text).map_err(io_failure("write", &conf))?;
+        let mut command = SMBD.command(sample.scratch)?;
+        command.arg("--foreground").arg("--no-process-group").arg("--debug-stdout").arg("--configfile").arg(&conf);
+        let smbd = Daemon::start(sample.client, &mut command, &sample.scratch.join("smbd.log"))?;
+        let mut shared = Shared { smbd, mount, sample };
+        shared.wait_ready()?;
+        Ok(Box::new(shared))
+    }
+}
+
+/// A mount and the Samba in front of it; what comes first is dropped first.
+struct Shared<'a> {
+    smbd: Daemon,
+    mount: Mount,
+    sample: &'a Sample<'a>,
+}
+
+impl Shared<'_> {
+    /// Waits until a session can be opened from the desktop computer.
+    fn wait_ready(&mut self) -> Result<(), Failure> {
+        loop {
+            self.smbd.check()?;
+            let Err(failure) = self.smbclient("exit") else { return Ok(()) };
+            if self.sample.bounds.check().is_err() {
+                return Err(failure);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn smbclient(&self, commands: &str) -> Result<String, Failure> {
+        let pc = self.sample.pc.ok_or(Failure::NoPc("Samba"))?;
+        let mut command = SMBCLIENT.command(self.sample.scratch)?;
+        command
+            .arg(format!("//{}/{SHARE}", pc.share.ip()))
+            .args(["--no-pass", "--debuglevel", "0", "--port"])
+            .arg(pc.share.port().to_string());
+        command.arg("--configfile").arg(self.sample.scratch.join("smb.conf")).args(["--command", commands]);
+        Ok(run(pc.place, &mut command, &self.sample.bounds)?.stdout)
+    }
+}
+
+impl Prepared for Shared<'_> {
+    fn run(&mut self) -> Result<Done, Failure> {
+        let task = self.sample.task;
+        let mut done = Done { listing: None, writes_behind: true };
+        let enter = format!("cd {}; prompt", task.folder);
+        match task.work() {
+            Work::Upload { .. } => {
+                self.smbclient(&format!("{enter}; lcd \"{}\"; mput *", task.source.display()))?;
+            }
+            Work::Download { .. } => {
+                self.smbclient(&format!("{enter}; lcd \"{}\"; mget file*", task.target.display()))?;
+            }
+            Work::List { .. } => {
+                let printed = self.smbclient(&format!("{enter}; ls"))?;
+                done.listing = Some(names(&printed));
+            }
+            Work::Edit { .. } => {
+                let saves = task.writes().map(|(file, _, name)| format!("put \"{}\" {name}; ", file.display()));
+                self.smbclient(&format!("{enter}; {}", saves.collect::<String>()))?;
+            }
+        }
+        Ok(done)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Failure> {
+        self.smbd.stop();
+        let Shared { mount, .. } = *self;
+        mount.unmount()
+    }
+}
+
+/// The files in what smbclient's `ls` printed: a line with two spaces, the name, and
+/// attributes, size and date after more.
+fn names(printed: &str) -> Vec<String> {
+    let entries = printed.lines().filter_map(|line| line.strip_prefix("  "));
+    let names = entries.filter(|line| !line.starts_with(' ')).filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| !matches!(*name, "." | "..")).map(str::to_owned).collect()
+}
+
+fn configuration(scratch: &Path, shared: &Path, address: &str, port: u16) -> String {
+    let samba = scratch.join("samba");
+    let samba = samba.display();
+    format!(
+        "[global]
+server role = standalone server
+server min protocol = SMB2
+smb ports = {port}
+interfaces = {address}
+bind interfaces only = yes
+disable netbios = yes
+map to guest = Bad User
+guest account = nobody
+create mask = 0664
+force create mode = 0664
+strict locking = no
+load printers = no
+printcap name = /dev/null
+disable spoolss = yes
+private dir = {samba}/private
+lock directory = {samba}/lock
+state directory = {samba}/state
+cache directory = {samba}/cache
+pid directory = {samba}/run
+ncalrpc dir = {samba}/ncalrpc
+[{SHARE}]
+path = {shared}
+guest ok = yes
+read only = no
+",
+        shared = shared.display(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_listing() {
+        let printed = "  .                                   D        0  Sat Nov 21 19:41:02 2026
+  ..                                  D        0  Sat Nov 21 19:41:02 2026
+  entry0000.txt                       N        0  Sat Nov 21 19:41:02 2026
+  entry0001.txt                       A        0  Sat Nov 21 19:41:02 2026
+
+\t\t1048576 blocks of size 1024. 1048576 blocks available
+";
+        assert_eq!(names(printed), ["entry0000.txt", "entry0001.txt"]);
+    }
+}

@@ -1,0 +1,144 @@
+//! A model of a WebDrive-like client: no locks, several connections, fewer uploads at once.
+//!
+//! From the source article: up to four connections, two uploads at once, locks off by
+//! default, neither HTTP/2 nor TLS 1.3; a download is a PROPFIND and a GET, an upload a
+//! PROPFIND, a PUT and a PROPPATCH. In which order it sends the last two is not said; a
+//! property can only be set on what is there. No trace of it was found, so its
+//! reads are taken to use all connections and its saves to be uploads.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use tokio::{sync::Mutex, task::JoinSet};
+
+use super::{Contender, Failure, Prepared, Ready, Registered, Sample};
+use crate::{
+    models::{Connection, Endpoint, drive, names},
+    servers::{Http, Server},
+    work::{Done, Task, Work},
+};
+
+pub(super) const REGISTERED: Registered = Registered {
+    name: "webdrive",
+    parameters: &[("connections", 4), ("uploads", 2)],
+    make: |values| {
+        let (connections, uploads) = (values.get("connections"), values.get("uploads"));
+        Box::new(WebDrive { name: values.name(), connections, uploads })
+    },
+};
+
+const TIME: &str = r#"<?xml version="1.0" encoding="utf-8"?><D:propertyupdate xmlns:D="DAV:" xmlns:Z="urn:schemas-microsoft-com:"><D:set><D:prop><Z:Win32LastModifiedTime>Tue, 19 Mar 2019 09:30:00 GMT</Z:Win32LastModifiedTime></D:prop></D:set></D:propertyupdate>"#;
+
+struct WebDrive {
+    name: String,
+    connections: u32,
+    uploads: u32,
+}
+
+impl Contender for WebDrive {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn describe(&self) -> &'static str {
+        "model of a WebDrive-like client: no locks, 4 connections, 2 uploads at once, HTTP/1.1"
+    }
+
+    fn model(&self) -> bool {
+        true
+    }
+
+    fn http(&self, _tls: bool) -> Http {
+        Http::One
+    }
+
+    fn unable(&self, work: &Work, server: &dyn Server, _tls: bool) -> Option<String> {
+        let writes = matches!(work, Work::Upload { .. } | Work::Edit { .. });
+        (writes && !server.proppatch())
+            .then(|| format!("an upload ends with PROPPATCH, which {} does not know", server.name()))
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        [
+            ("TLS", "1.2".to_owned()),
+            ("connections", self.connections.to_string()),
+            ("uploads", self.uploads.to_string()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+        let endpoint = Endpoint::new(&sample.url, sample.certificates, &[&rustls::version::TLS12], Http::One)?;
+        let workers = match sample.task.work() {
+            Work::Upload { .. } => self.uploads.min(self.connections),
+            Work::Download { .. } => self.connections,
+            // One file or one folder: nothing to share out.
+            Work::List { .. } | Work::Edit { .. } => 1,
+        };
+        Ok(Box::new(Ready(move || {
+            let (endpoint, task) = (endpoint.clone(), Arc::new(sample.task.clone()));
+            drive(sample.client, &sample.bounds, move || work(endpoint, task, workers))
+        })))
+    }
+}
+
+/// One request for one file, or for the folder.
+enum Job {
+    Write { path: String, content: Vec<u8> },
+    Read { path: String, name: String },
+    List { folder: String },
+}
+
+async fn work(endpoint: Endpoint, task: Arc<Task>, workers: u32) -> Result<Done, Failure> {
+    let folder = endpoint.path();
+    let path = |name: &str| format!("{folder}{name}");
+    let jobs: VecDeque<Job> = match task.work() {
+        Work::Upload { .. } | Work::Edit { .. } => task
+            .writes()
+            .map(|(_, content, name)| Job::Write { path: path(&name), content: content.to_vec() })
+            .collect(),
+        Work::Download { .. } => task.names().into_iter().map(|name| Job::Read { path: path(&name), name }).collect(),
+        Work::List { .. } => [Job::List { folder: folder.to_owned() }].into(),
+    };
+    let jobs = Arc::new(Mutex::new(jobs));
+    let mut running = JoinSet::new();
+    for _ in 0..workers {
+        running.spawn(worker(endpoint.clone(), task.clone(), jobs.clone()));
+    }
+    let mut done = Done::default();
+    while let Some(ended) = running.join_next().await {
+        let listing = ended.map_err(|error| Failure::Thread(std::io::Error::other(error)))??;
+        done.listing = done.listing.or(listing);
+    }
+    Ok(done)
+}
+
+/// One connection at work until no job is left.
+async fn worker(
+    endpoint: Endpoint,
+    task: Arc<Task>,
+    jobs: Arc<Mutex<VecDeque<Job>>>,
+) -> Result<Option<Vec<String>>, Failure> {
+    let mut connection = Connection::open(&endpoint).await?;
+    let mut listing = None;
+    loop {
+        let Some(job) = jobs.lock().await.pop_front() else { return Ok(listing) };
+        match job {
+            Job::Write { path, content } => {
+                connection.request("PROPFIND", &path, &[("Depth", "0")], "").await?.expect(&[207, 404])?;
+                connection.request("PUT", &path, &[], content).await?.expect(&[200, 201, 204])?;
+                connection.request("PROPPATCH", &path, &[], TIME).await?.expect(&[207])?;
+            }
+            Job::Read { path, name } => {
+                connection.request("PROPFIND", &path, &[("Depth", "0")], "").await?.expect(&[207])?;
+                let content = connection.request("GET", &path, &[], "").await?.expect(&[200])?.body;
+                let file = task.target.join(name);
+                std::fs::write(&file, content).map_err(super::io_failure("write", &file))?;
+            }
+            Job::List { folder } => {
+                let answer = connection.request("PROPFIND", &folder, &[("Depth", "1")], "").await?.expect(&[207])?;
+                listing = names(&String::from_utf8_lossy(&answer.body), &folder);
+            }
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Other people's programs: found, started on a host, bounded, ended with everything they
+//! started.
+//!
+//! A program's end is seen by the end of its output: both pipes close when it exits, so
+//! waiting for them with poll(2) costs no polling interval that would show in a
+//! measurement, needs no thread, and keeps what the program said last for the sentence
+//! that reports its failure. Each program leads a process group of its own, which is
+//! killed as a whole.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::Duration,
+};
+
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout},
+    sys::signal::{Signal, killpg},
+    unistd::{Gid, Pid, Uid, User},
+};
+
+use crate::{
+    bounds::{Bounds, Stop},
+    place::{Here, Place},
+};
+
+/// What of a program's last words is kept.
+const LAST_WORDS: usize = 4096;
+/// How long a daemon has to end by itself before it is killed.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A program and the Debian package that brings it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Program {
+    /// Its file's name.
+    pub name: &'static str,
+    /// The package to install.
+    pub package: &'static str,
+    /// What makes it print its version.
+    pub version: &'static str,
+}
+
+/// A program or module that is not installed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} is not installed; `apt-get install {package}` brings it")]
+pub struct Missing {
+    /// What was looked for.
+    pub what: String,
+    /// The Debian package to install.
+    pub package: &'static str,
+}
+
+/// A program that did not do what it was started for.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// It could not be started.
+    #[error("could not start {program}: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It exited with a failure.
+    #[error("{program} failed ({status}){}", quote(said))]
+    Failed {
+        /// The program.
+        program: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The last line it printed.
+        said: String,
+    },
+    /// It ended although it was to run on.
+    #[error("{program} ended early")]
+    Ended {
+        /// The program.
+        program: String,
+    },
+    /// It was ended because its time was up or the run was interrupted.
+    #[error("{program} {stop} and was ended{}", quote(said))]
+    Stopped {
+        /// The program.
+        program: String,
+        /// Why it was ended.
+        stop: Stop,
+        /// The last line it printed to standard error.
+        said: String,
+    },
+}
+
+fn quote(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!(": {said}") }
+}
+
+impl Program {
+    /// Where it is; administrators' folders are searched too.
+    pub fn find(&self) -> Result<PathBuf, Missing> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path)
+            .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from))
+            .map(|folder| folder.join(self.name))
+            .find(|file| file.is_file())
+            .ok_or_else(|| Missing { what: self.name.to_owned(), package: self.package })
+    }
+
+    /// A command that runs it with `scratch` as its home and for its temporary files, and
+    /// with nothing else of our environment: no proxy and no personal setting of whoever
+    /// runs the race may show in a result.
+    pub fn command(&self, scratch: &Path) -> Result<Command, Missing> {
+        let mut command = Command::new(self.find()?);
+        command.env_clear().current_dir(scratch).env("HOME", scratch).env("TMPDIR", scratch).env("LC_ALL", "C");
+        command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        Ok(command)
+    }
+
+    /// The first line of what it prints about its version, empty when it says nothing.
+    pub fn version(&self) -> String {
+        let said = self.command(Path::new("/")).ok().and_then(|mut command| {
+            command.arg(self.version);
+            collect(&Here, &mut command, &Bounds::tidy(PATIENCE)).ok()
+        });
+        // Some print it to standard error.
+        said.and_then(|(_, output)| [output.stdout, output.stderr].concat().lines().next().map(str::to_owned))
+            .unwrap_or_default()
+    }
+}
+
+/// What a program printed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// Its standard output, whole.
+    pub stdout: String,
+    /// The last of its standard error.
+    pub stderr: String,
+}
+
+/// Runs a program to its end on a host and returns what it printed.
+pub fn run(place: &dyn Place, command: &mut Command, bounds: &Bounds) -> Result<Output, ProcessError> {
+    let (status, output) = collect(place, command, bounds)?;
+    if status.success() {
+        return Ok(output);
+    }
+    // Some complain where they print.
+    let said = Some(last_line(&output.stderr)).filter(|said| !said.is_empty());
+    let said = said.unwrap_or_else(|| last_line(&output.stdout));
+    Err(ProcessError::Failed { program: name(command), status, said })
+}
+
+fn collect(place: &dyn Place, command: &mut Command, bounds: &Bounds) -> Result<(ExitStatus, Output), ProcessError> {
+    let program = name(command);
+    let start = |source| ProcessError::Start { program: program.clone(), source };
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    place.place(command);
+    let mut child = command.spawn().map_err(start)?;
+    let mut pipes = [
+        Pipe::new(child.stdout.take().map(OwnedFd::from), usize::MAX),
+        Pipe::new(child.stderr.take().map(OwnedFd::from), LAST_WORDS),
+    ];
+    loop {
+        if pipes.iter().any(Pipe::open) {
+            wait_for_output(&mut pipes, bounds.slice());
+        } else if let Some(status) = child.try_wait().map_err(start)? {
+            let [stdout, stderr] = pipes.map(|pipe| pipe.text());
+            return Ok((status, Output { stdout, stderr }));
+        } else {
+            thread::sleep(Duration::from_micros(100));
+        }
+        if let Err(stop) = bounds.check() {
+            end(&mut child);
+            return Err(ProcessError::Stopped { program, stop, said: last_line(&pipes[1].text()) });
+        }
+    }
+}
+
+/// One of a program's output streams, and what came of it: all or the last `keep` bytes.
+struct Pipe {
+    file: Option<File>,
+    bytes: Vec<u8>,
+    keep: usize,
+}
+
+impl Pipe {
+    fn new(end: Option<OwnedFd>, keep: usize) -> Self {
+        Self { file: end.map(File::from), bytes: Vec::new(), keep }
+    }
+
+    fn open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Takes what is there without waiting for more.
+    fn read(&mut self) {
+        let mut buffer = [0; 16 * 1024];
+        match self.file.as_mut().map(|file| file.read(&mut buffer)) {
+            Some(Ok(n)) if n > 0 => {
+                self.bytes.extend_from_slice(&buffer[..n]);
+                let surplus = self.bytes.len().saturating_sub(self.keep);
+                self.bytes.drain(..surplus);
+            }
+            Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            _ => self.file = None,
+        }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+}
+
+fn wait_for_output(pipes: &mut [Pipe], time: Duration) {
+    let mut open: Vec<&mut Pipe> = pipes.iter_mut().filter(|pipe| pipe.open()).collect();
+    let mut fds: Vec<PollFd> =
+        open.iter().flat_map(|pipe| &pipe.file).map(|file| PollFd::new(file.as_fd(), PollFlags::POLLIN)).collect();
+    let ready = match nix::poll::poll(&mut fds, PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO)) {
+        Ok(_) => fds.iter().map(|fd| fd.any().unwrap_or(true)).collect(),
+        Err(_) => Vec::new(),
+    };
+    for (pipe, _) in open.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
+        pipe.read();
+    }
+}
+
+/// Kills a program with all that it started, and takes its status.
+fn end(child: &mut Child) {
+    signal(child, Signal::SIGKILL);
+    let _ = child.wait();
+}
+
+fn signal(child: &Child, signal: Signal) {
+    if let Ok(id) = i32::try_from(child.id()) {
+        let _ = killpg(Pid::from_raw(id), signal);
+    }
+}
+
+fn name(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The last line that says something.
+fn last_line(text: &str) -> String {
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
+}
+
+/// The first line that says something, with the next if it only announces that.
+fn first_line(text: &str) -> String {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let rest = lines.next().filter(|_| first.ends_with(':'));
+    rest.map_or_else(|| first.to_owned(), |rest| format!("{first} {rest}"))
+}
+
+/// A program that runs until it is stopped; dropping stops it.
+#[derive(Debug)]
+pub struct Daemon {
+    child: Child,
+    program: String,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts it on a host, with its output going to the file `log`.
+    pub fn start(place: &dyn Place, command: &mut Command, log: &Path) -> Result<Self, ProcessError> {
+        let program = name(command);
+        let start = |source| ProcessError::Start { program: program.clone(), source };
+        let out = File::create(log).map_err(start)?;
+        let err = out.try_clone().map_err(start)?;
+        command.process_group(0).stdin(Stdio::null()).stdout(out).stderr(err);
+        place.place(command);
+        let child = command.spawn().map_err(start)?;
+        Ok(Self { child, program, log: log.to_owned() })
+    }
+
+    /// An error that quotes what it printed first, if it has exited: a program that gives
+    /// up says what is wrong, and after that what follows from it.
+    pub fn check(&mut self) -> Result<(), ProcessError> {
+        let Ok(Some(status)) = self.child.try_wait() else { return Ok(()) };
+        let printed = std::fs::read_to_string(&self.log).unwrap_or_default();
+        Err(ProcessError::Failed { program: self.program.clone(), status, said: first_line(&printed) })
+    }
+
+    /// Asks it to end, waits a bounded time, then kills it with all that it started.
+    pub fn stop(&mut self) {
+        signal(&self.child, Signal::SIGTERM);
+        let bounds = Bounds::tidy(PATIENCE);
+        while bounds.check().is_ok() {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        end(&mut self.child);
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The ordinary user a server runs as when we are root, because it refuses root or gives
+/// root up. `None` when we are an ordinary user ourselves.
+pub fn ordinary_user() -> Option<(Uid, Gid)> {
+    const NOBODY: u32 = 65534;
+    nix::unistd::geteuid().is_root().then(|| {
+        let nobody = User::from_name("nobody").ok().flatten();
+        nobody.map_or((Uid::from_raw(NOBODY), Gid::from_raw(NOBODY)), |user| (user.uid, user.gid))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SH: Program = Program { name: "sh", package: "dash", version: "--version" };
+
+    fn sh(script: &str, time: Duration) -> Result<Output, ProcessError> {
+        let mut command = SH.command(Path::new("/")).unwrap();
+        run(&Here, command.args(["-c", script]), &Bounds::tidy(time))
+    }
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn keeps_all_that_was_printed() {
+        let output = sh("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo err >&2", LONG).unwrap();
+        assert_eq!(output.stdout.lines().count(), 20000);
+        assert_eq!(output.stderr, "err\n");
+    }
+
+    #[test]
+    fn reads_on_after_either_stream_ends() {
+        let output = sh("exec 2>&-; echo a", LONG).unwrap();
+        assert_eq!(output.stdout, "a\n");
+        let output = sh("exec >&-; echo b >&2", LONG).unwrap();
+        assert_eq!(output.stderr, "b\n");
+        sh("exec >&- 2>&-; exit 0", LONG).unwrap();
+    }
+
+    #[test]
+    fn a_failure_quotes_the_last_words() {
+        let error = sh("echo first >&2; echo 'no such thing' >&2; exit 3", LONG).unwrap_err();
+        assert_eq!(error.to_string(), "sh failed (exit status: 3): no such thing");
+        let error = sh("kill -9 $$", LONG).unwrap_err();
+        assert_eq!(error.to_string(), "sh failed (signal: 9 (SIGKILL))");
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended_with_its_children() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("child");
+        let script = format!("sleep 600 & echo $! > {}; echo stuck >&2; wait", file.display());
+        let error = sh(&script, Duration::from_millis(300)).unwrap_err();
+        assert!(matches!(error, ProcessError::Stopped { .. }), "{error}");
+        assert!(error.to_string().ends_with("and was ended: stuck"), "{error}");
+        let child = Pid::from_raw(std::fs::read_to_string(file).unwrap().trim().parse().unwrap());
+        // Killed; whoever adopted it may not have taken its status yet.
+        let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+    }
+
+    #[test]
+    fn what_is_not_installed_names_its_package() {
+        let program = Program { name: "no-such-program", package: "no-such-package", version: "-V" };
+        let error = program.find().unwrap_err();
+        assert_eq!(error.to_string(), "no-such-program is not installed; `apt-get install no-such-package` brings it");
+    }
+
+    #[test]
+    fn a_daemon_that_gave_up_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = SH.command(Path::new("/")).unwrap();
+        command.args(["-c", "echo line 5:; echo port taken; echo exiting; exit 1"]);
+        let mut daemon = Daemon::start(&Here, &mut command, &folder.path().join("log")).unwrap();
+        let bounds = Bounds::tidy(LONG);
+        let error = loop {
+            if let Err(error) = daemon.check() {
+                break error;
+            }
+            bounds.check().unwrap();
+            thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(error.to_string(), "sh failed (exit status: 1): line 5: port taken");
+    }
+}

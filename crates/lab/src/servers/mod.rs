@@ -1,0 +1,271 @@
+//! The servers of a race, each started for one run in a folder of that run, with a
+//! configuration generated there, and gone with it. Nothing of a server that may be
+//! installed and configured on the machine is read or touched.
+//!
+//! What the run wants to know of a server is small: its address, the folder it serves
+//! (the work is checked there, below any protocol), how many requests it was sent, and
+//! what there is to record of its version and settings.
+
+mod apache;
+mod embedded;
+mod nginx;
+mod requests;
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use nix::unistd::{Gid, Uid};
+
+use self::requests::RequestLog;
+pub use self::requests::Requests;
+use crate::{
+    bounds::Bounds,
+    certs::{CertError, Certificates},
+    place::Place,
+    process::{Daemon, Missing, ProcessError, ordinary_user},
+};
+
+/// Which HTTP is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Http {
+    /// HTTP/1.1, and the server offers nothing else.
+    One,
+    /// HTTP/2: by ALPN over TLS, with prior knowledge (RFC 9113, section 3.3) without.
+    Two,
+}
+
+/// What a server is started with.
+pub struct Setup<'a> {
+    /// Its host.
+    pub place: &'a dyn Place,
+    /// Where it listens; the address clients reach it by.
+    pub address: SocketAddr,
+    /// With TLS, unless absent.
+    pub certificates: Option<&'a Certificates>,
+    /// What it offers.
+    pub http: Http,
+    /// A folder for all it writes. When we are root it is opened to the ordinary user the
+    /// server runs as; the folders above it must let that user through.
+    pub scratch: &'a Path,
+    /// For the time until it answers.
+    pub bounds: Bounds,
+}
+
+/// Why a server does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// It is not installed.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// It cannot be had this way.
+    #[error("{server} cannot serve this: {why}")]
+    Unable {
+        /// The server.
+        server: &'static str,
+        /// Why not.
+        why: &'static str,
+    },
+    /// It would not start, or ended at once.
+    #[error("{server} did not start on {address}: {why}")]
+    Start {
+        /// The server.
+        server: &'static str,
+        /// Where it was to listen.
+        address: SocketAddr,
+        /// The reason, with what the server said.
+        why: String,
+    },
+    /// Its folder could not be prepared.
+    #[error("could not prepare {server}'s {}: {source}", path.display())]
+    Prepare {
+        /// The server.
+        server: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// TLS could not be set up.
+    #[error(transparent)]
+    Certificates(#[from] CertError),
+}
+
+/// A kind of server.
+pub trait Server: Send + Sync {
+    /// Its name on the command line and in results.
+    fn name(&self) -> &'static str;
+
+    /// What it is, in one line.
+    fn describe(&self) -> &'static str;
+
+    /// What has to be installed and is not.
+    fn missing(&self) -> Option<Missing>;
+
+    /// Whether it knows PROPPATCH, without which Windows does not write.
+    fn proppatch(&self) -> bool {
+        true
+    }
+
+    /// Its version and what is set other than by default, to be recorded.
+    fn settings(&self) -> Vec<(String, String)>;
+
+    /// Starts it and waits until it answers.
+    fn start(&self, setup: &Setup) -> Result<Running, ServerError>;
+}
+
+/// All servers; the first that is not missing is the race's default.
+pub fn all() -> Vec<Box<dyn Server>> {
+    vec![Box::new(apache::Apache), Box::new(nginx::Nginx), Box::new(embedded::Embedded)]
+}
+
+/// What keeps a server running; dropping it ends the server.
+enum Process {
+    Daemon(Daemon),
+    Embedded(embedded::Handle),
+}
+
+/// A server that runs; dropping stops it, in bounded time.
+pub struct Running {
+    url: String,
+    root: PathBuf,
+    owner: Option<(Uid, Gid)>,
+    log: RequestLog,
+    process: Process,
+}
+
+impl Running {
+    /// The URL of its root, with a slash at the end.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The folder it serves.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Who must own what it serves; `None` when that is us.
+    pub fn owner(&self) -> Option<(Uid, Gid)> {
+        self.owner
+    }
+
+    /// Counts requests from here on.
+    pub fn mark(&mut self) {
+        self.log.mark();
+    }
+
+    /// The requests since the last [`mark`](Self::mark), once the server has logged the
+    /// last of them.
+    pub fn requests(&self) -> Requests {
+        self.log.since_mark()
+    }
+
+    /// An error that says why, if it does not run any more.
+    pub fn check(&mut self) -> Result<(), ProcessError> {
+        match &mut self.process {
+            Process::Daemon(daemon) => daemon.check(),
+            Process::Embedded(handle) => handle.check(),
+        }
+    }
+
+    /// Stops it.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+fn url(setup: &Setup) -> String {
+    format!("http{}://{}/", if setup.certificates.is_some() { "s" } else { "" }, setup.address)
+}
+
+/// The folders and files of a server, made in its scratch folder for the user it runs as.
+struct Folder<'a> {
+    server: &'static str,
+    path: &'a Path,
+    owner: Option<(Uid, Gid)>,
+}
+
+impl<'a> Folder<'a> {
+    /// Makes the scratch folder, passable for the server's user.
+    fn new(server: &'static str, path: &'a Path) -> Result<Self, ServerError> {
+        let this = Self { server, path, owner: ordinary_user() };
+        fs::create_dir_all(path).map_err(|source| this.error(path, source))?;
+        this.give(path)?;
+        Ok(this)
+    }
+
+    /// Makes a folder in it.
+    fn folder(&self, name: &str) -> Result<PathBuf, ServerError> {
+        let path = self.path.join(name);
+        fs::create_dir_all(&path).map_err(|source| self.error(&path, source))?;
+        self.give(&path)?;
+        Ok(path)
+    }
+
+    /// Writes a file in it, readable by the server alone.
+    fn file(&self, name: &str, text: &str) -> Result<PathBuf, ServerError> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let path = self.path.join(name);
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options
+            .open(&path)
+            .and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()))
+            .map_err(|source| self.error(&path, source))?;
+        self.give(&path)?;
+        Ok(path)
+    }
+
+    /// Stores the run's certificate and key, and returns their files.
+    fn certificates(&self, certificates: &Certificates) -> Result<(PathBuf, PathBuf), ServerError> {
+        Ok((self.file("server.pem", &certificates.server_pem)?, self.file("server.key", &certificates.key_pem)?))
+    }
+
+    fn give(&self, path: &Path) -> Result<(), ServerError> {
+        let Some((uid, gid)) = self.owner else { return Ok(()) };
+        nix::unistd::chown(path, Some(uid), Some(gid)).map_err(|errno| self.error(path, errno.into()))
+    }
+
+    fn error(&self, path: &Path, source: io::Error) -> ServerError {
+        ServerError::Prepare { server: self.server, path: path.to_owned(), source }
+    }
+}
+
+/// Starts a server program whose files `access.log`, `error.log` and `pid` are in its
+/// scratch folder, and waits until it runs.
+fn launch(
+    server: &'static str,
+    setup: &Setup,
+    command: &mut Command,
+    folder: &Folder,
+    root: PathBuf,
+) -> Result<Running, ServerError> {
+    let scratch = setup.scratch;
+    let failed = |error: ProcessError| ServerError::Start { server, address: setup.address, why: error.to_string() };
+    let mut daemon = Daemon::start(setup.place, command, &scratch.join("output")).map_err(failed)?;
+    wait_ready(server, setup, &mut daemon)?;
+    let log = RequestLog::new(scratch.join("access.log"));
+    Ok(Running { url: url(setup), root, owner: folder.owner, log, process: Process::Daemon(daemon) })
+}
+
+/// Waits until a server program runs: until it has written its process id, which Apache
+/// and nginx do once they listen. Whether somebody answers at the address would tell less,
+/// for that may be another.
+fn wait_ready(server: &'static str, setup: &Setup, daemon: &mut Daemon) -> Result<(), ServerError> {
+    let failed = |why| ServerError::Start { server, address: setup.address, why };
+    while fs::read_to_string(setup.scratch.join("pid")).unwrap_or_default().is_empty() {
+        daemon.check().map_err(|error| failed(error.to_string()))?;
+        if let Err(stop) = setup.bounds.check() {
+            let log = fs::read_to_string(setup.scratch.join("error.log")).unwrap_or_default();
+            return Err(failed(format!("it {stop}; its log ends with: {}", log.lines().last().unwrap_or_default())));
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}

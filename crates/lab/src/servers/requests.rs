@@ -1,0 +1,121 @@
+//! How many requests a server was sent, from its access log: one line each, in the Common
+//! Log Format that every server writes. What a client does is best seen where it arrives,
+//! and a capture shows no requests under TLS.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    io::{Read, Seek, SeekFrom},
+    path::PathBuf,
+    thread,
+    time::Duration,
+};
+
+use crate::bounds::Bounds;
+
+/// Requests by method.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Requests(pub BTreeMap<String, u64>);
+
+impl Requests {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// Those of one method.
+    pub fn of(&self, method: &str) -> u64 {
+        self.0.get(method).copied().unwrap_or(0)
+    }
+
+    fn parse(log: &str) -> Self {
+        let mut requests = Self::default();
+        for line in log.lines() {
+            // The request line is in quotes: "PUT /a HTTP/1.1".
+            if let Some(method) = line.split('"').nth(1).and_then(|request| request.split(' ').next()) {
+                *requests.0.entry(method.to_owned()).or_default() += 1;
+            }
+        }
+        requests
+    }
+}
+
+/// `PROPFIND 2, PUT 200`.
+impl fmt::Display for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (method, count)) in self.0.iter().enumerate() {
+            write!(f, "{}{method} {count}", if index == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+/// An access log and the place in it from which requests are counted.
+#[derive(Debug)]
+pub(super) struct RequestLog {
+    path: PathBuf,
+    mark: u64,
+}
+
+impl RequestLog {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, mark: 0 }
+    }
+
+    pub(super) fn mark(&mut self) {
+        self.settle();
+        self.mark = self.len();
+    }
+
+    pub(super) fn since_mark(&self) -> Requests {
+        self.settle();
+        let mut text = String::new();
+        let read = fs::File::open(&self.path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(self.mark))?;
+            file.read_to_string(&mut text)
+        });
+        // A server that was never asked anything may not have made its log.
+        if read.is_ok() { Requests::parse(&text) } else { Requests::default() }
+    }
+
+    /// A request is logged after it is answered: waits until the log stands still.
+    fn settle(&self) {
+        const STILL: Duration = Duration::from_millis(20);
+        let bounds = Bounds::tidy(Duration::from_secs(2));
+        let mut before = self.len();
+        while bounds.check().is_ok() {
+            thread::sleep(STILL);
+            let now = self.len();
+            if now == before {
+                return;
+            }
+            before = now;
+        }
+    }
+
+    fn len(&self) -> u64 {
+        fs::metadata(&self.path).map_or(0, |file| file.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_by_method_from_the_mark_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let mut log = RequestLog::new(path.clone());
+        assert_eq!(log.since_mark().total(), 0, "no log yet");
+        let line = |request: &str| format!("10.0.0.2 - - [21/Nov/2026:20:00:00 +0000] \"{request}\" 200 0\n");
+        let before = line("OPTIONS / HTTP/1.1");
+        fs::write(&path, &before).unwrap();
+        log.mark();
+        let after = ["PUT /a HTTP/1.1", "LOCK /a HTTP/1.1", "PUT /b HTTP/2.0"].map(line).concat();
+        fs::write(&path, before + &after).unwrap();
+        let requests = log.since_mark();
+        assert_eq!((requests.total(), requests.of("PUT"), requests.of("GET")), (3, 2, 0));
+        assert_eq!(requests.to_string(), "LOCK 1, PUT 2");
+    }
+}

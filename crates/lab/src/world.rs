@@ -1,0 +1,144 @@
+//! The world of one sample: hosts, cables between them, and a tap.
+//!
+//! Every sample has a world of its own, made new and torn down after: no connection, cached metric
+//! or half-closed socket of one contender meets the next.
+//!
+//! ```text
+//! pc ── LAN ── client ── the network under test ── server
+//!               ╰ tap
+//! ```
+//!
+//! The pc is there only for contenders that reach the server through a middle box, which is the
+//! client host then.
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use capture::{Summary, pcapng};
+use link::{
+    cable::{Cable, CableError, Options},
+    host::{Host, HostError},
+    spec::{LinkSpec, RateSpec, SpecError},
+    tap::{Tap, TapError},
+    units::{Rate, Span},
+};
+
+use crate::place::Place;
+
+/// The port of the server under test.
+const SERVER_PORT: u16 = 8443;
+
+/// The port at which a middle box serves its share (SMB's own).
+const SHARE_PORT: u16 = 445;
+
+/// Bytes of each packet that a capture keeps: every header with all options, and the TLS record's.
+const SNAPLEN: u32 = 256;
+
+/// The congestion control of every host, where the kernel allows it in a network namespace: Linux's
+/// default, so what most machines use.
+pub const CONGESTION_CONTROL: &str = "cubic";
+
+/// Why there is no world, or no account of what happened in it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorldError {
+    /// A host could not be made or set.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// A cable could not be laid or pulled.
+    #[error(transparent)]
+    Cable(#[from] CableError),
+    /// The network's description makes no sense.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The capture failed.
+    #[error(transparent)]
+    Tap(#[from] TapError),
+    /// The capture cannot be read.
+    #[error(transparent)]
+    Capture(#[from] capture::Error),
+}
+
+/// Hosts and cables.
+pub struct World {
+    /// The client's host.
+    pub client: Host,
+    /// The server's host.
+    pub server: Host,
+    /// A desktop computer behind the client's host.
+    pub pc: Option<Host>,
+    cable: Cable,
+    lan: Option<Cable>,
+    tap: Arc<Tap>,
+    capture: PathBuf,
+}
+
+impl World {
+    /// A world whose cable is as `network` says, tapped at the client's end.
+    pub fn make(network: &LinkSpec, with_pc: bool, capture: &Path) -> Result<Self, WorldError> {
+        let (client, server) = (Host::new("client")?, Host::new("server")?);
+        let tap = Arc::new(Tap::create(capture, "client", Some(SNAPLEN))?);
+        let options = Options { taps: [Some(tap.clone()), None], ..Options::default() };
+        let cable = Cable::lay(&client, &server, network.lanes()?, &options)?;
+        let (pc, lan) = if with_pc {
+            let pc = Host::new("pc")?;
+            let lan = Cable::lay(&pc, &client, lan().lanes()?, &Options { number: 1, ..Options::default() })?;
+            (Some(pc), Some(lan))
+        } else {
+            (None, None)
+        };
+        for host in [Some(&client), Some(&server), pc.as_ref()].into_iter().flatten() {
+            // Refused where the kernel does not offer it; what it is then is recorded with the run.
+            let _ = host.sysctl("net.ipv4.tcp_congestion_control", CONGESTION_CONTROL);
+        }
+        Ok(Self { client, server, pc, cable, lan, tap, capture: capture.to_owned() })
+    }
+
+    /// Where the server listens.
+    pub fn server_address(&self) -> SocketAddr {
+        (self.cable.addresses()[1].v4, SERVER_PORT).into()
+    }
+
+    /// Where a middle box serves the pc.
+    pub fn share_address(&self) -> Option<SocketAddr> {
+        self.lan.as_ref().map(|lan| (lan.addresses()[1].v4, SHARE_PORT).into())
+    }
+
+    /// Tears everything down and says what the tap saw.
+    pub fn end(self) -> Result<Summary, WorldError> {
+        self.cable.pull()?;
+        if let Some(lan) = self.lan {
+            lan.pull()?;
+        }
+        if let Some(tap) = Arc::into_inner(self.tap) {
+            tap.finish()?;
+        }
+        Ok(Summary::of(&mut pcapng::Reader::open(&self.capture)?)?)
+    }
+}
+
+/// The LAN between a desktop computer and a middle box.
+fn lan() -> LinkSpec {
+    const LAN_RATE: Rate = Rate::bits_per_second(1_000_000_000);
+    let mut lan = LinkSpec::default();
+    lan.rtt = Span(Duration::from_micros(500));
+    lan.rate = Some(RateSpec { up: LAN_RATE, down: LAN_RATE });
+    lan
+}
+
+impl Place for Host {
+    fn place(&self, command: &mut Command) {
+        Host::place(self, command);
+    }
+
+    fn thread(&self, name: &str, f: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        Host::thread(self, name, f)
+    }
+}

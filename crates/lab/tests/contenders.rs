@@ -1,0 +1,297 @@
+//! Every contender does every workload over every server, on loopback, verified. What is
+//! not installed or needs root is skipped aloud. Where the tests are root they run in a
+//! mount namespace of their own with a `/run` of its own, as a race does.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::{SocketAddr, TcpListener},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use lab::{
+    bounds::Bounds,
+    certs::Certificates,
+    contenders::{self, Contender, Failure, Parameters, Pc, Sample},
+    place::Here,
+    servers::{self, Http, Requests, Running, Server, ServerError, Setup},
+    work::{Payload, Work},
+};
+use libtest_mimic::{Arguments, Failed, Trial};
+use link::units::Size;
+use nix::{
+    mount::{MsFlags, mount},
+    sched::{CloneFlags, unshare},
+};
+
+const FILES: u32 = 4;
+
+type Test = fn() -> Result<(), Failed>;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let root = nix::unistd::geteuid().is_root();
+    let mounts = root && own_mounts().is_ok();
+    let mut trials = Vec::new();
+    for server in 0..servers::all().len() {
+        for tls in [true, false] {
+            for registered in contenders::all() {
+                let contender = registered.with(&Parameters::new()).unwrap();
+                let server_name = servers::all()[server].name();
+                let name = format!("{server_name} {} {}", if tls { "https" } else { "http" }, contender.name());
+                let skip = skipped(contender.as_ref(), servers::all()[server].as_ref(), tls, mounts);
+                if let Some(why) = &skip {
+                    eprintln!("skipped: {name}: {why}");
+                }
+                let run = move || {
+                    let server = &servers::all()[server];
+                    every_workload(server.as_ref(), registered.with(&Parameters::new())?.as_ref(), tls)
+                };
+                trials.push(Trial::test(name, run).with_ignored_flag(skip.is_some()));
+            }
+        }
+    }
+    let (apache, curl) = (installed(0), contenders::all()[0].with(&Parameters::new()).unwrap());
+    let have = apache && curl.needs()[0].find().is_ok();
+    if !have {
+        eprintln!("skipped: what goes wrong: Apache and curl are needed");
+    }
+    let wrongs: [(_, Test); 4] = [
+        ("a taken port is told in one sentence", taken_port),
+        ("a server that does not answer is given up", silent_server),
+        ("an interruption ends a contender", interruption),
+        ("an unexpected status names the request", unexpected_status),
+    ];
+    trials.extend(wrongs.map(|(name, test)| Trial::test(name, test).with_ignored_flag(!have)));
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// A mount namespace in which nothing we mount is seen outside, with a fresh `/run`.
+fn own_mounts() -> nix::Result<()> {
+    const NONE: Option<&str> = None;
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
+    mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
+}
+
+fn installed(server: usize) -> bool {
+    servers::all()[server].missing().is_none()
+}
+
+/// Why none of the workloads can be tried, if so.
+fn skipped(contender: &dyn Contender, server: &dyn Server, tls: bool, root: bool) -> Option<String> {
+    works()
+        .iter()
+        .map(|work| contenders::obstacle(contender, work, server, tls, root))
+        .min_by_key(Option::is_some)
+        .flatten()
+}
+
+fn works() -> [Work; 4] {
+    let size = Size::bytes(10 * 1024);
+    [
+        Work::Upload { files: FILES, size },
+        Work::Download { files: FILES, size },
+        Work::List { entries: 30 },
+        Work::Edit { times: 3, size },
+    ]
+}
+
+/// A folder that a server running as another user can pass.
+fn scratch() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn bounds() -> Bounds {
+    Bounds::tidy(Duration::from_mins(1))
+}
+
+fn start(
+    server: &dyn Server,
+    folder: &Path,
+    http: Http,
+    certificates: Option<&Certificates>,
+) -> Result<Running, ServerError> {
+    let scratch = folder.join("server");
+    let setup =
+        Setup { place: &Here, address: free_address(), certificates, http, scratch: &scratch, bounds: bounds() };
+    server.start(&setup)
+}
+
+fn every_workload(server: &dyn Server, contender: &dyn Contender, tls: bool) -> Result<(), Failed> {
+    let folder = scratch();
+    let certificates = Certificates::make(folder.path(), &["127.0.0.1".parse().unwrap()])?;
+    let certificates = tls.then_some(&certificates);
+    let mut running = start(server, folder.path(), contender.http(tls), certificates)?;
+    for (number, work) in works().iter().enumerate() {
+        if contenders::obstacle(contender, work, server, tls, true).is_some() {
+            continue;
+        }
+        let requests = sample(&mut running, contender, *work, folder.path(), certificates, number)
+            .map_err(|failure| format!("{work}: {failure}"))?;
+        println!("{} {} {work}: {requests}", server.name(), contender.name());
+        let expected = expected(&contender.name(), work);
+        for (method, count) in &expected {
+            if requests.of(method) != *count {
+                return Err(format!("{work}: {requests} instead of {count} {method}").into());
+            }
+        }
+    }
+    running.check()?;
+    running.stop();
+    Ok(())
+}
+
+fn sample(
+    running: &mut Running,
+    contender: &dyn Contender,
+    work: Work,
+    folder: &Path,
+    certificates: Option<&Certificates>,
+    number: usize,
+) -> Result<Requests, Failure> {
+    let scratch = folder.join(format!("client{number}"));
+    let task = Payload::new(work, 1).task(&scratch, &format!("s{number}"))?;
+    task.prepare_server(running.root(), running.owner())?;
+    let sample = Sample {
+        client: &Here,
+        pc: Some(Pc { place: &Here, share: free_address() }),
+        url: format!("{}{}/", running.url(), task.folder),
+        certificates,
+        task: &task,
+        scratch: &scratch,
+        bounds: bounds(),
+    };
+    let mut prepared = contender.prepare(&sample)?;
+    running.mark();
+    let done = prepared.run()?;
+    task.wait_done(running.root(), &done, &sample.bounds)?;
+    prepared.finish()?;
+    Ok(running.requests())
+}
+
+/// The requests that a contender is known by.
+fn expected(contender: &str, work: &Work) -> BTreeMap<&'static str, u64> {
+    let n = u64::from(FILES);
+    match (contender, work) {
+        ("curl" | "curl-parallel-h1" | "curl-parallel-h2", Work::Upload { .. }) => [("PUT", n)].into(),
+        ("curl" | "curl-parallel-h1" | "curl-parallel-h2" | "rclone", Work::Download { .. }) => [("GET", n)].into(),
+        ("davfs2", Work::Upload { .. }) => [("LOCK", n), ("PUT", n), ("UNLOCK", n)].into(),
+        ("davfs2-nolocks" | "samba-davfs2-nolocks", Work::Upload { .. }) => [("LOCK", 0), ("UNLOCK", 0)].into(),
+        ("redirector-h1" | "redirector-h2", Work::Upload { .. }) => {
+            [("PROPFIND", n), ("PUT", 2 * n), ("LOCK", n), ("PROPPATCH", 2 * n), ("HEAD", n), ("UNLOCK", n)].into()
+        }
+        ("webdrive", Work::Upload { .. }) => [("PROPFIND", n), ("PUT", n), ("PROPPATCH", n), ("LOCK", 0)].into(),
+        ("webdrive", Work::Download { .. }) => [("PROPFIND", n), ("GET", n)].into(),
+        _ => BTreeMap::new(),
+    }
+}
+
+fn taken_port() -> Result<(), Failed> {
+    let folder = scratch();
+    let taken = TcpListener::bind("127.0.0.1:0")?;
+    let address = taken.local_addr()?;
+    for server in servers::all().iter().filter(|server| server.missing().is_none()) {
+        let scratch = folder.path().join(server.name());
+        let setup =
+            Setup { place: &Here, address, certificates: None, http: Http::One, scratch: &scratch, bounds: bounds() };
+        // Somebody answers there, so only the server's own end can tell that it is not it.
+        let error = server.start(&setup).map(drop).map_err(|error| error.to_string());
+        match error {
+            Err(said) if said.contains("in use") => {}
+            other => return Err(format!("{}: {other:?}", server.name()).into()),
+        }
+    }
+    Ok(())
+}
+
+/// Whatever connects here is accepted by the kernel and never answered.
+fn against_silence(contender: &dyn Contender, bounds: Bounds) -> String {
+    let folder = scratch();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let task = Payload::new(works()[0], 1).task(folder.path(), "s").unwrap();
+    let sample = Sample {
+        client: &Here,
+        pc: None,
+        url: format!("http://{}/s/", silent.local_addr().unwrap()),
+        certificates: None,
+        task: &task,
+        scratch: folder.path(),
+        bounds,
+    };
+    let outcome = contender.prepare(&sample).and_then(|mut prepared| prepared.run());
+    outcome.unwrap_err().to_string()
+}
+
+fn silent_server() -> Result<(), Failed> {
+    for registered in contenders::all() {
+        let contender = registered.with(&Parameters::new())?;
+        if contender.needs_root() || contender.needs().iter().any(|program| program.find().is_err()) {
+            continue;
+        }
+        let said = against_silence(contender.as_ref(), Bounds::tidy(Duration::from_millis(500)));
+        if !said.contains("did not end within") {
+            return Err(format!("{}: {said}", contender.name()).into());
+        }
+    }
+    Ok(())
+}
+
+fn interruption() -> Result<(), Failed> {
+    for name in ["curl", "redirector-h1"] {
+        let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
+        let cancel = Arc::new(AtomicBool::new(false));
+        let bounds = Bounds::new(Duration::from_mins(1), cancel.clone());
+        let interrupt = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(200));
+            cancel.store(true, Ordering::Relaxed);
+        });
+        let said = against_silence(registered.with(&Parameters::new())?.as_ref(), bounds);
+        interrupt.join().unwrap();
+        if !said.contains("was interrupted") {
+            return Err(format!("{name}: {said}").into());
+        }
+    }
+    Ok(())
+}
+
+fn unexpected_status() -> Result<(), Failed> {
+    let folder = scratch();
+    let mut running = start(servers::all()[0].as_ref(), folder.path(), Http::One, None)?;
+    for (name, expected) in [
+        ("redirector-h1", "PUT /nowhere/file0000.bin was answered with status 409"),
+        ("curl", "curl failed (exit status: 22): curl: (22) The requested URL returned error: 409"),
+    ] {
+        let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
+        let task = Payload::new(works()[0], 1).task(folder.path(), "nowhere")?;
+        let sample = Sample {
+            client: &Here,
+            pc: None,
+            url: format!("{}nowhere/", running.url()),
+            certificates: None,
+            task: &task,
+            scratch: folder.path(),
+            bounds: bounds(),
+        };
+        let contender = registered.with(&Parameters::new())?;
+        let said = contender.prepare(&sample).and_then(|mut prepared| prepared.run()).unwrap_err().to_string();
+        if said != expected {
+            return Err(format!("{name}: {said}").into());
+        }
+    }
+    running.check()?;
+    Ok(())
+}
