@@ -363,9 +363,13 @@ mod tests {
         assert!(matches!(error, ProcessError::Stopped { .. }), "{error}");
         assert!(error.to_string().ends_with("and was ended: stuck"), "{error}");
         let child = Pid::from_raw(std::fs::read_to_string(file).unwrap().trim().parse().unwrap());
-        // Killed; whoever adopted it may not have taken its status yet.
-        let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        let state = format!("/proc/{child}/stat");
+        let bounds = Bounds::tidy(LONG);
+        // Dead, or a zombie until whoever adopted it has taken its status.
+        while std::fs::read_to_string(&state).is_ok_and(|state| !state.contains(") Z ")) {
+            bounds.check().unwrap();
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     #[test]

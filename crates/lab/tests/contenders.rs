@@ -5,7 +5,8 @@
 use std::{
     collections::BTreeMap,
     fs,
-    net::{SocketAddr, TcpListener},
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     path::Path,
     sync::{
@@ -69,6 +70,16 @@ fn main() {
         ("an interruption ends a contender", interruption),
         ("an unexpected status names the request", unexpected_status),
     ];
+    let mount = contenders::all().iter().filter(|registered| registered.name.contains("davfs2"));
+    let mount = mounts
+        && mount
+            .map(|one| one.with(&Parameters::new()).unwrap())
+            .all(|one| one.needs().iter().all(|program| program.find().is_ok()) && Path::new("/dev/fuse").exists());
+    if !mount {
+        eprintln!("skipped: a mount whose server goes silent: root, davfs2 and Samba are needed");
+    }
+    let trial = Trial::test("a mount whose server goes silent is ended", silent_mount);
+    trials.push(trial.with_ignored_flag(!mount));
     trials.extend(wrongs.map(|(name, test)| Trial::test(name, test).with_ignored_flag(!have)));
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -213,6 +224,72 @@ fn taken_port() -> Result<(), Failed> {
         match error {
             Err(said) if said.contains("in use") => {}
             other => return Err(format!("{}: {other:?}", server.name()).into()),
+        }
+    }
+    Ok(())
+}
+
+/// A way to a server that goes silent: everything is passed on until it is told to stop.
+fn relay(server: SocketAddr, silent: &Arc<AtomicBool>) -> SocketAddr {
+    fn pass(mut from: TcpStream, mut to: TcpStream, silent: &AtomicBool) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        loop {
+            let n = from.read(&mut buffer)?;
+            while silent.load(Ordering::Relaxed) {
+                thread::park();
+            }
+            if n == 0 {
+                return to.shutdown(Shutdown::Write);
+            }
+            to.write_all(&buffer[..n])?;
+        }
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let silent = silent.clone();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (Ok(client), Ok(server)) = (client, TcpStream::connect(server)) else { return };
+            let (Ok(from), Ok(to)) = (client.try_clone(), server.try_clone()) else { return };
+            for (from, to) in [(client, server), (to, from)] {
+                let silent = silent.clone();
+                thread::spawn(move || pass(from, to, &silent));
+            }
+        }
+    });
+    address
+}
+
+/// A file system whose server has gone silent blocks whoever uses it, in the kernel.
+fn silent_mount() -> Result<(), Failed> {
+    for name in ["davfs2", "samba-davfs2-nolocks"] {
+        let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
+        let folder = scratch();
+        let running = start(servers::all()[2].as_ref(), folder.path(), Http::One, None)?;
+        let silent = Arc::new(AtomicBool::new(false));
+        let server = running.url().trim_start_matches("http://").trim_end_matches('/').parse()?;
+        let scratch = folder.path().join("client");
+        let task = Payload::new(works()[0], 1).task(&scratch, "s")?;
+        task.prepare_server(running.root(), running.owner())?;
+        let sample = Sample {
+            client: &Here,
+            pc: Some(Pc { place: &Here, share: free_address() }),
+            url: format!("http://{}/s/", relay(server, &silent)),
+            certificates: None,
+            task: &task,
+            scratch: &scratch,
+            bounds: Bounds::tidy(Duration::from_secs(5)),
+        };
+        let mut prepared = registered.with(&Parameters::new())?.prepare(&sample)?;
+        silent.store(true, Ordering::Relaxed);
+        let said = prepared.run().unwrap_err().to_string();
+        if !said.contains("did not end within") {
+            return Err(format!("{name}: {said}").into());
+        }
+        drop(prepared);
+        let mounts = fs::read_to_string("/proc/mounts")?;
+        if mounts.contains(scratch.to_str().unwrap()) {
+            return Err(format!("{name} left a mount:\n{mounts}").into());
         }
     }
     Ok(())
