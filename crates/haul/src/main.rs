@@ -1,5 +1,6 @@
 //! The `haul` program: the command line, and nothing else.
 
+mod lab;
 mod link;
 mod serve;
 
@@ -18,12 +19,18 @@ struct Haul {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Race WebDAV clients over emulated links: the experiment webdav-race
+    Race(Box<lab::RunOptions>),
+    #[command(subcommand)]
+    Lab(lab::Command),
     Link(Box<link::Args>),
     Serve(serve::Args),
 }
 
 fn main() -> ExitCode {
     let done: Result<ExitCode, Box<dyn Error>> = match Haul::parse().command {
+        Command::Race(options) => lab::conduct("webdav-race", &options),
+        Command::Lab(command) => lab::run(command),
         Command::Link(args) => link::run(&args),
         Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
     };

@@ -80,7 +80,13 @@ pub(crate) fn circumstances() -> Circumstances {
     Circumstances {
         started: SystemTime::UNIX_EPOCH + Duration::from_mins(29_921_498),
         host: Host { kernel: "6.12".into(), ..Host::default() },
-        calibration: Some(Calibration { delay_error_p50_us: 21.0, delay_error_p99_us: 90.0, packets_per_s: 7e5 }),
+        calibration: Some(Calibration {
+            delay_error_p50_us: 21.0,
+            delay_error_p99_us: 90.0,
+            packets_per_s: 7e5,
+            rate_error: 0.0,
+            delay_errors: vec![],
+        }),
         settings: [("server", "apache"), ("tls", "yes"), ("quick", "yes")]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),

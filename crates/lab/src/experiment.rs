@@ -45,14 +45,14 @@ pub struct Known<'a> {
 }
 
 /// A contender that the caller can start.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct KnownContender<'a> {
     /// Its name, as in `rclone`.
     pub name: &'a str,
     /// Whether it is a model: the request sequence of a client that cannot run here.
     pub model: bool,
     /// The settings that an experiment may vary, as in `transfers`.
-    pub settings: &'a [&'a str],
+    pub settings: Vec<&'a str>,
 }
 
 /// An experiment whose names and quantities have been checked.
@@ -96,6 +96,21 @@ impl Experiment {
         file::File::parse(text)
             .and_then(|file| check::experiment(file, name, known))
             .map_err(|fault| fault.at(text, path))
+    }
+
+    /// Gives `contender` one row for each of `values` of its `setting`, in place of the rows it has.
+    pub fn sweep(&mut self, contender: &str, setting: &str, values: &[u32]) -> Result<(), PlanError> {
+        let place = self.contenders.iter().position(|row| row.contender == contender);
+        let Some(place) = place else {
+            let names: Vec<&str> = self.contenders.iter().map(|row| row.contender.as_str()).collect();
+            let advice = names::advice(contender, names);
+            return Err(PlanError::Unknown { what: "contender", name: contender.to_owned(), advice });
+        };
+        let swept = Row { settings: Parameters::new(), ..self.contenders[place].clone() };
+        self.contenders.retain(|row| row.contender != contender);
+        let rows = values.iter().map(|value| Row { settings: [(setting.to_owned(), *value)].into(), ..swept.clone() });
+        self.contenders.splice(place..place, rows);
+        Ok(())
     }
 }
 

@@ -79,14 +79,57 @@ pub struct Host {
 }
 
 /// How true the emulator is.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// The median error of a packet's delay, in microseconds.
+    /// The median error of a packet's delay, in microseconds, at 1000 packets a second.
     pub delay_error_p50_us: f64,
-    /// What 99 % of the errors stay below, in microseconds.
+    /// What 99 % of the errors stay below, in microseconds, at 1000 packets a second.
     pub delay_error_p99_us: f64,
     /// How many packets it carries in a second.
     pub packets_per_s: f64,
+    /// How far a rate of 100 Mbit/s is off, as a fraction; positive is too fast.
+    #[serde(default)]
+    pub rate_error: f64,
+    /// The error of a packet's delay at several packet rates.
+    #[serde(default)]
+    pub delay_errors: Vec<DelayError>,
+}
+
+/// The error of packets' delay at one packet rate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DelayError {
+    /// Packets sent in a second.
+    pub packets_per_s: u32,
+    /// The median, in microseconds.
+    pub p50_us: f64,
+    /// What 99 % stay below, in microseconds.
+    pub p99_us: f64,
+    /// The worst, in microseconds.
+    pub max_us: f64,
+}
+
+impl From<&link::calibrate::Calibration> for Calibration {
+    fn from(measured: &link::calibrate::Calibration) -> Self {
+        let us = |time: std::time::Duration| time.as_secs_f64() * 1e6;
+        let delay_errors: Vec<DelayError> = measured
+            .delay
+            .iter()
+            .map(|row| DelayError {
+                packets_per_s: row.packets_per_second,
+                p50_us: us(row.error.quantile(0.5)),
+                p99_us: us(row.error.quantile(0.99)),
+                max_us: us(row.error.max()),
+            })
+            .collect();
+        let middle = delay_errors.iter().find(|row| row.packets_per_s == 1000);
+        Self {
+            delay_error_p50_us: middle.map_or(0.0, |row| row.p50_us),
+            delay_error_p99_us: middle.map_or(0.0, |row| row.p99_us),
+            packets_per_s: measured.packets_per_second,
+            rate_error: measured.rate_error,
+            delay_errors,
+        }
+    }
 }
 
 /// A network as it was.

@@ -54,8 +54,8 @@ pub enum Event<'a> {
     Begins(&'a Cell),
     /// It took so long.
     Took(&'a Cell, Duration),
-    /// It will not be measured, and why.
-    Drops(&'a Cell, &'a str),
+    /// So many samples of it will not be measured, and why.
+    Drops(&'a Cell, u32, &'a str),
 }
 
 /// Why a sample was not measured.
@@ -86,7 +86,7 @@ impl Run<'_> {
             self.plan.cells.iter().zip(&contenders).map(|(cell, contender)| self.outlook(cell, contender)).collect();
         for (cell, outcome) in self.plan.cells.iter().zip(&outcomes) {
             if let Outcome::Skipped(why) = outcome {
-                watch(Event::Drops(cell, why));
+                watch(Event::Drops(cell, self.plan.samples, why));
             }
         }
         for block in self.plan.blocks(self.seed) {
@@ -109,7 +109,7 @@ impl Run<'_> {
                         Err(_) if self.is_cancelled() => return outcomes,
                         Err(error) => {
                             let why = error.to_string();
-                            watch(Event::Drops(cell, &why));
+                            watch(Event::Drops(cell, self.plan.samples - round, &why));
                             outcomes[index] = Outcome::Failed(why);
                         }
                     }

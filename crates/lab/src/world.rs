@@ -25,10 +25,13 @@ use capture::{Summary, pcapng};
 use link::{
     cable::{Cable, CableError, Options},
     host::{Host, HostError},
+    sandbox,
     spec::{LinkSpec, RateSpec, SpecError},
     tap::{Tap, TapError},
     units::{Rate, Span},
 };
+
+use nix::mount::{MsFlags, mount};
 
 use crate::place::Place;
 
@@ -124,13 +127,23 @@ impl World {
     }
 }
 
+/// Makes the worlds' mount namespace fit for daemons: with a `/run` of its own, where davfs2 keeps
+/// its process ids. Only root has a use for it.
+pub fn furnish() -> io::Result<()> {
+    if !sandbox::is_root() {
+        return Ok(());
+    }
+    Ok(mount(Some("haul"), "/run", Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755"))?)
+}
+
 /// The LAN between a desktop computer and a middle box.
 fn lan() -> LinkSpec {
-    const LAN_RATE: Rate = Rate::bits_per_second(1_000_000_000);
-    let mut lan = LinkSpec::default();
-    lan.rtt = Span(Duration::from_micros(500));
-    lan.rate = Some(RateSpec { up: LAN_RATE, down: LAN_RATE });
-    lan
+    let rate = Rate::bits_per_second(1_000_000_000);
+    LinkSpec {
+        rtt: Span(Duration::from_micros(500)),
+        rate: Some(RateSpec { up: rate, down: rate }),
+        ..LinkSpec::default()
+    }
 }
 
 impl Place for Host {

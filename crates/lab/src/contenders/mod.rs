@@ -24,6 +24,7 @@ use std::{
 use crate::{
     bounds::{Bounds, Stop},
     certs::{CertError, Certificates},
+    experiment::KnownContender,
     place::Place,
     process::{Missing, ProcessError, Program},
     servers::{Http, Server},
@@ -285,6 +286,16 @@ pub fn all() -> &'static [Registered] {
         redirector::HTTP2,
         webdrive::REGISTERED,
     ]
+}
+
+/// What an experiment may know of them.
+pub fn known() -> Vec<KnownContender<'static>> {
+    let known = |one: &'static Registered| KnownContender {
+        name: one.name,
+        model: one.with(&Parameters::new()).is_ok_and(|contender| contender.model()),
+        settings: one.parameters.iter().map(|(name, _)| *name).collect(),
+    };
+    all().iter().map(known).collect()
 }
 
 /// Why a cell must be skipped, and how to have it; `None` when it can run.

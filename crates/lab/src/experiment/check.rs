@@ -116,7 +116,7 @@ fn rows(file: &File, known: &[KnownContender<'_>]) -> Result<Vec<Row>, Fault> {
     for contender in listed.iter().filter_map(|name| known.iter().find(|known| known.name == name)) {
         let settings = file.contender.get(contender.name).unwrap_or(&nothing);
         for (key, sweep) in settings {
-            find(key, &format!("setting of {}", contender.name), contender.settings)?;
+            find(key, &format!("setting of {}", contender.name), &contender.settings)?;
             values(key, sweep)?;
         }
         rows.extend(swept(settings).into_iter().map(|settings| Row {

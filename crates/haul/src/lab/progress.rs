@@ -1,0 +1,66 @@
+//! How far a run is: a bar on a terminal, a line for each sample elsewhere.
+
+use std::io::{self, IsTerminal};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::{
+    experiment::{Cell, Plan},
+    run::Event,
+};
+
+/// Shows a run's progress on standard error.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    terminal: bool,
+    samples: u64,
+}
+
+impl Progress {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let samples = u64::from(plan.samples);
+        let bar = ProgressBar::with_draw_target(Some(plan.cells.len() as u64 * samples), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed_precise} (about {eta} left)  {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let terminal = io::stderr().is_terminal();
+        if terminal {
+            bar.enable_steady_tick(std::time::Duration::from_millis(200));
+        }
+        Self { bar, terminal, samples }
+    }
+
+    pub(crate) fn say(&self, what: &str) {
+        if self.terminal {
+            self.bar.set_message(what.to_owned());
+        } else {
+            eprintln!("haul: {what}");
+        }
+    }
+
+    pub(crate) fn show(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Begins(cell) => {
+                if self.terminal {
+                    self.bar.set_message(name(cell));
+                }
+            }
+            Event::Took(cell, time) => {
+                self.bar.inc(1);
+                if !self.terminal {
+                    eprintln!("haul: {}: {:.3} s", name(cell), time.as_secs_f64());
+                }
+            }
+            Event::Drops(cell, left, why) => {
+                self.bar.dec_length(u64::from(*left).min(self.samples));
+                self.bar.suspend(|| eprintln!("haul: {}: {why}", name(cell)));
+            }
+        }
+    }
+
+    pub(crate) fn end(self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn name(cell: &Cell) -> String {
+    format!("{}, {}, {}", cell.network.name, cell.workload.name, cell.row.name())
+}
