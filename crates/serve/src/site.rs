@@ -20,6 +20,7 @@ use hyper::body::Incoming;
 use crate::access_log::{AccessLog, Entry};
 use crate::auth::Users;
 use crate::body::{Answer, RequestBody, Upstream};
+use crate::conditions;
 use crate::connection::Busy;
 use crate::locks::Locks;
 use crate::store::{Store, Visit, is_within};
@@ -96,7 +97,8 @@ impl Site {
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
         entry.status = Some(response.status());
-        response.map(|body| Answer::new(body, entry, busy))
+        let named = response.extensions_mut().remove::<Arc<Visit>>();
+        response.map(|body| Answer::new(body, named, entry, busy))
     }
 
     async fn user<B>(&self, request: &Request<B>) -> Result<Option<String>, StatusCode> {
@@ -117,8 +119,8 @@ impl Site {
         let (head, body) = request.into_parts();
         let body = if matches!(head.method.as_str(), "PROPFIND" | "PROPPATCH" | "LOCK") {
             match read_xml(body).await {
-                Ok((text, names_properties)) => {
-                    visit.names_properties = names_properties && visit.is("PROPFIND");
+                Ok((text, named)) => {
+                    visit.named = named.filter(|_| visit.is("PROPFIND"));
                     RequestBody::Whole(Full::new(text))
                 }
                 Err(refused) => return status(refused),
@@ -138,6 +140,9 @@ impl Site {
             let classes = if self.methods == WRITABLE { "1, 2, 3" } else { "1, 3" };
             response.headers_mut().insert(DAV, HeaderValue::from_static(classes));
         }
+        if visit.named.is_some() {
+            response.extensions_mut().insert(visit);
+        }
         response
     }
 }
@@ -148,6 +153,7 @@ fn admit(request: &mut Request<Upstream>) -> Result<Visit, StatusCode> {
     let Some(path) = davpath(request.uri().path(), &method) else { return Err(StatusCode::BAD_REQUEST) };
     let is_root = |path: &DavPath| path.as_bytes() == b"/";
     let headers = request.headers_mut();
+    conditions::check(headers).map_err(|conditions::Malformed| StatusCode::BAD_REQUEST)?;
     if headers.get_all(RANGE).iter().any(|ranges| ranges.as_bytes().contains(&b',')) {
         // Many ranges can ask for more than the file holds (RFC 9110 section 14.2 lets us ignore them).
         headers.remove(RANGE);
@@ -202,17 +208,17 @@ fn destination_path(destination: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(uri.path().to_owned()))
 }
 
-async fn read_xml(body: Upstream) -> Result<(Bytes, bool), StatusCode> {
+async fn read_xml(body: Upstream) -> Result<(Bytes, Option<Vec<xml::Name>>), StatusCode> {
     let text = match Limited::new(body, XML).collect().await {
         Ok(text) => text.to_bytes(),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(StatusCode::PAYLOAD_TOO_LARGE),
         Err(_) => return Err(StatusCode::BAD_REQUEST),
     };
     if text.is_empty() {
-        return Ok((text, false));
+        return Ok((text, None));
     }
     match xml::inspect(&text) {
-        Ok(names_properties) => Ok((text, names_properties)),
+        Ok(named) => Ok((text, named)),
         Err(xml::Refused) => Err(StatusCode::BAD_REQUEST),
     }
 }
