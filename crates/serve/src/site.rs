@@ -131,9 +131,13 @@ impl Site {
         let visit = Arc::new(visit);
         let request = Request::from_parts(head, body);
         let mut response = self.dav.handle_guarded(request, principal.to_owned(), Arc::clone(&visit)).await;
-        if visit.was_overtaken() {
-            *response.status_mut() = StatusCode::PRECONDITION_FAILED;
-        }
+        *response.status_mut() = match response.status() {
+            _ if visit.was_overtaken() => StatusCode::PRECONDITION_FAILED,
+            // What `dav-server` takes for a gateway's trouble is a body that stopped or broke off.
+            StatusCode::GATEWAY_TIMEOUT if visit.is("PUT") => StatusCode::REQUEST_TIMEOUT,
+            StatusCode::BAD_GATEWAY if visit.is("PUT") => StatusCode::BAD_REQUEST,
+            status => status,
+        };
         if visit.method == Method::OPTIONS && response.status().is_success() {
             // Not all that `dav-server` can do is allowed here, and it leaves some out that is.
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(self.methods));
