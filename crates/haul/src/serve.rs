@@ -1,9 +1,10 @@
 //! `haul serve`: a folder as a WebDAV share.
 
 use std::error::Error;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ::serve::{AccessLog, Config, Server, Tls};
 use tokio::signal::unix::{SignalKind, signal};
@@ -64,10 +65,10 @@ pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {
         std::fs::write(path, &certificate.pem)
             .map_err(|error| format!("cannot write the certificate to {}: {error}", path.display()))?;
     }
-    greet(&server, &args.root, args.read_only, open_to_all, args.cert_out.is_some());
+    let _ = greet(&server, &args.root, args.read_only, open_to_all, args.cert_out.is_some());
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let served = runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let stop = async move {
             tokio::select! {
@@ -78,25 +79,29 @@ pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {
         Ok(server.run(stop).await?)
     });
     // What still blocks on a broken disk must not keep the program.
-    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-    served
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
 }
 
-/// Tells a person what is served where. Standard output belongs to the log.
-fn greet(server: &Server, root: &std::path::Path, read_only: bool, open_to_all: bool, written: bool) {
+/// Tells a person what is served where. Standard output belongs to the log. That nobody listens is no error.
+fn greet(server: &Server, root: &Path, read_only: bool, open_to_all: bool, written: bool) -> io::Result<()> {
+    let mut out = io::stderr().lock();
     let scheme = if server.certificate().is_some() { "https" } else { "http" };
     let how = if read_only { " (read-only)" } else { "" };
     for address in server.local_addrs() {
-        eprintln!("Serving {}{how} at {scheme}://{address}/", root.display());
+        writeln!(out, "Serving {}{how} at {scheme}://{address}/", root.display())?;
         if open_to_all && !address.ip().is_loopback() {
-            eprintln!("Warning: whoever reaches {address} can change these files; --auth or --read-only prevents it.");
+            writeln!(
+                out,
+                "Warning: whoever reaches {address} can change these files; --auth or --read-only prevents it."
+            )?;
         }
     }
     if let Some(certificate) = server.certificate() {
-        eprintln!("Certificate SHA-256 {}", certificate.fingerprint);
+        writeln!(out, "Certificate SHA-256 {}", certificate.fingerprint)?;
         if !written {
-            eprintln!("For a client to trust it, write it to a file with --cert-out FILE.");
+            writeln!(out, "For a client to trust it, write it to a file with --cert-out FILE.")?;
         }
     }
-    eprintln!("Stop with Ctrl-C.");
+    writeln!(out, "Stop with Ctrl-C.")
 }

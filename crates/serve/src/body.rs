@@ -16,6 +16,8 @@ use tokio::time::{Instant, Sleep};
 
 use crate::access_log::Entry;
 use crate::connection::Busy;
+use crate::multistatus;
+use crate::store::Visit;
 
 /// The longest silence in the middle of a request's body.
 const STALL: Duration = Duration::from_mins(1);
@@ -68,8 +70,8 @@ impl Body for Upstream {
 }
 
 impl Remainder {
-    /// Reads the rest if it is short. A connection that is closed with bytes unread is reset, and the
-    /// reset can overtake the answer (RFC 9112 section 9.6). Returns whether all has been read.
+    /// Reads the rest if it is short, so that the connection can carry the next request. Returns whether
+    /// all has been read.
     pub(crate) async fn drain(self) -> bool {
         let mut incoming = match Arc::try_unwrap(self.0) {
             Ok(incoming) => incoming.into_inner().unwrap_or_else(PoisonError::into_inner),
@@ -111,13 +113,15 @@ impl Body for RequestBody {
 /// An answer's body on its way out. Its request's log line is written when it is dropped.
 pub(crate) struct Answer {
     body: DavBody,
+    /// The `PROPFIND` this answers, if it named the properties it wants.
+    named: Option<Arc<Visit>>,
     entry: Entry,
     _busy: Busy,
 }
 
 impl Answer {
-    pub(crate) fn new(body: DavBody, entry: Entry, busy: Busy) -> Self {
-        Answer { body, entry, _busy: busy }
+    pub(crate) fn new(body: DavBody, named: Option<Arc<Visit>>, entry: Entry, busy: Busy) -> Self {
+        Answer { body, named, entry, _busy: busy }
     }
 }
 
@@ -126,7 +130,10 @@ impl Body for Answer {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let mut frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(visit) = &self.named {
+            frame = frame.map(|frame| frame.map(|frame| frame.map_data(|piece| multistatus::complete(piece, visit))));
+        }
         if let Some(Ok(frame)) = &frame {
             self.entry.sent += frame.data_ref().map_or(0, Bytes::len) as u64;
         }

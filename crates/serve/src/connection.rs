@@ -4,6 +4,7 @@
 //! head, on a silence within its body ([`crate::body`]), on an idle connection, on data that a client does
 //! not take, and on the size of heads and the number of streams.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustix::net::sockopt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
@@ -30,6 +32,9 @@ const IDLE: Duration = Duration::from_mins(2);
 
 /// How long sent data may go unacknowledged or untaken before the kernel gives the connection up.
 const UNTAKEN: Duration = Duration::from_mins(2);
+
+/// How long a client that is still sending is listened to after the goodbye.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// Largest head of a request.
 const HEAD_SIZE: usize = 64 * 1024;
@@ -103,6 +108,8 @@ pub(crate) async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, site: Arc
     // Answers are small and complete: waiting to fill a segment (RFC 896) would only delay them.
     let _ = stream.set_nodelay(true);
     let _ = sockopt::set_tcp_user_timeout(&stream, UNTAKEN.as_millis() as u32);
+    let socket = stream.as_fd().try_clone_to_owned();
+    let closing = life.closing.clone();
     let ended = match tls {
         None => http(TokioIo::new(stream), client, site, life).await,
         Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
@@ -114,6 +121,20 @@ pub(crate) async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, site: Arc
     if let Err(error) = ended {
         tracing::debug!("the connection from {client} ended: {error}");
     }
+    if let Ok(socket) = socket {
+        closing.run_until_cancelled(linger(socket)).await;
+    }
+}
+
+/// Says goodbye and listens until the client does. Closing while it is still sending, a refused upload
+/// say, would reset the connection, and a reset can overtake the answer that explains the refusal (RFC
+/// 9112 section 9.6).
+async fn linger(socket: OwnedFd) {
+    let Ok(mut stream) = TcpStream::from_std(socket.into()) else { return };
+    let _ = stream.shutdown().await;
+    let mut heap = vec![0; 8 * 1024];
+    let listen = async { while stream.read(&mut heap).await.is_ok_and(|read| read > 0) {} };
+    let _ = tokio::time::timeout(LINGER, listen).await;
 }
 
 async fn http(

@@ -31,17 +31,18 @@
 //! - `DELETE` and `MOVE` of the root, and a `COPY` or `MOVE` onto a collection that holds its source (403).
 //!
 //! # What is missing
-//! `dav-server` leaves properties that a file does not have out of a `PROPFIND` answer, where RFC 4918
-//! section 9.1 wants them listed with 404. Locks are forgotten when the server ends.
+//! Locks are forgotten when the server ends.
 //!
 //! [RFC 4918]: https://www.rfc-editor.org/rfc/rfc4918
 
 mod access_log;
 mod auth;
 mod body;
+mod conditions;
 mod connection;
 mod error;
 mod locks;
+mod multistatus;
 mod server;
 mod site;
 mod store;

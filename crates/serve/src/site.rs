@@ -20,6 +20,7 @@ use hyper::body::Incoming;
 use crate::access_log::{AccessLog, Entry};
 use crate::auth::Users;
 use crate::body::{Answer, RequestBody, Upstream};
+use crate::conditions;
 use crate::connection::Busy;
 use crate::locks::Locks;
 use crate::store::{Store, Visit, is_within};
@@ -96,7 +97,8 @@ impl Site {
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
         entry.status = Some(response.status());
-        response.map(|body| Answer::new(body, entry, busy))
+        let named = response.extensions_mut().remove::<Arc<Visit>>();
+        response.map(|body| Answer::new(body, named, entry, busy))
     }
 
     async fn user<B>(&self, request: &Request<B>) -> Result<Option<String>, StatusCode> {
@@ -117,8 +119,8 @@ impl Site {
         let (head, body) = request.into_parts();
         let body = if matches!(head.method.as_str(), "PROPFIND" | "PROPPATCH" | "LOCK") {
             match read_xml(body).await {
-                Ok((text, names_properties)) => {
-                    visit.names_properties = names_properties && visit.is("PROPFIND");
+                Ok((text, named)) => {
+                    visit.named = named.filter(|_| visit.is("PROPFIND"));
                     RequestBody::Whole(Full::new(text))
                 }
                 Err(refused) => return status(refused),
@@ -129,14 +131,21 @@ impl Site {
         let visit = Arc::new(visit);
         let request = Request::from_parts(head, body);
         let mut response = self.dav.handle_guarded(request, principal.to_owned(), Arc::clone(&visit)).await;
-        if visit.was_overtaken() {
-            *response.status_mut() = StatusCode::PRECONDITION_FAILED;
-        }
+        *response.status_mut() = match response.status() {
+            _ if visit.was_overtaken() => StatusCode::PRECONDITION_FAILED,
+            // What `dav-server` takes for a gateway's trouble is a body that stopped or broke off.
+            StatusCode::GATEWAY_TIMEOUT if visit.is("PUT") => StatusCode::REQUEST_TIMEOUT,
+            StatusCode::BAD_GATEWAY if visit.is("PUT") => StatusCode::BAD_REQUEST,
+            status => status,
+        };
         if visit.method == Method::OPTIONS && response.status().is_success() {
             // Not all that `dav-server` can do is allowed here, and it leaves some out that is.
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(self.methods));
             let classes = if self.methods == WRITABLE { "1, 2, 3" } else { "1, 3" };
             response.headers_mut().insert(DAV, HeaderValue::from_static(classes));
+        }
+        if visit.named.is_some() {
+            response.extensions_mut().insert(visit);
         }
         response
     }
@@ -148,6 +157,7 @@ fn admit(request: &mut Request<Upstream>) -> Result<Visit, StatusCode> {
     let Some(path) = davpath(request.uri().path(), &method) else { return Err(StatusCode::BAD_REQUEST) };
     let is_root = |path: &DavPath| path.as_bytes() == b"/";
     let headers = request.headers_mut();
+    conditions::check(headers).map_err(|conditions::Malformed| StatusCode::BAD_REQUEST)?;
     if headers.get_all(RANGE).iter().any(|ranges| ranges.as_bytes().contains(&b',')) {
         // Many ranges can ask for more than the file holds (RFC 9110 section 14.2 lets us ignore them).
         headers.remove(RANGE);
@@ -202,17 +212,17 @@ fn destination_path(destination: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(uri.path().to_owned()))
 }
 
-async fn read_xml(body: Upstream) -> Result<(Bytes, bool), StatusCode> {
+async fn read_xml(body: Upstream) -> Result<(Bytes, Option<Vec<xml::Name>>), StatusCode> {
     let text = match Limited::new(body, XML).collect().await {
         Ok(text) => text.to_bytes(),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(StatusCode::PAYLOAD_TOO_LARGE),
         Err(_) => return Err(StatusCode::BAD_REQUEST),
     };
     if text.is_empty() {
-        return Ok((text, false));
+        return Ok((text, None));
     }
     match xml::inspect(&text) {
-        Ok(names_properties) => Ok((text, names_properties)),
+        Ok(named) => Ok((text, named)),
         Err(xml::Refused) => Err(StatusCode::BAD_REQUEST),
     }
 }

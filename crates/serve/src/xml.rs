@@ -14,13 +14,24 @@ const DEEPEST: usize = 64;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refused;
 
-/// Whether the body is a `propfind` that names the properties it wants.
-pub(crate) fn inspect(body: &[u8]) -> Result<bool, Refused> {
-    let (mut depth, mut names_properties) = (0, false);
+/// A property's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) namespace: Option<String>,
+    pub(crate) local: String,
+}
+
+/// Judges a body. If it is a `propfind` that names the properties it wants, these are their names.
+pub(crate) fn inspect(body: &[u8]) -> Result<Option<Vec<Name>>, Refused> {
+    let (mut depth, mut names) = (0, None::<Vec<_>>);
     for event in EventReader::new(body) {
         match event.map_err(|_| Refused)? {
             XmlEvent::StartElement { name, .. } => {
-                names_properties |= depth == 1 && name.local_name == "prop";
+                match (depth, &mut names) {
+                    (1, None) if name.local_name == "prop" => names = Some(Vec::new()),
+                    (2, Some(names)) => names.push(Name { namespace: name.namespace, local: name.local_name }),
+                    _ => {}
+                }
                 depth += 1;
                 if depth > DEEPEST {
                     return Err(Refused);
@@ -31,7 +42,7 @@ pub(crate) fn inspect(body: &[u8]) -> Result<bool, Refused> {
             _ => {}
         }
     }
-    Ok(names_properties)
+    Ok(names)
 }
 
 #[cfg(test)]
@@ -40,8 +51,11 @@ mod tests {
 
     #[test]
     fn ordinary_bodies_pass() {
-        assert_eq!(inspect(b"<propfind xmlns='DAV:'><prop><getetag/></prop></propfind>"), Ok(true));
-        assert_eq!(inspect(b"<propfind xmlns='DAV:'><allprop/></propfind>"), Ok(false));
+        let names = inspect(b"<propfind xmlns='DAV:'><prop><getetag/><b xmlns=''><c/></b></prop></propfind>");
+        let name =
+            |namespace: Option<&str>, local: &str| Name { namespace: namespace.map(Into::into), local: local.into() };
+        assert_eq!(names, Ok(Some(vec![name(Some("DAV:"), "getetag"), name(None, "b")])));
+        assert_eq!(inspect(b"<propfind xmlns='DAV:'><allprop/></propfind>"), Ok(None));
     }
 
     #[test]

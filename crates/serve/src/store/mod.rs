@@ -27,6 +27,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
+use crate::xml::Name;
 use draft::Draft;
 use meta::Meta;
 use root::{Root, is_unfinished, refusal};
@@ -236,7 +237,7 @@ impl GuardedFileSystem<Context> for Store {
     /// All properties of a file, for listings that did not name the ones they want.
     fn get_props<'a>(&'a self, path: &'a DavPath, _content: bool, visit: &'a Context) -> FsFuture<'a, Vec<DavProp>> {
         let kept = visit.take_properties(path);
-        if visit.names_properties {
+        if visit.named.is_some() {
             return Box::pin(async { Ok(Vec::new()) });
         }
         self.properties(path, kept)
@@ -246,7 +247,10 @@ impl GuardedFileSystem<Context> for Store {
         let all = self.properties(path, visit.kept_properties(path));
         Box::pin(async move {
             let found = all.await?.into_iter().find(|p| p.name == wanted.name && p.namespace == wanted.namespace);
-            found.and_then(|property| property.xml).ok_or(FsError::NotFound)
+            found.and_then(|property| property.xml).ok_or_else(|| {
+                visit.lacks(Name { namespace: wanted.namespace, local: wanted.name });
+                FsError::NotFound
+            })
         })
     }
 

@@ -109,6 +109,7 @@ fn element(xml: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     fn property(name: &str, value: &str) -> DavProp {
         DavProp::new(name.into(), "t".into(), "urn:test".into(), value.into())
@@ -118,7 +119,8 @@ mod tests {
     fn a_set_that_does_not_fit_changes_nothing() {
         let file: OwnedFd = tempfile::tempfile().unwrap().into();
         if set_raw(&file, b"[]") == Err(Errno::OPNOTSUPP) {
-            eprintln!("SKIPPED: the temporary directory's file system has no user attributes");
+            // Past the test harness, which would swallow it.
+            let _ = writeln!(std::io::stderr(), "SKIPPED: the temporary directory keeps no user attributes");
             return;
         }
         assert_eq!(patch(&file, vec![(true, property("a", "1"))]).unwrap()[0].0, StatusCode::OK);

@@ -11,13 +11,12 @@ use std::sync::{Mutex, PoisonError};
 
 use dav_server::davpath::DavPath;
 use dav_server::fs::DavProp;
+use http::Method;
 use http::header::{HeaderMap, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
-use http::{HeaderName, Method};
 
 use super::meta::Identity;
-
-/// The `If` header of RFC 4918 section 10.4.
-const IF: HeaderName = HeaderName::from_static("if");
+use crate::conditions::IF;
+use crate::xml::Name;
 
 /// What the target was when the request's conditions were judged.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +40,9 @@ pub(crate) struct Visit {
     pub(crate) path: DavPath,
     /// Where a `COPY` or `MOVE` goes.
     pub(crate) destination: Option<DavPath>,
-    /// A `PROPFIND` that names the properties it wants.
-    pub(crate) names_properties: bool,
+    /// The properties that a `PROPFIND` names, if it does.
+    pub(crate) named: Option<Vec<Name>>,
+    missing: Mutex<Vec<Name>>,
     conditional: bool,
     seen: Mutex<Seen>,
     overtaken: AtomicBool,
@@ -59,7 +59,8 @@ impl Visit {
             method,
             path,
             destination,
-            names_properties: false,
+            named: None,
+            missing: Mutex::default(),
             conditional,
             seen: Mutex::default(),
             overtaken: AtomicBool::new(false),
@@ -94,6 +95,16 @@ impl Visit {
     /// Whether another upload came first and this one, being conditional, was given up: 412.
     pub(crate) fn was_overtaken(&self) -> bool {
         self.overtaken.load(Ordering::Relaxed)
+    }
+
+    /// Notes a named property that the file being listed does not have.
+    pub(crate) fn lacks(&self, name: Name) {
+        lock(&self.missing).push(name);
+    }
+
+    /// What the file just listed does not have.
+    pub(crate) fn take_missing(&self) -> Vec<Name> {
+        std::mem::take(&mut lock(&self.missing))
     }
 
     /// Keeps properties that a listing has read on its way, for the moment they are asked for.
