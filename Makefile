@@ -11,7 +11,7 @@ HAUL := $(or $(CARGO_TARGET_DIR),target)/release/haul
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name what; do printf '  make %-7s %s\n' "$$name" "$$what"; done
 
-race: ## Race WebDAV clients over emulated links (ARGS='--quick' for a short one)
+race: ## Race WebDAV clients over emulated links (ARGS='' for all of it, some hours)
 	@scripts/setup.sh race
 	@cargo build --release --locked --package haul
 	@$(HAUL) race $(ARGS)

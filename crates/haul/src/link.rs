@@ -89,7 +89,7 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
         None => [None, None],
     };
     let options = Options { taps: taps.clone(), mtu: DEFAULT_MTU, ..Options::default() };
-    let cable = Cable::lay(&client, &server, spec.stages()?, options)?;
+    let cable = Cable::lay(&client, &server, spec.lanes()?, &options)?;
     if !args.quiet {
         describe(spec, &cable);
     }
@@ -108,6 +108,7 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
     let child = command.spawn().map_err(|error| format!("cannot run {}: {error}", program.display()))?;
     let status = sandbox.wait_for(&child);
     drop(running);
+    drop(options);
     let traffic = cable.pull()?;
     for tap in taps.into_iter().flatten() {
         if let Some(tap) = Arc::into_inner(tap) {

@@ -82,7 +82,8 @@ impl Run<'_> {
     pub fn run(&self, mut watch: impl FnMut(Event<'_>)) -> Vec<Outcome> {
         let start = Instant::now();
         let contenders: Vec<_> = self.plan.cells.iter().map(contender).collect();
-        let mut outcomes: Vec<_> = self.plan.cells.iter().zip(&contenders).map(|(cell, contender)| self.outlook(cell, contender)).collect();
+        let mut outcomes: Vec<_> =
+            self.plan.cells.iter().zip(&contenders).map(|(cell, contender)| self.outlook(cell, contender)).collect();
         for (cell, outcome) in self.plan.cells.iter().zip(&outcomes) {
             if let Outcome::Skipped(why) = outcome {
                 watch(Event::Drops(cell, why));
@@ -92,7 +93,9 @@ impl Run<'_> {
             for (round, cells) in (0..).zip(&block.rounds) {
                 for &index in cells {
                     let cell = &self.plan.cells[index];
-                    let (Outcome::Done(samples), Ok(contender)) = (&mut outcomes[index], &contenders[index]) else { continue };
+                    let (Outcome::Done(samples), Ok(contender)) = (&mut outcomes[index], &contenders[index]) else {
+                        continue;
+                    };
                     if self.is_cancelled() {
                         return outcomes;
                     }
@@ -125,7 +128,13 @@ impl Run<'_> {
         match contender {
             Err(why) => Outcome::Skipped(why.clone()),
             Ok(contender) => {
-                let obstacle = contenders::obstacle(contender.as_ref(), &cell.workload.task, self.server, link::sandbox::is_root());
+                let obstacle = contenders::obstacle(
+                    contender.as_ref(),
+                    &cell.workload.work,
+                    self.server,
+                    self.tls,
+                    link::sandbox::is_root(),
+                );
                 obstacle.map_or(Outcome::Done(Vec::new()), Outcome::Skipped)
             }
         }
@@ -141,7 +150,12 @@ impl Run<'_> {
         result
     }
 
-    fn sample_in(&self, folder: &Path, cell: &Cell, contender: &dyn Contender) -> Result<(Duration, Sample), SampleError> {
+    fn sample_in(
+        &self,
+        folder: &Path,
+        cell: &Cell,
+        contender: &dyn Contender,
+    ) -> Result<(Duration, Sample), SampleError> {
         let bounds = Bounds::new(self.patience, self.cancel.clone());
         let capture = folder.join("client.pcapng");
         let world = World::make(&cell.network.link, contender.needs_pc(), &capture)?;
@@ -157,7 +171,7 @@ impl Run<'_> {
             bounds: bounds.clone(),
         };
         let mut server = self.server.start(&setup)?;
-        let task = Payload::new(cell.workload.task, self.seed).task(folder, FOLDER)?;
+        let task = Payload::new(cell.workload.work, self.seed).task(folder, FOLDER)?;
         task.prepare_server(server.root(), server.owner())?;
         let share = world.share_address();
         let sample = contenders::Sample {

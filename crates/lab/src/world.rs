@@ -23,9 +23,9 @@ use std::{
 
 use capture::{Summary, pcapng};
 use link::{
-    cable::{Cable, CableError, DEFAULT_MTU, Options, Stages},
+    cable::{Cable, CableError, Options},
     host::{Host, HostError},
-    spec::{LinkSpec, SpecError},
+    spec::{LinkSpec, RateSpec, SpecError},
     tap::{Tap, TapError},
     units::{Rate, Span},
 };
@@ -86,10 +86,10 @@ impl World {
         let (client, server) = (Host::new("client")?, Host::new("server")?);
         let tap = Arc::new(Tap::create(capture, "client", Some(SNAPLEN))?);
         let options = Options { taps: [Some(tap.clone()), None], ..Options::default() };
-        let cable = Cable::lay(&client, &server, network.stages()?, options)?;
+        let cable = Cable::lay(&client, &server, network.lanes()?, &options)?;
         let (pc, lan) = if with_pc {
             let pc = Host::new("pc")?;
-            let lan = Cable::lay(&pc, &client, lan().stages()?, Options { number: 1, ..Options::default() })?;
+            let lan = Cable::lay(&pc, &client, lan().lanes()?, &Options { number: 1, ..Options::default() })?;
             (Some(pc), Some(lan))
         } else {
             (None, None)
@@ -126,9 +126,10 @@ impl World {
 
 /// The LAN between a desktop computer and a middle box.
 fn lan() -> LinkSpec {
+    const LAN_RATE: Rate = Rate::bits_per_second(1_000_000_000);
     let mut lan = LinkSpec::default();
     lan.rtt = Span(Duration::from_micros(500));
-    lan.rate = Some(Rate::bits_per_second(1_000_000_000).into());
+    lan.rate = Some(RateSpec { up: LAN_RATE, down: LAN_RATE });
     lan
 }
 

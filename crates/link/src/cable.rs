@@ -27,11 +27,11 @@ use nix::{
 use crate::{
     chain::{Chain, Output},
     host::{Addresses, Host},
+    lanes::{Lane, Lanes},
     lateness::Lateness,
     offload::{self, Spare},
     packet::{MAX_PACKET, Packet},
     punctual,
-    stage::Stage,
     tap::Tap,
     tun::{Tun, TunError},
 };
@@ -63,19 +63,6 @@ pub enum CableError {
     /// A relay has ended.
     #[error("the cable is out of order: its relay has stopped")]
     Broken,
-}
-
-/// The stages of both directions, in the order in which packets pass them.
-///
-/// `up_to_down[i]` says where in the down chain a packet enters that the `i`th up stage sends back,
-/// and the other way round.
-#[derive(Default)]
-#[expect(missing_docs, reason = "said above")]
-pub struct Stages {
-    pub up: Vec<Box<dyn Stage>>,
-    pub down: Vec<Box<dyn Stage>>,
-    pub up_to_down: Vec<usize>,
-    pub down_to_up: Vec<usize>,
 }
 
 /// What a cable is beside its stages.
@@ -119,7 +106,7 @@ pub struct Traffic {
 
 impl Cable {
     /// Lays a cable from `a` to `b`.
-    pub fn lay(a: &Host, b: &Host, stages: Stages, options: Options) -> Result<Self, CableError> {
+    pub fn lay(a: &Host, b: &Host, lanes: Lanes, options: &Options) -> Result<Self, CableError> {
         let addresses = [1, 2].map(|end| Addresses {
             v4: Ipv4Addr::new(100, 64, options.number, end),
             v6: Ipv6Addr::new(0xfd00, 0x6861, 0x756c, options.number.into(), 0, 0, 0, end.into()),
@@ -127,7 +114,7 @@ impl Cable {
         let mtu = options.mtu.into();
         let tuns = [Arc::new(Tun::new(a, addresses[0], mtu)?), Arc::new(Tun::new(b, addresses[1], mtu)?)];
         let ((to_up, up_inbox), (to_down, down_inbox)) = (inbox()?, inbox()?);
-        let driver = |from: usize, stages, back, inbox, other: &Outbox| {
+        let driver = |from: usize, lane: Lane, inbox, other: &Outbox| {
             let tapped = options.taps.iter().any(Option::is_some);
             Driver {
                 from: tuns[from].clone(),
@@ -135,9 +122,9 @@ impl Cable {
                 near: options.taps[from].clone(),
                 far: options.taps[1 - from].clone(),
                 may_pass_whole: !tapped,
-                chain: Chain::new(stages),
+                chain: Chain::new(lane.stages),
                 draining: Chain::default(),
-                back,
+                back: lane.back,
                 inbox,
                 other: other.clone(),
                 output: Output::default(),
@@ -145,8 +132,8 @@ impl Cable {
                 spare: Spare::default(),
             }
         };
-        let up = driver(0, stages.up, stages.up_to_down, up_inbox, &to_down);
-        let down = driver(1, stages.down, stages.down_to_up, down_inbox, &to_up);
+        let up = driver(0, lanes.up, up_inbox, &to_down);
+        let down = driver(1, lanes.down, down_inbox, &to_up);
         let whole = [up.passes_whole(), down.passes_whole()];
         let relays = [Relay::start("cable up", up, to_up)?, Relay::start("cable down", down, to_down)?];
         Ok(Self { addresses, whole, relays })
@@ -163,11 +150,11 @@ impl Cable {
         self.whole
     }
 
-    /// Puts other stages in the place of those that are there; see [`Chain::replace`].
-    pub fn change(&mut self, stages: Stages) -> Result<(), CableError> {
+    /// Puts other lanes in the place of those that are there; see [`Chain::replace`].
+    pub fn change(&self, lanes: Lanes) -> Result<(), CableError> {
         let [up, down] = &self.relays;
-        up.outbox.send(Message::Change(stages.up, stages.up_to_down))?;
-        down.outbox.send(Message::Change(stages.down, stages.down_to_up))
+        up.outbox.send(Message::Change(lanes.up))?;
+        down.outbox.send(Message::Change(lanes.down))
     }
 
     /// Pulls the cable out and says what went from A to B and from B to A. Packets under way are lost.
@@ -212,7 +199,7 @@ enum Message {
     /// index, not before this time.
     Packet(usize, Packet, Instant),
     /// Other stages take the place of those that are there.
-    Change(Vec<Box<dyn Stage>>, Vec<usize>),
+    Change(Lane),
     Stop,
 }
 
@@ -293,7 +280,7 @@ impl Driver {
         if left < LONG {
             return self.poll(Some(left));
         }
-        let mut heard = self.poll(Some(left - EARLY));
+        let mut heard = self.poll(Some(left.saturating_sub(EARLY)));
         while heard == (false, false) && Instant::now() < at {
             heard = self.poll(Some(Duration::ZERO));
         }
@@ -373,13 +360,13 @@ impl Driver {
             match message {
                 Message::Stop => return false,
                 Message::Packet(index, packet, at) => self.chain.push(index, packet, at.max(now), &mut self.output),
-                Message::Change(stages, back) => {
-                    if self.passes_whole() && !stages.iter().all(|stage| stage.passes_segments_whole()) {
-                        self.draining = std::mem::replace(&mut self.chain, Chain::new(stages));
+                Message::Change(lane) => {
+                    if self.passes_whole() && !lane.stages.iter().all(|stage| stage.passes_segments_whole()) {
+                        self.draining = std::mem::replace(&mut self.chain, Chain::new(lane.stages));
                     } else {
-                        self.chain.replace(stages, now);
+                        self.chain.replace(lane.stages, now);
                     }
-                    self.back = back;
+                    self.back = lane.back;
                 }
             }
         }

@@ -14,8 +14,9 @@ use std::{
 use nix::sys::prctl;
 
 use crate::{
-    cable::{Cable, CableError, Options, Stages},
+    cable::{Cable, CableError, Options, Traffic},
     host::{Host, HostError},
+    lanes::Lanes,
     lateness::Lateness,
     stage::Stage,
     stages::{Delay, Discipline, Queue, RateLimit},
@@ -30,6 +31,9 @@ const PROBE_RATES: [u32; 3] = [100, 1_000, 10_000];
 
 /// The nominal rate of the rate stage.
 const RATE: u64 = 100_000_000;
+
+/// The headers around a UDP payload, in bytes.
+const UDP_AND_IP: u64 = 28;
 
 /// How long nothing may arrive before the receiver takes the probes for over.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -80,18 +84,17 @@ pub fn calibrate() -> Result<Calibration, CalibrateError> {
     })
 }
 
-/// A packet's arrival: when it was sent, when it came, its length at IP.
+/// A packet's arrival: when it was sent and when it came, since the start.
 struct Arrival {
     sent: Duration,
     came: Duration,
-    length: usize,
 }
 
 fn probe_delay(rate: u32) -> Result<DelayError, CalibrateError> {
     let delay = || -> Vec<Box<dyn Stage>> { vec![Box::new(Delay::new(DELAY))] };
     let interval = Duration::from_secs(1) / rate;
     let count = (rate / 2).clamp(100, 5_000);
-    let arrivals = probe(Stages { up: delay(), down: delay(), ..Stages::default() }, move |start, send| {
+    let (arrivals, _) = probe(Lanes { up: delay().into(), down: delay().into() }, move |start, send| {
         for index in 0..count {
             let due = interval * index;
             std::thread::sleep(due.saturating_sub(start.elapsed()));
@@ -101,32 +104,37 @@ fn probe_delay(rate: u32) -> Result<DelayError, CalibrateError> {
     })?;
     let mut error = Lateness::default();
     for arrival in &arrivals {
-        error.record((arrival.came - arrival.sent).saturating_sub(DELAY));
+        error.record(arrival.came.saturating_sub(arrival.sent).saturating_sub(DELAY));
     }
     Ok(DelayError { packets_per_second: rate, lost: u64::from(count) - error.count(), error })
 }
 
+/// Packets sent back to back leave a rate stage at equal distances. How far each arrival is behind
+/// that is its lateness, of which the least in the first half and in the second are free of the
+/// machine's hiccups; if the rate is true they are the same.
 fn probe_rate() -> Result<f64, CalibrateError> {
     const PAYLOAD: usize = 1472;
     const PACKETS: usize = 5_000;
-    let rate = RateLimit::new(Rate::bits_per_second(RATE), Queue::new(Discipline::Infinite));
-    let arrivals = probe(Stages { up: vec![Box::new(rate)], ..Stages::default() }, |_, send| {
-        (0..PACKETS).try_for_each(|_| send(&mut [0; PAYLOAD]))
-    })?;
-    let [first, .., last] = arrivals.as_slice() else { return Err(nothing_came().into()) };
-    let bits: usize = arrivals[1..].iter().map(|arrival| arrival.length * 8).sum();
-    Ok(bits as f64 / (last.came - first.came).as_secs_f64() / RATE as f64 - 1.0)
+    let stage = RateLimit::new(Rate::bits_per_second(RATE), Queue::new(Discipline::Infinite));
+    let lanes = Lanes { up: vec![Box::new(stage) as Box<dyn Stage>].into(), ..Lanes::default() };
+    let (arrivals, _) = probe(lanes, |_, send| (0..PACKETS).try_for_each(|_| send(&mut [0; PAYLOAD])))?;
+    let each = Rate::bits_per_second(RATE).time_for(PAYLOAD as u64 + UDP_AND_IP).as_secs_f64();
+    let behind = |(index, arrival): (usize, &Arrival)| arrival.came.as_secs_f64() - each * index as f64;
+    let late: Vec<f64> = arrivals.iter().enumerate().map(behind).collect();
+    let (first, second) = late.split_at(late.len() / 2);
+    let least = |half: &[f64]| half.iter().copied().reduce(f64::min).ok_or_else(nothing_came);
+    Ok((least(first)? - least(second)?) / (each * first.len() as f64))
 }
 
 fn probe_capacity() -> Result<f64, CalibrateError> {
-    let arrivals = probe(Stages::default(), |start, send| {
-        while start.elapsed() < Duration::from_millis(500) {
+    const TIME: Duration = Duration::from_millis(500);
+    let (_, traffic) = probe(Lanes::default(), |start, send| {
+        while start.elapsed() < TIME {
             (0..64).try_for_each(|_| send(&mut [0; 72]))?;
         }
         Ok(())
     })?;
-    let [first, .., last] = arrivals.as_slice() else { return Err(nothing_came().into()) };
-    Ok((arrivals.len() - 1) as f64 / (last.came - first.came).as_secs_f64())
+    Ok(traffic.packets_out as f64 / TIME.as_secs_f64())
 }
 
 fn nothing_came() -> io::Error {
@@ -135,13 +143,13 @@ fn nothing_came() -> io::Error {
 
 type Send<'a> = dyn FnMut(&mut [u8]) -> io::Result<()> + 'a;
 
-/// Sends probes over a cable of these stages and returns their arrivals.
+/// Sends probes over a cable of these lanes; returns their arrivals, and what the cable counted.
 fn probe(
-    stages: Stages,
+    lanes: Lanes,
     sender: impl FnOnce(Instant, &mut Send<'_>) -> io::Result<()> + std::marker::Send + 'static,
-) -> Result<Vec<Arrival>, CalibrateError> {
+) -> Result<(Vec<Arrival>, Traffic), CalibrateError> {
     let (a, b) = (Host::new("a")?, Host::new("b")?);
-    let cable = Cable::lay(&a, &b, stages, Options::default())?;
+    let cable = Cable::lay(&a, &b, lanes, &Options::default())?;
     let target = cable.addresses()[1].v4;
     let receiver = b.run(move || UdpSocket::bind((target, 0)))??;
     receiver.set_read_timeout(Some(SILENCE))?;
@@ -150,10 +158,10 @@ fn probe(
     let receive = b.thread("probe receiver", move || {
         let mut arrivals = Vec::new();
         let mut buffer = [0; 2048];
-        while let Ok(length) = receiver.recv(&mut buffer) {
+        while receiver.recv(&mut buffer).is_ok() {
             let came = start.elapsed();
             let sent = u64::from_ne_bytes(buffer[..8].try_into().unwrap_or_default());
-            arrivals.push(Arrival { sent: Duration::from_nanos(sent), came, length: length + 28 });
+            arrivals.push(Arrival { sent: Duration::from_nanos(sent), came });
         }
         arrivals
     })?;
@@ -169,6 +177,6 @@ fn probe(
     })?;
     let arrivals = receive.join().map_err(|_| nothing_came())?;
     sent?;
-    cable.pull()?;
-    Ok(arrivals)
+    let [traffic, _] = cable.pull()?;
+    Ok((arrivals, traffic))
 }

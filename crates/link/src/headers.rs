@@ -14,8 +14,8 @@ use std::{
 };
 
 use etherparse::{
-    IpHeaders, IpNumber, IpSlice, Ipv4Header, Ipv4HeaderSlice, Ipv6ExtensionSlice, Ipv6Header, Ipv6HeaderSlice,
-    PacketBuilder, PacketBuilderStep, TcpSlice, ip_number,
+    IpHeaders, IpNumber, IpSlice, Ipv4Extensions, Ipv4Header, Ipv4HeaderSlice, Ipv6ExtensionSlice, Ipv6Extensions,
+    Ipv6Header, Ipv6HeaderSlice, PacketBuilder, PacketBuilderStep, TcpSlice, ip_number,
 };
 
 use crate::{packet::Packet, stage::Direction};
@@ -211,13 +211,13 @@ pub(crate) fn build(source: IpAddr, destination: IpAddr) -> Option<PacketBuilder
     let ip = match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let header = Ipv4Header::new(0, HOPS, ip_number::TCP, source.octets(), destination.octets()).ok()?;
-            IpHeaders::Ipv4(header, Default::default())
+            IpHeaders::Ipv4(header, Ipv4Extensions::default())
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             let (source, destination) = (source.octets(), destination.octets());
             IpHeaders::Ipv6(
                 Ipv6Header { source, destination, hop_limit: HOPS, ..Default::default() },
-                Default::default(),
+                Ipv6Extensions::default(),
             )
         }
         _ => return None,

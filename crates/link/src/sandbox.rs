@@ -135,7 +135,7 @@ pub fn enter() -> Result<Sandbox, SandboxError> {
 
 /// Makes the namespaces and the processes; returns in the worker.
 fn split(scratch: &Path) -> Result<Sandbox, SandboxError> {
-    unshare_all()?;
+    unshare_processes()?;
     // From here on the signals that ask us to end are taken up where somebody waits for them, in all
     // three processes. (`Command` gives started programs an empty mask.)
     let mut signals = SigSet::empty();
@@ -168,10 +168,10 @@ fn split(scratch: &Path) -> Result<Sandbox, SandboxError> {
     Ok(Sandbox { scratch: scratch.to_owned(), signals })
 }
 
-/// New mount and PID namespaces; without root, in a user namespace that maps the user to themselves.
-fn unshare_all() -> Result<(), SandboxError> {
-    let rooms = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
-    if geteuid().is_root() && unshare(rooms).is_ok() {
+/// A PID namespace for the processes to come; without root, in a user namespace that maps the user to
+/// themselves.
+fn unshare_processes() -> Result<(), SandboxError> {
+    if geteuid().is_root() && unshare(CloneFlags::CLONE_NEWPID).is_ok() {
         return Ok(());
     }
     let (uid, gid) = (geteuid(), getegid());
@@ -185,7 +185,7 @@ fn unshare_all() -> Result<(), SandboxError> {
     write("uid_map", format!("{uid} {uid} 1"))?;
     write("setgroups", "deny".into())?;
     write("gid_map", format!("{gid} {gid} 1"))?;
-    unshare(rooms).map_err(SandboxError::NoUserNamespace)?;
+    unshare(CloneFlags::CLONE_NEWPID).map_err(SandboxError::NoUserNamespace)?;
     raise_ambient_capabilities()
 }
 
@@ -199,10 +199,12 @@ fn raise_ambient_capabilities() -> Result<(), SandboxError> {
     raised.map_err(|error| SandboxError::Step { what: "raise capabilities".into(), error: io::Error::other(error) })
 }
 
-/// Makes the mount namespace ours: nothing we mount is seen outside, /proc shows our processes, the
-/// scratch folder is a tmpfs.
+/// A mount namespace of our own: nothing we mount is seen outside, /proc shows our processes, the
+/// scratch folder is a tmpfs. The supervisor stays out of it: it could not remove the folder under
+/// a mount that it sees.
 fn furnish(scratch: &Path) -> Result<(), SandboxError> {
     const NONE: Option<&str> = None;
+    unshare(CloneFlags::CLONE_NEWNS).map_err(SandboxError::NoUserNamespace)?;
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).map_err(step("make mounts private"))?;
     // In a container whose /proc is masked this is refused, and nothing of ours depends on it.
     let safe = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;

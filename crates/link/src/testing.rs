@@ -1,12 +1,14 @@
 //! Packets for tests.
 
 #![allow(dead_code, reason = "shared by several test programs, each of which uses a part")]
+#![allow(clippy::needless_pass_by_value, clippy::struct_excessive_bools, reason = "so that tests read well")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use etherparse::{
-    Icmpv4Type, Icmpv6Type, IpHeaders, IpSlice, Ipv4Header, Ipv4HeaderSlice, Ipv6Header, Ipv6HeaderSlice,
-    PacketBuilder, PacketBuilderStep, TcpHeader, UdpSlice, checksum::Sum16BitWords, icmpv4, icmpv6, ip_number,
+    Icmpv4Type, Icmpv6Type, IpHeaders, IpSlice, Ipv4Extensions, Ipv4Header, Ipv4HeaderSlice, Ipv6Extensions,
+    Ipv6Header, Ipv6HeaderSlice, PacketBuilder, PacketBuilderStep, TcpHeader, UdpSlice, checksum::Sum16BitWords,
+    icmpv4, icmpv6, ip_number,
 };
 
 pub(crate) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -40,11 +42,11 @@ fn start(v6: bool, down: bool) -> PacketBuilderStep<IpHeaders> {
     PacketBuilder::ip(match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let header = Ipv4Header::new(0, 64, ip_number::TCP, from.octets(), to.octets()).unwrap();
-            IpHeaders::Ipv4(header, Default::default())
+            IpHeaders::Ipv4(header, Ipv4Extensions::default())
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
             let header = Ipv6Header { source: from.octets(), destination: to.octets(), ..Default::default() };
-            IpHeaders::Ipv6(Ipv6Header { hop_limit: 64, ..header }, Default::default())
+            IpHeaders::Ipv6(Ipv6Header { hop_limit: 64, ..header }, Ipv6Extensions::default())
         }
         _ => unreachable!(),
     })

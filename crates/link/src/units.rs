@@ -67,8 +67,8 @@ pub struct Rate(u64);
 
 impl Rate {
     /// A rate of so many bits per second; at least one.
-    pub fn bits_per_second(bits: u64) -> Self {
-        Self(bits.max(1))
+    pub const fn bits_per_second(bits: u64) -> Self {
+        Self(if bits == 0 { 1 } else { bits })
     }
 
     /// Bits per second.

@@ -108,7 +108,7 @@ impl FromStr for Sysctl {
 /// The list of middleboxes at the end of the help.
 pub(crate) fn middlebox_help() -> String {
     let mut text = String::from("Middleboxes:\n");
-    for kind in middleboxes::all() {
+    for kind in middleboxes::ALL {
         let _ = writeln!(text, "  {:<20} {}", kind.name, kind.help);
     }
     text

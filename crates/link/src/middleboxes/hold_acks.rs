@@ -181,7 +181,7 @@ impl Connection {
 
 impl HoldAcks {
     /// A packet from the receiver.
-    fn from_receiver(&mut self, flow: Flow, packet: Packet, now: Instant, out: &mut Out) {
+    fn receiver_says(&mut self, flow: Flow, packet: Packet, now: Instant, out: &mut Out) {
         let Some(tcp) = Tcp::of(&packet.bytes) else { return out.forward(packet) };
         let Some(connection) = self.connections.get(&flow, now) else { return out.forward(packet) };
         if tcp.syn() {
@@ -210,7 +210,7 @@ impl HoldAcks {
     }
 
     /// A packet to the receiver.
-    fn from_sender(&mut self, flow: Flow, packet: Packet, now: Instant, out: &mut Out) {
+    fn sender_says(&mut self, flow: Flow, packet: Packet, now: Instant, out: &mut Out) {
         if let Some(tcp) = Tcp::of(&packet.bytes)
             && let Some(connection) = self.connections.get(&flow, now)
         {
@@ -243,15 +243,16 @@ impl Watcher for HoldAcks {
             let old = self.connections.remove(&flow);
             with_acks.extend(self.forget(&flow, old));
         }
-        if !tcp.rst() && self.connections.get(&flow, now).is_none() {
-            if let Some((old, connection)) = self.connections.insert(flow, Connection::default(), now) {
-                with_acks.extend(self.forget(&old, Some(connection)));
-            }
+        if !tcp.rst()
+            && self.connections.get(&flow, now).is_none()
+            && let Some((old, connection)) = self.connections.insert(flow, Connection::default(), now)
+        {
+            with_acks.extend(self.forget(&old, Some(connection)));
         }
         if direction == self.acks {
-            self.from_receiver(flow, packet, now, out);
+            self.receiver_says(flow, packet, now, out);
         } else {
-            self.from_sender(flow, packet, now, out);
+            self.sender_says(flow, packet, now, out);
         }
     }
 

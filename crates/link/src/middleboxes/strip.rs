@@ -38,40 +38,25 @@ pub(super) const OPTION: Kind = Kind {
     },
 };
 
-pub(super) const TFO: Kind = Kind {
-    name: "strip-tfo",
-    help: "strip TCP Fast Open (kind 34, RFC 7413, and the experimental 254 with magic 0xF989)",
-    build: |_| Ok(strip(|option| matches!(option, [34, ..] | [254, _, 0xf9, 0x89, ..]))),
-    ..named()
-};
+pub(super) const TFO: Kind =
+    named("strip-tfo", "strip TCP Fast Open (kind 34, RFC 7413, and the experimental 254 with magic 0xF989)", |_| {
+        Ok(strip(|option| matches!(option, [34, ..] | [254, _, 0xf9, 0x89, ..])))
+    });
 
-pub(super) const SACK: Kind = Kind {
-    name: "strip-sack",
-    help: "strip selective acknowledgments (kinds 4 and 5, RFC 2018)",
-    build: |_| Ok(strip(|option| matches!(option[0], 4 | 5))),
-    ..named()
-};
+pub(super) const SACK: Kind = named("strip-sack", "strip selective acknowledgments (kinds 4 and 5, RFC 2018)", |_| {
+    Ok(strip(|option| matches!(option[0], 4 | 5)))
+});
 
-pub(super) const TIMESTAMPS: Kind = Kind {
-    name: "strip-timestamps",
-    help: "strip TCP timestamps (kind 8, RFC 7323)",
-    build: |_| Ok(strip(|option| option[0] == 8)),
-    ..named()
-};
+pub(super) const TIMESTAMPS: Kind =
+    named("strip-timestamps", "strip TCP timestamps (kind 8, RFC 7323)", |_| Ok(strip(|option| option[0] == 8)));
 
-pub(super) const WSCALE: Kind = Kind {
-    name: "strip-wscale",
-    help: "strip the window scale, which limits windows to 64 KiB (kind 3, RFC 7323)",
-    build: |_| Ok(strip(|option| option[0] == 3)),
-    ..named()
-};
+pub(super) const WSCALE: Kind =
+    named("strip-wscale", "strip the window scale, which limits windows to 64 KiB (kind 3, RFC 7323)", |_| {
+        Ok(strip(|option| option[0] == 3))
+    });
 
-/// What the strippers of one known option have in common.
-const fn named() -> Kind {
-    fn nothing(_: &Arguments) -> Result<Pair, MiddleboxError> {
-        Ok(Pair::default())
-    }
-    Kind { name: "", help: "", parameters: &[], side: Side::Client, build: nothing }
+const fn named(name: &'static str, help: &'static str, build: fn(&Arguments) -> Result<Pair, MiddleboxError>) -> Kind {
+    Kind { name, help, parameters: &[], side: Side::Client, build }
 }
 
 fn strip(is_stripped: impl Fn(&[u8]) -> bool + Copy + Send + 'static) -> Pair {

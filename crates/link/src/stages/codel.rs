@@ -1,8 +1,8 @@
-//! CoDel, the controlled-delay queue of RFC 8289.
+//! `CoDel`, the controlled-delay queue of RFC 8289.
 //!
 //! A long queue is no evil in itself: a burst must wait somewhere. A *standing* queue is, and it
 //! shows in the least time that any packet spent waiting of late. When for a whole `INTERVAL` no
-//! packet waited less than `TARGET`, CoDel drops one as it leaves, then more and more often, at
+//! packet waited less than `TARGET`, `CoDel` drops one as it leaves, then more and more often, at
 //! intervals of `INTERVAL` / √count (§3.3: TCP's throughput goes with the inverse square root of its
 //! losses), until one waited less. A queue of no more than one full packet is never too long.
 //!
@@ -101,42 +101,47 @@ mod tests {
     use super::super::queue::{Discipline, Queue};
     use super::*;
 
-    /// A link that sends a packet of 1500 bytes each millisecond; `arrive(ms)` says how many come in
-    /// that millisecond. Returns each millisecond's wait of the packet sent, in milliseconds, and
-    /// the milliseconds in which packets were dropped.
-    fn run(length: u32, mut arrive: impl FnMut(u32) -> u32) -> (Vec<u32>, Vec<u32>) {
+    /// A link that sends a packet of 1500 bytes each millisecond. `arrive` is told the millisecond and
+    /// the number of the packet that left in the one before, and says how many come. Returns how
+    /// many milliseconds each packet waited that left, and the milliseconds in which packets were
+    /// dropped.
+    fn run(
+        discipline: Discipline,
+        length: u32,
+        mut arrive: impl FnMut(u32, Option<u32>) -> u32,
+    ) -> (Vec<u32>, Vec<u32>) {
         let start = Instant::now();
-        let mut queue = Queue::new(Discipline::CoDel);
-        let (mut waits, mut drops) = (Vec::new(), Vec::new());
-        let mut expected = 0;
-        let mut numbers = 0..;
+        let mut queue = Queue::new(discipline);
+        let (mut waits, mut drops, mut left) = (Vec::new(), Vec::new(), None);
+        let (mut expected, mut numbers) = (0, 0..);
         for ms in 0..length {
             let now = start + Duration::from_millis(u64::from(ms));
-            for _ in 0..arrive(ms) {
-                let number: u32 = numbers.next().unwrap();
+            for number in numbers.by_ref().take(arrive(ms, left) as usize) {
+                let number: u32 = number;
                 let bytes = [number.to_be_bytes(), ms.to_be_bytes()].concat();
                 queue.put(Packet::new([bytes, vec![0; 1492]].concat()), now);
             }
-            if let Some(packet) = queue.take(now) {
+            left = queue.take(now).map(|packet| {
                 let word = |at: usize| u32::from_be_bytes(packet.bytes[at..at + 4].try_into().unwrap());
                 drops.extend((expected..word(0)).map(|_| ms));
                 expected = word(0) + 1;
                 waits.push(ms - word(4));
-            }
+                word(0)
+            });
         }
         (waits, drops)
     }
 
     #[test]
     fn a_burst_that_drains_within_the_interval_is_left_alone() {
-        let (waits, drops) = run(1000, |ms| if ms % 200 == 0 { 90 } else { 0 });
+        let (waits, drops) = run(Discipline::CoDel, 1000, |ms, _| if ms % 200 == 0 { 90 } else { 0 });
         assert_eq!((drops.len(), waits.len()), (0, 450));
     }
 
     #[test]
     fn drops_begin_after_an_interval_and_quicken_with_the_square_root() {
-        // Ten packets more than fit, then as many as fit: a standing queue that nobody answers.
-        let (_, drops) = run(600, |ms| if ms == 0 { 300 } else { 1 });
+        // A burst, then as many as fit: a standing queue that nobody answers.
+        let (_, drops) = run(Discipline::CoDel, 600, |ms, _| if ms == 0 { 300 } else { 1 });
         // The wait passes 5 ms at 5 ms, and 100 ms later it is time.
         assert_eq!(drops[0], 105);
         let law: Vec<_> = (1..6u32).map(|count| 100.0 / f64::from(count).sqrt()).collect();
@@ -145,36 +150,53 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_sender_that_answers_drops_is_held_near_the_target() {
-        // A crude TCP: its rate grows until a drop halves it. Without CoDel the queue would stand at
-        // hundreds of milliseconds.
-        let mut rate = 1.0;
-        let mut owed = 0.0;
-        let start = Instant::now();
-        let mut queue = Queue::new(Discipline::CoDel);
-        let (mut sent, mut expected, mut waits) = (0u32, 0u32, Vec::new());
-        for ms in 0..60_000u32 {
-            let now = start + Duration::from_millis(u64::from(ms));
-            rate += 0.0005;
-            owed += rate;
-            while owed >= 1.0 {
-                let bytes = [sent.to_be_bytes(), ms.to_be_bytes()].concat();
-                queue.put(Packet::new([bytes, vec![0; 1492]].concat()), now);
-                (owed, sent) = (owed - 1.0, sent + 1);
-            }
-            if let Some(packet) = queue.take(now) {
-                let word = |at: usize| u32::from_be_bytes(packet.bytes[at..at + 4].try_into().unwrap());
-                if word(0) > expected {
-                    rate *= 0.7;
-                }
-                expected = word(0) + 1;
-                waits.push(ms - word(4));
-            }
+    /// Four TCP senders in congestion avoidance (RFC 5681 §3.1), 50 ms from the link and back, for two
+    /// minutes. Returns the median wait of the second half of the packets, and the share of the time
+    /// in which the link was busy.
+    fn four_senders(discipline: Discipline) -> (u32, f64) {
+        struct Sender {
+            window: f64,
+            in_flight: u32,
+            deaf_until: u32,
         }
-        let late = &mut waits[10_000..];
+        let mut senders: Vec<_> = (0..4).map(|_| Sender { window: 4.0, in_flight: 0, deaf_until: 0 }).collect();
+        let mut sender_of = Vec::new();
+        let mut expected = 0;
+        let mut acks = std::collections::VecDeque::new();
+        let (mut waits, _) = run(discipline, 120_000, |ms, left| {
+            if let Some(left) = left {
+                acks.extend((expected..=left).map(|number| (ms + 50, number, number < left)));
+                expected = left + 1;
+            }
+            while let Some((_, number, lost)) = acks.pop_front_if(|(at, ..)| *at <= ms) {
+                let sender: &mut Sender = &mut senders[sender_of[number as usize]];
+                sender.in_flight -= 1;
+                if !lost {
+                    sender.window += 1.0 / sender.window;
+                } else if ms >= sender.deaf_until {
+                    (sender.window, sender.deaf_until) = ((sender.window / 2.0).max(2.0), ms + 60);
+                }
+            }
+            let before = sender_of.len();
+            for (index, sender) in senders.iter_mut().enumerate() {
+                while f64::from(sender.in_flight) < sender.window.floor() {
+                    sender.in_flight += 1;
+                    sender_of.push(index);
+                }
+            }
+            (sender_of.len() - before) as u32
+        });
+        let busy = waits.len() as f64 / 120_000.0;
+        let mut late = waits.split_off(waits.len() / 2);
         late.sort_unstable();
-        let median = late[late.len() / 2];
-        assert!(median <= 15 && late.len() > 40_000, "median wait {median} ms, {} sent", late.len());
+        (late[late.len() / 2], busy)
+    }
+
+    #[test]
+    fn senders_that_answer_drops_are_held_near_the_target() {
+        let (wait, _) = four_senders(Discipline::Infinite);
+        assert!(wait > 500, "{wait} ms without CoDel");
+        let (wait, busy) = four_senders(Discipline::CoDel);
+        assert!((2..=10).contains(&wait) && busy > 0.9, "median wait {wait} ms, busy {busy}");
     }
 }

@@ -1,7 +1,7 @@
 //! Chance that can be repeated.
 //!
 //! Every random stage has random numbers of its own: one seed for the cable, and for each effect
-//! and direction its own stream of the ChaCha8 generator. So a packet that goes up never changes
+//! and direction its own stream of the `ChaCha8` generator. So a packet that goes up never changes
 //! what happens to those that come down, and a link with loss alone loses the same packets as the
 //! same link with jitter and a middlebox added: the arms of a comparison meet the same bad luck.
 

@@ -53,7 +53,7 @@ impl Mtu {
     fn ipv4(&self, bytes: &[u8], out: &mut Out) -> Option<()> {
         let header = Ipv4HeaderSlice::from_slice(bytes).ok()?.to_header();
         if !header.dont_fragment {
-            return self.fragment(header, bytes, out);
+            return self.fragment(&header, bytes, out);
         }
         let headers = Headers::of(bytes)?;
         let icmp_error = headers.protocol == ip_number::ICMP
@@ -72,7 +72,7 @@ impl Mtu {
     }
 
     /// Cuts a packet into fragments; one that is a fragment already into smaller ones.
-    fn fragment(&self, whole: Ipv4Header, bytes: &[u8], out: &mut Out) -> Option<()> {
+    fn fragment(&self, whole: &Ipv4Header, bytes: &[u8], out: &mut Out) -> Option<()> {
         let payload = bytes.get(whole.header_len()..whole.total_len.into())?;
         let mut header = whole.clone();
         let mut at = 0;
@@ -88,7 +88,7 @@ impl Mtu {
             fragment.extend_from_slice(&header.to_bytes());
             fragment.extend_from_slice(&payload[at..end]);
             out.forward(Packet::new(fragment));
-            header.options = copied(&whole);
+            header.options = copied(whole);
             at = end;
         }
         Some(())

@@ -18,12 +18,12 @@ pub enum Discipline {
     Packets(usize),
     /// Those that arrive when there is no room for them in so many bytes of IP packets.
     Bytes(Size),
-    /// Those that CoDel picks (see [`super::codel`]), and those that arrive when 10 240 packets
+    /// Those that `CoDel` picks as they leave (RFC 8289), and those that arrive when 10 240 packets
     /// wait, the limit of Linux's `fq_codel`.
     CoDel,
 }
 
-/// The hard limit of a CoDel queue, in packets.
+/// The hard limit of a `CoDel` queue, in packets.
 const CODEL_LIMIT: usize = 10_240;
 
 /// Packets that wait, in order, each with the time at which it came.
@@ -125,8 +125,8 @@ mod tests {
         assert_eq!(accepted(Discipline::Packets(2), &[10, 20, 30]), [10, 20]);
         // A small packet finds room where a large one did not.
         assert_eq!(accepted(Discipline::Bytes(Size::bytes(100)), &[60, 50, 40, 1]), [60, 40]);
-        assert_eq!(accepted(Discipline::Infinite, &[10; 30_000]).len(), 30_000);
-        assert_eq!(accepted(Discipline::CoDel, &[10; 30_000]).len(), CODEL_LIMIT);
+        assert_eq!(accepted(Discipline::Infinite, &vec![10; 30_000]).len(), 30_000);
+        assert_eq!(accepted(Discipline::CoDel, &vec![10; 30_000]).len(), CODEL_LIMIT);
     }
 
     #[test]

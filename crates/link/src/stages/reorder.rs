@@ -70,7 +70,7 @@ mod tests {
         let mut order = survivors(Box::new(stage), 5000);
         let steps = order.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
         assert!((800..1600).contains(&steps), "{steps}");
-        assert!(order.iter().enumerate().all(|(place, n)| (i64::from(*n) - place as i64).abs() <= 3));
+        assert!(order.iter().enumerate().all(|(place, n)| place.abs_diff(*n as usize) <= 3));
         order.sort_unstable();
         assert!(order.into_iter().eq(0..5000));
     }

@@ -93,7 +93,7 @@ impl Schedule {
 }
 
 /// A place in the trace: a cycle and a line of it.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     cycle: u64,
     line: usize,
@@ -141,7 +141,7 @@ impl Stage for TraceLink {
     fn push(&mut self, packet: Packet, now: Instant, _out: &mut Out) {
         let start = self.start.at(now);
         if self.is_idle() {
-            self.next = self.after(now, start);
+            self.next = self.next.max(self.after(now, start)); // a chance is used once, even by a late packet
         }
         self.queue.put(packet, now);
     }

@@ -1,0 +1,157 @@
+//! From what the runner saw to what a run says: medians and intervals, floors, every
+//! comparison of rivals, every claim.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
+
+use crate::{
+    claims::judge,
+    experiment::{Cell, Experiment, Plan},
+    floor::floor,
+    results::{
+        Calibration, CellResult, Comparison, Host, NetworkRecord, Outcome, RunResult, SCHEMA, Sample, Status,
+        WorkloadRecord, timestamp,
+    },
+    stats::{bootstrap, median, shift},
+};
+
+/// What a run was besides its cells.
+#[derive(Debug, Clone)]
+pub struct Circumstances {
+    /// When it began.
+    pub started: SystemTime,
+    /// The machine.
+    pub host: Host,
+    /// How true the emulator was.
+    pub calibration: Option<Calibration>,
+    /// What was chosen for the whole run: server, seed, quick, congestion control, …
+    pub settings: BTreeMap<String, String>,
+    /// Whether the work was done over TLS.
+    pub tls: bool,
+    /// The seed of the resampling.
+    pub seed: u64,
+}
+
+/// Puts a run together. `outcomes` has one entry for each cell of the plan, in its order; a
+/// cell beyond its end was not reached.
+pub fn assemble(experiment: &Experiment, plan: &Plan, outcomes: &[Outcome], circumstances: Circumstances) -> RunResult {
+    let Circumstances { started, host, calibration, settings, tls, seed } = circumstances;
+    let cells: Vec<CellResult> =
+        plan.cells.iter().enumerate().map(|(place, planned)| cell(planned, outcomes.get(place), tls, seed)).collect();
+    let workloads = workloads(plan);
+    let source = experiment.source.to_string();
+    let claims = experiment.claims.iter().map(|claim| judge(claim, &source, &cells, &workloads, seed)).collect();
+    RunResult {
+        schema: SCHEMA.to_owned(),
+        experiment: experiment.name.clone(),
+        title: experiment.title.clone(),
+        started: timestamp(started),
+        host,
+        calibration,
+        settings,
+        networks: networks(plan),
+        workloads,
+        comparisons: comparisons(&cells),
+        claims,
+        cells,
+    }
+}
+
+fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellResult {
+    let floor = floor(cell.workload.work, &cell.network, tls);
+    let (status, reason, samples): (_, _, &[Sample]) = match outcome {
+        Some(Outcome::Done(samples)) if !samples.is_empty() => (Status::Ok, None, samples),
+        Some(Outcome::Done(_)) => (Status::Failed, Some("it ended without a sample".to_owned()), &[]),
+        Some(Outcome::Skipped(why)) => (Status::Skipped, Some(why.clone()), &[]),
+        Some(Outcome::Failed(why)) => (Status::Failed, Some(why.clone()), &[]),
+        None => (Status::Skipped, Some("the run was stopped before it".to_owned()), &[]),
+    };
+    let samples_s: Vec<f64> = samples.iter().map(|sample| sample.seconds).collect();
+    let median_s = median(&samples_s);
+    let rtt_s = cell.network.rtt().as_secs_f64();
+    CellResult {
+        workload: cell.workload.name.clone(),
+        network: cell.network.name.clone(),
+        contender: cell.row.name(),
+        model: cell.row.model,
+        status,
+        reason,
+        median_s,
+        ci95_s: bootstrap::of_median(&samples_s, seed).map(|estimate| estimate.interval),
+        bytes: middle(samples, |sample| sample.bytes),
+        requests: middle(samples, |sample| sample.requests),
+        connections: middle(samples, |sample| sample.connections),
+        round_trips: median_s.filter(|_| rtt_s > 0.0).map(|median| median / rtt_s),
+        floor_s: floor.time.as_secs_f64(),
+        times_floor: median_s
+            .and_then(|median| floor.multiple(Duration::try_from_secs_f64(median).unwrap_or_default())),
+        samples_s,
+    }
+}
+
+/// The median of a count, where every sample has it.
+fn middle(samples: &[Sample], count: impl Fn(&Sample) -> Option<u64>) -> Option<u64> {
+    let counts: Option<Vec<f64>> = samples.iter().map(|sample| count(sample).map(|count| count as f64)).collect();
+    median(&counts?).map(|middle| middle.round() as u64)
+}
+
+fn comparisons(cells: &[CellResult]) -> Vec<Comparison> {
+    let measured: Vec<&CellResult> = cells.iter().filter(|cell| cell.median_s.is_some()).collect();
+    let rivals = |a: &&CellResult, b: &&CellResult| a.workload == b.workload && a.network == b.network;
+    measured
+        .chunk_by(|a, b| rivals(a, b))
+        .flat_map(|block| {
+            let mut block = block.to_vec();
+            block.sort_by(|a, b| a.median_s.unwrap_or_default().total_cmp(&b.median_s.unwrap_or_default()));
+            let pairs = (0..block.len()).flat_map(|a| (a + 1..block.len()).map(move |b| (a, b)));
+            pairs.filter_map(|(a, b)| comparison(block[a], block[b])).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn comparison(a: &CellResult, b: &CellResult) -> Option<Comparison> {
+    let ratio = shift::ratio(&a.samples_s, &b.samples_s)?;
+    Some(Comparison {
+        a: a.path(),
+        b: b.path(),
+        ratio: ratio.value,
+        ci95: ratio.interval,
+        confidence: ratio.confidence,
+        differs: ratio.differs(),
+    })
+}
+
+fn networks(plan: &Plan) -> Vec<NetworkRecord> {
+    let mut records: Vec<NetworkRecord> = Vec::new();
+    for network in plan.cells.iter().map(|cell| &cell.network) {
+        if !records.iter().any(|record| record.name == network.name) {
+            records.push(NetworkRecord {
+                name: network.name.clone(),
+                description: network.describe(),
+                rtt_s: network.rtt().as_secs_f64(),
+                link: serde_json::to_value(&network.link).unwrap_or_default(),
+            });
+        }
+    }
+    records
+}
+
+fn workloads(plan: &Plan) -> Vec<WorkloadRecord> {
+    let mut records: Vec<WorkloadRecord> = Vec::new();
+    for workload in plan.cells.iter().map(|cell| &cell.workload) {
+        if !records.iter().any(|record| record.name == workload.name) {
+            records.push(WorkloadRecord {
+                name: workload.name.clone(),
+                description: workload.work.to_string(),
+                steps: workload.work.steps(),
+                step: workload.work.step().to_owned(),
+            });
+        }
+    }
+    records
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! A run that is put together says what its samples say.
+
+use crate::{
+    example::{DAVFS2, run},
+    results::Status,
+};
+
+#[test]
+fn a_cell_says_what_its_samples_say() {
+    let run = run(4, 1.0, &[]);
+    let cell = run.cell("upload-small", "article", "davfs2").unwrap();
+    let median = cell.median_s.unwrap();
+    assert_eq!(cell.samples_s.len(), 4);
+    assert!(cell.ci95_s.unwrap().contains(median));
+    assert!((cell.round_trips.unwrap() - median / 0.018).abs() < 1e-9);
+    assert!((cell.times_floor.unwrap() - median / cell.floor_s).abs() < 1e-6);
+    assert_eq!((cell.requests, cell.connections, cell.bytes), (Some(80), Some(1), Some(180_000)));
+}
+
+#[test]
+fn every_pair_of_rivals_is_compared_once_and_the_faster_stands_first() {
+    let run = run(4, 1.0, &DAVFS2);
+    // Seven of eleven ran on the one network, six on the other, where rclone failed.
+    assert_eq!(run.comparisons.len(), 7 * 6 / 2 + 6 * 5 / 2);
+    for comparison in &run.comparisons {
+        assert!(comparison.ratio >= 1.0 - 1e-9 && comparison.ci95.contains(comparison.ratio), "{comparison:?}");
+        assert_eq!(comparison.differs, !comparison.ci95.contains(1.0), "{comparison:?}");
+        let place = |path: &str| path.rsplit_once('/').unwrap().0.to_owned();
+        assert_eq!(place(&comparison.a), place(&comparison.b));
+    }
+}
+
+#[test]
+fn a_cell_that_was_not_reached_is_skipped() {
+    let plan = crate::example::plan(3);
+    let outcomes = crate::example::outcomes(&plan, 1.0, &[]);
+    let run = super::assemble(&crate::example::race(), &plan, &outcomes[..5], crate::example::circumstances());
+    let unreached = &run.cells[5..];
+    assert_eq!(run.cells.len(), plan.cells.len());
+    assert!(unreached.iter().all(|cell| cell.status == Status::Skipped && cell.reason.is_some()));
+}

@@ -1,0 +1,186 @@
+//! A sentence of an article, as something that can turn out to be wrong.
+//!
+//! A [`Claim`] quotes the sentence and gives one [`Check`]: data, not code, so that the
+//! experiment file alone says what would refute it. A check compares cells of one workload;
+//! all but [`Check::Shrinks`] stay on one network. "By far" and "greatly" are numbers here,
+//! and whoever disagrees with a number can change it.
+//!
+//! A ratio has an interval ([`bootstrap`](crate::stats::bootstrap), 95 %), and the interval
+//! decides: the claim is *reproduced* when all of it satisfies the check, *refuted* when
+//! none of it does, and *inconclusive* in between. A claim about several rivals is as strong
+//! as its weakest pair: one refuted pair refutes it, all pairs must hold to reproduce it,
+//! and a rival that could not be measured leaves it open unless another has refuted it
+//! already. Counts of requests and connections have no interval; they decide alone.
+//!
+//! Not done: a claim about a model says something about the model. The sentence that goes
+//! with the verdict therefore always calls it one.
+
+mod evidence;
+mod judge;
+
+use serde::{Deserialize, Serialize};
+
+pub use judge::judge;
+
+/// A sentence of a source and what it says about cells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    /// A short name.
+    pub id: String,
+    /// The sentence, word for word.
+    pub said: String,
+    /// The workload whose cells are compared.
+    pub workload: String,
+    /// The network on which they are compared.
+    pub network: String,
+    /// What must be so.
+    pub check: Check<String>,
+}
+
+/// What must be so for a claim to hold. Names are those of contenders, except `on`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Check<N> {
+    /// Each of `what` takes at least `by` times as long as each of `than`.
+    Slower {
+        /// The slow ones.
+        what: Vec<N>,
+        /// Their rivals.
+        than: Vec<N>,
+        /// The least factor; 1 unless given.
+        #[serde(default = "one")]
+        by: f64,
+    },
+    /// Each of `among` takes at least `by` times as long as `what`.
+    Fastest {
+        /// The fast one.
+        what: N,
+        /// Its rivals.
+        among: Vec<N>,
+        /// The least factor; 1 unless given.
+        #[serde(default = "one")]
+        by: f64,
+    },
+    /// `of` takes at least, or at most, so many times as long as `to`.
+    Ratio {
+        /// The time above the line.
+        of: N,
+        /// The time below it.
+        to: N,
+        /// The least ratio.
+        at_least: Option<f64>,
+        /// The greatest ratio.
+        at_most: Option<f64>,
+    },
+    /// `what` needs more requests or connections than each of `than`.
+    More {
+        /// What is counted.
+        count: Count,
+        /// Who needs more.
+        what: N,
+        /// Who needs fewer.
+        than: Vec<N>,
+    },
+    /// `what` needs at least so many requests for each file, listing or save.
+    PerStep {
+        /// What is counted.
+        count: Count,
+        /// Who needs them.
+        what: N,
+        /// The least number.
+        at_least: f64,
+    },
+    /// The ratio of `of` to `to` is smaller on the network `on`: it is `by` times as large here.
+    Shrinks {
+        /// The time above the line.
+        of: N,
+        /// The time below it.
+        to: N,
+        /// The network where the ratio is smaller.
+        on: N,
+        /// The least factor between the two ratios; 1 unless given.
+        #[serde(default = "one")]
+        by: f64,
+    },
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// What is counted in a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Count {
+    /// TCP connections, as the tap saw them.
+    Connections,
+    /// HTTP requests, as the server logged them.
+    Requests,
+}
+
+impl<N> Check<N> {
+    /// The same check with other names, or the first error that a name gives.
+    pub fn with_names<M, E>(
+        self,
+        mut contender: impl FnMut(N) -> Result<M, E>,
+        network: impl FnOnce(N) -> Result<M, E>,
+    ) -> Result<Check<M>, E> {
+        let mut all = |names: Vec<N>| names.into_iter().map(&mut contender).collect::<Result<Vec<M>, E>>();
+        Ok(match self {
+            Self::Slower { what, than, by } => Check::Slower { what: all(what)?, than: all(than)?, by },
+            Self::Fastest { what, among, by } => {
+                let among = all(among)?;
+                Check::Fastest { what: contender(what)?, among, by }
+            }
+            Self::Ratio { of, to, at_least, at_most } => {
+                Check::Ratio { of: contender(of)?, to: contender(to)?, at_least, at_most }
+            }
+            Self::More { count, what, than } => {
+                let than = all(than)?;
+                Check::More { count, what: contender(what)?, than }
+            }
+            Self::PerStep { count, what, at_least } => Check::PerStep { count, what: contender(what)?, at_least },
+            Self::Shrinks { of, to, on, by } => {
+                Check::Shrinks { of: contender(of)?, to: contender(to)?, on: network(on)?, by }
+            }
+        })
+    }
+
+    /// What is wrong with its numbers and lists, if anything.
+    pub fn complaint(&self) -> Option<&'static str> {
+        let positive = |number: f64| number.is_finite() && number > 0.0;
+        let (numbers, lists) = match self {
+            Self::Slower { what, than, by } => (vec![*by], vec![what, than]),
+            Self::Fastest { among, by, .. } => (vec![*by], vec![among]),
+            Self::Ratio { at_least: None, at_most: None, .. } => {
+                return Some("a ratio needs `at_least` or `at_most`");
+            }
+            Self::Ratio { at_least, at_most, .. } => (at_least.iter().chain(at_most).copied().collect(), vec![]),
+            Self::More { than, .. } => (vec![], vec![than]),
+            Self::PerStep { at_least, .. } => (vec![*at_least], vec![]),
+            Self::Shrinks { by, .. } => (vec![*by], vec![]),
+        };
+        if !numbers.into_iter().all(positive) {
+            return Some("a factor must be above 0");
+        }
+        lists
+            .iter()
+            .any(|list| list.is_empty())
+            .then_some("a list of contenders is empty, so nothing would be compared")
+    }
+}
+
+/// What the measurement says of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It holds here too.
+    Reproduced,
+    /// It does not hold here.
+    Refuted,
+    /// This run cannot tell.
+    Inconclusive,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! An invented run of the race, for the tests of what is made of runs.
+
+use std::time::{Duration, SystemTime};
+
+use crate::{
+    assemble::{Circumstances, assemble},
+    experiment::{Cell, Experiment, Known, KnownContender, Plan, Selection},
+    results::{Calibration, Host, Outcome, RunResult, Sample},
+};
+
+const RACE: &str = include_str!("../../../experiments/webdav-race.toml");
+
+/// Round trips for each file, connections, requests for each file.
+const CLIENTS: [(&str, f64, u64, u64); 11] = [
+    ("curl", 2.3, 1, 1),
+    ("curl-parallel-h1", 0.12, 16, 1),
+    ("curl-parallel-h2", 0.12, 1, 1),
+    ("rclone", 1.8, 4, 3),
+    ("davfs2", 5.5, 1, 5),
+    ("davfs2-nolocks", 2.3, 1, 2),
+    ("samba-davfs2", 6.5, 1, 6),
+    ("samba-davfs2-nolocks", 3.3, 1, 3),
+    ("redirector-h1", 8.0, 1, 8),
+    ("redirector-h2", 8.0, 1, 8),
+    ("webdrive", 2.0, 4, 4),
+];
+
+pub(crate) fn race() -> Experiment {
+    let contenders = CLIENTS.map(|(name, ..)| KnownContender {
+        name,
+        model: name.starts_with("redirector") || name == "webdrive",
+        settings: &[],
+    });
+    let known = Known { contenders: &contenders, servers: &["apache", "nginx", "embedded"] };
+    Experiment::parse(RACE, "webdav-race.toml".as_ref(), known).unwrap()
+}
+
+/// What needs davfs2.
+pub(crate) const DAVFS2: [&str; 4] = ["davfs2", "davfs2-nolocks", "samba-davfs2", "samba-davfs2-nolocks"];
+
+/// The quick race as it might have gone, every time `factor` times as long.
+pub(crate) fn run(samples: u32, factor: f64, missing: &[&str]) -> RunResult {
+    let (race, plan) = (race(), plan(samples));
+    assemble(&race, &plan, &outcomes(&plan, factor, missing), circumstances())
+}
+
+/// The cells of the quick race.
+pub(crate) fn plan(samples: u32) -> Plan {
+    race().plan(&Selection { quick: true, samples: Some(samples), ..Selection::default() }).unwrap()
+}
+
+/// What became of each cell.
+pub(crate) fn outcomes(plan: &Plan, factor: f64, missing: &[&str]) -> Vec<Outcome> {
+    plan.cells.iter().map(|cell| outcome(cell, plan.samples, factor, missing)).collect()
+}
+
+fn outcome(cell: &Cell, samples: u32, factor: f64, missing: &[&str]) -> Outcome {
+    let (name, trips, connections, requests) =
+        CLIENTS.into_iter().find(|(name, ..)| *name == cell.row.contender).unwrap();
+    if missing.contains(&name) {
+        return Outcome::Skipped("mount.davfs is not installed; `apt-get install davfs2` brings it".into());
+    }
+    if name == "rclone" && cell.network.name == "lan" {
+        return Outcome::Failed("file 7 of 16 is not on the server after sample 2".into());
+    }
+    let trip = cell.network.rtt().as_secs_f64() + 0.0004;
+    let sample = |round: u32| Sample {
+        round,
+        start_s: f64::from(round),
+        // A little noise that is the same every time.
+        seconds: factor * ((3.0 + trips * 16.0) * trip + 0.0007 * f64::from((round * 7 + 3) % 5)),
+        bytes: Some(180_000),
+        requests: Some(requests * 16),
+        connections: Some(connections),
+    };
+    Outcome::Done((0..samples).map(sample).collect())
+}
+
+pub(crate) fn circumstances() -> Circumstances {
+    Circumstances {
+        started: SystemTime::UNIX_EPOCH + Duration::from_mins(29_921_498),
+        host: Host { kernel: "6.12".into(), ..Host::default() },
+        calibration: Some(Calibration { delay_error_p50_us: 21.0, delay_error_p99_us: 90.0, packets_per_s: 7e5 }),
+        settings: [("server", "apache"), ("tls", "yes"), ("quick", "yes")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+        tls: true,
+        seed: 1,
+    }
+}

@@ -1,0 +1,223 @@
+//! An experiment: one question, asked of many clients over several networks.
+//!
+//! The file is TOML and is meant to be read aloud: where the question comes from, the
+//! networks, the workloads, the contenders, and the sentences of the source as claims that
+//! the program can judge. What it leads to passes through three forms:
+//!
+//! 1. [`file`] is the shape of the text, where every name still knows its place in it;
+//! 2. [`Experiment`] is what it means: every name refers to something, every quantity is in
+//!    range (`check` turns the one into the other, or into a [`Mistake`] with line, column
+//!    and the nearest valid name);
+//! 3. [`Plan`] is what to do: the cells that a choice of networks, workloads and contenders
+//!    leaves, in an order that is fair to all of them.
+//!
+//! The quick race is a part of the same file, never a second file: it may leave out
+//! networks, workloads and contenders and move fewer files, but a name means the same in
+//! both, so that a claim is written once.
+//!
+//! This module knows no contender. The caller says which there are ([`Known`]), because
+//! only the caller can start them.
+
+mod check;
+mod file;
+mod mistake;
+mod names;
+mod plan;
+
+use std::{fmt, path::Path, time::Duration};
+
+use link::units::{Rate, Span};
+
+use crate::{claims::Claim, contenders::Parameters, work::Work};
+
+pub use link::spec::LinkSpec;
+pub use mistake::Mistake;
+pub use names::nearest;
+pub use plan::{Block, Cell, Plan, PlanError, Selection};
+
+/// What the caller can start: the names that an experiment may use.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// The contenders.
+    pub contenders: &'a [KnownContender<'a>],
+    /// The servers.
+    pub servers: &'a [&'a str],
+}
+
+/// A contender that the caller can start.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownContender<'a> {
+    /// Its name, as in `rclone`.
+    pub name: &'a str,
+    /// Whether it is a model: the request sequence of a client that cannot run here.
+    pub model: bool,
+    /// The settings that an experiment may vary, as in `transfers`.
+    pub settings: &'a [&'a str],
+}
+
+/// An experiment whose names and quantities have been checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Experiment {
+    /// The file's name without its ending: `webdav-race`.
+    pub name: String,
+    /// What a reader calls it.
+    pub title: String,
+    /// What is being asked.
+    pub question: String,
+    /// Who asked first.
+    pub source: Source,
+    /// The networks, in the file's order.
+    pub networks: Vec<Network>,
+    /// The workloads, in the file's order.
+    pub workloads: Vec<Workload>,
+    /// The contenders, a swept one once per value.
+    pub contenders: Vec<Row>,
+    /// The servers it may run against; the first is the one to use unless told otherwise.
+    pub servers: Vec<String>,
+    /// How often each cell is run.
+    pub samples: u32,
+    /// The same, smaller.
+    pub quick: Option<Quick>,
+    /// What the source says, as checks.
+    pub claims: Vec<Claim>,
+}
+
+impl Experiment {
+    /// Reads an experiment file.
+    pub fn read(path: &Path, known: Known<'_>) -> Result<Self, ReadError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ReadError::File { path: path.display().to_string(), source })?;
+        Ok(Self::parse(&text, path, known)?)
+    }
+
+    /// Reads an experiment from its text; `path` names it, and stands in its mistakes.
+    pub fn parse(text: &str, path: &Path, known: Known<'_>) -> Result<Self, Mistake> {
+        let name = path.file_stem().map_or_else(|| "experiment".into(), |stem| stem.to_string_lossy().into_owned());
+        file::File::parse(text)
+            .and_then(|file| check::experiment(file, name, known))
+            .map_err(|fault| fault.at(text, path))
+    }
+}
+
+/// Why there is no experiment.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file cannot be read.
+    #[error("cannot read the experiment {path}: {source}; `haul lab list` shows those there are")]
+    File {
+        /// Which file.
+        path: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The file says something that cannot be meant.
+    #[error(transparent)]
+    Mistake(#[from] Mistake),
+}
+
+/// Where a question and its claims come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The title of the article.
+    pub title: String,
+    /// Its author, if named.
+    pub author: Option<String>,
+    /// Where to read it: an address or a file.
+    pub at: Option<String>,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.title)?;
+        if let Some(author) = &self.author {
+            write!(f, ", {author}")?;
+        }
+        self.at.as_ref().map_or(Ok(()), |at| write!(f, ", {at}"))
+    }
+}
+
+/// What the work is done over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Network {
+    /// Its name in the file.
+    pub name: String,
+    /// What to emulate.
+    pub link: LinkSpec,
+    /// Whose network it is like.
+    pub note: Option<String>,
+}
+
+impl Network {
+    /// The round-trip time of the empty link.
+    pub fn rtt(&self) -> Duration {
+        self.link.rtt.0
+    }
+
+    /// The rate from the client to the server, if there is a limit.
+    pub fn up(&self) -> Option<Rate> {
+        self.link.rate.map(|rate| rate.up)
+    }
+
+    /// The rate from the server to the client, if there is a limit.
+    pub fn down(&self) -> Option<Rate> {
+        self.link.rate.map(|rate| rate.down)
+    }
+
+    /// `18ms RTT, 100mbit, loss 0.1%`: all that the file says of the link.
+    pub fn describe(&self) -> String {
+        let rate = self.link.rate.map_or_else(|| "no rate limit".to_owned(), |rate| rate.to_string());
+        let spec = serde_json::to_value(&self.link).unwrap_or_default();
+        let rest = spec
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(key, value)| !["rtt", "rate", "seed"].contains(&key.as_str()) && !value.is_null());
+        rest.fold(format!("{} RTT, {rate}", Span(self.rtt())), |text, (key, value)| {
+            format!("{text}, {key} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        })
+    }
+}
+
+/// What is done, under the name the file gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// Its name in the file.
+    pub name: String,
+    /// What it is.
+    pub work: Work,
+}
+
+/// A contender as it runs: a name, and the settings that this experiment gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The contender's name: `rclone`.
+    pub contender: String,
+    /// What is set, and to what.
+    pub settings: Parameters,
+    /// Whether it is a model.
+    pub model: bool,
+}
+
+impl Row {
+    /// The name of the row: `rclone transfers=16`. Whatever is set stands in it, so that no
+    /// table hides a knob.
+    pub fn name(&self) -> String {
+        self.settings.iter().fold(self.contender.clone(), |name, (key, value)| format!("{name} {key}={value}"))
+    }
+}
+
+/// The experiment that ends soon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quick {
+    /// The networks it keeps.
+    pub networks: Vec<String>,
+    /// The workloads it keeps, with their smaller sizes.
+    pub workloads: Vec<Workload>,
+    /// The rows it keeps.
+    pub contenders: Vec<String>,
+    /// How often each cell is run.
+    pub samples: u32,
+}
+
+#[cfg(test)]
+mod tests;

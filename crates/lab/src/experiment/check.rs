@@ -1,0 +1,259 @@
+//! From the text's shape to what it means: every name must refer to something, every
+//! quantity must be possible.
+
+use std::collections::BTreeSet;
+
+use link::units::Size;
+use toml::Spanned;
+
+use super::{
+    Experiment, Known, KnownContender, Network, Quick, Row, Source, Workload,
+    file::{Amounts, Claim as ClaimText, File, Kind, Named, Quick as QuickText, Sweep},
+    mistake::Fault,
+    names::advice,
+};
+use crate::{claims::Claim, contenders::Parameters, work::Work};
+
+/// More than enough to see any difference, and what [`stats`](crate::stats) is written for.
+const MOST_SAMPLES: u32 = 100;
+
+pub(super) fn experiment(file: File, name: String, known: Known<'_>) -> Result<Experiment, Fault> {
+    let names = Names::of(&file, known)?;
+    let workloads = in_order(&file.workload)
+        .map(|(name, workload)| {
+            let work = work(workload.get_ref().kind, workload.get_ref().amounts(), workload)?;
+            Ok(Workload { name: name.to_owned(), work })
+        })
+        .collect::<Result<Vec<_>, Fault>>()?;
+    let samples = samples(&file.samples)?;
+    let quick = file.quick.as_ref().map(|quick| self::quick(quick, &file, &names, &workloads, samples)).transpose()?;
+    let networks = in_order(&file.network)
+        .map(|(name, link)| Network { name: name.to_owned(), link: link.clone(), note: file.notes.get(name).cloned() })
+        .collect();
+    Ok(Experiment {
+        name,
+        networks,
+        workloads,
+        samples,
+        quick,
+        servers: pick(&file.servers, "server", known.servers)?,
+        claims: claims(file.claim, &names)?,
+        contenders: names.rows,
+        title: file.title,
+        question: file.question,
+        source: Source {
+            title: file.source.title,
+            author: file.source.author,
+            at: file.source.url.or(file.source.file),
+        },
+    })
+}
+
+/// The names that other parts of the file may use.
+struct Names {
+    networks: Vec<String>,
+    workloads: Vec<String>,
+    rows: Vec<Row>,
+}
+
+impl Names {
+    fn of(file: &File, known: Known<'_>) -> Result<Self, Fault> {
+        Ok(Self {
+            networks: in_order(&file.network).map(|(name, _)| name.to_owned()).collect(),
+            workloads: in_order(&file.workload).map(|(name, _)| name.to_owned()).collect(),
+            rows: rows(file, known.contenders)?,
+        })
+    }
+
+    fn row_names(&self) -> Vec<String> {
+        self.rows.iter().map(Row::name).collect()
+    }
+}
+
+/// The entries in the order in which the file has them.
+fn in_order<T>(entries: &Named<T>) -> impl Iterator<Item = (&str, &T)> {
+    let mut entries: Vec<_> = entries.iter().collect();
+    entries.sort_by_key(|(name, _)| name.span().start);
+    entries.into_iter().map(|(name, entry)| (name.get_ref().as_str(), entry))
+}
+
+/// The name, if it is one of `names`.
+fn find<S: AsRef<str>>(name: &Spanned<String>, what: &str, names: &[S]) -> Result<String, Fault> {
+    if names.iter().any(|known| known.as_ref() == name.get_ref()) {
+        return Ok(name.get_ref().clone());
+    }
+    let advice = advice(name.get_ref(), names.iter().map(AsRef::as_ref));
+    Err(Fault::new(name.span(), format!("no {what} is called `{}`; {advice}", name.get_ref())))
+}
+
+/// The names of a list, each once, each one of `names`, at least one.
+fn pick<S: AsRef<str>>(list: &[Spanned<String>], what: &str, names: &[S]) -> Result<Vec<String>, Fault> {
+    let mut seen = BTreeSet::new();
+    for name in list {
+        if !seen.insert(name.get_ref()) {
+            return Err(Fault::new(name.span(), format!("the {what} `{}` is listed twice", name.get_ref())));
+        }
+    }
+    list.iter().map(|name| find(name, what, names)).collect()
+}
+
+fn samples(samples: &Spanned<u32>) -> Result<u32, Fault> {
+    if (1..=MOST_SAMPLES).contains(samples.get_ref()) {
+        return Ok(*samples.get_ref());
+    }
+    let message = format!("a cell is sampled 1 to {MOST_SAMPLES} times, not {}", samples.get_ref());
+    Err(Fault::new(samples.span(), message))
+}
+
+fn rows(file: &File, known: &[KnownContender<'_>]) -> Result<Vec<Row>, Fault> {
+    let names: Vec<&str> = known.iter().map(|contender| contender.name).collect();
+    let listed = pick(&file.contenders, "contender", &names)?;
+    for name in file.contender.keys() {
+        find(name, "contender of this experiment", &listed)?;
+    }
+    let nothing = Named::new();
+    let mut rows = Vec::new();
+    for contender in listed.iter().filter_map(|name| known.iter().find(|known| known.name == name)) {
+        let settings = file.contender.get(contender.name).unwrap_or(&nothing);
+        for (key, sweep) in settings {
+            find(key, &format!("setting of {}", contender.name), contender.settings)?;
+            values(key, sweep)?;
+        }
+        rows.extend(swept(settings).into_iter().map(|settings| Row {
+            contender: contender.name.to_owned(),
+            settings,
+            model: contender.model,
+        }));
+    }
+    Ok(rows)
+}
+
+/// The values of a setting, each once.
+fn values(key: &Spanned<String>, sweep: &Sweep) -> Result<(), Fault> {
+    let values = sweep.values();
+    let distinct: BTreeSet<_> = values.iter().collect();
+    let complaint = if values.is_empty() {
+        "has no value"
+    } else if distinct.len() < values.len() {
+        "has a value twice"
+    } else {
+        return Ok(());
+    };
+    Err(Fault::new(key.span(), format!("the setting `{}` {complaint}", key.get_ref())))
+}
+
+impl Sweep {
+    fn values(&self) -> &[u32] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
+}
+
+/// Every combination of the settings' values; without settings, the one that sets nothing.
+fn swept(settings: &Named<Sweep>) -> Vec<Parameters> {
+    in_order(settings).fold(vec![Parameters::new()], |combinations, (key, sweep)| {
+        combinations
+            .iter()
+            .flat_map(|set| {
+                sweep.values().iter().map(move |value| {
+                    let mut set = set.clone();
+                    set.insert(key.to_owned(), *value);
+                    set
+                })
+            })
+            .collect()
+    })
+}
+
+fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work, Fault> {
+    let missing = |key: &str| Fault::new(whole.span(), format!("the key `{key}` is missing"));
+    let count = |amount: &mut Option<Spanned<u32>>, key: &str| match amount.take() {
+        Some(count) if *count.get_ref() == 0 => Err(Fault::new(count.span(), format!("`{key}` must be at least 1"))),
+        Some(count) => Ok(count.into_inner()),
+        None => Err(missing(key)),
+    };
+    let size =
+        |amount: &mut Option<Spanned<Size>>| amount.take().map(Spanned::into_inner).ok_or_else(|| missing("size"));
+    let work = match kind {
+        Kind::Upload => Work::Upload { files: count(&mut amounts.files, "files")?, size: size(&mut amounts.size)? },
+        Kind::Download => Work::Download { files: count(&mut amounts.files, "files")?, size: size(&mut amounts.size)? },
+        Kind::List => Work::List { entries: count(&mut amounts.entries, "entries")? },
+        Kind::Edit => Work::Edit { times: count(&mut amounts.times, "times")?, size: size(&mut amounts.size)? },
+    };
+    match amounts.leftover() {
+        Some((key, span)) => Err(Fault::new(span, format!("`{key}` means nothing to this kind of workload"))),
+        None => Ok(work),
+    }
+}
+
+impl Amounts {
+    fn leftover(self) -> Option<(&'static str, std::ops::Range<usize>)> {
+        let counts = [("files", self.files), ("entries", self.entries), ("times", self.times)];
+        let counted = counts.into_iter().find_map(|(key, count)| Some((key, count?.span())));
+        counted.or_else(|| Some(("size", self.size?.span())))
+    }
+
+    /// These amounts where given, else those of the whole race.
+    fn or(self, whole: Self) -> Self {
+        Self {
+            files: self.files.or(whole.files),
+            size: self.size.or(whole.size),
+            entries: self.entries.or(whole.entries),
+            times: self.times.or(whole.times),
+        }
+    }
+}
+
+fn quick(text: &QuickText, file: &File, names: &Names, whole: &[Workload], samples: u32) -> Result<Quick, Fault> {
+    let chosen = |list: &Option<Vec<Spanned<String>>>, what: &str, all: &[String]| match list {
+        Some(list) => pick(list, what, all),
+        None => Ok(all.to_vec()),
+    };
+    let mut workloads = Vec::new();
+    for (name, amounts) in &text.workload {
+        find(name, "workload", &names.workloads)?;
+        let whole = file.workload[name.get_ref().as_str()].get_ref();
+        let work = work(whole.kind, amounts.clone().or(whole.amounts()), name)?;
+        workloads.push(Workload { name: name.get_ref().clone(), work });
+    }
+    let smaller = |name: String| {
+        let it = |workload: &&Workload| workload.name == name;
+        workloads.iter().find(it).or_else(|| whole.iter().find(it)).cloned()
+    };
+    Ok(Quick {
+        networks: chosen(&text.networks, "network", &names.networks)?,
+        workloads: chosen(&text.workloads, "workload", &names.workloads)?.into_iter().filter_map(smaller).collect(),
+        contenders: chosen(&text.contenders, "contender of this experiment", &names.row_names())?,
+        samples: text.samples.as_ref().map_or(Ok(samples), self::samples)?,
+    })
+}
+
+fn claims(texts: Vec<ClaimText>, names: &Names) -> Result<Vec<Claim>, Fault> {
+    let mut seen = BTreeSet::new();
+    let rows = names.row_names();
+    texts
+        .into_iter()
+        .map(|text| {
+            if !seen.insert(text.id.get_ref().clone()) {
+                return Err(Fault::new(text.id.span(), format!("the claim `{}` is there twice", text.id.get_ref())));
+            }
+            let span = text.check.span();
+            let check = text.check.into_inner().with_names(
+                |name| find(&name, "contender of this experiment", &rows),
+                |name| find(&name, "network", &names.networks),
+            )?;
+            match check.complaint() {
+                Some(complaint) => Err(Fault::new(span, complaint)),
+                None => Ok(Claim {
+                    id: text.id.into_inner(),
+                    said: text.said,
+                    workload: find(&text.workload, "workload", &names.workloads)?,
+                    network: find(&text.network, "network", &names.networks)?,
+                    check,
+                }),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,193 @@
+//! What to run, and in which order.
+//!
+//! Machines warm up, throttle and are used by others; what runs late in an hour runs on a
+//! different machine than what ran early. So rivals take turns: on each network and
+//! workload every contender runs once before any runs twice, and their order is drawn anew
+//! for each round. A contender may also suffer from the one before it (a cache left full,
+//! connections in TIME-WAIT). Of many drawn orders the one is taken in which the fewest
+//! contenders follow one that they have followed before.
+
+use std::collections::BTreeSet;
+
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+
+use super::{Experiment, Network, Quick, Row, Workload, names::advice};
+
+/// How many orders are drawn for a round.
+const DRAWS: usize = 200;
+
+/// Which part of an experiment to run. An empty list means all that the experiment, or its
+/// quick form, has; a name that the quick form leaves out may be asked for all the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// The quick form.
+    pub quick: bool,
+    /// Only these networks.
+    pub networks: Vec<String>,
+    /// Only these workloads.
+    pub workloads: Vec<String>,
+    /// Only these contenders: `rclone` means all its rows, `rclone transfers=16` that one.
+    pub contenders: Vec<String>,
+    /// How often each cell is run, if not as often as the file says.
+    pub samples: Option<u32>,
+}
+
+/// Why a selection leaves nothing to run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A name that the experiment does not have.
+    #[error("the experiment has no {what} called `{name}`; {advice}")]
+    Unknown {
+        /// Network, workload or contender.
+        what: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What may have been meant.
+        advice: String,
+    },
+    /// No quick form.
+    #[error(
+        "the experiment has no quick form; run it without --quick, or with fewer --network, --workload, --contender"
+    )]
+    NoQuick,
+    /// No samples.
+    #[error("no cell would be run with 0 samples; ask for at least 1")]
+    NoSamples,
+}
+
+/// The cells to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// How often each cell is run.
+    pub samples: u32,
+    /// The cells: network by network, workload by workload, contender by contender.
+    pub cells: Vec<Cell>,
+}
+
+/// One combination.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// What is done.
+    pub workload: Workload,
+    /// Over what.
+    pub network: Network,
+    /// By whom.
+    pub row: Row,
+}
+
+/// The rivals on one network and workload, in the order in which they run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// Each round runs every cell of the block once; a cell is its place in [`Plan::cells`].
+    pub rounds: Vec<Vec<usize>>,
+}
+
+impl Experiment {
+    /// The cells that a selection leaves.
+    pub fn plan(&self, selection: &Selection) -> Result<Plan, PlanError> {
+        let quick = if selection.quick { Some(self.quick.as_ref().ok_or(PlanError::NoQuick)?) } else { None };
+        let samples = selection.samples.unwrap_or_else(|| quick.map_or(self.samples, |quick| quick.samples));
+        if samples == 0 {
+            return Err(PlanError::NoSamples);
+        }
+        self.known(selection)?;
+        let (networks, workloads) = (self.kept_networks(selection, quick), self.kept_workloads(selection, quick));
+        let rows = self.kept_rows(selection, quick);
+        let mut cells = Vec::new();
+        for network in &networks {
+            for workload in &workloads {
+                cells.extend(rows.iter().map(|row| Cell {
+                    workload: workload.clone(),
+                    network: network.clone(),
+                    row: row.clone(),
+                }));
+            }
+        }
+        Ok(Plan { samples, cells })
+    }
+
+    fn kept_networks(&self, selection: &Selection, quick: Option<&Quick>) -> Vec<Network> {
+        let quick = quick.map(|quick| quick.networks.as_slice());
+        let kept = |network: &&Network| kept(&selection.networks, quick, &[&network.name]);
+        self.networks.iter().filter(kept).cloned().collect()
+    }
+
+    fn kept_workloads(&self, selection: &Selection, quick: Option<&Quick>) -> Vec<Workload> {
+        let smaller: &[Workload] = quick.map_or(&[], |quick| &quick.workloads);
+        let names: Option<Vec<String>> = quick.map(|_| smaller.iter().map(|small| small.name.clone()).collect());
+        let kept = |workload: &&Workload| kept(&selection.workloads, names.as_deref(), &[&workload.name]);
+        let size =
+            |workload: &Workload| smaller.iter().find(|small| small.name == workload.name).unwrap_or(workload).clone();
+        self.workloads.iter().filter(kept).map(size).collect()
+    }
+
+    fn kept_rows(&self, selection: &Selection, quick: Option<&Quick>) -> Vec<Row> {
+        let quick = quick.map(|quick| quick.contenders.as_slice());
+        let kept = |row: &&Row| kept(&selection.contenders, quick, &[&row.name(), &row.contender]);
+        self.contenders.iter().filter(kept).cloned().collect()
+    }
+
+    /// Complains about the first name of a selection that the experiment does not have.
+    fn known(&self, selection: &Selection) -> Result<(), PlanError> {
+        let rows = self.contenders.iter().flat_map(|row| [row.contender.clone(), row.name()]).collect();
+        let networks = self.networks.iter().map(|network| network.name.clone()).collect();
+        let workloads = self.workloads.iter().map(|workload| workload.name.clone()).collect();
+        let kinds: [(_, _, BTreeSet<String>); 3] = [
+            ("network", &selection.networks, networks),
+            ("workload", &selection.workloads, workloads),
+            ("contender", &selection.contenders, rows),
+        ];
+        for (what, asked, names) in kinds {
+            if let Some(name) = asked.iter().find(|asked| !names.contains(*asked)) {
+                let advice = advice(name, names.iter().map(String::as_str));
+                return Err(PlanError::Unknown { what, name: name.clone(), advice });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// The order of everything, drawn from `seed`: block after block, round after round.
+    pub fn blocks(&self, seed: u64) -> Vec<Block> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let together = |a: &usize, b: &usize| {
+            let (a, b) = (&self.cells[*a], &self.cells[*b]);
+            a.network.name == b.network.name && a.workload.name == b.workload.name
+        };
+        let places: Vec<usize> = (0..self.cells.len()).collect();
+        places.chunk_by(together).map(|cells| Block { rounds: rounds(cells, self.samples, &mut rng) }).collect()
+    }
+}
+
+/// Whether something of these names runs: what was asked for decides, else the quick form,
+/// else everything runs.
+fn kept(asked: &[String], quick: Option<&[String]>, names: &[&str]) -> bool {
+    let list = if asked.is_empty() { quick } else { Some(asked) };
+    list.is_none_or(|list| list.iter().any(|kept| names.contains(&kept.as_str())))
+}
+
+/// As many orders of the cells as there are samples, repeating as few neighbours as may be.
+fn rounds(cells: &[usize], samples: u32, rng: &mut ChaCha8Rng) -> Vec<Vec<usize>> {
+    let mut followed = BTreeSet::new();
+    let neighbours = |order: &[usize]| order.windows(2).map(|pair| (pair[0], pair[1])).collect::<Vec<_>>();
+    (0..samples)
+        .map(|_| {
+            let mut order = cells.to_vec();
+            let mut best = (usize::MAX, Vec::new());
+            for _ in 0..DRAWS {
+                order.shuffle(rng);
+                let repeated = neighbours(&order).iter().filter(|pair| followed.contains(*pair)).count();
+                if repeated < best.0 {
+                    best = (repeated, order.clone());
+                }
+                if repeated == 0 {
+                    break;
+                }
+            }
+            followed.extend(neighbours(&best.1));
+            best.1
+        })
+        .collect()
+}

@@ -1,0 +1,191 @@
+//! The race's own file, and every mistake that one can make in such a file.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use super::*;
+
+const RACE: &str = include_str!("../../../../experiments/webdav-race.toml");
+
+const NAMES: [&str; 11] = [
+    "curl",
+    "curl-parallel-h1",
+    "curl-parallel-h2",
+    "rclone",
+    "davfs2",
+    "davfs2-nolocks",
+    "samba-davfs2",
+    "samba-davfs2-nolocks",
+    "redirector-h1",
+    "redirector-h2",
+    "webdrive",
+];
+
+fn parse(text: &str) -> Result<Experiment, Mistake> {
+    let contenders = NAMES.map(|name| KnownContender {
+        name,
+        model: name.starts_with("redirector") || name == "webdrive",
+        settings: if name == "rclone" { &["transfers", "connections"] } else { &[] },
+    });
+    let known = Known { contenders: &contenders, servers: &["apache", "nginx", "embedded"] };
+    Experiment::parse(text, Path::new("experiments/webdav-race.toml"), known)
+}
+
+fn race() -> Experiment {
+    parse(RACE).unwrap()
+}
+
+/// The race with `old` replaced by `new`.
+fn changed(old: &str, new: &str) -> Result<Experiment, Mistake> {
+    assert!(RACE.contains(old), "the race has no {old}");
+    parse(&RACE.replacen(old, new, 1))
+}
+
+#[test]
+fn the_race_is_what_it_should_be() {
+    let race = race();
+    assert_eq!(race.name, "webdav-race");
+    assert_eq!(race.contenders.iter().map(Row::name).collect::<Vec<_>>(), NAMES);
+    let networks: Vec<_> = race.networks.iter().map(|n| (n.name.as_str(), n.describe())).collect();
+    let described = [("article", "18ms RTT, 100mbit"), ("lan", "500us RTT, 1gbit"), ("long", "140ms RTT, 20mbit")];
+    assert_eq!(networks, described.map(|(name, what)| (name, what.to_owned())));
+    assert!(race.networks.iter().all(|network| network.note.is_some()));
+    let tasks: Vec<_> = race.workloads.iter().map(|workload| workload.work.to_string()).collect();
+    assert_eq!(
+        tasks,
+        [
+            "upload 200 files of 10KiB",
+            "download 200 files of 10KiB",
+            "upload 1 file of 20MiB",
+            "download 1 file of 20MiB",
+            "list a folder of 1000 entries",
+            "save a file of 10KiB in place 20 times",
+        ]
+    );
+    assert_eq!(race.plan(&Selection::default()).unwrap().cells.len(), 3 * 6 * 11);
+}
+
+#[test]
+fn the_quick_race_is_short_and_judges_at_least_five_claims() {
+    let race = race();
+    let plan = race.plan(&Selection { quick: true, ..Selection::default() }).unwrap();
+    let waits = |network: &Network, files: u32| {
+        // The round trips for each file and the set-up of each sample that the file's comment counts.
+        network.rtt().max(Duration::from_micros(1500)).mul_f64(40.0 * f64::from(files)) + Duration::from_millis(7700)
+    };
+    let rounds: Duration =
+        plan.cells.chunks(NAMES.len()).map(|rivals| waits(&rivals[0].network, rivals[0].workload.work.steps())).sum();
+    assert!(rounds * plan.samples < Duration::from_secs(130), "{:?}", rounds * plan.samples);
+    let runs = |network: &str| plan.cells.iter().any(|cell| cell.network.name == network);
+    assert!(race.claims.iter().filter(|claim| runs(&claim.network)).count() >= 5);
+}
+
+#[test]
+fn mistakes_are_told_where_they_stand() {
+    let told = |old: &str, new: &str| changed(old, new).unwrap_err().to_string();
+    let cases = BTreeMap::from([
+        ("unknown key", told("question =", "qestion =")),
+        ("unknown key in a network", told("rtt = \"18ms\"", "rrt = \"18ms\"")),
+        ("unknown key in a workload", told("entries = 1000", "entires = 1000")),
+        ("unknown kind", told("kind = \"upload\"", "kind = \"uplaod\"")),
+        ("unknown check", told("check.fastest", "check.fasest")),
+        ("unknown key in a check", told("at_least = 1.2", "atleast = 1.2")),
+        ("unknown contender", told("\"rclone\",", "\"rclon\",")),
+        ("unlike any contender", told("\"rclone\",", "\"cyberduck\",")),
+        ("unknown contender in a claim", told("to = \"davfs2-nolocks\"", "to = \"davfs-nolocks\"")),
+        ("unknown network in a claim", told("on = \"lan\"", "on = \"len\"")),
+        ("unknown workload in quick", told("workloads = [\"upload-small\"]", "workloads = [\"uploads-small\"]")),
+        (
+            "unknown workload to make smaller",
+            told("workload.upload-small.files = 16", "workload.upload-smal.files = 16"),
+        ),
+        ("unknown server", told("\"apache\",", "\"apache2\",")),
+        ("bad unit", told("\"100mbit\"", "\"100mbps\"")),
+        ("no unit", told("rtt = \"18ms\"", "rtt = 18")),
+        ("note without quotes", told("note = \"the article's: a home in the same region as the server\"", "note = 7")),
+        ("listed twice", told("\"curl\",", "\"curl\", \"curl\",")),
+        ("key twice", told("entries = 1000", "entries = 1000\nentries = 2")),
+        ("claim twice", told("id = \"redirector-slowest-by-far\"", "id = \"redirector-slowest\"")),
+        ("missing key", told("entries = 1000", "")),
+        ("another kind's key", told("entries = 1000", "entries = 1000\nfiles = 3")),
+        ("nothing to do", told("entries = 1000", "entries = 0")),
+        ("too many samples", told("samples = 5", "samples = 500")),
+        ("bound missing", told(", at_least = 1.2", "")),
+        ("factor out of range", told("by = 1.5", "by = -1.5")),
+        ("nobody to compare", told("among = [\"redirector-h1\", \"redirector-h2\", \"webdrive\"]", "among = []")),
+        ("setting unknown", told("[quick]", "[contender.rclone]\ntranfers = 4\n[quick]")),
+        ("setting of an absent contender", told("[quick]", "[contender.rclon]\ntransfers = 4\n[quick]")),
+        ("setting of a wrong kind", told("[quick]", "[contender.rclone]\ntransfers = { a = 1 }\n[quick]")),
+        ("setting twice the same", told("[quick]", "[contender.rclone]\ntransfers = [4, 4]\n[quick]")),
+        ("setting not a word", told("[quick]", "[contender.rclone]\ntransfers = \"a b\"\n[quick]")),
+        ("not TOML", told("[quick]", "[quick")),
+    ]);
+    let lines: Vec<String> = cases.iter().map(|(what, told)| format!("{what}\n    {told}")).collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn a_swept_setting_makes_a_row_for_each_value() {
+    let sweep = "[contender.rclone]\ntransfers = [1, 16]\nconnections = 4\n[quick]";
+    let race = changed("[quick]", sweep).unwrap();
+    let rows: Vec<String> = race.contenders.iter().map(Row::name).filter(|name| name.starts_with("rclone")).collect();
+    assert_eq!(rows, ["rclone connections=4 transfers=1", "rclone connections=4 transfers=16"]);
+    let cells = |contender: &str| {
+        let contenders = vec![contender.to_owned()];
+        race.plan(&Selection { contenders, ..Selection::default() }).unwrap().cells.len()
+    };
+    assert_eq!((cells("rclone"), cells("rclone connections=4 transfers=1")), (36, 18));
+}
+
+#[test]
+fn a_selection_says_what_it_does_not_find() {
+    let wrong = Selection { networks: vec!["artcle".into()], ..Selection::default() };
+    assert_eq!(
+        race().plan(&wrong).unwrap_err().to_string(),
+        "the experiment has no network called `artcle`; did you mean `article`?"
+    );
+}
+
+#[test]
+fn what_is_asked_for_wins_over_what_is_quick() {
+    let asked = Selection { quick: true, networks: vec!["long".into()], ..Selection::default() };
+    let plan = race().plan(&asked).unwrap();
+    assert!(plan.cells.iter().all(|cell| cell.network.name == "long" && cell.workload.work.steps() == 16));
+    assert_eq!(plan.cells.len(), NAMES.len());
+}
+
+#[test]
+fn rivals_take_turns_and_no_pair_of_neighbours_comes_twice() {
+    let plan = race().plan(&Selection::default()).unwrap();
+    let blocks = plan.blocks(7);
+    assert_eq!(blocks.len(), 3 * 6);
+    assert_eq!(blocks, plan.blocks(7));
+    assert_ne!(blocks, plan.blocks(8));
+    let mut seen = vec![0; plan.cells.len()];
+    for block in &blocks {
+        let mut pairs: Vec<&[usize]> = block.rounds.iter().flat_map(|round| round.windows(2)).collect();
+        let all = pairs.len();
+        pairs.sort_unstable();
+        pairs.dedup();
+        assert!(all - pairs.len() <= 2, "{} of {all} neighbours come again", all - pairs.len());
+        for round in &block.rounds {
+            assert_eq!(round.len(), NAMES.len());
+            for cell in round {
+                seen[*cell] += 1;
+            }
+        }
+    }
+    assert!(seen.iter().all(|times| *times == plan.samples));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_it_panic(at in 0..RACE.len(), junk in "[ -~\n\"é]{0,6}", cut in 0..20usize) {
+        let start = RACE.floor_char_boundary(at);
+        let end = RACE.floor_char_boundary((at + cut).min(RACE.len())).max(start);
+        let text = format!("{}{junk}{}", &RACE[..start], &RACE[end..]);
+        if let Err(mistake) = parse(&text) {
+            let lines = text.lines().count() + 1;
+            proptest::prop_assert!(mistake.line >= 1 && mistake.line <= lines && !mistake.message.contains('\n'));
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The least time that physics allows a cell.
+//!
+//! Every result is also shown as a multiple of this, because "24 seconds" says nothing about
+//! whether there is anything left to gain, and "81 times the floor" says nearly everything.
+//!
+//! The floor is *round trips that cannot be saved × RTT + bytes ÷ rate*, for a client that
+//! starts with nothing and knows what to do:
+//!
+//! | for | round trips |
+//! |---|---|
+//! | TCP handshake (RFC 9293, §3.5); the ACK that ends it already carries data | 1 |
+//! | TLS 1.3 full handshake (RFC 8446, §2) | 1 |
+//! | upload: everything is sent at once; the last byte takes half a round trip to arrive, its answer half to return | 1 |
+//! | download: everything is asked for at once, by known names; half a round trip for the request, half for the last byte | 1 |
+//! | listing: one request with `Depth: 1` (RFC 4918, §9.1) | 1 |
+//! | saving in place: a save begins when the last one is confirmed | 1 each |
+//!
+//! *Not counted*, because a setting or an implementation can take it away: slow start and
+//! windows, further connections, locks, looking before writing, one request after another,
+//! the server's own time. *Not counted*, because it is small: headers of HTTP, TLS, TCP and
+//! IP (together some 4 % of the bytes at an MTU of 1500), so 1.04 × is as good as a large
+//! file can do; and what a listing's answer weighs, which depends on how it is written and
+//! compressed. *Counted*, though a client that has met the server before might save it: both
+//! handshakes (TCP Fast Open and TLS early data take them away). A mount that connected
+//! before the clock started has saved them too, and may be shown at less than 1 ×. That is
+//! no error: it is the advantage of having been there.
+
+use std::time::Duration;
+
+use crate::{experiment::Network, work::Work};
+
+/// What cannot be saved, and how long it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Floor {
+    /// Round trips that cannot be saved.
+    pub round_trips: u32,
+    /// Bytes of files that must cross the link, one way.
+    pub bytes: u64,
+    /// The time that both take.
+    pub time: Duration,
+}
+
+/// The floor of a task on a network, over TLS 1.3 or in plain text.
+pub fn floor(work: Work, network: &Network, tls: bool) -> Floor {
+    let answers = if let Work::Edit { times, .. } = work { times } else { 1 };
+    let round_trips = 1 + u32::from(tls) + answers;
+    let bytes = work.payload();
+    let rate = if let Work::Download { .. } = work { network.down() } else { network.up() };
+    let crossing = rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes));
+    Floor { round_trips, bytes, time: network.rtt().saturating_mul(round_trips).saturating_add(crossing) }
+}
+
+impl Floor {
+    /// How many times the floor `time` is; none if the network has neither delay nor limit.
+    pub fn multiple(&self, time: Duration) -> Option<f64> {
+        (!self.time.is_zero()).then(|| time.as_secs_f64() / self.time.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use link::units::Size;
+
+    fn network(rtt_ms: u64, rate: Option<u64>) -> Network {
+        let rate = rate.map_or_else(String::new, |rate| format!("rate = \"{rate}bit\""));
+        let link = toml::from_str(&format!("rtt = \"{rtt_ms}ms\"\n{rate}")).unwrap();
+        Network { name: "test".into(), link, note: None }
+    }
+
+    #[test]
+    fn an_upload_needs_three_round_trips_and_its_bytes() {
+        let task = Work::Upload { files: 200, size: Size::bytes(10 * 1024) };
+        let floor = floor(task, &network(18, Some(100_000_000)), true);
+        // 3 × 18 ms, and 2,048,000 bytes at 12.5 MB/s.
+        assert_eq!((floor.round_trips, floor.time), (3, Duration::from_micros(54_000 + 163_840)));
+        assert!((floor.multiple(Duration::from_micros(435_680)).unwrap() - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn each_direction_has_its_rate() {
+        let mut network = network(0, None);
+        network.link = toml::from_str("rate = \"8mbit/80mbit\"").unwrap();
+        let size = Size::bytes(1_000_000);
+        let times = [Work::Upload { files: 1, size }, Work::Download { files: 1, size }]
+            .map(|task| floor(task, &network, true).time);
+        assert_eq!(times, [1000, 100].map(Duration::from_millis));
+    }
+
+    #[test]
+    fn saves_wait_for_one_another() {
+        let task = Work::Edit { times: 20, size: Size::bytes(0) };
+        let (tls, plain) = (floor(task, &network(10, None), true), floor(task, &network(10, None), false));
+        assert_eq!((tls.time, plain.time), (Duration::from_millis(220), Duration::from_millis(210)));
+    }
+
+    #[test]
+    fn without_a_link_there_is_no_multiple() {
+        let floor = floor(Work::List { entries: 1000 }, &network(0, None), true);
+        assert_eq!((floor.bytes, floor.multiple(Duration::from_secs(1))), (0, None));
+    }
+}

@@ -1,0 +1,217 @@
+//! What a run leaves behind: `run.json` for programs, `samples.csv` for statisticians.
+//!
+//! [`RunResult`] is the schema `longhaul.run/1`. It holds all that a table or a page needs,
+//! so that a run can be shown, and compared with another, long after its experiment file
+//! has changed. Fields may be added to it; a reader must pass over those it does not know.
+//!
+//! A run is a folder, `runs/YYYYMMDD-HHMMSS-NAME`, with the time in UTC: sorted by name,
+//! runs are sorted by age.
+
+mod folder;
+mod samples;
+mod store;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{claims::Verdict, stats::Interval};
+
+pub(crate) use folder::timestamp;
+pub use folder::{Listed, create_folder, find, list};
+pub use samples::{Outcome, Sample, write_samples};
+pub use store::{ResultsError, read, write};
+
+/// The name of the schema.
+pub const SCHEMA: &str = "longhaul.run/1";
+
+/// A whole run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The experiment's name.
+    pub experiment: String,
+    /// The experiment's title.
+    #[serde(default)]
+    pub title: String,
+    /// When it began: RFC 3339, UTC.
+    pub started: String,
+    /// The machine.
+    pub host: Host,
+    /// How true the emulator was on it.
+    pub calibration: Option<Calibration>,
+    /// What was chosen for the whole run: server, TLS, seed, quick, congestion control, …
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+    /// The networks, in the order to show them.
+    #[serde(default)]
+    pub networks: Vec<NetworkRecord>,
+    /// The workloads, in the order to show them.
+    #[serde(default)]
+    pub workloads: Vec<WorkloadRecord>,
+    /// One entry for each combination that was to be run.
+    pub cells: Vec<CellResult>,
+    /// Every pair of rivals on the same network and workload.
+    pub comparisons: Vec<Comparison>,
+    /// The sentences of the source.
+    pub claims: Vec<ClaimResult>,
+}
+
+impl RunResult {
+    /// The cell of that name, if the run had it.
+    pub fn cell(&self, workload: &str, network: &str, contender: &str) -> Option<&CellResult> {
+        self.cells.iter().find(|cell| cell.is(workload, network, contender))
+    }
+}
+
+/// The machine that a run was made on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// The kernel's release.
+    pub kernel: String,
+    /// The processor's name and the number of cores.
+    pub cpu: String,
+    /// Every sysctl that bears on the result, with its value.
+    pub sysctls: BTreeMap<String, String>,
+    /// Every program that took part, with its version.
+    pub tools: BTreeMap<String, String>,
+}
+
+/// How true the emulator is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// The median error of a packet's delay, in microseconds.
+    pub delay_error_p50_us: f64,
+    /// What 99 % of the errors stay below, in microseconds.
+    pub delay_error_p99_us: f64,
+    /// How many packets it carries in a second.
+    pub packets_per_s: f64,
+}
+
+/// A network as it was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NetworkRecord {
+    /// Its name.
+    pub name: String,
+    /// What it is, for people: `18ms RTT, 100mbit`.
+    pub description: String,
+    /// Its round-trip time in seconds.
+    pub rtt_s: f64,
+    /// Its description, as in the experiment.
+    pub link: serde_json::Value,
+}
+
+/// A workload as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkloadRecord {
+    /// Its name.
+    pub name: String,
+    /// What it is, for people: `upload 200 files of 10KiB`.
+    pub description: String,
+    /// How many things are done one by one: files, listings, saves.
+    pub steps: u32,
+    /// What one of them is called: file, listing, save.
+    pub step: String,
+}
+
+/// What became of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// It ran, and its work was right every time.
+    Ok,
+    /// It could not run here.
+    Skipped,
+    /// It ran and went wrong.
+    Failed,
+}
+
+/// One combination of workload, network and contender.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CellResult {
+    /// What was done.
+    pub workload: String,
+    /// Over what.
+    pub network: String,
+    /// By whom, settings included: `rclone transfers=16`.
+    pub contender: String,
+    /// Whether the contender is a model of a client that cannot run here.
+    pub model: bool,
+    /// What became of it.
+    pub status: Status,
+    /// Why it was skipped (and how to get it) or how it failed.
+    pub reason: Option<String>,
+    /// The times, in the order in which they were taken.
+    pub samples_s: Vec<f64>,
+    /// Their median.
+    pub median_s: Option<f64>,
+    /// Its bootstrap interval; none of fewer than two samples.
+    pub ci95_s: Option<Interval>,
+    /// Bytes that crossed the link in both directions, median of the samples.
+    pub bytes: Option<u64>,
+    /// HTTP requests, median of the samples.
+    pub requests: Option<u64>,
+    /// TCP connections, median of the samples.
+    pub connections: Option<u64>,
+    /// The median time in round trips of the network; none where it has no delay.
+    pub round_trips: Option<f64>,
+    /// The least time that physics allows ([`floor`](crate::floor)).
+    pub floor_s: f64,
+    /// The median as a multiple of the floor.
+    pub times_floor: Option<f64>,
+}
+
+impl CellResult {
+    /// Whether it is the cell of that name.
+    pub fn is(&self, workload: &str, network: &str, contender: &str) -> bool {
+        self.workload == workload && self.network == network && self.contender == contender
+    }
+
+    /// The contender's name, with the word "model" where it is one.
+    pub fn label(&self) -> String {
+        if self.model { format!("{} (model)", self.contender) } else { self.contender.clone() }
+    }
+
+    /// How a comparison names it: `upload-small/article/rclone`.
+    pub fn path(&self) -> String {
+        format!("{}/{}/{}", self.workload, self.network, self.contender)
+    }
+}
+
+/// Two cells of the same workload and network.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The one with the smaller median, as workload/network/contender.
+    pub a: String,
+    /// The other.
+    pub b: String,
+    /// How many times as long b takes: the Hodges–Lehmann estimate of the factor.
+    pub ratio: f64,
+    /// Its interval.
+    pub ci95: Interval,
+    /// How often such an interval holds the truth; below 0.95 where the samples are too few.
+    pub confidence: f64,
+    /// Whether a difference was detected.
+    pub differs: bool,
+}
+
+/// A sentence of the source and what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClaimResult {
+    /// The claim's short name.
+    pub id: String,
+    /// Where the sentence stands.
+    pub source: String,
+    /// The sentence.
+    pub said: String,
+    /// What was measured, in a sentence.
+    pub measured: String,
+    /// The interval that the verdict rests on; counts have none.
+    pub ci95: Option<Interval>,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! The folders of runs.
+
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use time::{OffsetDateTime, format_description::well_known::Rfc3339, macros::format_description};
+
+use super::{ResultsError, RunResult, read};
+use crate::experiment::nearest;
+
+/// A moment as `started` has it: RFC 3339, UTC, whole seconds.
+pub(crate) fn timestamp(at: SystemTime) -> String {
+    let at = OffsetDateTime::from(at);
+    at.replace_nanosecond(0).unwrap_or(at).format(&Rfc3339).unwrap_or_default()
+}
+
+/// Makes the folder of a new run, `YYYYMMDD-HHMMSS-NAME` in `runs`; a number is added where
+/// another run began in the same second.
+pub fn create_folder(runs: &Path, name: &str, at: SystemTime) -> Result<PathBuf, ResultsError> {
+    let stamp = OffsetDateTime::from(at)
+        .format(format_description!("[year][month][day]-[hour][minute][second]"))
+        .map_err(|error| ResultsError::write(runs, error))?;
+    std::fs::create_dir_all(runs).map_err(|error| ResultsError::write(runs, error))?;
+    for n in 1..=100 {
+        let id = if n == 1 { format!("{stamp}-{name}") } else { format!("{stamp}-{name}-{n}") };
+        let folder = runs.join(id);
+        match std::fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(ResultsError::write(&folder, error)),
+        }
+    }
+    Err(ResultsError::write(runs, "a hundred runs began in the same second"))
+}
+
+/// A run among others.
+#[derive(Debug)]
+pub struct Listed {
+    /// The name of its folder.
+    pub id: String,
+    /// What it found, or why there is nothing: it is still going on, or was stopped.
+    pub run: Result<RunResult, ResultsError>,
+}
+
+/// The runs in `runs`, newest first.
+pub fn list(runs: &Path) -> Result<Vec<Listed>, ResultsError> {
+    let listed = |id: String| Listed { run: read(&runs.join(&id).join("run.json")), id };
+    Ok(ids(runs)?.into_iter().map(listed).collect())
+}
+
+/// The results of a run: by its id, by its folder or file, or, without either, of the newest
+/// run that has any.
+pub fn find(runs: &Path, id: Option<&str>) -> Result<RunResult, ResultsError> {
+    let Some(id) = id else {
+        let newest = list(runs)?.into_iter().find_map(|listed| listed.run.ok());
+        return newest.ok_or_else(|| ResultsError::read(runs, "no run has ended there; `haul race` makes one"));
+    };
+    for place in [runs.join(id), PathBuf::from(id)] {
+        match place.join("run.json") {
+            file if file.exists() => return read(&file),
+            _ if place.is_file() => return read(&place),
+            _ => {}
+        }
+    }
+    let ids = ids(runs)?;
+    let advice = match nearest(id, ids.iter().map(String::as_str)) {
+        Some(id) => format!("did you mean `{id}`?"),
+        None => "`haul lab list` shows those there are".to_owned(),
+    };
+    Err(ResultsError::Unknown { id: id.to_owned(), folder: runs.display().to_string(), advice })
+}
+
+fn ids(runs: &Path) -> Result<Vec<String>, ResultsError> {
+    let entries = match std::fs::read_dir(runs) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(|error| ResultsError::read(runs, error))?,
+    };
+    let mut ids: Vec<String> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().is_dir())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    ids.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(ids)
+}

@@ -1,0 +1,145 @@
+//! What is written is read back, whole, or the sentence says why not.
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use super::*;
+use crate::example::{outcomes, plan, run};
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn later(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_289_880 + seconds)
+}
+
+/// The name of what a run was written into.
+fn name(path: &Path) -> &str {
+    path.file_name().unwrap().to_str().unwrap()
+}
+
+#[test]
+fn a_run_comes_back_as_it_was_written() {
+    let folder = folder();
+    let path = folder.path().join("run.json");
+    for run in [run(4, 1.0, &["davfs2"]), run(1, 1.0, &[])] {
+        write(&path, &run).unwrap();
+        assert!(read(&path).unwrap() == run, "it came back changed");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something is left beside the file");
+}
+
+#[test]
+fn the_json_has_the_names_of_the_schema() {
+    let json = serde_json::to_value(run(3, 1.0, &["davfs2"])).unwrap();
+    let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(json["schema"], "longhaul.run/1");
+    let names =
+        [&json, &json["host"], &json["calibration"], &json["cells"][0], &json["comparisons"][0], &json["claims"][0]];
+    insta::assert_snapshot!(names.map(keys).join("\n"), @r"
+    calibration cells claims comparisons experiment host networks schema settings started title workloads
+    cpu kernel sysctls tools
+    delay_error_p50_us delay_error_p99_us packets_per_s
+    bytes ci95_s connections contender floor_s median_s model network reason requests round_trips samples_s status times_floor workload
+    a b ci95 confidence differs ratio
+    ci95 id measured said source verdict
+    ");
+    let cells = json["cells"].as_array().unwrap();
+    let statuses: Vec<_> = cells.iter().map(|cell| cell["status"].as_str().unwrap()).collect();
+    assert!(["ok", "skipped", "failed"].iter().all(|status| statuses.contains(status)), "{statuses:?}");
+    assert_eq!(cells[0]["ci95_s"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_reader_passes_over_what_it_does_not_know() {
+    let folder = folder();
+    let path = folder.path().join("run.json");
+    let mut json = serde_json::to_value(run(2, 1.0, &[])).unwrap();
+    json["moon"] = "full".into();
+    fs::write(&path, json.to_string()).unwrap();
+    assert!(read(&path).unwrap() == run(2, 1.0, &[]), "it came back changed");
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let folder = folder();
+    let path = folder.path().join("run.json");
+    let told = |text: &str| {
+        fs::write(&path, text).unwrap();
+        read(&path).unwrap_err().to_string().replace(&path.display().to_string(), "run.json")
+    };
+    let cases = [
+        told(r#"{"schema": "longhaul.explain/1"}"#),
+        told("{}"),
+        told(r#"{"schema": "longhaul.run/1", "experiment": 7}"#),
+        told("half of {"),
+    ];
+    insta::assert_snapshot!(cases.join("\n"), @r#"
+    run.json has the schema `longhaul.explain/1`, and this haul reads `longhaul.run/1`; use the version that wrote it
+    run.json has the schema `none`, and this haul reads `longhaul.run/1`; use the version that wrote it
+    cannot read the results in run.json: invalid type: integer `7`, expected a string at line 1 column 44
+    cannot read the results in run.json: expected value at line 1 column 1
+    "#);
+}
+
+#[test]
+fn a_write_that_fails_leaves_the_old_file() {
+    let folder = folder();
+    let path = folder.path().join("run.json");
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("old"), "old").unwrap();
+    let told = write(&path, &run(2, 1.0, &[])).unwrap_err().to_string();
+    assert!(told.starts_with("cannot write the results to ") && told.ends_with("choose another folder"), "{told}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something is left beside the file");
+    assert!(write(&folder.path().join("absent/run.json"), &run(2, 1.0, &[])).is_err());
+}
+
+#[test]
+fn every_sample_is_a_line() {
+    let folder = folder();
+    let path = folder.path().join("samples.csv");
+    let plan = plan(2);
+    write_samples(&path, &plan, &outcomes(&plan, 1.0, &["curl"])).unwrap();
+    let csv = fs::read_to_string(&path).unwrap();
+    // Twice eleven cells, less curl on both networks and rclone, which fails on one.
+    assert_eq!(csv.lines().count(), 1 + (2 * 11 - 3) * 2);
+    insta::assert_snapshot!(csv.lines().take(3).collect::<Vec<_>>().join("\n"), @r"
+    workload,network,contender,model,round,start_s,seconds,bytes,requests,connections
+    upload-small,article,curl-parallel-h1,false,0,0.0,0.092628,180000,16,16
+    upload-small,article,curl-parallel-h1,false,1,1.0,0.090528,180000,16,16
+    ");
+}
+
+#[test]
+fn runs_are_named_by_their_time_and_found_again() {
+    let runs = folder();
+    let at = |seconds, name| create_folder(runs.path(), name, later(seconds)).unwrap();
+    let (first, again, newest) = (at(0, "webdav-race"), at(0, "webdav-race"), at(61, "webdav-race"));
+    assert_eq!(name(&first), "20261121-193800-webdav-race");
+    assert_eq!(name(&again), "20261121-193800-webdav-race-2");
+    assert_eq!(name(&newest), "20261121-193901-webdav-race");
+    write(&first.join("run.json"), &run(2, 1.0, &[])).unwrap();
+    write(&again.join("run.json"), &run(2, 3.0, &[])).unwrap();
+
+    let listed = list(runs.path()).unwrap();
+    assert_eq!(listed.iter().map(|listed| listed.run.is_ok()).collect::<Vec<_>>(), [false, true, true]);
+    // The newest that has ended.
+    assert!(find(runs.path(), None).unwrap() == run(2, 3.0, &[]), "another run was found");
+    for id in [name(&first), first.to_str().unwrap(), first.join("run.json").to_str().unwrap()] {
+        assert!(find(runs.path(), Some(id)).unwrap() == run(2, 1.0, &[]), "{id} is another run");
+    }
+    let told = find(runs.path(), Some("20261121-193800-webdav-rce")).unwrap_err().to_string();
+    assert!(told.ends_with("did you mean `20261121-193800-webdav-race`?"), "{told}");
+}
+
+#[test]
+fn where_no_run_was_made_none_is_found() {
+    let runs = folder().path().join("runs");
+    assert!(list(&runs).unwrap().is_empty());
+    let told = find(&runs, None).unwrap_err().to_string();
+    assert!(told.ends_with("no run has ended there; `haul race` makes one"), "{told}");
+}

@@ -1,0 +1,122 @@
+//! A run on the terminal, for somebody who was not there.
+//!
+//! One block for each workload and network, fastest first. A bar shows the proportions, the
+//! multiple of the floor shows what is left to gain, and the round trips show why: a client
+//! that needs eight for each file needs them on every network. Under each block stand the
+//! comparisons worth saying in words: who wins and by how much, and who cannot be told
+//! apart; then what went wrong. After the blocks: what could not run and how to get it, and
+//! the claims with their verdicts.
+//!
+//! Everything fits the width it is given. Where that is narrow, columns go, the least
+//! telling first; the median and the multiple stay. Nothing is coloured unless asked, and
+//! no colour carries what the words do not.
+
+mod block;
+mod change;
+mod closing;
+mod fit;
+mod verdicts;
+
+use crate::{results::RunResult, stats::range_coverage};
+
+pub use change::render_change;
+
+/// What to draw on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Whether it shows colours.
+    pub colour: bool,
+}
+
+/// Narrower than this, lines wrap as the terminal likes.
+const NARROWEST: usize = 40;
+
+impl Look {
+    fn width(self) -> usize {
+        self.width.max(NARROWEST)
+    }
+
+    fn paint(self, style: Style, text: &str) -> String {
+        if self.colour { format!("\x1b[{}m{text}\x1b[0m", style.code()) } else { text.to_owned() }
+    }
+
+    fn title(self, text: &str) -> String {
+        self.paint(Style::Bold, self.paragraph("", 0, text).trim_end()) + "\n"
+    }
+
+    /// Text in the width, its first line after `first`, the others after as many blanks as
+    /// `indent` says.
+    fn paragraph(self, first: &str, indent: usize, text: &str) -> String {
+        let blanks = " ".repeat(indent);
+        let options = textwrap::Options::new(self.width())
+            .initial_indent(first)
+            .subsequent_indent(&blanks)
+            .word_splitter(textwrap::WordSplitter::NoHyphenation)
+            .break_words(false);
+        textwrap::fill(text, options) + "\n"
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Style {
+    Bold,
+    Good,
+    Bad,
+    Open,
+}
+
+impl Style {
+    fn code(self) -> u8 {
+        match self {
+            Self::Bold => 1,
+            Self::Good => 32,
+            Self::Bad => 31,
+            Self::Open => 33,
+        }
+    }
+}
+
+/// A whole run as text, with a newline at its end.
+pub fn render(run: &RunResult, look: Look) -> String {
+    let mut text = heading(run, look);
+    for network in &run.networks {
+        for workload in &run.workloads {
+            text += &block::render(run, workload, network, look);
+        }
+    }
+    text += &closing::render(run, look);
+    text + &verdicts::render(run, look)
+}
+
+fn heading(run: &RunResult, look: Look) -> String {
+    let title = if run.title.is_empty() { &run.experiment } else { &run.title };
+    let settings: Vec<String> = run.settings.iter().map(|(key, value)| format!("{key} {value}")).collect();
+    let under = std::iter::once(run.started.clone()).chain(settings).collect::<Vec<_>>().join(", ");
+    format!("{}{}\n{}\n", look.title(title), look.paragraph("", 0, &under), legend(run, look))
+}
+
+fn legend(run: &RunResult, look: Look) -> String {
+    let legend = "Times are medians, fastest first. The floor is the least time that physics allows: the round \
+                      trips that cannot be saved, and the bytes at the link's rate. Round trips are the time ÷ \
+                      RTT. Brackets hold 95 % intervals. A model repeats the requests of a client that \
+                      cannot run here.";
+    look.paragraph("", 0, &(legend.to_owned() + &reserve(run)))
+}
+
+/// What the intervals of this run cannot promise.
+fn reserve(run: &RunResult) -> String {
+    let fewest = run.cells.iter().map(|cell| cell.samples_s.len()).filter(|samples| *samples > 0).min();
+    match fewest.map(|samples| (samples, range_coverage(samples))) {
+        Some((1, _)) => " One sample has no interval.".to_owned(),
+        Some((samples, coverage)) if coverage < 0.95 => format!(
+            " An interval of {samples} samples is their whole range and holds the true median in {:.0} % of runs.",
+            100.0 * coverage
+        ),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,403 @@
+//! What a cable is like, as somebody writes it: in TOML, or with the flags of `haul link`.
+//!
+//! ```toml
+//! rtt = "18ms"
+//! rate = "20mbit/100mbit"
+//! loss = "0.1%"
+//! middlebox = ["strip-tfo", "hold-acks:timer=100ms"]
+//! ```
+//!
+//! [`LinkSpec::elements`] turns it into the elements of the cable, in the order in which they are met
+//! on the way from the client to the server:
+//!
+//! 1. the middleboxes at the client's end, in the order given: firewalls and translators stand in
+//!    front of the line;
+//! 2. MTU, then rate with its queue: the access link of the client, which is where a long path is
+//!    narrow; so what comes down has travelled when it queues, as at a provider's head end;
+//! 3. the length of the path: delay, then jitter;
+//! 4. what goes wrong on it: loss, reordering, duplication, corruption. On the way up it comes behind
+//!    the queue, so that a lost packet has used the link, and behind jitter, which would put back in
+//!    order what is to come late; a duplicate may be corrupted, like any packet;
+//! 5. the middleboxes at the server's end, in the order given: the last is next to the server.
+//!
+//! The way down passes them in reverse order.
+
+use std::{
+    fmt,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+
+mod parts;
+
+pub use parts::{FormError, JitterSpec, LossSpec, MtuSpec, QueueSpec, RateSpec, ReorderSpec};
+
+use crate::{
+    lanes::{Element, Lanes},
+    middleboxes::{Middlebox, MiddleboxError, Side},
+    stage::{Direction, Stage},
+    stages::{
+        Corrupt, Delay, Dice, Discipline, Duplicate, Effect, GilbertElliott, Jitter, Loss, Mtu, Queue, RateLimit,
+        Reorder, Schedule, Spread, Start, TraceError, TraceLink,
+    },
+    units::{Percent, Rate, Span},
+};
+
+/// The full packet of which a [`QueueSpec::Bdp`] has room for so many, in bytes.
+const FULL_PACKET: u128 = 1500;
+/// The least room of one, in packets.
+const LEAST_QUEUE: usize = 100;
+/// The largest trace file, in bytes: an hour at 100 Mbit/s.
+const LARGEST_TRACE: u64 = 1 << 28;
+
+/// A cable. The default one carries packets and does nothing else.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinkSpec {
+    /// The time that the cable takes there and back; each way takes half of it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rtt: Span,
+    /// What is added to each way's delay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<JitterSpec>,
+    /// How fast the link is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RateSpec>,
+    /// A file in Mahimahi's format that takes the place of `rate` on the way up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_up: Option<PathBuf>,
+    /// The same for the way down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_down: Option<PathBuf>,
+    /// The queue in front of the link, each way; only where the rate is limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueSpec>,
+    /// Which packets are lost, each way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<LossSpec>,
+    /// Which packets come late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<ReorderSpec>,
+    /// Which packets come twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<Percent>,
+    /// Which packets have a bit flipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrupt: Option<Percent>,
+    /// The largest packet that passes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<MtuSpec>,
+    /// What stands in the way, at each end in order from the client to the server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub middlebox: Vec<Middlebox>,
+    /// From which everything random is drawn; the same seed gives the same luck.
+    pub seed: u64,
+}
+
+impl Default for LinkSpec {
+    fn default() -> Self {
+        Self {
+            rtt: Span::default(),
+            jitter: None,
+            rate: None,
+            trace_up: None,
+            trace_down: None,
+            queue: None,
+            loss: None,
+            reorder: None,
+            duplicate: None,
+            corrupt: None,
+            mtu: None,
+            middlebox: Vec::new(),
+            seed: 1,
+        }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(time: &Span) -> bool {
+    time.0.is_zero()
+}
+
+/// A description that no cable can be made of.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// A trace file cannot be read.
+    #[error("cannot read the trace file {}: {source}", path.display())]
+    ReadTrace {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file that is not a trace.
+    #[error("{} is not a Mahimahi trace: {source}", path.display())]
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: TraceError,
+    },
+    /// A queue where none forms.
+    #[error("the queue `{0}` needs a link of limited rate; give a rate or a trace as well")]
+    QueueWithoutRate(QueueSpec),
+    /// A rate beside two traces.
+    #[error("the rate `{0}` has no effect beside traces for both directions; leave it or one of them out")]
+    RateBesideTraces(RateSpec),
+    /// A middlebox that makes no sense.
+    #[error(transparent)]
+    Middlebox(#[from] MiddleboxError),
+}
+
+impl LinkSpec {
+    /// The elements of the cable, from the client to the server. Trace files are read.
+    pub fn elements(&self) -> Result<Vec<Element>, SpecError> {
+        let mut elements = Vec::new();
+        self.middleboxes(Side::Client, &mut elements)?;
+        if let Some(MtuSpec { bytes, black_hole }) = self.mtu {
+            elements.push(both("mtu", |_| Mtu::new(bytes, black_hole)));
+        }
+        elements.extend(self.link()?);
+        elements.push(both("delay", |_| Delay::new(self.rtt.0 / 2)));
+        if let Some(JitterSpec { time, normal, reorder }) = self.jitter {
+            let spread = if normal { Spread::Normal(time) } else { Spread::Uniform(time) };
+            elements.push(both("jitter", |way| Jitter::new(spread, reorder, self.dice(Effect::Jitter, way))));
+        }
+        match self.loss {
+            Some(LossSpec::Independent(probability)) => {
+                elements.push(both("loss", |way| Loss::new(probability, self.dice(Effect::Loss, way))));
+            }
+            Some(LossSpec::Bursts(bursts)) => {
+                elements.push(both("loss", |way| GilbertElliott::new(bursts, self.dice(Effect::Loss, way))));
+            }
+            None => {}
+        }
+        if let Some(ReorderSpec { probability, by }) = self.reorder {
+            elements.push(both("reorder", |way| Reorder::new(probability, by, self.dice(Effect::Reorder, way))));
+        }
+        if let Some(probability) = self.duplicate {
+            elements.push(both("duplicate", |way| Duplicate::new(probability, self.dice(Effect::Duplicate, way))));
+        }
+        if let Some(probability) = self.corrupt {
+            elements.push(both("corrupt", |way| Corrupt::new(probability, self.dice(Effect::Corrupt, way))));
+        }
+        self.middleboxes(Side::Server, &mut elements)?;
+        Ok(elements)
+    }
+
+    /// The stages of both directions. Trace files are read.
+    pub fn lanes(&self) -> Result<Lanes, SpecError> {
+        self.elements().map(Lanes::of)
+    }
+
+    fn dice(&self, effect: Effect, way: Direction) -> Dice {
+        Dice::new(self.seed, effect, way)
+    }
+
+    fn middleboxes(&self, side: Side, elements: &mut Vec<Element>) -> Result<(), SpecError> {
+        for middlebox in self.middlebox.iter().filter(|middlebox| middlebox.side() == side) {
+            let pair = middlebox.build()?;
+            elements.push(Element { name: middlebox.kind().name, up: pair.up, down: pair.down });
+        }
+        Ok(())
+    }
+
+    /// The link of limited rate, if there is one in either direction.
+    fn link(&self) -> Result<Option<Element>, SpecError> {
+        match (self.rate, self.queue) {
+            (Some(rate), _) if self.trace_up.is_some() && self.trace_down.is_some() => {
+                return Err(SpecError::RateBesideTraces(rate));
+            }
+            (None, Some(queue)) if self.trace_up.is_none() && self.trace_down.is_none() => {
+                return Err(SpecError::QueueWithoutRate(queue));
+            }
+            _ => {}
+        }
+        let start = Start::default();
+        let way = |trace: Option<&PathBuf>, rate: Option<Rate>| -> Result<Option<Box<dyn Stage>>, SpecError> {
+            if let Some(path) = trace {
+                let schedule = read_trace(path)?;
+                let queue = Queue::new(self.discipline(schedule.rate()));
+                return Ok(Some(Box::new(TraceLink::new(Arc::new(schedule), queue, start.clone()))));
+            }
+            Ok(rate.map(|rate| Box::new(RateLimit::new(rate, Queue::new(self.discipline(rate)))) as Box<dyn Stage>))
+        };
+        let up = way(self.trace_up.as_ref(), self.rate.map(|rate| rate.up))?;
+        let down = way(self.trace_down.as_ref(), self.rate.map(|rate| rate.down))?;
+        Ok((up.is_some() || down.is_some()).then_some(Element { name: "rate", up, down }))
+    }
+
+    /// The queue in front of a link of this rate.
+    fn discipline(&self, rate: Rate) -> Discipline {
+        match self.queue.unwrap_or_default() {
+            QueueSpec::Bdp => {
+                let bits = self.rtt.0.as_nanos().saturating_mul(rate.as_bits_per_second().into()) / 1_000_000_000;
+                let packets = bits.div_ceil(8 * FULL_PACKET);
+                Discipline::Packets(usize::try_from(packets).unwrap_or(usize::MAX).max(LEAST_QUEUE))
+            }
+            QueueSpec::Packets(packets) => Discipline::Packets(packets),
+            QueueSpec::Bytes(bytes) => Discipline::Bytes(bytes),
+            QueueSpec::Infinite => Discipline::Infinite,
+            QueueSpec::CoDel => Discipline::CoDel,
+        }
+    }
+
+    /// The queue as it is told: `bdp` with its packets, where the rate is known without reading a
+    /// file.
+    fn queue_in_words(&self) -> String {
+        let queue = self.queue.unwrap_or_default();
+        let Some(rate) = self.rate.filter(|_| queue == QueueSpec::Bdp) else { return queue.to_string() };
+        let packets = |rate| match self.discipline(rate) {
+            Discipline::Packets(packets) => format!("{packets}p"),
+            _ => queue.to_string(),
+        };
+        let (up, down) = (packets(rate.up), packets(rate.down));
+        if up == down { up } else { format!("{up}/{down}") }
+    }
+}
+
+/// An element that does the same in both directions.
+fn both<S: Stage>(name: &'static str, stage: impl Fn(Direction) -> S) -> Element {
+    Element { name, up: Some(Box::new(stage(Direction::Up))), down: Some(Box::new(stage(Direction::Down))) }
+}
+
+fn read_trace(path: &Path) -> Result<Schedule, SpecError> {
+    let error = |source| SpecError::ReadTrace { path: path.to_owned(), source };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(error)?;
+    let read = file.take(LARGEST_TRACE).read_to_string(&mut text).map_err(error)?;
+    if read as u64 == LARGEST_TRACE {
+        return Err(error(io::Error::from(io::ErrorKind::FileTooLarge)));
+    }
+    Schedule::parse(&text).map_err(|source| SpecError::Trace { path: path.to_owned(), source })
+}
+
+impl fmt::Display for LinkSpec {
+    /// One line for people: `18ms RTT, 100mbit, queue 150p, loss 0.1%, strip-tfo`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = Vec::new();
+        if !self.rtt.0.is_zero() {
+            words.push(format!("{} RTT", self.rtt));
+        }
+        words.extend(self.jitter.map(|jitter| format!("jitter {jitter}")));
+        words.extend(self.rate.map(|rate| rate.to_string()));
+        words.extend(self.trace_up.as_ref().map(|path| format!("trace {} up", path.display())));
+        words.extend(self.trace_down.as_ref().map(|path| format!("trace {} down", path.display())));
+        if self.rate.is_some() || self.trace_up.is_some() || self.trace_down.is_some() {
+            words.push(format!("queue {}", self.queue_in_words()));
+        }
+        words.extend(self.loss.map(|loss| format!("loss {loss}")));
+        words.extend(self.reorder.map(|reorder| format!("reorder {reorder}")));
+        words.extend(self.duplicate.map(|share| format!("duplicate {share}")));
+        words.extend(self.corrupt.map(|share| format!("corrupt {share}")));
+        words.extend(self.mtu.map(|mtu| format!("MTU {mtu}")));
+        words.extend(self.middlebox.iter().map(ToString::to_string));
+        let random = self.jitter.is_some() || self.loss.is_some() || self.reorder.is_some();
+        if self.seed != Self::default().seed && (random || self.duplicate.is_some() || self.corrupt.is_some()) {
+            words.push(format!("seed {}", self.seed));
+        }
+        if words.is_empty() { f.write_str("plain cable") } else { f.write_str(&words.join(", ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn spec(toml: &str) -> LinkSpec {
+        toml::from_str(toml).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn names(spec: &LinkSpec) -> Vec<&'static str> {
+        spec.elements().unwrap().iter().map(|element| element.name).collect()
+    }
+
+    const FULL: &str = r#"
+        rtt = "140ms"
+        jitter = "2ms normal"
+        rate = "20mbit/100mbit"
+        queue = "codel"
+        loss = "ge:p=1%,r=20%"
+        reorder = "1%"
+        duplicate = "0.5%"
+        corrupt = "0.01%"
+        mtu = 1400
+        middlebox = ["hold-acks", "strip-tfo", "reset:syn=3,at=client"]
+        seed = 7
+    "#;
+
+    #[test]
+    fn toml_there_and_back() {
+        let full = spec(FULL);
+        assert_eq!(spec(&toml::to_string(&full).unwrap()), full);
+        assert_eq!(spec(""), LinkSpec::default());
+        assert_eq!(spec(&toml::to_string(&LinkSpec::default()).unwrap()), LinkSpec::default());
+    }
+
+    #[test]
+    fn one_line_for_people() {
+        assert_eq!(LinkSpec::default().to_string(), "plain cable");
+        let article = "rtt = '18ms'\nrate = '100mbit'\nloss = '0.1%'\nmiddlebox = ['strip-tfo']";
+        assert_eq!(spec(article).to_string(), "18ms RTT, 100mbit, queue 150p, loss 0.1%, strip-tfo");
+        assert_eq!(
+            spec(FULL).to_string(),
+            "140ms RTT, jitter 2ms normal, 20mbit/100mbit, queue codel, loss ge:p=1%,r=20%,bad=100%,good=0%, \
+             reorder 1% 1ms, duplicate 0.5%, corrupt 0.01%, MTU 1400, hold-acks, strip-tfo, reset:syn=3,at=client, seed 7"
+        );
+        assert_eq!(
+            spec("rtt = '140ms'\nrate = '20mbit/100mbit'").to_string(),
+            "140ms RTT, 20mbit/100mbit, queue 234p/1167p"
+        );
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_path() {
+        assert_eq!(names(&LinkSpec::default()), ["delay"]);
+        let link = ["mtu", "rate", "delay", "jitter", "loss", "reorder", "duplicate", "corrupt"];
+        assert_eq!(names(&spec(FULL)), [&["strip-tfo", "reset"], &link[..], &["hold-acks"]].concat());
+    }
+
+    #[test]
+    fn what_is_sent_back_enters_just_past_its_element() {
+        let element = |up: bool, down: bool| {
+            let stage = |there: bool| there.then(|| Box::new(Delay::new(std::time::Duration::ZERO)) as Box<dyn Stage>);
+            Element { name: "", up: stage(up), down: stage(down) }
+        };
+        let elements = vec![element(true, true), element(true, false), element(false, true), element(true, true)];
+        let lanes = Lanes::of(elements);
+        // Up: elements 0, 1, 3; down: elements 3, 2, 0.
+        assert_eq!((lanes.up.back, lanes.down.back), (vec![3, 2, 1], vec![3, 2, 1]));
+    }
+
+    #[test]
+    fn mistakes_are_named_where_they_are() {
+        let error = |toml: &str| toml::from_str::<LinkSpec>(toml).unwrap_err().to_string();
+        assert!(error("seed = 1\nrtt = '18'").contains("line 2") && error("rtt = '18'").contains("`18` is not a time"));
+        assert!(error("delay = '18ms'").contains("unknown field `delay`"));
+        assert!(error("middlebox = ['strip-tof']").contains("the nearest is `strip-tfo`"));
+        let error = |toml: &str| spec(toml).elements().err().unwrap().to_string();
+        assert!(error("queue = '10p'").contains("give a rate"));
+        assert!(error("rate = '1mbit'\ntrace_up = 'a'\ntrace_down = 'b'").contains("no effect"));
+        assert!(error("trace_up = '/nowhere/at/all'").contains("/nowhere/at/all"));
+    }
+
+    #[test]
+    fn a_trace_takes_the_place_of_the_rate_in_its_direction() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"1\n2\n").unwrap();
+        let mut traced = spec("rate = '5mbit'");
+        traced.trace_down = Some(file.path().to_owned());
+        assert_eq!(names(&traced), ["rate", "delay"]);
+        traced.rate = None;
+        let link = traced.link().unwrap().unwrap();
+        assert!(link.up.is_none() && link.down.is_some());
+        file.write_all(b"x").unwrap();
+        let error = traced.elements().err().unwrap().to_string();
+        assert!(error.contains("not a Mahimahi trace: line 3 is `x`"), "{error}");
+    }
+}

@@ -1,0 +1,350 @@
+//! The values of a [`super::LinkSpec`] that are more than one quantity, with their text forms.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::{
+    stages::{Bursts, Mtu},
+    units::{Percent, Rate, Size, Span},
+};
+
+/// A text that is not what it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not {what}; write it like {example}")]
+pub struct FormError {
+    text: String,
+    what: &'static str,
+    example: &'static str,
+}
+
+/// Parsing, by a function to `Option`, and the way through serde, as a string.
+macro_rules! text_form {
+    ($type:ty, $what:literal, $example:literal, $parse:path) => {
+        impl FromStr for $type {
+            type Err = FormError;
+            fn from_str(text: &str) -> Result<Self, FormError> {
+                let parse: fn(&str) -> Option<Self> = $parse;
+                parse(text.trim()).ok_or_else(|| FormError { text: text.to_owned(), what: $what, example: $example })
+            }
+        }
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                TextOrNumber::deserialize(from)?.0.parse().map_err(de::Error::custom)
+            }
+        }
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+    };
+}
+
+/// A text, or a number as a text: `mtu = 1400` is what one writes in TOML.
+struct TextOrNumber(String);
+
+impl<'de> Deserialize<'de> for TextOrNumber {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = TextOrNumber;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<TextOrNumber, E> {
+                Ok(TextOrNumber(text.to_owned()))
+            }
+            fn visit_i64<E>(self, number: i64) -> Result<TextOrNumber, E> {
+                Ok(TextOrNumber(number.to_string()))
+            }
+            fn visit_u64<E>(self, number: u64) -> Result<TextOrNumber, E> {
+                Ok(TextOrNumber(number.to_string()))
+            }
+        }
+        from.deserialize_any(Visitor)
+    }
+}
+
+/// Jitter: `2ms`, `2ms normal`, `2ms reorder`, `2ms normal reorder`. See [`crate::stages::Jitter`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JitterSpec {
+    /// The most that is added, or the standard deviation.
+    pub time: Duration,
+    /// Whether it is spread normally and not evenly.
+    pub normal: bool,
+    /// Whether packets may overtake one another.
+    pub reorder: bool,
+}
+
+impl JitterSpec {
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let time = words.next()?.parse::<Span>().ok()?.0;
+        let mut jitter = Self { time, normal: false, reorder: false };
+        for word in words {
+            match word {
+                "normal" => jitter.normal = true,
+                "uniform" => jitter.normal = false,
+                "reorder" => jitter.reorder = true,
+                _ => return None,
+            }
+        }
+        Some(jitter)
+    }
+}
+
+text_form!(JitterSpec, "jitter", "`2ms`, `2ms normal` or `2ms normal reorder`", JitterSpec::parse);
+
+impl fmt::Display for JitterSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (normal, reorder) = (if self.normal { " normal" } else { "" }, if self.reorder { " reorder" } else { "" });
+        write!(f, "{}{normal}{reorder}", Span(self.time))
+    }
+}
+
+/// The rates of both directions: `100mbit` for both, or `20mbit/100mbit` for up and down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateSpec {
+    /// From the client to the server.
+    pub up: Rate,
+    /// From the server to the client.
+    pub down: Rate,
+}
+
+impl RateSpec {
+    fn parse(text: &str) -> Option<Self> {
+        if let Ok(both) = text.parse() {
+            return Some(Self { up: both, down: both });
+        }
+        // `20mbit/s/100mbit/s` has more than one slash.
+        text.match_indices('/').find_map(|(slash, _)| {
+            let (up, down) = (text[..slash].parse().ok()?, text[slash + 1..].parse().ok()?);
+            Some(Self { up, down })
+        })
+    }
+}
+
+text_form!(RateSpec, "a rate", "`100mbit`, or `20mbit/100mbit` for up and down", RateSpec::parse);
+
+impl fmt::Display for RateSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.up)?;
+        if self.up == self.down { Ok(()) } else { write!(f, "/{}", self.down) }
+    }
+}
+
+/// The queue in front of a link of limited rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum QueueSpec {
+    /// `bdp`, the default: droptail, with room for as many full packets as are under way in one RTT
+    /// at the link's rate, and for 100 at least.
+    ///
+    /// That is the least queue with which one TCP connection keeps the link busy (Villamizar and
+    /// Song, 1994), so the link is as fast as it says; and it at most doubles the RTT, so that a
+    /// measurement of round trips is not one of a bloated buffer, which the 1000 packets that are
+    /// usual elsewhere are at 20 Mbit/s.
+    #[default]
+    Bdp,
+    /// `100p`: droptail by packets.
+    Packets(usize),
+    /// `64KiB`: droptail by bytes.
+    Bytes(Size),
+    /// `infinite`.
+    Infinite,
+    /// `codel`: RFC 8289.
+    CoDel,
+}
+
+impl QueueSpec {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "bdp" => Some(Self::Bdp),
+            "infinite" => Some(Self::Infinite),
+            "codel" => Some(Self::CoDel),
+            _ => {
+                let packets = text.strip_suffix('p').and_then(|number| number.trim().parse().ok()).map(Self::Packets);
+                packets.or_else(|| text.parse().ok().map(Self::Bytes))
+            }
+        }
+    }
+}
+
+text_form!(QueueSpec, "a queue", "`100p`, `64KiB`, `bdp`, `codel` or `infinite`", QueueSpec::parse);
+
+impl fmt::Display for QueueSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bdp => f.write_str("bdp"),
+            Self::Packets(packets) => write!(f, "{packets}p"),
+            Self::Bytes(bytes) => write!(f, "{bytes}"),
+            Self::Infinite => f.write_str("infinite"),
+            Self::CoDel => f.write_str("codel"),
+        }
+    }
+}
+
+/// Loss: `0.1%`, or in bursts `ge:p=1%,r=20%,bad=100%,good=0%`, of which `bad` and `good` may be left
+/// out. See [`crate::stages::GilbertElliott`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum LossSpec {
+    /// Each packet for itself.
+    Independent(Percent),
+    /// In bursts.
+    Bursts(Bursts),
+}
+
+impl LossSpec {
+    fn parse(text: &str) -> Option<Self> {
+        let Some(list) = text.strip_prefix("ge:") else { return text.parse().ok().map(Self::Independent) };
+        let [mut p, mut r, mut bad, mut good] = [None; 4];
+        for pair in list.split(',') {
+            let (key, value) = pair.split_once('=')?;
+            let place = match key.trim() {
+                "p" => &mut p,
+                "r" => &mut r,
+                "bad" => &mut bad,
+                "good" => &mut good,
+                _ => return None,
+            };
+            if place.replace(value.parse().ok()?).is_some() {
+                return None;
+            }
+        }
+        let bad = bad.unwrap_or(Percent::from_fraction(1.0));
+        Some(Self::Bursts(Bursts { p: p?, r: r?, bad, good: good.unwrap_or_default() }))
+    }
+}
+
+text_form!(LossSpec, "a loss", "`0.1%`, or `ge:p=1%,r=20%` for bursts", LossSpec::parse);
+
+impl fmt::Display for LossSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Independent(probability) => write!(f, "{probability}"),
+            Self::Bursts(Bursts { p, r, bad, good }) => write!(f, "ge:p={p},r={r},bad={bad},good={good}"),
+        }
+    }
+}
+
+/// Reordering: `1%`, or `1% 5ms` with the time by which those packets come late; 1 ms if it is not
+/// said. See [`crate::stages::Reorder`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ReorderSpec {
+    /// Which share of the packets.
+    pub probability: Percent,
+    /// How late they come.
+    pub by: Duration,
+}
+
+impl ReorderSpec {
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let probability = words.next()?.parse().ok()?;
+        let by =
+            words.next().map_or(Some(Duration::from_millis(1)), |time| time.parse::<Span>().ok().map(Into::into))?;
+        words.next().is_none().then_some(Self { probability, by })
+    }
+}
+
+text_form!(ReorderSpec, "a reordering", "`1%` or `1% 5ms`", ReorderSpec::parse);
+
+impl fmt::Display for ReorderSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.probability, Span(self.by))
+    }
+}
+
+/// An MTU in bytes: `1400`, or `1400 black-hole` for a link that drops larger packets and says
+/// nothing. See [`crate::stages::Mtu`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MtuSpec {
+    /// The size of the largest IP packet that passes.
+    pub bytes: u16,
+    /// Whether nothing is said of those dropped.
+    pub black_hole: bool,
+}
+
+impl MtuSpec {
+    fn parse(text: &str) -> Option<Self> {
+        let (size, black_hole) = match text.strip_suffix("black-hole") {
+            Some(size) => (size.trim(), true),
+            None => (text, false),
+        };
+        let bytes = size.trim_end_matches(['B', 'b']).trim().parse().ok().filter(|bytes| *bytes >= Mtu::LEAST)?;
+        Some(Self { bytes, black_hole })
+    }
+}
+
+text_form!(MtuSpec, "an MTU of 68 to 65535 bytes", "`1400` or `1400 black-hole`", MtuSpec::parse);
+
+impl fmt::Display for MtuSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.bytes, if self.black_hole { " black-hole" } else { "" })
+    }
+}
+
+/// A middlebox is text in serde, too.
+mod middlebox {
+    use super::{Deserialize, Deserializer, Serialize, Serializer, de};
+    use crate::middleboxes::Middlebox;
+
+    impl<'de> Deserialize<'de> for Middlebox {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            String::deserialize(from)?.parse().map_err(de::Error::custom)
+        }
+    }
+
+    impl Serialize for Middlebox {
+        fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+            to.collect_str(self)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn comes_back<T: FromStr<Err = FormError> + fmt::Display>(texts: &[(&str, &str)]) {
+        for (text, printed) in texts {
+            let value: T = text.parse().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(value.to_string(), *printed);
+            assert_eq!(printed.parse::<T>().unwrap_or_else(|error| panic!("{error}")).to_string(), *printed);
+        }
+    }
+
+    #[test]
+    fn text_forms_come_back() {
+        comes_back::<JitterSpec>(&[("2ms", "2ms"), ("2ms reorder normal", "2ms normal reorder")]);
+        comes_back::<RateSpec>(&[
+            ("100mbit", "100mbit"),
+            ("100mbit/s", "100mbit"),
+            ("20mbit/100mbit", "20mbit/100mbit"),
+            ("20 Mbit/s / 1 gbit/s", "20mbit/1gbit"),
+            ("5mbit/5mbit", "5mbit"),
+        ]);
+        comes_back::<QueueSpec>(&[("100p", "100p"), ("64KiB", "64KiB"), ("codel", "codel"), ("bdp", "bdp")]);
+        comes_back::<LossSpec>(&[
+            ("0.1%", "0.1%"),
+            ("ge:p=1%,r=20%", "ge:p=1%,r=20%,bad=100%,good=0%"),
+            ("ge:r=20%,p=1%,good=0.5%,bad=50%", "ge:p=1%,r=20%,bad=50%,good=0.5%"),
+        ]);
+        comes_back::<ReorderSpec>(&[("1%", "1% 1ms"), ("1% 5ms", "1% 5ms")]);
+        comes_back::<MtuSpec>(&[("1400", "1400"), ("1400B", "1400"), ("1280 black-hole", "1280 black-hole")]);
+    }
+
+    #[test]
+    fn mistakes_say_how_it_is_written() {
+        assert_eq!(
+            "lots".parse::<QueueSpec>().unwrap_err().to_string(),
+            "`lots` is not a queue; write it like `100p`, `64KiB`, `bdp`, `codel` or `infinite`"
+        );
+        for bad in ["", "2", "1ms x", "100", "ge:p=1%", "ge:p=1%,p=1%,r=1%", "67", "70000", "1% 2ms 3ms", "/", "1mbit/"]
+        {
+            assert!(bad.parse::<JitterSpec>().is_err() && bad.parse::<LossSpec>().is_err(), "{bad}");
+            assert!(bad.parse::<RateSpec>().is_err() && bad.parse::<ReorderSpec>().is_err(), "{bad}");
+            assert!(bad == "100" || bad.parse::<MtuSpec>().is_err(), "{bad}");
+        }
+    }
+}
