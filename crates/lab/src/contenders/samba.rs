@@ -174,7 +174,7 @@ fn configuration(scratch: &Path, shared: &Path, address: &str, port: u16) -> Str
 server role = standalone server
 server min protocol = SMB2
 smb ports = {port}
-interfaces = {address}
+interfaces = {address}/24
 bind interfaces only = yes
 disable netbios = yes
 map to guest = Bad User
