@@ -4,7 +4,7 @@
 //! network namespace belongs to a thread, so threads of one process can stand on different hosts.
 //! Programs are placed there between fork and exec ([`Host::place`]).
 
-#![expect(unsafe_code, reason = "`Command::pre_exec`, with nothing in it but setns(2), prctl(2) and getppid(2)")]
+#![expect(unsafe_code, reason = "`Command::pre_exec`, with nothing in it but system calls")]
 
 use std::{
     fs::File,
@@ -21,7 +21,10 @@ use std::{
 
 use nix::{
     sched::{CloneFlags, setns, unshare},
-    sys::{prctl, signal::Signal},
+    sys::{
+        prctl,
+        signal::{SigSet, Signal},
+    },
 };
 
 use crate::netlink;
@@ -105,10 +108,11 @@ impl Host {
     pub fn place(&self, command: &mut Command) {
         let host = self.clone();
         let us = std::process::id();
-        // SAFETY: setns(2), prctl(2) and getppid(2) are async-signal-safe, and nothing is allocated.
+        // SAFETY: setns(2), sigprocmask(2), prctl(2) and getppid(2) are async-signal-safe, and nothing is allocated.
         unsafe {
             command.pre_exec(move || {
                 setns(host.0.namespace.as_fd(), CloneFlags::CLONE_NEWNET)?;
+                SigSet::empty().thread_set_mask()?; // ours blocks what the sandbox waits for
                 prctl::set_pdeathsig(Signal::SIGKILL)?;
                 if nix::libc::getppid() as u32 != us {
                     return Err(nix::errno::Errno::ESRCH.into()); // we died in between

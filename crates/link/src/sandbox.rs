@@ -137,7 +137,7 @@ pub fn enter() -> Result<Sandbox, SandboxError> {
 fn split(scratch: &Path) -> Result<Sandbox, SandboxError> {
     unshare_processes()?;
     // From here on the signals that ask us to end are taken up where somebody waits for them, in all
-    // three processes. (`Command` gives started programs an empty mask.)
+    // three processes. Programs started on a host get an empty mask: see `Host::place`.
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD] {
         signals.add(signal);
