@@ -14,7 +14,7 @@ use crate::{
 };
 
 pub(super) const CURL: Program = Program { name: "curl", package: "curl", version: "--version" };
-const PROPFIND: &str = r#"<?xml version="1.0"?><propfind xmlns="DAV:"><prop><resourcetype/></prop></propfind>"#;
+const PROPFIND: &str = r#"<?xml version="1.0"?><propfind xmlns="DAV:"><prop><resourcetype/><getcontentlength/><getlastmodified/></prop></propfind>"#;
 
 pub(super) const REGISTERED: Registered = Registered { name: "curl", parameters: &[], make: |_| Box::new(Curl) };
 

@@ -1,7 +1,7 @@
 //! davfs2: the server's folder mounted as a file system, used as programs use one.
 //!
 //! Uploading and downloading are what `cp` does; saving in place opens the existing file,
-//! truncates, writes and closes; listing reads the directory. The mount is the source
+//! truncates, writes and closes; listing is `ls -l`. The mount is the source
 //! article's: `delay_upload 0`, so that a file is sent when it is closed, and locks on or
 //! off. Three settings are ours: the run's own authority; buffers of 64 KiB, because since
 //! Linux 6.16 davfs2 does not work with its default of 16 (alisarctl/davfs2#22); and no
@@ -25,8 +25,8 @@
 //! that; the sample's end is when the server has the file.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::Write,
+    fs::{self, DirEntry, OpenOptions},
+    io::{self, Write},
     path::{Path, PathBuf},
     sync::mpsc::{self, RecvTimeoutError},
     thread::{self, JoinHandle},
@@ -135,7 +135,7 @@ impl Prepared for Mounted<'_> {
             match result.recv_timeout(bounds.slice()) {
                 Ok(outcome) => break outcome,
                 Err(RecvTimeoutError::Disconnected) => {
-                    break Err(Failure::Thread(std::io::Error::other("it ended early")));
+                    break Err(Failure::Thread(io::Error::other("it ended early")));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -178,10 +178,13 @@ fn work(task: &Task, folder: &Path) -> Result<Done, Failure> {
             }
         }
         Work::List { .. } => {
-            let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-            let entries = entries.map_err(io_failure("list", folder))?;
-            let names = entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned());
-            done.listing = Some(names.collect());
+            let shown = |entry: io::Result<DirEntry>| {
+                let entry = entry?;
+                entry.metadata()?;
+                Ok(entry.file_name().to_string_lossy().into_owned())
+            };
+            let names = fs::read_dir(folder).and_then(|entries| entries.map(shown).collect());
+            done.listing = Some(names.map_err(io_failure("list", folder))?);
         }
         Work::Edit { .. } => {
             for (_, content, name) in task.writes() {

@@ -80,8 +80,10 @@ impl Rclone {
                 run(self.command(sample)?.args(["copy", REMOTE]).arg(&task.target))?;
             }
             Work::List { .. } => {
-                let names = run(self.command(sample)?.args(["lsf", REMOTE]))?.stdout;
-                done.listing = Some(names.lines().map(str::to_owned).collect());
+                // Each line: size, date, time, name.
+                let lines = run(self.command(sample)?.args(["lsl", REMOTE]))?.stdout;
+                let names = lines.lines().filter_map(|line| line.split_whitespace().nth(3));
+                done.listing = Some(names.map(str::to_owned).collect());
             }
             Work::Edit { .. } => {
                 for (file, _, name) in task.writes() {
