@@ -4,6 +4,7 @@ mod progress;
 
 use std::{
     error::Error,
+    fmt::Write as _,
     fs,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
@@ -287,19 +288,19 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
     let mut text = String::from("Experiments\n");
     for (name, _) in EXPERIMENTS {
         let experiment = read(name)?;
-        text += &format!("  {name:<24} {}\n", experiment.question);
+        writeln!(text, "  {name:<24} {}", experiment.question)?;
     }
     text += "\nRuns\n";
     let listed = results::list(runs)?;
     if listed.is_empty() {
-        text += &format!("  none yet in {}; `haul race --quick` makes one\n", runs.display());
+        writeln!(text, "  none yet in {}; `haul race --quick` makes one", runs.display())?;
     }
     for listed in listed {
         let line = match &listed.run {
             Ok(run) => format!("{} cells, {} claims judged", run.cells.len(), run.claims.len()),
             Err(error) => error.to_string(),
         };
-        text += &format!("  {:<36} {line}\n", listed.id);
+        writeln!(text, "  {:<36} {line}", listed.id)?;
     }
     print(&text)
 }

@@ -40,7 +40,11 @@ pub fn record(plan: &Plan, server: &dyn Server) -> Result<results::Host, WorldEr
 }
 
 fn processor(cpuinfo: &str) -> String {
-    let models: Vec<&str> = cpuinfo.lines().filter_map(|line| line.strip_prefix("model name")?.split_once(": ")).map(|(_, model)| model).collect();
+    let models: Vec<&str> = cpuinfo
+        .lines()
+        .filter_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map(|(_, model)| model)
+        .collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     format!("{} × {}", cores, models.first().unwrap_or(&"unknown processor"))
 }
