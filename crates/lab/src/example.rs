@@ -29,7 +29,7 @@ pub(crate) fn race() -> Experiment {
     let contenders = CLIENTS.map(|(name, ..)| KnownContender {
         name,
         model: name.starts_with("redirector") || name == "webdrive",
-        settings: &[],
+        settings: Vec::new(),
     });
     let known = Known { contenders: &contenders, servers: &["apache", "nginx", "embedded"] };
     Experiment::parse(RACE, "webdav-race.toml".as_ref(), known).unwrap()

@@ -24,7 +24,7 @@ fn parse(text: &str) -> Result<Experiment, Mistake> {
     let contenders = NAMES.map(|name| KnownContender {
         name,
         model: name.starts_with("redirector") || name == "webdrive",
-        settings: if name == "rclone" { &["transfers", "connections"] } else { &[] },
+        settings: if name == "rclone" { vec!["transfers", "connections"] } else { Vec::new() },
     });
     let known = Known { contenders: &contenders, servers: &["apache", "nginx", "embedded"] };
     Experiment::parse(text, Path::new("experiments/webdav-race.toml"), known)
