@@ -18,6 +18,7 @@ use link::{
     calibrate::calibrate,
     host::Host,
     lateness::Lateness,
+    outside::Outside,
     sandbox::{self, Sandbox},
     spec::LinkSpec,
     tap::Tap,
@@ -47,6 +48,11 @@ pub(crate) struct Args {
     /// Keep only so many bytes of each packet in the captures
     #[arg(long, value_name = "BYTES", requires = "capture")]
     snaplen: Option<u32>,
+
+    /// Let the client host also reach the network this machine is on, beside the link, with the help of
+    /// passt (package passt)
+    #[arg(long)]
+    outside: bool,
 
     /// Set a sysctl on both hosts, such as net.ipv4.tcp_congestion_control=cubic
     #[arg(long, value_name = "NAME=VALUE")]
@@ -84,6 +90,8 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
             host.sysctl(name, value)?;
         }
     }
+    // First come, first routed: what is not for the server goes this way.
+    let outside = args.outside.then(|| Outside::open(&client)).transpose()?;
     let taps = match &args.capture {
         Some(folder) => [Some(tap(folder, "client", args.snaplen)?), Some(tap(folder, "server", args.snaplen)?)],
         None => [None, None],
@@ -108,6 +116,7 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
     let child = command.spawn().map_err(|error| format!("cannot run {}: {error}", program.display()))?;
     let status = sandbox.wait_for(&child);
     drop(running);
+    drop(outside);
     drop(options);
     let traffic = cable.pull()?;
     for tap in taps.into_iter().flatten() {

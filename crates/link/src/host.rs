@@ -14,7 +14,7 @@ use std::{
     process::Command,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
 };
@@ -50,6 +50,7 @@ struct Inner {
     name: String,
     namespace: File,
     devices: AtomicUsize,
+    has_default_route: AtomicBool,
 }
 
 impl Host {
@@ -66,7 +67,12 @@ impl Host {
         let namespace =
             thread::scope(|scope| scope.spawn(make).join().unwrap_or_else(|_| Err(io::Error::other("panic"))))
                 .map_err(|error| HostError::new(name, "make a network namespace", error))?;
-        Ok(Self(Arc::new(Inner { name: name.to_owned(), namespace, devices: AtomicUsize::new(0) })))
+        Ok(Self(Arc::new(Inner {
+            name: name.to_owned(),
+            namespace,
+            devices: AtomicUsize::new(0),
+            has_default_route: AtomicBool::new(false),
+        })))
     }
 
     /// The name given to it, for messages.
@@ -148,9 +154,13 @@ impl Host {
     }
 
     /// The name of the next device: eth0, eth1, …
-    pub(crate) fn next_device(&self) -> (usize, String) {
-        let index = self.0.devices.fetch_add(1, Ordering::Relaxed);
-        (index, format!("eth{index}"))
+    pub(crate) fn next_device(&self) -> String {
+        format!("eth{}", self.0.devices.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Whether the caller's device shall be the way to everywhere: the first that asks is.
+    pub(crate) fn wants_default_route(&self) -> bool {
+        !self.0.has_default_route.swap(true, Ordering::Relaxed)
     }
 }
 
