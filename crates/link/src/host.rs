@@ -4,7 +4,7 @@
 //! network namespace belongs to a thread, so threads of one process can stand on different hosts.
 //! Programs are placed there between fork and exec ([`Host::place`]).
 
-#![expect(unsafe_code, reason = "`Command::pre_exec`, with nothing in it but setns(2), prctl(2) and getppid(2)")]
+#![expect(unsafe_code, reason = "`Command::pre_exec`, with nothing in it but a few system calls")]
 
 use std::{
     fs::File,
@@ -21,7 +21,10 @@ use std::{
 
 use nix::{
     sched::{CloneFlags, setns, unshare},
-    sys::{prctl, signal::Signal},
+    sys::{
+        prctl,
+        signal::{SigSet, SigmaskHow, Signal, sigprocmask},
+    },
 };
 
 use crate::netlink;
@@ -107,14 +110,16 @@ impl Host {
         self.thread("host", f)?.join().map_err(|_| io::Error::other("the thread on the host panicked"))
     }
 
-    /// Makes `command` start on this host, and die with the process that starts it.
+    /// Makes `command` start on this host, with no signal blocked (a sandbox's worker has some, and
+    /// programs inherit them), and die with the process that starts it.
     pub fn place(&self, command: &mut Command) {
         let host = self.clone();
         let us = std::process::id();
-        // SAFETY: setns(2), prctl(2) and getppid(2) are async-signal-safe, and nothing is allocated.
+        // SAFETY: these system calls are async-signal-safe, and nothing is allocated.
         unsafe {
             command.pre_exec(move || {
                 setns(host.0.namespace.as_fd(), CloneFlags::CLONE_NEWNET)?;
+                sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
                 prctl::set_pdeathsig(Signal::SIGKILL)?;
                 if nix::libc::getppid() as u32 != us {
                     return Err(nix::errno::Errno::ESRCH.into()); // we died in between

@@ -20,9 +20,11 @@
 #![expect(unsafe_code, reason = "fork(2): the process is single-threaded, which `enter` checks first")]
 
 use std::{
-    fs, io,
-    os::fd::AsFd,
+    fs::{self, File},
+    io,
+    os::{fd::AsFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -41,8 +43,11 @@ use nix::{
     unistd::{ForkResult, Pid, Uid, fork, getegid, geteuid, getpid, pipe2, read},
 };
 
-/// How long a worker that was told to end may take before it is killed.
+/// How long a command that was told to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// How long the worker may take: it waits for the command, and then has to clear up.
+const WORKER_GRACE: Duration = Duration::from_secs(20);
 
 /// Where the scratch folders of sandboxes stand, and the prefix of their names.
 const SCRATCH_PREFIX: &str = "haul-";
@@ -88,6 +93,7 @@ fn step(what: impl Into<String>) -> impl FnOnce(Errno) -> SandboxError {
 pub struct Sandbox {
     scratch: PathBuf,
     signals: SigSet,
+    asked: OnceLock<i32>,
 }
 
 impl Sandbox {
@@ -100,7 +106,21 @@ impl Sandbox {
     /// signal that ended it). Signals that are sent to us meanwhile it gets instead; those from the
     /// terminal it has got already. After one that asks it to end, it has ten seconds.
     pub fn wait_for(&self, child: &std::process::Child) -> i32 {
-        attend(Pid::from_raw(child.id() as i32), &self.signals, false)
+        attend(Pid::from_raw(child.id() as i32), &self.signals, GRACE, false)
+    }
+
+    /// The number of the first signal that asked us to end while nobody waited for a child. For the time
+    /// in which there is none; it costs a few system calls.
+    pub fn asked_to_end(&self) -> Option<i32> {
+        let mut signals = self.signals;
+        signals.remove(Signal::SIGCHLD);
+        if self.asked.get().is_none()
+            && let Ok(events) = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+            && let Ok(Some(event)) = events.read_signal()
+        {
+            let _ = self.asked.set(event.ssi_signo as i32);
+        }
+        self.asked.get().copied()
     }
 
     /// Calls `f` with the number of each signal that asks us to end (SIGINT, SIGTERM, SIGHUP,
@@ -125,31 +145,37 @@ pub fn enter() -> Result<Sandbox, SandboxError> {
     if fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() > 1) {
         return Err(SandboxError::Threads);
     }
-    let scratch = make_scratch()?;
-    let result = split(&scratch);
+    // From here on the signals that ask us to end are taken up where somebody waits for them, in all
+    // three processes. (Programs inherit that; `Host::place` takes it from them.)
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD] {
+        signals.add(signal);
+    }
+    let mut before = SigSet::empty();
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), Some(&mut before)).map_err(step("block signals"))?;
+    let result = Scratch::make().and_then(|scratch| {
+        let result = split(&scratch, signals);
+        if result.is_err() {
+            scratch.remove();
+        }
+        result
+    });
     if result.is_err() {
-        let _ = fs::remove_dir(&scratch);
+        let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
     }
     result
 }
 
 /// Makes the namespaces and the processes; returns in the worker.
-fn split(scratch: &Path) -> Result<Sandbox, SandboxError> {
+fn split(scratch: &Scratch, signals: SigSet) -> Result<Sandbox, SandboxError> {
     unshare_processes()?;
-    // From here on the signals that ask us to end are taken up where somebody waits for them, in all
-    // three processes. (`Command` gives started programs an empty mask.)
-    let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD] {
-        signals.add(signal);
-    }
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).map_err(step("block signals"))?;
     // Its other end closes with the supervisor.
     let (alive, held_by_supervisor) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(step("make a pipe"))?;
     // SAFETY: the process has one thread.
     match unsafe { fork() }.map_err(step("start a process"))? {
         ForkResult::Parent { child } => {
-            let status = attend(child, &signals, false);
-            let _ = fs::remove_dir(scratch);
+            let status = attend(child, &signals, WORKER_GRACE, false);
+            scratch.remove();
             std::process::exit(status);
         }
         ForkResult::Child => {}
@@ -159,13 +185,13 @@ fn split(scratch: &Path) -> Result<Sandbox, SandboxError> {
     if read(&alive, &mut [0]) != Err(Errno::EAGAIN) {
         std::process::exit(1); // it died before the line above
     }
-    furnish(scratch)?;
+    furnish(&scratch.path)?;
     // SAFETY: as above.
     match unsafe { fork() }.map_err(step("start a process"))? {
-        ForkResult::Parent { child } => std::process::exit(attend(child, &signals, true)),
+        ForkResult::Parent { child } => std::process::exit(attend(child, &signals, WORKER_GRACE, true)),
         ForkResult::Child => {}
     }
-    Ok(Sandbox { scratch: scratch.to_owned(), signals })
+    Ok(Sandbox { scratch: scratch.path.clone(), signals, asked: OnceLock::new() })
 }
 
 /// A PID namespace for the processes to come; without root, in a user namespace that maps the user to
@@ -215,7 +241,7 @@ fn furnish(scratch: &Path) -> Result<(), SandboxError> {
 
 /// Waits for `child`, passing on the signals that someone sent to us alone, and returns the exit
 /// status. Signals from the terminal went to the whole process group, the worker among it, already.
-fn attend(child: Pid, signals: &SigSet, reap_all: bool) -> i32 {
+fn attend(child: Pid, signals: &SigSet, grace: Duration, reap_all: bool) -> i32 {
     let Ok(events) = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK) else { return 1 };
     let mut kill_at: Option<Instant> = None;
     loop {
@@ -246,29 +272,66 @@ fn attend(child: Pid, signals: &SigSet, reap_all: bool) -> i32 {
                 && sent_by_a_process
             {
                 let _ = kill(child, signal);
-                kill_at.get_or_insert_with(|| Instant::now() + GRACE);
+                kill_at.get_or_insert_with(|| Instant::now() + grace);
             }
         }
     }
 }
 
-/// Makes the folder for the scratch tmpfs, and removes those that killed supervisors left: they are
-/// empty, because what was in them went with their mount namespace.
-fn make_scratch() -> Result<PathBuf, SandboxError> {
-    let parent = std::env::temp_dir();
-    for entry in fs::read_dir(&parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(SCRATCH_PREFIX)).and_then(|pid| pid.parse().ok());
-        if let Some(pid) = pid
-            && kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
-        {
-            let _ = fs::remove_dir(entry.path());
+/// The folder on which the scratch tmpfs is mounted, outside, where it is empty.
+///
+/// A supervisor that is killed leaves it, and the next one removes it. What is in use is told by a lock
+/// that the kernel lets go of: a PID in the name tells nothing to a `haul` in another PID namespace,
+/// which may run in a sandbox of ours or in a container that shares the folder above.
+struct Scratch {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Scratch {
+    fn make() -> Result<Self, SandboxError> {
+        let parent = std::env::temp_dir();
+        for entry in fs::read_dir(&parent).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let ours = name.to_str().and_then(|name| name.strip_prefix(SCRATCH_PREFIX));
+            if ours.is_some_and(|number| number.chars().all(|c| c.is_ascii_digit() || c == '.'))
+                && let Some(left_behind) = Self::take(entry.path())
+            {
+                left_behind.remove();
+            }
         }
+        for attempt in 0..100 {
+            let path = parent.join(format!("{SCRATCH_PREFIX}{}.{attempt}", getpid()));
+            match fs::create_dir(&path) {
+                // Whoever looked for what is left behind may have taken it before us.
+                Ok(()) => match Self::take(path) {
+                    Some(scratch) => return Ok(scratch),
+                    None => continue,
+                },
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => {
+                    return Err(SandboxError::Step { what: format!("make the folder {}", path.display()), error });
+                }
+            }
+        }
+        Err(SandboxError::Step {
+            what: format!("make a folder in {}", parent.display()),
+            error: io::ErrorKind::AlreadyExists.into(),
+        })
     }
-    let scratch = parent.join(format!("{SCRATCH_PREFIX}{}", getpid()));
-    match fs::create_dir(&scratch) {
-        Ok(()) => Ok(scratch),
-        Err(error) => Err(SandboxError::Step { what: format!("make the folder {}", scratch.display()), error }),
+
+    /// The folder, if nobody has it and it is still there.
+    fn take(path: PathBuf) -> Option<Self> {
+        let lock = File::open(&path).ok()?;
+        lock.try_lock().ok()?;
+        let still_there = fs::symlink_metadata(&path).is_ok_and(|at_path| {
+            lock.metadata().is_ok_and(|locked| (locked.dev(), locked.ino()) == (at_path.dev(), at_path.ino()))
+        });
+        still_there.then_some(Self { path, _lock: lock })
+    }
+
+    fn remove(&self) {
+        let _ = fs::remove_dir(&self.path);
     }
 }
 
