@@ -2,7 +2,15 @@
 
 mod common;
 
-use std::{fs, net::IpAddr, os::unix::fs::PermissionsExt, path::Path, process::Stdio};
+use std::{
+    fs,
+    net::IpAddr,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    path::Path,
+    process::Stdio,
+    thread::sleep,
+    time::Duration,
+};
 
 use capture::{Summary, pcapng::Reader};
 use common::{FETCH, HAUL, Room, Running, eventually, one_sentence, output, printed, serve, text};
@@ -16,7 +24,7 @@ fn main() {
     if !ready {
         eprintln!("SKIPPED: links: {}", text(&probe.stderr));
     }
-    let links: [(&str, fn()); 16] = [
+    let links: [(&str, fn()); 17] = [
         ("the_exit_status_is_the_commands", the_exit_status_is_the_commands),
         ("a_command_that_cannot_run_is_told_as_by_a_shell", a_command_that_cannot_run_is_told_as_by_a_shell),
         ("both_commands_know_both_addresses", both_commands_know_both_addresses),
@@ -28,6 +36,7 @@ fn main() {
         ("a_signal_is_passed_on_and_all_is_cleared", a_signal_is_passed_on_and_all_is_cleared),
         ("a_signal_ends_a_command_that_knows_of_none", a_signal_ends_a_command_that_knows_of_none),
         ("a_signal_before_the_command_starts_is_heeded", a_signal_before_the_command_starts_is_heeded),
+        ("a_signal_at_any_moment_ends_it", a_signal_at_any_moment_ends_it),
         ("a_signal_ends_a_calibration", a_signal_ends_a_calibration),
         ("a_command_that_heeds_no_signal_is_killed", a_command_that_heeds_no_signal_is_killed),
         ("when_killed_it_takes_everything_with_it", when_killed_it_takes_everything_with_it),
@@ -66,8 +75,8 @@ fn the_exit_status_is_the_commands() {
 
 fn a_command_that_cannot_run_is_told_as_by_a_shell() {
     let room = Room::new();
-    let said = one_sentence(&room.link(&["--", "no-such-program-anywhere"]), 127);
-    assert!(said.contains("no-such-program-anywhere"), "{said}");
+    let said = one_sentence(&room.link(&["--", "/no/such/program"]), 127);
+    assert!(said.contains("/no/such/program"), "{said}");
     let file = room.path("not-executable");
     fs::write(&file, "").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
@@ -198,6 +207,21 @@ fn a_signal_before_the_command_starts_is_heeded() {
     haul.send(Signal::SIGINT);
     assert_eq!(haul.status().code(), Some(130));
     assert!(!touched.exists(), "the command ran");
+    room.assert_clear();
+}
+
+fn a_signal_at_any_moment_ends_it() {
+    let room = Room::new();
+    for moment in 0..30 {
+        let mut command = room.command(HAUL);
+        command.args(["link", "--quiet", "--", "sleep", room.marker()]);
+        let mut haul = Running::start(command);
+        sleep(Duration::from_millis(2 * moment));
+        haul.send(Signal::SIGINT);
+        let status = haul.status();
+        let ended_by_it = status.code() == Some(130) || status.signal() == Some(Signal::SIGINT as i32);
+        assert!(ended_by_it, "after {} ms: {status}", 2 * moment);
+    }
     room.assert_clear();
 }
 

@@ -19,10 +19,11 @@
 
 #![expect(unsafe_code, reason = "fork(2): the process is single-threaded, which `enter` checks first")]
 
+mod scratch;
+
 use std::{
-    fs::{self, File},
-    io,
-    os::{fd::AsFd, unix::fs::MetadataExt},
+    fs, io,
+    os::fd::AsFd,
     path::{Path, PathBuf},
     sync::OnceLock,
     time::{Duration, Instant},
@@ -40,17 +41,16 @@ use nix::{
         signalfd::{SfdFlags, SignalFd},
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
-    unistd::{ForkResult, Pid, Uid, fork, getegid, geteuid, getpid, pipe2, read},
+    unistd::{ForkResult, Pid, Uid, fork, getegid, geteuid, pipe2, read},
 };
+
+use scratch::Scratch;
 
 /// How long a command that was told to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// How long the worker may take: it waits for the command, and then has to clear up.
 const WORKER_GRACE: Duration = Duration::from_secs(20);
-
-/// Where the scratch folders of sandboxes stand, and the prefix of their names.
-const SCRATCH_PREFIX: &str = "haul-";
 
 /// Why there is no sandbox.
 #[derive(Debug, thiserror::Error)]
@@ -240,11 +240,25 @@ fn furnish(scratch: &Path) -> Result<(), SandboxError> {
 }
 
 /// Waits for `child`, passing on the signals that someone sent to us alone, and returns the exit
-/// status. Signals from the terminal went to the whole process group, the worker among it, already.
+/// status. Signals from the terminal went to the whole process group, the child among it, already;
+/// unless they came before there was a child.
 fn attend(child: Pid, signals: &SigSet, grace: Duration, reap_all: bool) -> i32 {
     let Ok(events) = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK) else { return 1 };
     let mut kill_at: Option<Instant> = None;
+    let mut came_before_the_child = true;
     loop {
+        while let Ok(Some(event)) = events.read_signal() {
+            let sent_by_a_process = event.ssi_code <= 0;
+            let signal = Signal::try_from(event.ssi_signo as i32);
+            if let Ok(signal) = signal
+                && signal != Signal::SIGCHLD
+                && (sent_by_a_process || came_before_the_child)
+            {
+                let _ = kill(child, signal);
+                kill_at.get_or_insert_with(|| Instant::now() + grace);
+            }
+        }
+        came_before_the_child = false;
         let whom = if reap_all { None } else { Some(child) };
         loop {
             match waitpid(whom, Some(WaitPidFlag::WNOHANG)) {
@@ -264,74 +278,6 @@ fn attend(child: Pid, signals: &SigSet, grace: Duration, reap_all: bool) -> i32 
             None => PollTimeout::NONE,
         };
         let _ = poll(&mut [PollFd::new(events.as_fd(), PollFlags::POLLIN)], timeout);
-        while let Ok(Some(event)) = events.read_signal() {
-            let sent_by_a_process = event.ssi_code <= 0;
-            let signal = Signal::try_from(event.ssi_signo as i32);
-            if let Ok(signal) = signal
-                && signal != Signal::SIGCHLD
-                && sent_by_a_process
-            {
-                let _ = kill(child, signal);
-                kill_at.get_or_insert_with(|| Instant::now() + grace);
-            }
-        }
-    }
-}
-
-/// The folder on which the scratch tmpfs is mounted, outside, where it is empty.
-///
-/// A supervisor that is killed leaves it, and the next one removes it. What is in use is told by a lock
-/// that the kernel lets go of: a PID in the name tells nothing to a `haul` in another PID namespace,
-/// which may run in a sandbox of ours or in a container that shares the folder above.
-struct Scratch {
-    path: PathBuf,
-    _lock: File,
-}
-
-impl Scratch {
-    fn make() -> Result<Self, SandboxError> {
-        let parent = std::env::temp_dir();
-        for entry in fs::read_dir(&parent).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let ours = name.to_str().and_then(|name| name.strip_prefix(SCRATCH_PREFIX));
-            if ours.is_some_and(|number| number.chars().all(|c| c.is_ascii_digit() || c == '.'))
-                && let Some(left_behind) = Self::take(entry.path())
-            {
-                left_behind.remove();
-            }
-        }
-        for attempt in 0..100 {
-            let path = parent.join(format!("{SCRATCH_PREFIX}{}.{attempt}", getpid()));
-            match fs::create_dir(&path) {
-                // Whoever looked for what is left behind may have taken it before us.
-                Ok(()) => match Self::take(path) {
-                    Some(scratch) => return Ok(scratch),
-                    None => continue,
-                },
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-                Err(error) => {
-                    return Err(SandboxError::Step { what: format!("make the folder {}", path.display()), error });
-                }
-            }
-        }
-        Err(SandboxError::Step {
-            what: format!("make a folder in {}", parent.display()),
-            error: io::ErrorKind::AlreadyExists.into(),
-        })
-    }
-
-    /// The folder, if nobody has it and it is still there.
-    fn take(path: PathBuf) -> Option<Self> {
-        let lock = File::open(&path).ok()?;
-        lock.try_lock().ok()?;
-        let still_there = fs::symlink_metadata(&path).is_ok_and(|at_path| {
-            lock.metadata().is_ok_and(|locked| (locked.dev(), locked.ino()) == (at_path.dev(), at_path.ino()))
-        });
-        still_there.then_some(Self { path, _lock: lock })
-    }
-
-    fn remove(&self) {
-        let _ = fs::remove_dir(&self.path);
     }
 }
 
