@@ -1,5 +1,6 @@
 //! `haul link`: a command at the end of an emulated link.
 
+mod changes;
 mod flags;
 mod server;
 
@@ -9,7 +10,8 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
-    sync::Arc,
+    sync::{Arc, mpsc},
+    thread,
     time::Duration,
 };
 
@@ -25,6 +27,7 @@ use link::{
 };
 
 use crate::link::{
+    changes::Change,
     flags::{Network, Sysctl},
     server::Server,
 };
@@ -44,6 +47,10 @@ const NOT_EXECUTABLE: i32 = 126;
 pub(crate) struct Args {
     #[command(flatten)]
     network: Network,
+
+    /// Change the link while the command runs: 5s:loss=100%, then 8s:loss=0%; may be repeated
+    #[arg(long, value_name = "TIME:KEY=VALUE")]
+    at: Vec<Change>,
 
     /// Run this on the server host, by sh; without it that host answers pings
     #[arg(long, value_name = "CMD")]
@@ -98,6 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
 /// Lays the cable, runs both commands, and pulls it out again.
 fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<dyn Error>> {
     let lanes = spec.lanes()?;
+    let timetable = changes::timetable(spec, &args.at)?;
     let (client, server) = (Host::new("client")?, Host::new("server")?);
     for host in [&client, &server] {
         for Sysctl { name, value } in &args.sysctl {
@@ -121,7 +129,14 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
             command.env(format!("HAUL_{end}_IP6"), addresses.v6.to_string());
         }
     };
-    let mut status = run_both(args, sandbox, [&client, &server], equip)?;
+    let mut status = thread::scope(|scope| {
+        let (running, over) = mpsc::channel::<()>();
+        let cable = &cable;
+        scope.spawn(move || changes::follow(&timetable, cable, &over));
+        let status = run_both(args, sandbox, [&client, &server], equip);
+        drop(running);
+        status
+    })?;
     drop(outside);
     drop(options);
     let traffic = cable.pull()?;
