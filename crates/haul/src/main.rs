@@ -2,12 +2,18 @@
 
 mod lab;
 mod link;
+mod manual;
 mod serve;
 
-use std::error::Error;
-use std::process::ExitCode;
+use std::{
+    error::Error,
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
 
 /// HTTP and WebDAV over long links: measure it, explain it, make it fast.
 #[derive(Parser)]
@@ -25,17 +31,44 @@ enum Command {
     Lab(lab::Command),
     Link(Box<link::Args>),
     Serve(serve::Args),
+    /// Print the completions of a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages
+    Man {
+        /// Into this folder
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_env("HAUL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
     let done: Result<ExitCode, Box<dyn Error>> = match Haul::parse().command {
         Command::Race(options) => lab::conduct("webdav-race", &options),
         Command::Lab(command) => lab::run(command),
         Command::Link(args) => link::run(&args),
         Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),
+        Command::Man { folder } => manual::man(&folder).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {
         eprintln!("haul: {error}");
         ExitCode::FAILURE
     })
+}
+
+/// Prints to standard output; a reader that has gone (`| head`) is no error.
+fn print(text: &[u8]) -> Result<(), Box<dyn Error>> {
+    match io::stdout().write_all(text) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result?),
+    }
 }
