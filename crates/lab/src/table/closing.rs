@@ -1,4 +1,4 @@
-//! What could not run, and how to get it.
+//! What could not run, and how to get it; what was not reached.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,12 @@ use crate::{
 };
 
 pub(super) fn render(run: &RunResult, look: Look) -> String {
-    let skipped: Vec<&CellResult> = run.cells.iter().filter(|cell| cell.status == Status::Skipped).collect();
+    skipped(run, look) + &stopped(run, look)
+}
+
+fn skipped(run: &RunResult, look: Look) -> String {
+    let skipped = |cell: &&CellResult| cell.status == Status::Skipped && cell.was_reached();
+    let skipped: Vec<&CellResult> = run.cells.iter().filter(skipped).collect();
     if skipped.is_empty() {
         return String::new();
     }
@@ -18,6 +23,15 @@ pub(super) fn render(run: &RunResult, look: Look) -> String {
         text += &look.paragraph("  ", 4, &format!("{}: {reason}", spoken(&names)));
     }
     text + "\n"
+}
+
+fn stopped(run: &RunResult, look: Look) -> String {
+    let unreached = run.cells.iter().filter(|cell| !cell.was_reached()).count();
+    if unreached == 0 {
+        return String::new();
+    }
+    let said = format!("{unreached} of {} cells were not measured, because the run was stopped.", run.cells.len());
+    look.title("Stopped early") + &look.paragraph("  ", 4, &said) + "\n"
 }
 
 /// Who was skipped for the same reason; where only part of somebody's cells was, which.
