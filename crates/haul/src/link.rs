@@ -6,7 +6,7 @@ mod server;
 use std::{
     error::Error,
     ffi::OsString,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
     sync::Arc,
@@ -18,18 +18,27 @@ use link::{
     calibrate::calibrate,
     host::Host,
     lateness::Lateness,
+    outside::Outside,
     sandbox::{self, Sandbox},
     spec::LinkSpec,
     tap::Tap,
 };
 
-use crate::link::flags::{Network, Sysctl};
+use crate::link::{
+    flags::{Network, Sysctl},
+    server::Server,
+};
+
+/// The statuses of a command that cannot be run, as in a shell (POSIX, Shell Command Language, 2.8.2).
+const NOT_FOUND: i32 = 127;
+const NOT_EXECUTABLE: i32 = 126;
 
 /// Run a command at the end of an emulated link
 ///
 /// The command runs on the client host, the command of --server on another; between them is a cable
 /// as the options describe it. Both find the addresses in `HAUL_SERVER_IP` and `HAUL_CLIENT_IP`
-/// (and `HAUL_SERVER_IP6`, `HAUL_CLIENT_IP6`). The exit status is the command's. No root is needed.
+/// (and `HAUL_SERVER_IP6`, `HAUL_CLIENT_IP6`). The exit status is the command's, as in a shell: 127 if there is
+/// no such command, 128 + n if signal n ended it. No root is needed.
 #[derive(clap::Args)]
 #[command(after_help = flags::middlebox_help())]
 pub(crate) struct Args {
@@ -47,6 +56,11 @@ pub(crate) struct Args {
     /// Keep only so many bytes of each packet in the captures
     #[arg(long, value_name = "BYTES", requires = "capture")]
     snaplen: Option<u32>,
+
+    /// Let the client host also reach the network this machine is on, beside the link, with the help of
+    /// passt (package passt)
+    #[arg(long)]
+    outside: bool,
 
     /// Set a sysctl on both hosts, such as net.ipv4.tcp_congestion_control=cubic
     #[arg(long, value_name = "NAME=VALUE")]
@@ -69,6 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let spec = args.network.spec();
     let sandbox = sandbox::enter()?;
     if args.calibrate {
+        sandbox.on_signal(|signal| std::process::exit(128 + signal))?;
         print_calibration()?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -84,6 +99,8 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
             host.sysctl(name, value)?;
         }
     }
+    // First come, first routed: what is not for the server goes this way.
+    let outside = args.outside.then(|| Outside::open(&client)).transpose()?;
     let taps = match &args.capture {
         Some(folder) => [Some(tap(folder, "client", args.snaplen)?), Some(tap(folder, "server", args.snaplen)?)],
         None => [None, None],
@@ -99,15 +116,8 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
             command.env(format!("HAUL_{end}_IP6"), addresses.v6.to_string());
         }
     };
-    let running = args.server.as_deref().map(|command| server::start(command, &server, equip)).transpose()?;
-    let [program, arguments @ ..] = args.command.as_slice() else { return Err("no command".into()) };
-    let mut command = Command::new(program);
-    command.args(arguments);
-    equip(&mut command);
-    client.place(&mut command);
-    let child = command.spawn().map_err(|error| format!("cannot run {}: {error}", program.display()))?;
-    let status = sandbox.wait_for(&child);
-    drop(running);
+    let status = run_both(args, sandbox, [&client, &server], equip)?;
+    drop(outside);
     drop(options);
     let traffic = cable.pull()?;
     for tap in taps.into_iter().flatten() {
@@ -119,6 +129,34 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
         account(&traffic);
     }
     Ok(status)
+}
+
+/// Runs the server's command and the client's, and returns the exit status of the latter.
+fn run_both(
+    args: &Args,
+    sandbox: &Sandbox,
+    [client, server]: [&Host; 2],
+    equip: impl Fn(&mut Command),
+) -> Result<i32, Box<dyn Error>> {
+    let mut running = args.server.as_deref().map(|command| Server::start(command, server, &equip)).transpose()?;
+    if let Some(running) = &mut running {
+        running.wait_until_it_listens(sandbox)?;
+    }
+    if let Some(signal) = sandbox.asked_to_end() {
+        return Ok(128 + signal);
+    }
+    let [program, arguments @ ..] = args.command.as_slice() else { return Err("no command".into()) };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    equip(&mut command);
+    client.place(&mut command);
+    match command.spawn() {
+        Ok(child) => Ok(sandbox.wait_for(&child)),
+        Err(error) => {
+            eprintln!("haul: cannot run {}: {error}", program.display());
+            Ok(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
+        }
+    }
 }
 
 fn tap(folder: &Path, end: &str, snaplen: Option<u32>) -> Result<Arc<Tap>, Box<dyn Error>> {

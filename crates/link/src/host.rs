@@ -4,7 +4,7 @@
 //! network namespace belongs to a thread, so threads of one process can stand on different hosts.
 //! Programs are placed there between fork and exec ([`Host::place`]).
 
-#![expect(unsafe_code, reason = "`Command::pre_exec`, with nothing in it but system calls")]
+#![expect(unsafe_code, reason = "`Command::pre_exec`, with nothing in it but a few system calls")]
 
 use std::{
     fs::File,
@@ -14,7 +14,7 @@ use std::{
     process::Command,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
 };
@@ -23,7 +23,7 @@ use nix::{
     sched::{CloneFlags, setns, unshare},
     sys::{
         prctl,
-        signal::{SigSet, Signal},
+        signal::{SigSet, SigmaskHow, Signal, sigprocmask},
     },
 };
 
@@ -53,6 +53,7 @@ struct Inner {
     name: String,
     namespace: File,
     devices: AtomicUsize,
+    has_default_route: AtomicBool,
 }
 
 impl Host {
@@ -69,7 +70,12 @@ impl Host {
         let namespace =
             thread::scope(|scope| scope.spawn(make).join().unwrap_or_else(|_| Err(io::Error::other("panic"))))
                 .map_err(|error| HostError::new(name, "make a network namespace", error))?;
-        Ok(Self(Arc::new(Inner { name: name.to_owned(), namespace, devices: AtomicUsize::new(0) })))
+        Ok(Self(Arc::new(Inner {
+            name: name.to_owned(),
+            namespace,
+            devices: AtomicUsize::new(0),
+            has_default_route: AtomicBool::new(false),
+        })))
     }
 
     /// The name given to it, for messages.
@@ -104,15 +110,16 @@ impl Host {
         self.thread("host", f)?.join().map_err(|_| io::Error::other("the thread on the host panicked"))
     }
 
-    /// Makes `command` start on this host, and die with the process that starts it.
+    /// Makes `command` start on this host, with no signal blocked (a sandbox's worker has some, and
+    /// programs inherit them), and die with the process that starts it.
     pub fn place(&self, command: &mut Command) {
         let host = self.clone();
         let us = std::process::id();
-        // SAFETY: setns(2), sigprocmask(2), prctl(2) and getppid(2) are async-signal-safe, and nothing is allocated.
+        // SAFETY: these system calls are async-signal-safe, and nothing is allocated.
         unsafe {
             command.pre_exec(move || {
                 setns(host.0.namespace.as_fd(), CloneFlags::CLONE_NEWNET)?;
-                SigSet::empty().thread_set_mask()?; // ours blocks what the sandbox waits for
+                sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
                 prctl::set_pdeathsig(Signal::SIGKILL)?;
                 if nix::libc::getppid() as u32 != us {
                     return Err(nix::errno::Errno::ESRCH.into()); // we died in between
@@ -152,9 +159,13 @@ impl Host {
     }
 
     /// The name of the next device: eth0, eth1, …
-    pub(crate) fn next_device(&self) -> (usize, String) {
-        let index = self.0.devices.fetch_add(1, Ordering::Relaxed);
-        (index, format!("eth{index}"))
+    pub(crate) fn next_device(&self) -> String {
+        format!("eth{}", self.0.devices.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Whether the caller's device shall be the way to everywhere: the first that asks is.
+    pub(crate) fn wants_default_route(&self) -> bool {
+        !self.0.has_default_route.swap(true, Ordering::Relaxed)
     }
 }
 

@@ -10,6 +10,7 @@ pub mod lateness;
 pub mod middleboxes;
 mod netlink;
 mod offload;
+pub mod outside;
 pub mod packet;
 mod punctual;
 pub mod sandbox;

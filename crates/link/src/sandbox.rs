@@ -19,10 +19,13 @@
 
 #![expect(unsafe_code, reason = "fork(2): the process is single-threaded, which `enter` checks first")]
 
+mod scratch;
+
 use std::{
     fs, io,
     os::fd::AsFd,
     path::{Path, PathBuf},
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -38,14 +41,16 @@ use nix::{
         signalfd::{SfdFlags, SignalFd},
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
-    unistd::{ForkResult, Pid, Uid, fork, getegid, geteuid, getpid, pipe2, read},
+    unistd::{ForkResult, Pid, Uid, fork, getegid, geteuid, pipe2, read},
 };
 
-/// How long a worker that was told to end may take before it is killed.
+use scratch::Scratch;
+
+/// How long a command that was told to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Where the scratch folders of sandboxes stand, and the prefix of their names.
-const SCRATCH_PREFIX: &str = "haul-";
+/// How long the worker may take: it waits for the command, and then has to clear up.
+const WORKER_GRACE: Duration = Duration::from_secs(20);
 
 /// Why there is no sandbox.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +93,7 @@ fn step(what: impl Into<String>) -> impl FnOnce(Errno) -> SandboxError {
 pub struct Sandbox {
     scratch: PathBuf,
     signals: SigSet,
+    asked: OnceLock<i32>,
 }
 
 impl Sandbox {
@@ -100,7 +106,21 @@ impl Sandbox {
     /// signal that ended it). Signals that are sent to us meanwhile it gets instead; those from the
     /// terminal it has got already. After one that asks it to end, it has ten seconds.
     pub fn wait_for(&self, child: &std::process::Child) -> i32 {
-        attend(Pid::from_raw(child.id() as i32), &self.signals, false)
+        attend(Pid::from_raw(child.id() as i32), &self.signals, GRACE, false)
+    }
+
+    /// The number of the first signal that asked us to end while nobody waited for a child. For the time
+    /// in which there is none; it costs a few system calls.
+    pub fn asked_to_end(&self) -> Option<i32> {
+        let mut signals = self.signals;
+        signals.remove(Signal::SIGCHLD);
+        if self.asked.get().is_none()
+            && let Ok(events) = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+            && let Ok(Some(event)) = events.read_signal()
+        {
+            let _ = self.asked.set(event.ssi_signo as i32);
+        }
+        self.asked.get().copied()
     }
 
     /// Calls `f` with the number of each signal that asks us to end (SIGINT, SIGTERM, SIGHUP,
@@ -125,31 +145,37 @@ pub fn enter() -> Result<Sandbox, SandboxError> {
     if fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() > 1) {
         return Err(SandboxError::Threads);
     }
-    let scratch = make_scratch()?;
-    let result = split(&scratch);
+    // From here on the signals that ask us to end are taken up where somebody waits for them, in all
+    // three processes. (Programs inherit that; `Host::place` takes it from them.)
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD] {
+        signals.add(signal);
+    }
+    let mut before = SigSet::empty();
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), Some(&mut before)).map_err(step("block signals"))?;
+    let result = Scratch::make().and_then(|scratch| {
+        let result = split(&scratch, signals);
+        if result.is_err() {
+            scratch.remove();
+        }
+        result
+    });
     if result.is_err() {
-        let _ = fs::remove_dir(&scratch);
+        let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
     }
     result
 }
 
 /// Makes the namespaces and the processes; returns in the worker.
-fn split(scratch: &Path) -> Result<Sandbox, SandboxError> {
+fn split(scratch: &Scratch, signals: SigSet) -> Result<Sandbox, SandboxError> {
     unshare_processes()?;
-    // From here on the signals that ask us to end are taken up where somebody waits for them, in all
-    // three processes. Programs started on a host get an empty mask: see `Host::place`.
-    let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD] {
-        signals.add(signal);
-    }
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).map_err(step("block signals"))?;
     // Its other end closes with the supervisor.
     let (alive, held_by_supervisor) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(step("make a pipe"))?;
     // SAFETY: the process has one thread.
     match unsafe { fork() }.map_err(step("start a process"))? {
         ForkResult::Parent { child } => {
-            let status = attend(child, &signals, false);
-            let _ = fs::remove_dir(scratch);
+            let status = attend(child, &signals, WORKER_GRACE, false);
+            scratch.remove();
             std::process::exit(status);
         }
         ForkResult::Child => {}
@@ -159,13 +185,13 @@ fn split(scratch: &Path) -> Result<Sandbox, SandboxError> {
     if read(&alive, &mut [0]) != Err(Errno::EAGAIN) {
         std::process::exit(1); // it died before the line above
     }
-    furnish(scratch)?;
+    furnish(&scratch.path)?;
     // SAFETY: as above.
     match unsafe { fork() }.map_err(step("start a process"))? {
-        ForkResult::Parent { child } => std::process::exit(attend(child, &signals, true)),
+        ForkResult::Parent { child } => std::process::exit(attend(child, &signals, WORKER_GRACE, true)),
         ForkResult::Child => {}
     }
-    Ok(Sandbox { scratch: scratch.to_owned(), signals })
+    Ok(Sandbox { scratch: scratch.path.clone(), signals, asked: OnceLock::new() })
 }
 
 /// A PID namespace for the processes to come; without root, in a user namespace that maps the user to
@@ -214,11 +240,25 @@ fn furnish(scratch: &Path) -> Result<(), SandboxError> {
 }
 
 /// Waits for `child`, passing on the signals that someone sent to us alone, and returns the exit
-/// status. Signals from the terminal went to the whole process group, the worker among it, already.
-fn attend(child: Pid, signals: &SigSet, reap_all: bool) -> i32 {
+/// status. Signals from the terminal went to the whole process group, the child among it, already;
+/// unless they came before there was a child.
+fn attend(child: Pid, signals: &SigSet, grace: Duration, reap_all: bool) -> i32 {
     let Ok(events) = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK) else { return 1 };
     let mut kill_at: Option<Instant> = None;
+    let mut came_before_the_child = true;
     loop {
+        while let Ok(Some(event)) = events.read_signal() {
+            let sent_by_a_process = event.ssi_code <= 0;
+            let signal = Signal::try_from(event.ssi_signo as i32);
+            if let Ok(signal) = signal
+                && signal != Signal::SIGCHLD
+                && (sent_by_a_process || came_before_the_child)
+            {
+                let _ = kill(child, signal);
+                kill_at.get_or_insert_with(|| Instant::now() + grace);
+            }
+        }
+        came_before_the_child = false;
         let whom = if reap_all { None } else { Some(child) };
         loop {
             match waitpid(whom, Some(WaitPidFlag::WNOHANG)) {
@@ -238,37 +278,6 @@ fn attend(child: Pid, signals: &SigSet, reap_all: bool) -> i32 {
             None => PollTimeout::NONE,
         };
         let _ = poll(&mut [PollFd::new(events.as_fd(), PollFlags::POLLIN)], timeout);
-        while let Ok(Some(event)) = events.read_signal() {
-            let sent_by_a_process = event.ssi_code <= 0;
-            let signal = Signal::try_from(event.ssi_signo as i32);
-            if let Ok(signal) = signal
-                && signal != Signal::SIGCHLD
-                && sent_by_a_process
-            {
-                let _ = kill(child, signal);
-                kill_at.get_or_insert_with(|| Instant::now() + GRACE);
-            }
-        }
-    }
-}
-
-/// Makes the folder for the scratch tmpfs, and removes those that killed supervisors left: they are
-/// empty, because what was in them went with their mount namespace.
-fn make_scratch() -> Result<PathBuf, SandboxError> {
-    let parent = std::env::temp_dir();
-    for entry in fs::read_dir(&parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(SCRATCH_PREFIX)).and_then(|pid| pid.parse().ok());
-        if let Some(pid) = pid
-            && kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
-        {
-            let _ = fs::remove_dir(entry.path());
-        }
-    }
-    let scratch = parent.join(format!("{SCRATCH_PREFIX}{}", getpid()));
-    match fs::create_dir(&scratch) {
-        Ok(()) => Ok(scratch),
-        Err(error) => Err(SandboxError::Step { what: format!("make the folder {}", scratch.display()), error }),
     }
 }
 

@@ -1,4 +1,5 @@
-//! A TUN device: the socket in a host's wall that a cable is plugged into.
+//! A TUN device: the socket in a host's wall that a cable is plugged into; and its sibling that
+//! carries Ethernet frames, for what is not a cable.
 //!
 //! Source: the kernel's Documentation/networking/tuntap.rst and <linux/if_tun.h>.
 
@@ -64,9 +65,10 @@ impl Tun {
     /// A new device on `host` with these addresses, switched on; also its host's way to everywhere
     /// where it is the first.
     pub(crate) fn new(host: &Host, addresses: Addresses, mtu: u32) -> Result<Self, TunError> {
-        let (number, name) = host.next_device();
+        let (name, default_route) = (host.next_device(), host.wants_default_route());
         let set_up = move || -> io::Result<File> {
-            let file = create(&name)?;
+            let file = create(&name, libc::IFF_TUN | libc::IFF_VNET_HDR)?;
+            offload(&file)?;
             netlink::run(|net| async move {
                 let index = net.index(&name).await?;
                 net.address(index, IpAddr::V4(addresses.v4), 24).await?;
@@ -74,16 +76,11 @@ impl Tun {
                 if net.address(index, IpAddr::V6(addresses.v6), 64).await.is_err() {
                     tracing::warn!("no IPv6 on this machine");
                 }
-                if number == 0 { net.default_route(index).await } else { Ok(()) }
+                if default_route { net.default_route(index).await } else { Ok(()) }
             })?;
             Ok(file)
         };
-        let file = host.run(set_up).and_then(|result| result);
-        file.map(Self).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::ENOENT | Errno::ENODEV | Errno::ENXIO) => TunError::Missing,
-            Some(Errno::EACCES) => TunError::Forbidden,
-            _ => TunError::Step { host: host.name().to_owned(), error },
-        })
+        make(host, set_up).map(Self)
     }
 
     /// Reads one packet, or one segment; `None` when there is none.
@@ -111,23 +108,43 @@ impl AsFd for Tun {
     }
 }
 
+/// A device called `name` on `host` that carries Ethernet frames as they are, one by each read and
+/// write; without an address, and off.
+pub(crate) fn ethernet(host: &Host, name: &'static str) -> Result<File, TunError> {
+    make(host, || create(name, libc::IFF_TAP))
+}
+
+fn make(host: &Host, create: impl FnOnce() -> io::Result<File> + Send + 'static) -> Result<File, TunError> {
+    let file = host.run(create).and_then(|result| result);
+    file.map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOENT | Errno::ENODEV | Errno::ENXIO) => TunError::Missing,
+        Some(Errno::EACCES) => TunError::Forbidden,
+        _ => TunError::Step { host: host.name().to_owned(), error },
+    })
+}
+
 /// Makes the device in the namespace of the calling thread, to which the file belongs from its
-/// opening on. The kernel may hand over whole TCP segments of up to 64 KiB and leave checksums to us:
-/// see [`crate::offload`].
-fn create(name: &str) -> io::Result<File> {
+/// opening on.
+fn create(name: &str, kind: libc::c_int) -> io::Result<File> {
     let file = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE)?;
-    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
-    let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
-    // SAFETY: an ifreq of zeros is valid; the name is shorter than IFNAMSIZ; the kernel reads both
-    // arguments during the call and keeps neither.
+    // SAFETY: an ifreq of zeros is valid; the name is shorter than IFNAMSIZ; the kernel reads it
+    // during the call and does not keep it.
     unsafe {
         let mut request: libc::ifreq = std::mem::zeroed();
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from as libc::c_char;
         }
-        request.ifr_ifru.ifru_flags = flags as libc::c_short;
+        request.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI) as libc::c_short;
         tun_set_iff(file.as_raw_fd(), &raw const request)?;
-        tun_set_offload(file.as_raw_fd(), offloads as libc::c_int)?;
     }
     Ok(file)
+}
+
+/// Lets the kernel hand over whole TCP segments of up to 64 KiB and leave checksums to us: see
+/// [`crate::offload`].
+fn offload(file: &File) -> io::Result<()> {
+    let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    // SAFETY: the argument is a number.
+    unsafe { tun_set_offload(file.as_raw_fd(), offloads as libc::c_int) }?;
+    Ok(())
 }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use link::host::Host;
+use link::{host::Host, sandbox::Sandbox};
 use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
@@ -21,25 +21,35 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A running server command; dropping it ends it and what it started.
-pub(crate) struct Server(Child);
+pub(crate) struct Server {
+    shell: Child,
+    command: String,
+    host: Host,
+}
 
-/// Starts `command` by sh and waits until something on the host listens: a TCP socket, or a UDP socket
-/// that is bound. A server that needs neither, or longer, is not waited for any more.
-pub(crate) fn start(command: &str, host: &Host, equip: impl Fn(&mut Command)) -> Result<Server, Box<dyn Error>> {
-    let mut shell = Command::new("sh");
-    shell.arg("-c").arg(command).process_group(0);
-    equip(&mut shell);
-    host.place(&mut shell);
-    let child = shell.spawn().map_err(|error| format!("cannot run sh for the server: {error}"))?;
-    let mut server = Server(child);
-    let start = Instant::now();
-    while start.elapsed() < PATIENCE && !host.run(someone_listens)? {
-        if let Some(status) = server.0.try_wait()? {
-            return Err(format!("the server command ended before it listened ({status}): {command}").into());
-        }
-        std::thread::sleep(Duration::from_millis(5));
+impl Server {
+    /// Starts `command` by sh.
+    pub(crate) fn start(command: &str, host: &Host, equip: impl Fn(&mut Command)) -> Result<Self, Box<dyn Error>> {
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(command).process_group(0);
+        equip(&mut shell);
+        host.place(&mut shell);
+        let shell = shell.spawn().map_err(|error| format!("cannot run sh for the server: {error}"))?;
+        Ok(Self { shell, command: command.to_owned(), host: host.clone() })
     }
-    Ok(server)
+
+    /// Waits until something on the host listens: a TCP socket, or a UDP socket that is bound. A server
+    /// that needs neither, or longer, is not waited for any more, nor is one when we are asked to end.
+    pub(crate) fn wait_until_it_listens(&mut self, sandbox: &Sandbox) -> Result<(), Box<dyn Error>> {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE && sandbox.asked_to_end().is_none() && !self.host.run(someone_listens)? {
+            if let Some(status) = self.shell.try_wait()? {
+                return Err(format!("the server command ended before it listened ({status}): {}", self.command).into());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
 }
 
 /// Whether a socket of the calling thread's host waits for clients (proc_net_tcp: state 0A is
@@ -53,13 +63,13 @@ fn someone_listens() -> bool {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let group = Pid::from_raw(self.0.id() as i32);
+        let group = Pid::from_raw(self.shell.id() as i32);
         let _ = killpg(group, Signal::SIGTERM);
         let start = Instant::now();
-        while start.elapsed() < GRACE && matches!(self.0.try_wait(), Ok(None)) {
+        while start.elapsed() < GRACE && matches!(self.shell.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));
         }
         let _ = killpg(group, Signal::SIGKILL);
-        let _ = self.0.wait();
+        let _ = self.shell.wait();
     }
 }

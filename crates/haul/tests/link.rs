@@ -1,0 +1,310 @@
+//! `haul link` from outside: what it promises to a user, as root and as an ordinary user.
+
+mod common;
+
+use std::{
+    fs,
+    net::IpAddr,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    path::Path,
+    process::Stdio,
+    thread::sleep,
+    time::Duration,
+};
+
+use capture::{Summary, pcapng::Reader};
+use common::{FETCH, HAUL, Room, Running, eventually, one_sentence, output, printed, serve, text};
+use libtest_mimic::{Arguments, Failed, Trial};
+use nix::sys::signal::Signal;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let probe = Room::new().link(&["--", "true"]);
+    let ready = probe.status.success();
+    if !ready {
+        eprintln!("SKIPPED: links: {}", text(&probe.stderr));
+    }
+    let links: [(&str, fn()); 16] = [
+        ("the_exit_status_is_the_commands", the_exit_status_is_the_commands),
+        ("a_command_that_cannot_run_is_told_as_by_a_shell", a_command_that_cannot_run_is_told_as_by_a_shell),
+        ("both_commands_know_both_addresses", both_commands_know_both_addresses),
+        ("the_server_is_there_when_the_command_starts", the_server_is_there_when_the_command_starts),
+        ("a_server_that_ends_early_is_told", a_server_that_ends_early_is_told),
+        ("a_server_that_does_not_listen_is_not_waited_for_long", a_server_that_does_not_listen_is_not_waited_for_long),
+        ("captures_of_both_ends_can_be_read", captures_of_both_ends_can_be_read),
+        ("what_the_command_leaves_running_ends", what_the_command_leaves_running_ends),
+        ("a_signal_is_passed_on_and_all_is_cleared", a_signal_is_passed_on_and_all_is_cleared),
+        ("a_signal_ends_a_command_that_knows_of_none", a_signal_ends_a_command_that_knows_of_none),
+        ("a_signal_before_the_command_starts_is_heeded", a_signal_before_the_command_starts_is_heeded),
+        ("a_signal_at_any_moment_ends_it", a_signal_at_any_moment_ends_it),
+        ("a_signal_ends_a_calibration", a_signal_ends_a_calibration),
+        ("a_command_that_heeds_no_signal_is_killed", a_command_that_heeds_no_signal_is_killed),
+        ("when_killed_it_takes_everything_with_it", when_killed_it_takes_everything_with_it),
+        ("links_in_links_and_side_by_side_do_not_meet", links_in_links_and_side_by_side_do_not_meet),
+    ];
+    let mut trials: Vec<_> = links.map(|(name, f)| trial(name, f).with_ignored_flag(!ready)).into();
+    trials.push(trial("an_unknown_middlebox_is_told_with_the_nearest", an_unknown_middlebox_is_told_with_the_nearest));
+    // These two are simulated in a user namespace, root's too.
+    let none = !output(unprivileged(&Room::new(), &["true"])).status.success();
+    if none {
+        eprintln!("SKIPPED: machines that lack what links take: unshare(1) makes no user namespace here");
+    }
+    for (name, f) in [
+        ("without_a_tun_device_it_says_so", without_a_tun_device_it_says_so as fn()),
+        ("without_user_namespaces_it_says_so", without_user_namespaces_it_says_so),
+    ] {
+        trials.push(trial(name, f).with_ignored_flag(none));
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn trial(name: &str, f: fn()) -> Trial {
+    Trial::test(name, move || -> Result<(), Failed> {
+        f();
+        Ok(())
+    })
+}
+
+fn the_exit_status_is_the_commands() {
+    let room = Room::new();
+    for (command, status) in
+        [("true", 0), ("exit 1", 1), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
+    {
+        let output = room.link(&["--", "sh", "-c", command]);
+        assert_eq!(output.status.code(), Some(status), "{command}");
+        assert_eq!(text(&output.stderr), "", "{command}");
+    }
+    room.assert_clear();
+}
+
+fn a_command_that_cannot_run_is_told_as_by_a_shell() {
+    let room = Room::new();
+    let said = one_sentence(&room.link(&["--", "/no/such/program"]), 127);
+    assert!(said.contains("/no/such/program"), "{said}");
+    let file = room.path("not-executable");
+    fs::write(&file, "").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let said = one_sentence(&room.link(&["--", file.to_str().unwrap()]), 126);
+    assert!(said.contains("not-executable"), "{said}");
+    room.assert_clear();
+}
+
+fn both_commands_know_both_addresses() {
+    let room = Room::new();
+    let names = ["HAUL_CLIENT_IP", "HAUL_SERVER_IP", "HAUL_CLIENT_IP6", "HAUL_SERVER_IP6"];
+    let print = format!("printenv {}", names.join(" "));
+    let file = room.path("server");
+    let server = format!("{print} > '{}'; {}", file.display(), serve(&room.path("tmp")));
+    let at_client = printed(&room.link(&["--server", &server, "--", "sh", "-c", &print]));
+    let addresses: Vec<IpAddr> = at_client.lines().map(|line| line.parse().expect("an address")).collect();
+    assert_eq!(addresses.iter().map(IpAddr::is_ipv4).collect::<Vec<_>>(), [true, true, false, false]);
+    assert_eq!(fs::read_to_string(file).unwrap(), at_client);
+    room.assert_clear();
+}
+
+fn the_server_is_there_when_the_command_starts() {
+    let room = Room::new();
+    let server = format!("sleep 0.3; {}", serve(&room.path("tmp")));
+    let answer = printed(&room.link(&["--rtt", "5ms", "--server", &server, "--", "bash", "-c", FETCH]));
+    assert!(answer.starts_with("HTTP/1.") && answer.contains(" 200"), "{answer}");
+    room.assert_clear();
+}
+
+fn a_server_that_ends_early_is_told() {
+    let room = Room::new();
+    let touched = room.path("touched");
+    let said = one_sentence(&room.link(&["--server", "exit 3", "--", "touch", touched.to_str().unwrap()]), 1);
+    assert!(said.contains("exit 3") && said.contains("exit status: 3"), "{said}");
+    assert!(!touched.exists(), "the command ran");
+    room.assert_clear();
+}
+
+fn a_server_that_does_not_listen_is_not_waited_for_long() {
+    let room = Room::new();
+    let server = format!("exec sleep {}", room.marker());
+    assert_eq!(printed(&room.link(&["--server", &server, "--", "echo", "done"])), "done\n");
+    room.assert_clear();
+}
+
+fn an_unknown_middlebox_is_told_with_the_nearest() {
+    let room = Room::new();
+    let output = room.link(&["--middlebox", "strip-tof", "--", "true"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("strip-tof") && said.contains("strip-tfo"), "{said}");
+    room.assert_clear();
+}
+
+fn captures_of_both_ends_can_be_read() {
+    let room = Room::new();
+    let folder = room.path("not/yet/there");
+    let server = serve(&room.path("tmp"));
+    let arguments = ["--capture", folder.to_str().unwrap(), "--server", &server, "--", "bash", "-c", FETCH];
+    printed(&room.link(&arguments));
+    let ends = ["client.pcapng", "server.pcapng"].map(|name| summary(&folder.join(name)));
+    for end in &ends {
+        let [connection] = end.connections.as_slice() else { panic!("connections: {:?}", end.connections) };
+        assert_eq!(connection.server.port(), 8080);
+        assert!(connection.to_client.packets > 2, "{connection:?}");
+    }
+    let [client, server] = ends;
+    assert_eq!(client.outbound.packets, server.inbound.packets);
+    assert_eq!(server.outbound.packets, client.inbound.packets);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+    room.assert_clear();
+}
+
+fn summary(file: &Path) -> Summary {
+    Summary::of(&mut Reader::open(file).unwrap()).unwrap()
+}
+
+fn what_the_command_leaves_running_ends() {
+    let room = Room::new();
+    let daemon = format!("setsid sleep {} > /dev/null 2>&1 &", room.marker());
+    printed(&room.link(&["--", "sh", "-c", &daemon]));
+    room.assert_clear();
+}
+
+/// Starts a command that writes the signals it gets into a file and ends with status 3, beside a server.
+fn a_careful_command(room: &Room, extra: &[&str]) -> Running {
+    let got = room.path("got");
+    let command = format!(
+        "trap 'echo INT > {got}; exit 3' INT; trap 'echo TERM > {got}; exit 3' TERM; \
+         sleep {marker} & echo up; while :; do sleep 0.05; done",
+        got = got.display(),
+        marker = room.marker()
+    );
+    let server = format!("sleep {} & {}", room.marker(), serve(&room.path("tmp")));
+    room.link_until_up(&[extra, &["--server", &server, "--", "sh", "-c", &command]].concat())
+}
+
+fn a_signal_is_passed_on_and_all_is_cleared() {
+    for (signal, name) in [(Signal::SIGINT, "INT\n"), (Signal::SIGTERM, "TERM\n")] {
+        let room = Room::new();
+        let folder = room.path("capture");
+        let mut haul = a_careful_command(&room, &["--capture", folder.to_str().unwrap()]);
+        assert_eq!(room.left_over().len(), 1, "one scratch folder");
+        haul.send(signal);
+        assert_eq!(haul.status().code(), Some(3), "{signal}");
+        assert_eq!(fs::read_to_string(room.path("got")).unwrap(), name);
+        room.assert_clear();
+        summary(&folder.join("client.pcapng"));
+        summary(&folder.join("server.pcapng"));
+    }
+}
+
+fn a_signal_ends_a_command_that_knows_of_none() {
+    let room = Room::new();
+    let command = format!("echo up; exec sleep {}", room.marker());
+    let mut haul = room.link_until_up(&["--", "sh", "-c", &command]);
+    haul.send(Signal::SIGINT);
+    assert_eq!(haul.status().code(), Some(130));
+    room.assert_clear();
+}
+
+fn a_signal_before_the_command_starts_is_heeded() {
+    let room = Room::new();
+    let touched = room.path("touched");
+    // The line tells that the server is waited for, which does not listen.
+    let server = format!("echo up; exec sleep {}", room.marker());
+    let mut haul = room.link_until_up(&["--server", &server, "--", "touch", touched.to_str().unwrap()]);
+    haul.send(Signal::SIGINT);
+    assert_eq!(haul.status().code(), Some(130));
+    assert!(!touched.exists(), "the command ran");
+    room.assert_clear();
+}
+
+fn a_signal_at_any_moment_ends_it() {
+    let room = Room::new();
+    for moment in 0..30 {
+        let mut command = room.command(HAUL);
+        command.args(["link", "--quiet", "--", "sleep", room.marker()]);
+        let mut haul = Running::start(command);
+        sleep(Duration::from_millis(2 * moment));
+        haul.send(Signal::SIGINT);
+        let status = haul.status();
+        let ended_by_it = status.code() == Some(130) || status.signal() == Some(Signal::SIGINT as i32);
+        assert!(ended_by_it, "after {} ms: {status}", 2 * moment);
+    }
+    room.assert_clear();
+}
+
+fn a_signal_ends_a_calibration() {
+    let room = Room::new();
+    let mut command = room.command(HAUL);
+    command.args(["link", "--calibrate"]).stdout(Stdio::piped());
+    let mut haul = Running::start(command);
+    assert!(eventually(|| !room.left_over().is_empty()), "it does not start");
+    haul.send(Signal::SIGTERM);
+    assert_eq!(haul.status().code(), Some(143));
+    room.assert_clear();
+}
+
+fn a_command_that_heeds_no_signal_is_killed() {
+    let room = Room::new();
+    let folder = room.path("capture");
+    let command = format!("trap '' TERM; echo up; while :; do sleep 0.1; done; sleep {}", room.marker());
+    let mut haul = room.link_until_up(&["--capture", folder.to_str().unwrap(), "--", "sh", "-c", &command]);
+    haul.send(Signal::SIGTERM);
+    assert_eq!(haul.status().code(), Some(137));
+    room.assert_clear();
+    summary(&folder.join("client.pcapng"));
+}
+
+fn when_killed_it_takes_everything_with_it() {
+    let room = Room::new();
+    let mut haul = a_careful_command(&room, &[]);
+    haul.send(Signal::SIGKILL);
+    haul.status();
+    room.assert_no_process_and_no_mount();
+    assert!(!room.path("got").exists(), "the command got a signal it could heed");
+    // All that stands is an empty folder, which the next run removes.
+    let left = room.left_over();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(fs::read_dir(&left[0]).unwrap().count(), 0);
+    printed(&room.link(&["--", "true"]));
+    room.assert_clear();
+}
+
+/// In a link's sandbox PIDs begin anew, so PIDs do not tell whose a scratch folder is.
+fn links_in_links_and_side_by_side_do_not_meet() {
+    let room = Room::new();
+    let inner = format!("'{HAUL}' link --quiet -- sh -c 'sleep 0.2; exit 5'");
+    let running: Vec<_> = (0..3)
+        .map(|_| {
+            let mut command = room.command(HAUL);
+            command.args(["link", "--quiet", "--", "sh", "-c", &inner]);
+            Running::start(command)
+        })
+        .collect();
+    for mut haul in running {
+        assert_eq!(haul.status().code(), Some(5));
+    }
+    room.assert_clear();
+}
+
+fn without_a_tun_device_it_says_so() {
+    let room = Room::new();
+    let mut command = room.command("unshare");
+    let script = "mount -t tmpfs none /dev && exec \"$0\" link --quiet -- true";
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, HAUL]);
+    let said = one_sentence(&output(command), 1);
+    assert!(said.contains("no /dev/net/tun") && said.contains("modprobe tun"), "{said}");
+    room.assert_clear();
+}
+
+/// `command`, without any capability, in a user namespace in which there can be no further ones.
+fn unprivileged(room: &Room, command: &[&str]) -> std::process::Command {
+    let mut unshare = room.command("unshare");
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces && \
+                  exec setpriv --bounding-set=-all --inh-caps=-all --ambient-caps=-all \"$@\"";
+    unshare.args(["--user", "--map-current-user", "--keep-caps", "sh", "-c", script, "sh"]).args(command);
+    unshare
+}
+
+fn without_user_namespaces_it_says_so() {
+    let room = Room::new();
+    let said = one_sentence(&output(unprivileged(&room, &[HAUL, "link", "--quiet", "--", "true"])), 1);
+    assert!(said.contains("namespaces") && said.contains("sysctl"), "{said}");
+    room.assert_clear();
+}

@@ -1,0 +1,216 @@
+//! `haul link --outside`: the client host reaches the network that the machine is on, and only then.
+
+mod common;
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
+    path::Path,
+    thread,
+};
+
+use common::{FETCH, HAUL, PATIENCE, Room, eventually, one_sentence, output, printed, processes, serve, text};
+use libtest_mimic::{Arguments, Trial};
+use nix::sys::signal::Signal;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let probe = Room::new().link(&["--outside", "--", "true"]);
+    let ready = probe.status.success();
+    if !ready {
+        eprintln!("SKIPPED: the outside: {}", text(&probe.stderr));
+    }
+    if own_address().is_none() {
+        eprintln!("SKIPPED: without_the_helper_it_names_the_package: this machine has no default route");
+    }
+    let resolver = Resolver::start();
+    if let Err(error) = &resolver {
+        eprintln!("SKIPPED: a_resolver_on_loopback_is_reached: there is no listening on port 53: {error}");
+    }
+    let no_resolver = resolver.is_err();
+    let trials = vec![
+        trial("the_outside_is_reached_whole", ready, the_outside_is_reached_whole),
+        trial("without_the_option_it_is_not_reached", ready, without_the_option_it_is_not_reached),
+        trial("the_server_is_reached_by_the_cable", ready, the_server_is_reached_by_the_cable),
+        trial("the_machines_loopback_stays_out_of_reach", ready, the_machines_loopback_stays_out_of_reach),
+        trial("the_helper_ends_with_us_even_if_killed", ready, the_helper_ends_with_us_even_if_killed),
+        trial("a_resolver_on_loopback_is_reached", ready && !no_resolver, move || {
+            a_resolver_on_loopback_is_reached(&resolver.expect("ignored otherwise"));
+        }),
+        trial(
+            "without_the_helper_it_names_the_package",
+            own_address().is_some(),
+            without_the_helper_it_names_the_package,
+        ),
+    ];
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn trial(name: &str, ready: bool, f: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::test(name, || {
+        f();
+        Ok(())
+    })
+    .with_ignored_flag(!ready)
+}
+
+/// The machine's own address on the network it is on, if any. (To connect a UDP socket sends nothing.)
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect((Ipv4Addr::new(203, 0, 113, 1), 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// A socket that listens there.
+fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind((own_address().expect("a default route"), 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// A server outside that sends back the first `length` bytes of a connection when it has them all.
+fn echo(length: usize) -> SocketAddr {
+    let (listener, address) = listener();
+    thread::spawn(move || -> io::Result<()> {
+        let (mut stream, _) = listener.accept()?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut bytes = vec![0; length];
+        stream.read_exact(&mut bytes)?;
+        stream.write_all(&bytes)
+    });
+    address
+}
+
+fn connect(to: SocketAddr) -> String {
+    format!("exec 3<>/dev/tcp/{}/{}", to.ip(), to.port())
+}
+
+fn the_outside_is_reached_whole() {
+    let room = Room::new();
+    let bytes: Vec<u8> = (0..5_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let (there, back) = (room.path("there"), room.path("back"));
+    fs::write(&there, &bytes).unwrap();
+    let command =
+        format!("{} && cat '{}' >&3 && cat <&3 > '{}'", connect(echo(bytes.len())), there.display(), back.display());
+    printed(&room.link(&["--outside", "--", "bash", "-c", &command]));
+    assert!(fs::read(back).unwrap() == bytes, "the bytes differ");
+    room.assert_clear();
+}
+
+/// Whether a program on the client host can connect to `address`, asked with these options.
+fn reaches(options: &[&str], address: SocketAddr) -> bool {
+    let room = Room::new();
+    // A program that cannot reach anybody waits; so the test does not wait for it to give up.
+    let command = format!("timeout 2 bash -c '{}' 2> /dev/null && echo yes || echo no", connect(address));
+    let answer = printed(&room.link(&[options, &["--", "sh", "-c", &command]].concat()));
+    room.assert_clear();
+    answer == "yes\n"
+}
+
+fn without_the_option_it_is_not_reached() {
+    let (_listener, address) = listener();
+    assert!(!reaches(&[], address));
+    assert!(reaches(&["--outside"], address));
+}
+
+fn the_machines_loopback_stays_out_of_reach() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    assert!(!reaches(&["--outside"], address));
+    let gateway = SocketAddr::new(Ipv4Addr::new(100, 127, 255, 1).into(), address.port());
+    assert!(!reaches(&["--outside"], gateway));
+}
+
+fn the_server_is_reached_by_the_cable() {
+    let room = Room::new();
+    let folder = room.path("capture");
+    let server = serve(&room.path("tmp"));
+    let arguments = ["--outside", "--capture", folder.to_str().unwrap(), "--server", &server, "--", "bash", "-c"];
+    let command = format!("{} && {FETCH}", connect(echo(1)));
+    let answer = printed(&room.link(&[arguments.as_slice(), &[&command]].concat()));
+    assert!(answer.contains(" 200"), "{answer}");
+    let mut reader = capture::pcapng::Reader::open(&folder.join("client.pcapng")).unwrap();
+    let summary = capture::Summary::of(&mut reader).unwrap();
+    let ports: Vec<_> = summary.connections.iter().map(|connection| connection.server.port()).collect();
+    assert_eq!(ports, [8080], "what crossed the cable");
+    room.assert_clear();
+}
+
+/// The PIDs of every passt on the machine.
+fn helpers() -> Vec<i32> {
+    let named_so = |(_, name): &(i32, String)| name.trim_end().starts_with("passt");
+    processes("comm").into_iter().filter(named_so).map(|(pid, _)| pid).collect()
+}
+
+fn the_helper_ends_with_us_even_if_killed() {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let room = Room::new();
+        let before = helpers();
+        let command = format!("echo up; exec sleep {}", room.marker());
+        let mut haul = room.link_until_up(&["--outside", "--", "sh", "-c", &command]);
+        let new: Vec<_> = helpers().into_iter().filter(|pid| !before.contains(pid)).collect();
+        assert!(!new.is_empty(), "no helper runs");
+        haul.send(signal);
+        haul.status();
+        assert!(eventually(|| helpers().iter().all(|pid| !new.contains(pid))), "a helper is left running: {new:?}");
+        room.assert_no_process_and_no_mount();
+    }
+}
+
+/// A resolver on an address of the machine's loopback that nobody else uses. It answers anything.
+struct Resolver(UdpSocket, TcpListener);
+
+impl Resolver {
+    const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 83, 71, 53);
+    const QUESTION: &str = "who?";
+    const ANSWER: &str = "me!\n";
+
+    fn start() -> io::Result<Self> {
+        Ok(Self(UdpSocket::bind((Self::ADDRESS, 53))?, TcpListener::bind((Self::ADDRESS, 53))?))
+    }
+
+    fn answer(&self) {
+        let (udp, tcp) = (self.0.try_clone().unwrap(), self.1.try_clone().unwrap());
+        thread::spawn(move || -> io::Result<()> {
+            let mut question = [0; 100];
+            let (length, client) = udp.recv_from(&mut question)?;
+            assert_eq!(text(&question[..length]), Self::QUESTION);
+            udp.send_to(Self::ANSWER.as_bytes(), client).map(drop)
+        });
+        thread::spawn(move || -> io::Result<()> {
+            let (mut client, _) = tcp.accept()?;
+            client.read_exact(&mut [0; Self::QUESTION.len()])?;
+            client.write_all(Self::ANSWER.as_bytes())
+        });
+    }
+}
+
+fn a_resolver_on_loopback_is_reached(resolver: &Resolver) {
+    let room = Room::new();
+    resolver.answer();
+    let resolv_conf = room.path("resolv.conf");
+    fs::write(&resolv_conf, format!("nameserver {}\n", Resolver::ADDRESS)).unwrap();
+    let ask = |protocol: &str| {
+        let (address, question) = (Resolver::ADDRESS, Resolver::QUESTION);
+        format!("exec 3<>/dev/{protocol}/{address}/53 && printf '{question}' >&3 && head -n 1 <&3")
+    };
+    // Only a mount namespace of the test's own sees this /etc/resolv.conf.
+    let mut command = room.command("unshare");
+    let script = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
+    command.args(["--mount", "sh", "-c", script]).arg(&resolv_conf);
+    command.args([HAUL, "link", "--quiet", "--outside", "--", "timeout", "30", "bash", "-c"]);
+    command.arg(format!("{} && {}", ask("udp"), ask("tcp")));
+    assert_eq!(printed(&output(command)), [Resolver::ANSWER; 2].concat());
+    room.assert_clear();
+}
+
+fn without_the_helper_it_names_the_package() {
+    let room = Room::new();
+    let mut command = room.command(HAUL);
+    command.args(["link", "--quiet", "--outside", "--", "true"]).env("PATH", Path::new("/nowhere"));
+    let said = one_sentence(&output(command), 1);
+    assert!(said.contains("`passt`") && said.contains("install the package passt"), "{said}");
+    room.assert_clear();
+}

@@ -1,0 +1,163 @@
+//! Names, on a host that reaches the outside.
+//!
+//! Programs on the host read the machine's /etc/resolv.conf and ask the resolvers it names. Most are
+//! outside, and within reach. Not so one that listens on the machine's loopback, as systemd-resolved
+//! and dnsmasq do: on the host, 127.0.0.53 is the host itself. There we listen on the same address in
+//! its stead and pass on what is asked, over UDP and TCP (RFC 7766). No file has to change.
+//!
+//! (passt could do this. But the one of Debian 12 forwards to 127.0.0.1 alone, and UDP alone.)
+
+use std::{
+    fs, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream, UdpSocket},
+    sync::oneshot,
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::host::Host;
+
+const PORT: u16 = 53;
+
+/// How long an answer may take: longer than programs wait for it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Stands in for the machine's resolvers; dropping it ends that.
+#[derive(Debug)]
+pub(super) struct StandIn {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StandIn {
+    /// Listens on `host` wherever the machine's programs expect a resolver on loopback; `None` if they
+    /// do not.
+    pub(super) fn listen(host: &Host) -> io::Result<Option<Self>> {
+        let machine = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+        let mut sockets = Vec::new();
+        for ip in on_loopback(&machine) {
+            let resolver = SocketAddr::new(ip, PORT);
+            let bind = move || Ok((std::net::UdpSocket::bind(resolver)?, std::net::TcpListener::bind(resolver)?));
+            let (udp, tcp) = host.run(bind).and_then(|bound: io::Result<_>| bound)?;
+            udp.set_nonblocking(true)?;
+            tcp.set_nonblocking(true)?;
+            sockets.push((resolver, udp, tcp));
+        }
+        if sockets.is_empty() {
+            return Ok(None);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("outside names".into()).spawn(move || {
+            runtime.block_on(async move {
+                let mut all = JoinSet::new();
+                for (resolver, udp, tcp) in sockets {
+                    all.spawn(datagrams(udp, resolver));
+                    all.spawn(connections(tcp, resolver));
+                }
+                let _ = stopped.await;
+            });
+        })?;
+        Ok(Some(Self { stop: Some(stop), thread: Some(thread) }))
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The loopback addresses among the resolvers that a resolv.conf(5) names.
+fn on_loopback(resolv_conf: &str) -> Vec<IpAddr> {
+    let mut named: Vec<_> = resolv_conf.lines().filter_map(nameserver).collect();
+    if named.is_empty() {
+        named.push("127.0.0.1");
+    }
+    let mut found = Vec::new();
+    for ip in named.into_iter().filter_map(|name| name.parse().ok()).filter(IpAddr::is_loopback) {
+        if !found.contains(&ip) {
+            found.push(ip);
+        }
+    }
+    found
+}
+
+fn nameserver(line: &str) -> Option<&str> {
+    let mut words = line.split_ascii_whitespace();
+    if words.next()? == "nameserver" { words.next() } else { None }
+}
+
+/// Passes each query on and its answer back.
+async fn datagrams(socket: std::net::UdpSocket, resolver: SocketAddr) -> io::Result<()> {
+    let socket = Arc::new(UdpSocket::from_std(socket)?);
+    let mut buffer = vec![0; usize::from(u16::MAX)];
+    loop {
+        let (length, client) = socket.recv_from(&mut buffer).await?;
+        let (query, socket) = (buffer[..length].to_vec(), socket.clone());
+        tokio::spawn(async move {
+            if let Ok(Ok(answer)) = timeout(PATIENCE, ask(&query, resolver)).await {
+                let _ = socket.send_to(&answer, client).await;
+            }
+        });
+    }
+}
+
+async fn ask(query: &[u8], resolver: SocketAddr) -> io::Result<Vec<u8>> {
+    let any: IpAddr = if resolver.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(resolver).await?;
+    socket.send(query).await?;
+    let mut answer = vec![0; usize::from(u16::MAX)];
+    let length = socket.recv(&mut answer).await?;
+    answer.truncate(length);
+    Ok(answer)
+}
+
+/// Passes each connection on.
+async fn connections(listener: std::net::TcpListener, resolver: SocketAddr) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let (mut client, _) = listener.accept().await?;
+        tokio::spawn(timeout(PATIENCE, async move {
+            copy_bidirectional(&mut client, &mut TcpStream::connect(resolver).await?).await
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(resolv_conf: &str) -> Vec<String> {
+        on_loopback(resolv_conf).iter().map(IpAddr::to_string).collect()
+    }
+
+    #[test]
+    fn resolvers_on_loopback_are_found_once_each() {
+        let text = "search lan\nnameserver 127.0.0.53\n nameserver\t::1 \nnameserver 9.9.9.9\nnameserver 127.0.0.53\n";
+        assert_eq!(found(text), ["127.0.0.53", "::1"]);
+    }
+
+    #[test]
+    fn resolvers_outside_need_nobody_in_their_stead() {
+        assert!(found("nameserver 192.168.1.1\nnameserver 2001:db8::53\nnameserver fe80::1%eth0\n").is_empty());
+    }
+
+    #[test]
+    fn without_a_resolver_programs_ask_the_machine_itself() {
+        assert_eq!(found(""), ["127.0.0.1"]);
+        assert_eq!(found("# nameserver 9.9.9.9\noptions edns0\nnameserver\n"), ["127.0.0.1"]);
+    }
+}
