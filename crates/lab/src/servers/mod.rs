@@ -267,7 +267,8 @@ fn wait_ready(server: &'static str, setup: &Setup, daemon: &mut Daemon) -> Resul
                 Stop::Cancelled => format!("it {stop}"),
             };
             let log = fs::read_to_string(setup.scratch.join("error.log")).unwrap_or_default();
-            let said = log.lines().last().map_or("it logged nothing".to_owned(), |last| format!("it logged last: {last}"));
+            let said =
+                log.lines().last().map_or("it logged nothing".to_owned(), |last| format!("it logged last: {last}"));
             return Err(failed(format!("{why}; {said}")));
         }
         thread::sleep(Duration::from_millis(2));

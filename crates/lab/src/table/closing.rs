@@ -39,10 +39,16 @@ fn by_reason<'a>(run: &RunResult, skipped: &[&'a CellResult]) -> BTreeMap<&'a st
     let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for cell in skipped {
         let reason = cell.reason.as_deref().unwrap_or("no reason given");
-        let others = run.cells.iter().filter(|other| other.contender == cell.contender);
-        let everywhere = others.into_iter().all(|other| other.status == cell.status && other.reason == cell.reason);
-        let name =
-            if everywhere { cell.label() } else { format!("{} ({}, {})", cell.label(), cell.workload, cell.network) };
+        let likewise = |other: &&CellResult| other.status == cell.status && other.reason == cell.reason;
+        let mut others = run.cells.iter().filter(|other| other.contender == cell.contender);
+        let mut of_workload = others.clone().filter(|other| other.workload == cell.workload);
+        let name = if others.all(|other| likewise(&other)) {
+            cell.label()
+        } else if of_workload.all(|other| likewise(&other)) {
+            format!("{} ({})", cell.label(), cell.workload)
+        } else {
+            format!("{} ({}, {})", cell.label(), cell.workload, cell.network)
+        };
         let names = reasons.entry(reason).or_default();
         if !names.contains(&name) {
             names.push(name);
