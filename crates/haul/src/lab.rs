@@ -1,36 +1,29 @@
 //! `haul race` and `haul lab`: experiments, run, shown and compared.
 
+mod conduct;
 mod progress;
 
 use std::{
+    collections::BTreeSet,
     error::Error,
-    fmt::Write as _,
-    fs,
+    fmt::{Display, Write as _},
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
     str::FromStr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::SystemTime,
 };
 
-use clap::Subcommand;
+use clap::{Subcommand, error::ErrorKind};
 use lab::{
-    assemble::{Circumstances, assemble},
     compare, contenders,
-    experiment::{Experiment, Known, Selection, nearest},
-    machine,
-    results::{self, Calibration, RunResult},
-    run::Run,
-    servers::{self, Server},
+    experiment::{Experiment, Known, nearest},
+    results::{self, ResultsError, RunResult},
+    servers,
     table::{Look, render, render_change},
 };
-use link::{calibrate::calibrate, sandbox, units::Span};
+use link::units::Span;
 
-use crate::lab::progress::Progress;
+use self::conduct::conduct;
 
 /// The experiments that come with the program: name and text.
 const EXPERIMENTS: [(&str, &str); 1] = [("webdav-race", include_str!("../../../experiments/webdav-race.toml"))];
@@ -155,6 +148,9 @@ impl FromStr for Sweep {
         let Some((contender, setting, values)) = parts else {
             return Err("write it like rclone.transfers=1,4,16".to_owned());
         };
+        if values.contains(&0) || values.iter().collect::<BTreeSet<_>>().len() < values.len() {
+            return Err("give each value once, and none below 1".to_owned());
+        }
         let one = contenders::all().iter().find(|one| one.name == contender);
         if let Some(one) = one {
             one.with(&[(setting.to_owned(), 1)].into()).map_err(|error| error.to_string())?;
@@ -163,90 +159,26 @@ impl FromStr for Sweep {
     }
 }
 
+/// The race, which has a command of its own.
+pub(crate) fn race(options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
+    conduct("webdav-race", options)
+}
+
 pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
     match command {
         Command::Run { experiment, options } => conduct(&experiment, &options),
         Command::List { place } => list(&place.runs).map(|()| ExitCode::SUCCESS),
         Command::Show { run, place, json } => {
-            let run = results::find(&place.runs, run.as_deref())?;
+            let run = find(&place, run.as_deref())?;
             show(&run, &json)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Compare { then, now, place } => {
-            let [then, now] = [then, now].map(|id| results::find(&place.runs, Some(&id)));
+            let [then, now] = [then, now].map(|id| find(&place, Some(&id)));
             crate::print(render_change(&compare::compare(&then?, &now?), look()).as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-/// Runs an experiment from its text to its table.
-pub(crate) fn conduct(experiment: &str, options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
-    let mut experiment = read(experiment)?;
-    for sweep in &options.sweep {
-        experiment.sweep(&sweep.contender, &sweep.setting, &sweep.values)?;
-    }
-    let plan = experiment.plan(&Selection {
-        quick: options.quick,
-        networks: options.network.clone(),
-        workloads: options.workload.clone(),
-        contenders: options.contender.clone(),
-        samples: options.samples,
-    })?;
-    let server = choose_server(&experiment, options.server.as_deref())?;
-    let started = SystemTime::now();
-    let sandbox = sandbox::enter()?;
-    lab::world::furnish()?;
-    let cancel = Arc::new(AtomicBool::new(false));
-    let flag = cancel.clone();
-    sandbox.on_signal(move |_| flag.store(true, Ordering::Relaxed))?;
-
-    let folder = results::create_folder(&options.place.runs, &experiment.name, started)?;
-    let captures = folder.join("captures");
-    fs::create_dir(&captures).map_err(|error| format!("cannot make the folder {}: {error}", captures.display()))?;
-    let mut progress = Progress::new(&plan);
-    progress.say("measuring how true the emulator is here");
-    let calibration = Calibration::from(&calibrate()?);
-    let host = machine::record(&plan, server.as_ref())?;
-    let run = Run {
-        plan: &plan,
-        server: server.as_ref(),
-        tls: !options.plain,
-        seed: options.seed,
-        patience: options.patience.into(),
-        scratch: sandbox.scratch(),
-        captures: &captures,
-        cancel: cancel.clone(),
-    };
-    let outcomes = run.run(|event| progress.show(&event));
-    progress.end();
-
-    let settings = [
-        ("server", server.name().to_owned()),
-        ("tls", (!options.plain).to_string()),
-        ("seed", options.seed.to_string()),
-        ("quick", options.quick.to_string()),
-        ("samples", plan.samples.to_string()),
-        ("root", sandbox::is_root().to_string()),
-    ];
-    let circumstances = Circumstances {
-        started,
-        host,
-        calibration: Some(calibration),
-        settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
-        tls: !options.plain,
-        seed: options.seed,
-    };
-    let result = assemble(&experiment, &plan, &outcomes, circumstances);
-    results::write(&folder.join("run.json"), &result)?;
-    results::write_samples(&folder.join("samples.csv"), &plan, &outcomes)?;
-    show(&result, &options.json)?;
-    eprintln!("haul: kept in {}", folder.display());
-    if cancel.load(Ordering::Relaxed) {
-        return Err("interrupted; what was measured until then is kept and shown".into());
-    }
-    let measured = result.cells.iter().any(|cell| !cell.samples_s.is_empty());
-    if measured { Ok(ExitCode::SUCCESS) } else { Err("nothing could be measured; the table says why".into()) }
 }
 
 /// Reads one of our experiments, or a file.
@@ -261,27 +193,27 @@ fn read(name: &str) -> Result<Experiment, Box<dyn Error>> {
     let path = Path::new(name);
     if path.components().count() == 1 && path.extension().is_none() && !path.exists() {
         let ours = EXPERIMENTS.map(|(ours, _)| ours);
-        let advice = nearest(name, ours).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-        return Err(format!("there is no experiment `{name}`{advice}").into());
+        let advice = match nearest(name, ours) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`haul lab list` shows those there are".to_owned(),
+        };
+        return Err(usage(format_args!("there is no experiment `{name}`; {advice}")));
     }
     Ok(Experiment::read(path, known)?)
 }
 
-/// The server asked for, or the first of the experiment's that is installed.
-fn choose_server(experiment: &Experiment, name: Option<&str>) -> Result<Box<dyn Server>, Box<dyn Error>> {
-    let names = name.map_or_else(|| experiment.servers.clone(), |name| vec![name.to_owned()]);
-    let mut missing = None;
-    for name in &names {
-        let Some(server) = servers::all().into_iter().find(|server| server.name() == name) else {
-            let all: Vec<_> = servers::all().iter().map(|server| server.name()).collect();
-            return Err(format!("there is no server `{name}`; there are {}", all.join(", ")).into());
-        };
-        match server.missing() {
-            None => return Ok(server),
-            Some(what) => missing = Some(what),
-        }
-    }
-    Err(missing.map_or_else(|| "the experiment names no server".into(), |missing| missing.to_string().into()))
+/// The results of a run.
+fn find(place: &Place, id: Option<&str>) -> Result<RunResult, Box<dyn Error>> {
+    results::find(&place.runs, id).map_err(|error| match error {
+        ResultsError::Unknown { .. } => usage(error),
+        error => error.into(),
+    })
+}
+
+/// A name on the command line that means nothing: told as clap tells of an option it does not know, and
+/// with the same status.
+fn usage(error: impl Display) -> Box<dyn Error> {
+    clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).into()
 }
 
 fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
@@ -310,7 +242,7 @@ fn show(run: &RunResult, Json { json }: &Json) -> Result<(), Box<dyn Error>> {
     let table = render(run, look());
     match json {
         Some(path) if path == Path::new("-") => {
-            io::stderr().write_all(table.as_bytes())?;
+            let _ = io::stderr().write_all(table.as_bytes());
             results::write(path, run)?;
         }
         Some(path) => {

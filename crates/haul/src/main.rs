@@ -7,6 +7,7 @@ mod serve;
 
 use std::{
     error::Error,
+    fmt::Display,
     io::{self, IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
@@ -52,16 +53,19 @@ fn main() -> ExitCode {
         .with_ansi(io::stderr().is_terminal())
         .init();
     let done: Result<ExitCode, Box<dyn Error>> = match Haul::parse().command {
-        Command::Race(options) => lab::conduct("webdav-race", &options),
+        Command::Race(options) => lab::race(&options),
         Command::Lab(command) => lab::run(command),
         Command::Link(args) => link::run(&args),
         Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),
         Command::Man { folder } => manual::man(&folder).map(|()| ExitCode::SUCCESS),
     };
-    done.unwrap_or_else(|error| {
-        eprintln!("haul: {error}");
-        ExitCode::FAILURE
+    done.unwrap_or_else(|error| match error.downcast::<clap::Error>() {
+        Ok(wrong_usage) => wrong_usage.exit(),
+        Err(error) => {
+            say(error);
+            ExitCode::FAILURE
+        }
     })
 }
 
@@ -69,6 +73,12 @@ fn main() -> ExitCode {
 fn print(text: &[u8]) -> Result<(), Box<dyn Error>> {
     match io::stdout().write_all(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => Ok(result?),
+        result => result.map_err(|error| format!("cannot print the results: {error}").into()),
     }
+}
+
+/// Says something to the person before the terminal. Where that is gone there is nobody to say it to,
+/// and what is being done matters more.
+fn say(what: impl Display) {
+    let _ = writeln!(io::stderr(), "haul: {what}");
 }

@@ -11,8 +11,8 @@ use crate::{
     experiment::{Cell, Experiment, Plan},
     floor::floor,
     results::{
-        Calibration, CellResult, Comparison, Host, NetworkRecord, Outcome, RunResult, SCHEMA, Sample, Status,
-        WorkloadRecord, timestamp,
+        Calibration, CellResult, Comparison, Host, NOT_REACHED, NetworkRecord, Outcome, RunResult, SCHEMA, Sample,
+        Status, WorkloadRecord, timestamp,
     },
     stats::{bootstrap, median, shift},
 };
@@ -35,7 +35,7 @@ pub struct Circumstances {
 }
 
 /// Puts a run together. `outcomes` has one entry for each cell of the plan, in its order; a
-/// cell beyond its end was not reached.
+/// cell without a sample, or beyond their end, was not reached.
 pub fn assemble(experiment: &Experiment, plan: &Plan, outcomes: &[Outcome], circumstances: Circumstances) -> RunResult {
     let Circumstances { started, host, calibration, settings, tls, seed } = circumstances;
     let cells: Vec<CellResult> =
@@ -63,10 +63,9 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
     let floor = floor(cell.workload.work, &cell.network, tls);
     let (status, reason, samples): (_, _, &[Sample]) = match outcome {
         Some(Outcome::Done(samples)) if !samples.is_empty() => (Status::Ok, None, samples),
-        Some(Outcome::Done(_)) => (Status::Failed, Some("it ended without a sample".to_owned()), &[]),
         Some(Outcome::Skipped(why)) => (Status::Skipped, Some(why.clone()), &[]),
         Some(Outcome::Failed(why)) => (Status::Failed, Some(why.clone()), &[]),
-        None => (Status::Skipped, Some("the run was stopped before it".to_owned()), &[]),
+        Some(Outcome::Done(_)) | None => (Status::Skipped, Some(NOT_REACHED.to_owned()), &[]),
     };
     let samples_s: Vec<f64> = samples.iter().map(|sample| sample.seconds).collect();
     let median_s = median(&samples_s);

@@ -1,14 +1,17 @@
-//! The machine a run is made on, for the record: nothing that bears on a result stays hidden.
+//! The machine a run is made on: whether it has the room for it; and what it is, for the record:
+//! nothing that bears on a result stays hidden.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use link::host::Host;
+use nix::sys::statvfs::statvfs;
 
 use crate::{
     contenders,
-    experiment::Plan,
+    experiment::{Plan, Workload},
     results,
     servers::Server,
+    work::Work,
     world::{CONGESTION_CONTROL, WorldError},
 };
 
@@ -68,4 +71,83 @@ fn tools(plan: &Plan, server: &dyn Server) -> BTreeMap<String, String> {
     }
     tools.insert("haul".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     tools
+}
+
+/// How often each byte of the work is held at once: in memory, in the client's files and the server's,
+/// in a cache or a temporary file of either, and in the capture.
+const COPIES: u64 = 6;
+
+/// What a file takes beside its content, in bytes: its inode and name, and its name in our memory.
+const FILE: u64 = 2048;
+
+/// Complains of the first workload that the machine cannot hold: all that a sample needs is kept in
+/// memory, `scratch` included.
+pub fn check_room(plan: &Plan, scratch: &Path) -> Result<(), NoRoom> {
+    let memory = available_memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default());
+    let folder = statvfs(scratch).map_or(u64::MAX, |stat| stat.blocks_available() * stat.fragment_size());
+    let room = memory.min(folder);
+    for Workload { name, work } in plan.cells.iter().map(|cell| &cell.workload) {
+        let needed = needed(*work);
+        if needed > room {
+            return Err(NoRoom { workload: name.clone(), needed, room });
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of memory that a sample of `work` takes.
+fn needed(work: Work) -> u64 {
+    let (files, size) = match work {
+        Work::Upload { files, size } | Work::Download { files, size } | Work::Edit { times: files, size } => {
+            (files, size.as_bytes())
+        }
+        Work::List { entries } => (entries, 0),
+    };
+    u64::from(files).saturating_mul(size.saturating_add(FILE)).saturating_mul(COPIES)
+}
+
+/// What /proc/meminfo calls available, in bytes; no limit where it says nothing.
+fn available_memory(meminfo: &str) -> u64 {
+    let kib = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB"));
+    kib.and_then(|kib| kib.trim().parse::<u64>().ok()).map_or(u64::MAX, |kib| kib.saturating_mul(1024))
+}
+
+/// A workload that is too large for the machine.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the workload `{workload}` takes about {} of memory, and this machine has {} to spare; make its files fewer or smaller",
+    gibibytes(*needed),
+    gibibytes(*room)
+)]
+pub struct NoRoom {
+    workload: String,
+    needed: u64,
+    room: u64,
+}
+
+fn gibibytes(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+}
+
+#[cfg(test)]
+mod tests {
+    use link::units::Size;
+
+    use super::*;
+
+    #[test]
+    fn work_that_no_machine_holds_is_refused() {
+        let mut plan = crate::example::plan(1);
+        assert_eq!(check_room(&plan, Path::new("/")), Ok(()));
+        plan.cells[3].workload.work = Work::Upload { files: u32::MAX, size: Size::bytes(u64::MAX) };
+        let said = check_room(&plan, Path::new("/")).unwrap_err().to_string();
+        assert!(said.starts_with("the workload `upload-small` takes about "), "{said}");
+        assert!(needed(Work::List { entries: u32::MAX }) > 1 << 40);
+    }
+
+    #[test]
+    fn reads_what_memory_is_available() {
+        assert_eq!(available_memory("MemTotal:  100 kB\nMemAvailable:     12 kB\n"), 12 * 1024);
+        assert_eq!(available_memory(""), u64::MAX);
+    }
 }

@@ -25,6 +25,9 @@ pub use store::{ResultsError, read, write};
 /// The name of the schema.
 pub const SCHEMA: &str = "longhaul.run/1";
 
+/// Why a cell of a run that was stopped has no sample.
+pub(crate) const NOT_REACHED: &str = "the run was stopped before it";
+
 /// A whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
@@ -209,6 +212,11 @@ impl CellResult {
     /// Whether it is the cell of that name.
     pub fn is(&self, workload: &str, network: &str, contender: &str) -> bool {
         self.workload == workload && self.network == network && self.contender == contender
+    }
+
+    /// Whether the run got as far as this cell.
+    pub fn was_reached(&self) -> bool {
+        self.reason.as_deref() != Some(NOT_REACHED)
     }
 
     /// The contender's name, with the word "model" where it is one.

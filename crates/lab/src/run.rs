@@ -3,10 +3,15 @@
 //! One sample: a world is made, the server started on its host, the work laid out, the contender
 //! prepared; then the clock runs until the contender says it is done *and* every byte is where it
 //! must be; then the requests and connections are counted and everything is torn down. Rivals take
-//! turns ([`Plan::blocks`]). A contender that fails is not asked again for that cell.
+//! turns ([`Plan::blocks`]). A sample counts when all of that went well.
+//!
+//! What goes wrong is either the contender's affair or the lab's. A contender that fails, or takes
+//! longer than the user's patience, is not asked again for that cell, and its rivals go on. Where the
+//! lab fails (a server that does not start, a cable that cannot be laid, a full disk) nobody could do
+//! better, and the next sample would fail like this one: the run ends there, with what it has.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
@@ -27,6 +32,9 @@ use crate::{
 /// The folder of the work on the server.
 const FOLDER: &str = "work";
 
+/// How long a server may take to start.
+const START: Duration = Duration::from_secs(10);
+
 /// What a run is done with.
 pub struct Run<'a> {
     /// What is measured.
@@ -37,7 +45,7 @@ pub struct Run<'a> {
     pub tls: bool,
     /// The bytes of the work and the order of the contenders follow from it.
     pub seed: u64,
-    /// The most time for one sample, preparation included.
+    /// The most time for one sample, the contender's preparation included.
     pub patience: Duration,
     /// An empty folder, quick to write, for all that samples need.
     pub scratch: &'a Path,
@@ -58,6 +66,17 @@ pub enum Event<'a> {
     Drops(&'a Cell, u32, &'a str),
 }
 
+/// Why a run ended before its plan did.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Halt {
+    /// The user wanted no more.
+    #[error("interrupted")]
+    Interrupted,
+    /// What every contender needs did not work, in one sentence.
+    #[error("{0}")]
+    Broken(String),
+}
+
 /// Why a sample was not measured.
 #[derive(Debug, thiserror::Error)]
 enum SampleError {
@@ -67,20 +86,31 @@ enum SampleError {
     Certificates(#[from] CertError),
     #[error(transparent)]
     Server(#[from] ServerError),
+    #[error("cannot lay out the work: {0}")]
+    Layout(WorkError),
     #[error(transparent)]
     Contender(#[from] Failure),
     #[error(transparent)]
     Work(#[from] WorkError),
     #[error("the server ended: {0}")]
     ServerEnded(ProcessError),
-    #[error("cannot make {}: {error}", path.display())]
-    Folder { path: PathBuf, error: std::io::Error },
+    #[error("cannot make the folder {}: {error}", path.display())]
+    Folder { path: PathBuf, error: io::Error },
+    #[error("cannot keep the capture {}: {error}", path.display())]
+    Capture { path: PathBuf, error: io::Error },
+}
+
+impl SampleError {
+    /// Whether it may be for the contender that it came so.
+    fn is_the_contenders(&self) -> bool {
+        matches!(self, Self::Contender(_) | Self::Work(_) | Self::ServerEnded(_))
+    }
 }
 
 impl Run<'_> {
-    /// Runs the plan to its end or until it is cancelled; one outcome for each cell of the plan.
-    pub fn run(&self, mut watch: impl FnMut(Event<'_>)) -> Vec<Outcome> {
-        let start = Instant::now();
+    /// Runs the plan to its end, or as far as it goes: one outcome for each cell of the plan, and why it
+    /// went no further.
+    pub fn run(&self, mut watch: impl FnMut(Event<'_>)) -> (Vec<Outcome>, Result<(), Halt>) {
         let contenders: Vec<_> = self.plan.cells.iter().map(contender).collect();
         let mut outcomes: Vec<_> =
             self.plan.cells.iter().zip(&contenders).map(|(cell, contender)| self.outlook(cell, contender)).collect();
@@ -89,6 +119,17 @@ impl Run<'_> {
                 watch(Event::Drops(cell, self.plan.samples, why));
             }
         }
+        let ended = self.run_blocks(&contenders, &mut outcomes, watch);
+        (outcomes, ended)
+    }
+
+    fn run_blocks(
+        &self,
+        contenders: &[Result<Box<dyn Contender>, String>],
+        outcomes: &mut [Outcome],
+        mut watch: impl FnMut(Event<'_>),
+    ) -> Result<(), Halt> {
+        let start = Instant::now();
         for block in self.plan.blocks(self.seed) {
             for (round, cells) in (0..).zip(&block.rounds) {
                 for &index in cells {
@@ -97,7 +138,7 @@ impl Run<'_> {
                         continue;
                     };
                     if self.is_cancelled() {
-                        return outcomes;
+                        return Err(Halt::Interrupted);
                     }
                     watch(Event::Begins(cell));
                     let start_s = start.elapsed().as_secs_f64();
@@ -106,17 +147,18 @@ impl Run<'_> {
                             samples.push(Sample { round, start_s, seconds: took.as_secs_f64(), ..counts });
                             watch(Event::Took(cell, took));
                         }
-                        Err(_) if self.is_cancelled() => return outcomes,
-                        Err(error) => {
+                        Err(_) if self.is_cancelled() => return Err(Halt::Interrupted),
+                        Err(error) if error.is_the_contenders() => {
                             let why = error.to_string();
                             watch(Event::Drops(cell, self.plan.samples - round, &why));
                             outcomes[index] = Outcome::Failed(why);
                         }
+                        Err(error) => return Err(Halt::Broken(error.to_string())),
                     }
                 }
             }
         }
-        outcomes
+        Ok(())
     }
 
     fn is_cancelled(&self) -> bool {
@@ -156,7 +198,6 @@ impl Run<'_> {
         cell: &Cell,
         contender: &dyn Contender,
     ) -> Result<(Duration, Sample), SampleError> {
-        let bounds = Bounds::new(self.patience, self.cancel.clone());
         let capture = folder.join("client.pcapng");
         let world = World::make(&cell.network.link, contender.needs_pc(), &capture)?;
         let address = world.server_address();
@@ -168,11 +209,12 @@ impl Run<'_> {
             certificates,
             http: contender.http(self.tls),
             scratch: &folder.join("server"),
-            bounds: bounds.clone(),
+            bounds: Bounds::new(START, self.cancel.clone()),
         };
         let mut server = self.server.start(&setup)?;
-        let task = Payload::new(cell.workload.work, self.seed).task(folder, FOLDER)?;
-        task.prepare_server(server.root(), server.owner())?;
+        let task = Payload::new(cell.workload.work, self.seed).task(folder, FOLDER).map_err(SampleError::Layout)?;
+        task.prepare_server(server.root(), server.owner()).map_err(SampleError::Layout)?;
+        let bounds = Bounds::new(self.patience, self.cancel.clone());
         let share = world.share_address();
         let sample = contenders::Sample {
             client: &world.client,
@@ -193,9 +235,7 @@ impl Run<'_> {
         server.check().map_err(SampleError::ServerEnded)?;
         server.stop();
         let seen = world.end()?;
-        let name = format!("{}-{}-{}.pcapng", cell.workload.name, cell.network.name, cell.row.name().replace(' ', "-"));
-        let kept = self.captures.join(name);
-        fs::copy(&capture, &kept).map_err(|error| SampleError::Folder { path: kept, error })?;
+        self.keep(&capture, cell)?;
         let counts = Sample {
             round: 0,
             start_s: 0.0,
@@ -206,6 +246,23 @@ impl Run<'_> {
         };
         Ok((end - start, counts))
     }
+
+    /// Takes the capture out of the sample's folder. Half of one is not kept, and gives a full disk room
+    /// for the results.
+    fn keep(&self, capture: &Path, cell: &Cell) -> Result<(), SampleError> {
+        let path = self.captures.join(capture_name(cell));
+        let copied = fs::copy(capture, &path);
+        copied.map(drop).map_err(|error| {
+            let _ = fs::remove_file(&path);
+            SampleError::Capture { path, error }
+        })
+    }
+}
+
+/// The name of a cell's capture.
+fn capture_name(cell: &Cell) -> String {
+    let name = format!("{}-{}-{}", cell.workload.name, cell.network.name, cell.row.name());
+    name.replace([' ', '/'], "-") + ".pcapng"
 }
 
 /// The contender of a cell, with its parameters.

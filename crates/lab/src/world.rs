@@ -12,7 +12,7 @@
 //! client host then.
 
 use std::{
-    io,
+    fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
@@ -25,7 +25,7 @@ use capture::{Summary, pcapng};
 use link::{
     cable::{Cable, CableError, Options},
     host::{Host, HostError},
-    sandbox,
+    sandbox::{self, Sandbox},
     spec::{LinkSpec, RateSpec, SpecError},
     tap::{Tap, TapError},
     units::{Rate, Span},
@@ -127,13 +127,23 @@ impl World {
     }
 }
 
-/// Makes the worlds' mount namespace fit for daemons: with a `/run` of its own, where davfs2 keeps
-/// its process ids. Only root has a use for it.
-pub fn furnish() -> io::Result<()> {
+/// Where root's worlds have a tmpfs in place of the machine's folder.
+pub const RUN: &str = "/run";
+
+/// Makes the sandbox's mount namespace fit for daemons, and returns the folder for all that samples
+/// need.
+///
+/// Root gets a [`RUN`] for this sandbox alone. davfs2 keeps its process ids there; and the samples'
+/// folder stands there, because servers that root starts give root up, and to a folder below root's
+/// TMPDIR they may find no way.
+pub fn furnish(sandbox: &Sandbox) -> io::Result<PathBuf> {
     if !sandbox::is_root() {
-        return Ok(());
+        return Ok(sandbox.scratch().to_owned());
     }
-    Ok(mount(Some("haul"), "/run", Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755"))?)
+    mount(Some("haul"), RUN, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755"))?;
+    let scratch = Path::new(RUN).join("haul");
+    fs::create_dir(&scratch)?;
+    Ok(scratch)
 }
 
 /// The LAN between a desktop computer and a middle box.

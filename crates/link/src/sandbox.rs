@@ -17,12 +17,16 @@
 //! (Apache) never arise. The capabilities over the namespace are raised to the ambient set, so that
 //! started programs have them too (user_namespaces(7), capabilities(7)).
 
-#![expect(unsafe_code, reason = "fork(2): the process is single-threaded, which `enter` checks first")]
+#![expect(
+    unsafe_code,
+    reason = "fork(2): the process has one thread, which `enter` checks first; signal(2): no handler"
+)]
 
 mod scratch;
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
     os::fd::AsFd,
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -37,7 +41,7 @@ use nix::{
     sched::{CloneFlags, unshare},
     sys::{
         prctl,
-        signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask},
+        signal::{self, SigHandler, SigSet, SigmaskHow, Signal, kill, sigprocmask},
         signalfd::{SfdFlags, SignalFd},
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
@@ -59,8 +63,8 @@ pub enum SandboxError {
     /// A thread was started before.
     #[error("the sandbox must be entered before any thread is started")]
     Threads,
-    /// The kernel makes no user namespace for this user.
-    #[error("this machine lets an ordinary user make no namespaces ({0}); {advice}, or run this as root", advice = advice())]
+    /// The kernel makes no namespace for this user.
+    #[error("{}", no_namespaces(*.0))]
     NoUserNamespace(Errno),
     /// A step of setting up failed.
     #[error("cannot {what}: {error}")]
@@ -72,16 +76,22 @@ pub enum SandboxError {
     },
 }
 
-/// What an administrator can change so that ordinary users may make namespaces.
-fn advice() -> &'static str {
+/// That there are none, and what an administrator can change.
+fn no_namespaces(errno: Errno) -> String {
     let says = |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|text| text.trim() == value);
-    if says("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
-        "allow it with `sysctl kernel.apparmor_restrict_unprivileged_userns=0`"
+    let allow = if geteuid().is_root() {
+        return format!("root may not make namespaces here ({errno}); a container may with `--privileged`");
+    } else if says("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
+        "kernel.apparmor_restrict_unprivileged_userns=0"
     } else if says("/proc/sys/kernel/unprivileged_userns_clone", "0") {
-        "allow it with `sysctl kernel.unprivileged_userns_clone=1`"
+        "kernel.unprivileged_userns_clone=1"
     } else {
-        "allow it with `sysctl user.max_user_namespaces=10000`"
-    }
+        "user.max_user_namespaces=10000"
+    };
+    format!(
+        "this machine lets an ordinary user make no namespaces ({errno}); allow it with `sysctl {allow}`, or run \
+         this as root"
+    )
 }
 
 fn step(what: impl Into<String>) -> impl FnOnce(Errno) -> SandboxError {
@@ -106,7 +116,10 @@ impl Sandbox {
     /// signal that ended it). Signals that are sent to us meanwhile it gets instead, and then has ten
     /// seconds to end; those from the terminal it has got already, and may do with as it likes.
     pub fn wait_for(&self, child: &std::process::Child) -> i32 {
-        attend(Pid::from_raw(child.id() as i32), &self.signals, GRACE, false)
+        match attend(Pid::from_raw(child.id() as i32), &self.signals, GRACE, false) {
+            Ended::By(signal) => 128 + signal as i32,
+            Ended::With(status) => status,
+        }
     }
 
     /// The number of the first signal that asked us to end while nobody waited for a child. For the time
@@ -145,12 +158,11 @@ pub fn enter() -> Result<Sandbox, SandboxError> {
     if fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() > 1) {
         return Err(SandboxError::Threads);
     }
+    // SAFETY: no handler is set. Whoever started us may have us ignore the end of our children.
+    unsafe { signal::signal(Signal::SIGCHLD, SigHandler::SigDfl) }.map_err(step("hear of children that end"))?;
     // From here on the signals that ask us to end are taken up where somebody waits for them, in all
     // three processes. (Programs inherit that; `Host::place` takes it from them.)
-    let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD] {
-        signals.add(signal);
-    }
+    let signals = heeded_signals();
     let mut before = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), Some(&mut before)).map_err(step("block signals"))?;
     let result = Scratch::make().and_then(|scratch| {
@@ -166,6 +178,16 @@ pub fn enter() -> Result<Sandbox, SandboxError> {
     result
 }
 
+/// The signals that ask us to end, without those that we were started to ignore (nohup(1)); and the one
+/// that tells of a child's end. To block a signal is to hear it even if it is ignored.
+fn heeded_signals() -> SigSet {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let asking = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+    asking.into_iter().filter(|signal| ignored >> (*signal as u32 - 1) & 1 == 0).chain([Signal::SIGCHLD]).collect()
+}
+
 /// Makes the namespaces and the processes; returns in the worker.
 fn split(scratch: &Scratch, signals: SigSet) -> Result<Sandbox, SandboxError> {
     unshare_processes()?;
@@ -176,7 +198,7 @@ fn split(scratch: &Scratch, signals: SigSet) -> Result<Sandbox, SandboxError> {
         ForkResult::Parent { child } => {
             let status = attend(child, &signals, WORKER_GRACE, false);
             scratch.remove();
-            std::process::exit(status);
+            end_with(status);
         }
         ForkResult::Child => {}
     }
@@ -188,7 +210,7 @@ fn split(scratch: &Scratch, signals: SigSet) -> Result<Sandbox, SandboxError> {
     furnish(&scratch.path)?;
     // SAFETY: as above.
     match unsafe { fork() }.map_err(step("start a process"))? {
-        ForkResult::Parent { child } => std::process::exit(attend(child, &signals, WORKER_GRACE, true)),
+        ForkResult::Parent { child } => end_with(attend(child, &signals, WORKER_GRACE, true)),
         ForkResult::Child => {}
     }
     Ok(Sandbox { scratch: scratch.path.clone(), signals, asked: OnceLock::new() })
@@ -239,11 +261,31 @@ fn furnish(scratch: &Path) -> Result<(), SandboxError> {
         .map_err(step(format!("mount a tmpfs on {}", scratch.display())))
 }
 
-/// Waits for `child`, passing on the signals that someone sent to us alone, and returns the exit
-/// status. Signals from the terminal went to the whole process group, the child among it, already;
+/// How a process ended.
+#[derive(Clone, Copy)]
+enum Ended {
+    With(i32),
+    By(Signal),
+}
+
+/// Ends like a process of ours; one that was killed could not say why there is no result.
+fn end_with(ended: Ended) -> ! {
+    std::process::exit(match ended {
+        Ended::With(status) => status,
+        Ended::By(signal) => {
+            let _ = writeln!(io::stderr(), "haul: the run was ended by {signal}, and everything that it had started");
+            1
+        }
+    })
+}
+
+/// Waits for `child`, passing on the signals that someone sent to us alone, and returns how it ended.
+/// Signals from the terminal went to the whole process group, the child among it, already;
 /// unless they came before there was a child.
-fn attend(child: Pid, signals: &SigSet, grace: Duration, reap_all: bool) -> i32 {
-    let Ok(events) = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK) else { return 1 };
+fn attend(child: Pid, signals: &SigSet, grace: Duration, reap_all: bool) -> Ended {
+    let Ok(events) = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK) else {
+        return Ended::With(1);
+    };
     let mut kill_at: Option<Instant> = None;
     let mut came_before_the_child = true;
     loop {
@@ -262,8 +304,8 @@ fn attend(child: Pid, signals: &SigSet, grace: Duration, reap_all: bool) -> i32 
         let whom = if reap_all { None } else { Some(child) };
         loop {
             match waitpid(whom, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(pid, status)) if pid == child => return status,
-                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == child => return 128 + signal as i32,
+                Ok(WaitStatus::Exited(pid, status)) if pid == child => return Ended::With(status),
+                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == child => return Ended::By(signal),
                 Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => break,
                 Ok(_) | Err(_) => {}
             }

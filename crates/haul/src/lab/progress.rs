@@ -8,7 +8,9 @@ use lab::{
     run::Event,
 };
 
-/// Shows a run's progress on standard error.
+use crate::say;
+
+/// Shows a run's progress on standard error, until it is dropped.
 pub(crate) struct Progress {
     bar: ProgressBar,
     terminal: bool,
@@ -32,7 +34,7 @@ impl Progress {
         if self.terminal {
             self.bar.set_message(what.to_owned());
         } else {
-            eprintln!("haul: {what}");
+            say(what);
         }
     }
 
@@ -46,17 +48,19 @@ impl Progress {
             Event::Took(cell, time) => {
                 self.bar.inc(1);
                 if !self.terminal {
-                    eprintln!("haul: {}: {:.3} s", name(cell), time.as_secs_f64());
+                    say(format_args!("{}: {:.3} s", name(cell), time.as_secs_f64()));
                 }
             }
             Event::Drops(cell, left, why) => {
                 self.bar.dec_length(u64::from(*left).min(self.samples));
-                self.bar.suspend(|| eprintln!("haul: {}: {why}", name(cell)));
+                self.bar.suspend(|| say(format_args!("{}: {why}", name(cell))));
             }
         }
     }
+}
 
-    pub(crate) fn end(self) {
+impl Drop for Progress {
+    fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }

@@ -54,6 +54,9 @@ impl<'a> Evidence<'a> {
         let because = cell.reason.as_deref().unwrap_or("no reason given");
         match cell.status {
             Status::Ok => Ok(cell),
+            Status::Skipped if !cell.was_reached() => {
+                Err(self.say(&format!("the run was stopped before {} was measured", cell.label())))
+            }
             Status::Skipped => Err(self.say(&format!("{} was skipped: {because}", cell.label()))),
             Status::Failed => Err(self.say(&format!("{} failed: {because}", cell.label()))),
         }

@@ -15,7 +15,7 @@ use super::{
 use crate::{claims::Claim, contenders::Parameters, work::Work};
 
 /// More than enough to see any difference, and what [`stats`](crate::stats) is written for.
-const MOST_SAMPLES: u32 = 100;
+pub(super) const MOST_SAMPLES: u32 = 100;
 
 pub(super) fn experiment(file: File, name: String, known: Known<'_>) -> Result<Experiment, Fault> {
     let names = Names::of(&file, known)?;

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Experiment, Network, Quick, Row, Workload, names::advice};
+use super::{Experiment, Network, Quick, Row, Workload, check::MOST_SAMPLES, names::advice};
 
 /// How many orders are drawn for a round.
 const DRAWS: usize = 200;
@@ -51,9 +51,9 @@ pub enum PlanError {
         "the experiment has no quick form; run it without --quick, or with fewer --network, --workload, --contender"
     )]
     NoQuick,
-    /// No samples.
-    #[error("no cell would be run with 0 samples; ask for at least 1")]
-    NoSamples,
+    /// None, or more than anybody waits for.
+    #[error("a cell is sampled 1 to {MOST_SAMPLES} times, not {0}")]
+    Samples(u32),
 }
 
 /// The cells to run.
@@ -88,8 +88,8 @@ impl Experiment {
     pub fn plan(&self, selection: &Selection) -> Result<Plan, PlanError> {
         let quick = if selection.quick { Some(self.quick.as_ref().ok_or(PlanError::NoQuick)?) } else { None };
         let samples = selection.samples.unwrap_or_else(|| quick.map_or(self.samples, |quick| quick.samples));
-        if samples == 0 {
-            return Err(PlanError::NoSamples);
+        if !(1..=MOST_SAMPLES).contains(&samples) {
+            return Err(PlanError::Samples(samples));
         }
         self.known(selection)?;
         let (networks, workloads) = (self.kept_networks(selection, quick), self.kept_workloads(selection, quick));

@@ -27,7 +27,7 @@ pub struct Sample {
 /// What became of a cell of the plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// Its samples, at least one.
+    /// Its samples; none when the run was stopped before it.
     Done(Vec<Sample>),
     /// Why it could not run here, and how to get what it needs.
     Skipped(String),

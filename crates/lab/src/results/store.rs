@@ -61,12 +61,15 @@ impl ResultsError {
     }
 }
 
-/// Writes a run as JSON; `-` is the standard output.
+/// Writes a run as JSON; `-` is the standard output, whose reader may be gone (`| head`).
 pub fn write(path: &Path, run: &RunResult) -> Result<(), ResultsError> {
     let mut json = serde_json::to_vec_pretty(run).map_err(|error| ResultsError::write(path, error))?;
     json.push(b'\n');
     if path == Path::new("-") {
-        return io::stdout().write_all(&json).map_err(|error| ResultsError::write(path, error));
+        return match io::stdout().write_all(&json) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(ResultsError::write(path, error)),
+            _ => Ok(()),
+        };
     }
     replace(path, &json)
 }

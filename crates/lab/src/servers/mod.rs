@@ -25,7 +25,7 @@ use nix::unistd::{Gid, Uid};
 use self::requests::RequestLog;
 pub use self::requests::Requests;
 use crate::{
-    bounds::Bounds,
+    bounds::{Bounds, Stop},
     certs::{CertError, Certificates},
     place::Place,
     process::{Daemon, Missing, ProcessError, ordinary_user},
@@ -262,8 +262,14 @@ fn wait_ready(server: &'static str, setup: &Setup, daemon: &mut Daemon) -> Resul
     while fs::read_to_string(setup.scratch.join("pid")).unwrap_or_default().is_empty() {
         daemon.check().map_err(|error| failed(error.to_string()))?;
         if let Err(stop) = setup.bounds.check() {
+            let why = match stop {
+                Stop::TimedOut(time) => format!("it was not ready within {time:.0?}"),
+                Stop::Cancelled => format!("it {stop}"),
+            };
             let log = fs::read_to_string(setup.scratch.join("error.log")).unwrap_or_default();
-            return Err(failed(format!("it {stop}; its log ends with: {}", log.lines().last().unwrap_or_default())));
+            let said =
+                log.lines().last().map_or("it logged nothing".to_owned(), |last| format!("it logged last: {last}"));
+            return Err(failed(format!("{why}; {said}")));
         }
         thread::sleep(Duration::from_millis(2));
     }

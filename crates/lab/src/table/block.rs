@@ -16,6 +16,10 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
     let cells: Vec<&CellResult> =
         run.cells.iter().filter(|cell| cell.workload == workload.name && cell.network == network.name).collect();
     let Some(first) = cells.first() else { return String::new() };
+    // A block that a stopped run did not come to; some of its cells could not have run anyway.
+    if cells.iter().all(|cell| cell.status == Status::Skipped) && cells.iter().any(|cell| !cell.was_reached()) {
+        return String::new();
+    }
     let name = format!("{}, {}", workload.name, network.name);
     let floor = Scale::of([first.floor_s]);
     let about =

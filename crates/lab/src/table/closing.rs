@@ -1,4 +1,4 @@
-//! What could not run, and how to get it.
+//! What could not run, and how to get it; what was not reached.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,12 @@ use crate::{
 };
 
 pub(super) fn render(run: &RunResult, look: Look) -> String {
-    let skipped: Vec<&CellResult> = run.cells.iter().filter(|cell| cell.status == Status::Skipped).collect();
+    skipped(run, look) + &stopped(run, look)
+}
+
+fn skipped(run: &RunResult, look: Look) -> String {
+    let skipped = |cell: &&CellResult| cell.status == Status::Skipped && cell.was_reached();
+    let skipped: Vec<&CellResult> = run.cells.iter().filter(skipped).collect();
     if skipped.is_empty() {
         return String::new();
     }
@@ -20,15 +25,30 @@ pub(super) fn render(run: &RunResult, look: Look) -> String {
     text + "\n"
 }
 
+fn stopped(run: &RunResult, look: Look) -> String {
+    let unreached = run.cells.iter().filter(|cell| !cell.was_reached()).count();
+    if unreached == 0 {
+        return String::new();
+    }
+    let said = format!("{unreached} of {} cells were not measured, because the run was stopped.", run.cells.len());
+    look.title("Stopped early") + &look.paragraph("  ", 4, &said) + "\n"
+}
+
 /// Who was skipped for the same reason; where only part of somebody's cells was, which.
 fn by_reason<'a>(run: &RunResult, skipped: &[&'a CellResult]) -> BTreeMap<&'a str, Vec<String>> {
     let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for cell in skipped {
         let reason = cell.reason.as_deref().unwrap_or("no reason given");
-        let others = run.cells.iter().filter(|other| other.contender == cell.contender);
-        let everywhere = others.into_iter().all(|other| other.status == cell.status && other.reason == cell.reason);
-        let name =
-            if everywhere { cell.label() } else { format!("{} ({}, {})", cell.label(), cell.workload, cell.network) };
+        let likewise = |other: &&CellResult| other.status == cell.status && other.reason == cell.reason;
+        let mut others = run.cells.iter().filter(|other| other.contender == cell.contender);
+        let mut of_workload = others.clone().filter(|other| other.workload == cell.workload);
+        let name = if others.all(|other| likewise(&other)) {
+            cell.label()
+        } else if of_workload.all(|other| likewise(&other)) {
+            format!("{} ({})", cell.label(), cell.workload)
+        } else {
+            format!("{} ({}, {})", cell.label(), cell.workload, cell.network)
+        };
         let names = reasons.entry(reason).or_default();
         if !names.contains(&name) {
             names.push(name);

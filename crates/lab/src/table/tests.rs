@@ -2,8 +2,10 @@
 
 use super::{Look, render, render_change};
 use crate::{
+    assemble::assemble,
     compare::compare,
-    example::{DAVFS2, run},
+    example::{DAVFS2, circumstances, outcomes, plan, race, run},
+    results::Outcome,
 };
 
 fn plain(width: usize) -> Look {
@@ -18,6 +20,19 @@ fn a_whole_race() {
 #[test]
 fn a_race_without_davfs2_on_a_narrow_terminal() {
     insta::assert_snapshot!(render(&run(3, 1.0, &DAVFS2), plain(60)));
+}
+
+#[test]
+fn a_race_that_was_stopped() {
+    let (race, plan) = (race(), plan(3));
+    let mut outcomes = outcomes(&plan, 1.0, &DAVFS2);
+    let unreached = |place| place == 3 || place >= 11;
+    for (_, outcome) in outcomes.iter_mut().enumerate().filter(|(place, _)| unreached(*place)) {
+        if !matches!(outcome, Outcome::Skipped(_)) {
+            *outcome = Outcome::Done(Vec::new());
+        }
+    }
+    insta::assert_snapshot!(render(&assemble(&race, &plan, &outcomes, circumstances()), plain(100)));
 }
 
 #[test]

@@ -10,8 +10,12 @@ pub(super) fn render(run: &RunResult, look: Look) -> String {
     let Some(first) = run.claims.first() else { return String::new() };
     let mut text = look.title("What the source says, and what was measured here");
     text += &look.paragraph("", 0, &first.source);
+    // A run that was stopped leaves most sentences open, which is no news.
+    let stopped = run.cells.iter().any(|cell| !cell.was_reached());
+    let shown = |claim: &&ClaimResult| !stopped || claim.verdict != Verdict::Inconclusive;
+    let claims: Vec<&ClaimResult> = run.claims.iter().filter(shown).collect();
     // A sentence that is checked in several ways is quoted once.
-    for claims in run.claims.chunk_by(|a, b| a.said == b.said) {
+    for claims in claims.chunk_by(|a, b| a.said == b.said) {
         text += "\n";
         text += &look.paragraph("  “", 3, &format!("{}”", claims[0].said));
         for claim in claims {
