@@ -228,7 +228,7 @@ impl Nat {
         let (.., errors) = icmp(headers.protocol)?;
         let Range { start, end } = headers.payload;
         let quote = start + 8..end;
-        if !errors.contains(&bytes[start]) || quote.is_empty() {
+        if quote.is_empty() || !errors.contains(&bytes[start]) {
             return None;
         }
         let inner = Headers::quoted(&bytes[quote.clone()])?;
