@@ -24,6 +24,7 @@ use link::{
 fn main() {
     common::run(&[
         ("both_address_families_reach_the_other_host", both_address_families_reach_the_other_host),
+        ("a_host_without_ipv6_has_cables_of_ipv4", a_host_without_ipv6_has_cables_of_ipv4),
         ("nothing_arrives_before_its_time", nothing_arrives_before_its_time),
         ("a_transfer_over_a_lossy_cable_is_whole", a_transfer_over_a_lossy_cable_is_whole),
         ("segments_pass_whole_only_where_nobody_looks", segments_pass_whole_only_where_nobody_looks),
@@ -60,6 +61,18 @@ fn both_address_families_reach_the_other_host() -> Result<(), Failed> {
     for ip in [IpAddr::V4(at_b.v4), IpAddr::V6(at_b.v6)] {
         ask(&a, echo(&b, ip)?, PATIENCE)?;
     }
+    Ok(())
+}
+
+fn a_host_without_ipv6_has_cables_of_ipv4() -> Result<(), Failed> {
+    let (a, b) = (Host::new("a")?, Host::new("b")?);
+    for host in [&a, &b] {
+        for which in ["all", "default"] {
+            host.sysctl(&format!("net.ipv6.conf.{which}.disable_ipv6"), "1")?;
+        }
+    }
+    let cable = Cable::lay(&a, &b, Lanes::default(), &Options::default())?;
+    ask(&a, echo(&b, cable.addresses()[1].v4.into())?, PATIENCE)?;
     Ok(())
 }
 
