@@ -229,7 +229,7 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
     }
     for listed in listed {
         let line = match &listed.run {
-            Ok(run) => format!("{} cells, {} claims judged", run.cells.len(), run.claims.len()),
+            Ok(run) => format!("{} cells, {} of {} claims judged", run.cells.len(), run.judged(), run.claims.len()),
             Err(error) => error.to_string(),
         };
         writeln!(text, "  {:<36} {line}", listed.id)?;
