@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 mod parts;
 
-pub use parts::{FormError, JitterSpec, LossSpec, MtuSpec, QueueSpec, RateSpec, ReorderSpec};
+pub use parts::{JitterSpec, LossSpec, MtuSpec, QueueSpec, RateSpec, ReorderSpec};
 
 use crate::{
     lanes::{Element, Lanes},
