@@ -230,6 +230,9 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
     for listed in listed {
         let line = match &listed.run {
             Ok(run) => format!("{} cells, {} of {} claims judged", run.cells.len(), run.judged(), run.claims.len()),
+            Err(_) if !runs.join(&listed.id).join("run.json").exists() => {
+                "no results: it is still going on, or was killed".to_owned()
+            }
             Err(error) => error.to_string(),
         };
         writeln!(text, "  {:<36} {line}", listed.id)?;

@@ -187,7 +187,8 @@ struct Folder {
 impl Folder {
     fn create(runs: &Path, name: &str, started: SystemTime) -> Result<Self, Box<dyn Error>> {
         let new_runs = (!runs.exists()).then(|| runs.to_owned());
-        let folder = Self { path: results::create_folder(runs, name, started)?, new_runs, keep: false };
+        let mut folder = Self { path: PathBuf::new(), new_runs, keep: false };
+        folder.path = results::create_folder(runs, name, started)?;
         let captures = folder.captures();
         fs::create_dir(&captures).map_err(|error| format!("cannot make the folder {}: {error}", captures.display()))?;
         Ok(folder)

@@ -1,0 +1,159 @@
+//! How a race ends before its time.
+
+use std::{fs, os::unix::process::ExitStatusExt, process::Command, time::Duration};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use crate::{
+    Trials,
+    common::{HAUL, Room, output, printed},
+    race::{Ended, Race, cells, lab_run, results, room, runs},
+};
+
+pub(crate) const TRIALS: Trials = &[
+    (
+        "an_interrupt_before_anything_is_measured_leaves_nothing",
+        an_interrupt_before_anything_is_measured_leaves_nothing,
+    ),
+    ("an_interrupt_keeps_what_was_measured", an_interrupt_keeps_what_was_measured),
+    ("a_request_to_end_keeps_what_was_measured", a_request_to_end_keeps_what_was_measured),
+    ("a_terminal_that_is_gone_takes_no_result_with_it", a_terminal_that_is_gone_takes_no_result_with_it),
+    ("nohup_is_heeded", nohup_is_heeded),
+    ("a_killed_supervisor_takes_everything_with_it", a_killed_supervisor_takes_everything_with_it),
+    ("a_killed_worker_is_told", a_killed_worker_is_told),
+];
+
+/// More than anybody waits for.
+const ENDLESS: [&str; 4] = ["--samples", "100", "--workload", "upload"];
+
+fn an_interrupt_before_anything_is_measured_leaves_nothing() {
+    let moments = [(0, Signal::SIGINT, true), (15, Signal::SIGTERM, false), (40, Signal::SIGINT, false)];
+    for (ms, signal, to_the_group) in
+        moments.into_iter().chain([(150, Signal::SIGTERM, true), (1300, Signal::SIGINT, true)])
+    {
+        let room = room();
+        let mut race = Race::start(lab_run(&room, &ENDLESS));
+        race.watch(Duration::from_millis(ms));
+        race.send(signal, to_the_group);
+        let ended = race.end();
+        // It may not have come as far as to listen to signals.
+        if ended.status.signal() != Some(signal as i32) {
+            assert_eq!(ended.failure(), "haul: interrupted before anything was measured", "after {ms} ms");
+        }
+        assert_eq!(ended.printed, "");
+        race.assert_clear(&room);
+        assert!(!room.path("runs").exists(), "after {ms} ms: {:?}", runs(&room));
+    }
+}
+
+fn an_interrupt_keeps_what_was_measured() {
+    for (ms, to_the_group) in [(0, true), (130, false), (390, true), (710, true)] {
+        stop_midway(ms, Signal::SIGINT, to_the_group);
+    }
+}
+
+fn a_request_to_end_keeps_what_was_measured() {
+    for (ms, to_the_group) in [(30, false), (220, false), (520, true), (900, false)] {
+        stop_midway(ms, Signal::SIGTERM, to_the_group);
+    }
+}
+
+/// So long after the first sample: while a server starts, a mount is made, a contender runs, or all is torn
+/// down.
+fn stop_midway(ms: u64, signal: Signal, to_the_group: bool) {
+    let room = room();
+    let mut race = Race::start(lab_run(&room, &ENDLESS));
+    race.wait_for_sample();
+    race.watch(Duration::from_millis(ms));
+    assert!(race.is_seen(&room), "who cannot see a run that goes on cannot see what it leaves either");
+    race.send(signal, to_the_group);
+    let ended = race.end();
+    assert!(ended.failure().starts_with("haul: interrupted; what was measured until then"), "{:?}", ended.said);
+    race.assert_clear(&room);
+    check_kept(&room, &ended);
+}
+
+fn check_kept(room: &Room, ended: &Ended) {
+    let kept = results(room);
+    let of = |status: &str| cells(&kept).iter().filter(|cell| cell["status"] == status).collect::<Vec<_>>();
+    assert!(!of("ok").is_empty(), "nothing is kept");
+    assert!(of("failed").is_empty(), "{:#?}", of("failed"));
+    let samples: usize = of("ok").iter().map(|cell| cell["samples_s"].as_array().unwrap().len()).sum();
+    let csv = fs::read_to_string(runs(room)[0].join("samples.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + samples, "{csv}");
+    let unreached = of("skipped").iter().filter(|cell| cell["reason"] == "the run was stopped before it").count();
+    if unreached > 0 {
+        let said = format!("{unreached} of 11 cells were not measured, because the run was stopped.");
+        assert!(ended.printed.contains(&said), "{}", ended.printed);
+    }
+}
+
+/// A race of curl alone, started by another program.
+fn by(room: &Room, starter: &[&str], arguments: &[&str]) -> Command {
+    let run = lab_run(room, &[&["--workload", "upload", "--contender", "curl"], arguments].concat());
+    let mut command = room.command(starter[0]);
+    command.args(&starter[1..]).arg(run.get_program()).args(run.get_args()).current_dir(room.path("."));
+    command
+}
+
+fn a_terminal_that_is_gone_takes_no_result_with_it() {
+    let room = room();
+    // The reader of both pipes goes away while there is still much to say.
+    let script = "\"$@\" 2>&1 | head -n 3 >&2";
+    let mut race = Race::start(by(&room, &["bash", "-c", script, "bash"], &["--samples", "100"]));
+    race.wait_for_sample();
+    race.watch(Duration::from_millis(700));
+    race.send(Signal::SIGHUP, true);
+    race.turn_away();
+    race.end();
+    race.assert_clear(&room);
+    let kept = results(&room);
+    assert!(cells(&kept)[0]["samples_s"].as_array().unwrap().len() > 1, "{kept:#}");
+}
+
+fn nohup_is_heeded() {
+    let room = room();
+    let mut race = Race::start(by(&room, &["nohup"], &[]));
+    race.wait_for_calibration();
+    race.send(Signal::SIGHUP, true);
+    race.end().success();
+    race.assert_clear(&room);
+    assert_eq!(cells(&results(&room))[0]["status"], "ok");
+}
+
+fn a_killed_supervisor_takes_everything_with_it() {
+    let room = room();
+    let mut race = Race::start(lab_run(&room, &ENDLESS));
+    race.wait_for_sample();
+    race.watch(Duration::from_millis(300));
+    race.send(Signal::SIGKILL, false);
+    race.end();
+    race.assert_gone(&room);
+    // All that stands is an empty folder, which the next run removes; and the captures.
+    let left = room.left_over();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(fs::read_dir(&left[0]).unwrap().count(), 0);
+    printed(&room.link(&["--", "true"]));
+    assert!(room.left_over().is_empty(), "{:?}", room.left_over());
+    let mut list = room.command(HAUL);
+    list.args(["lab", "list"]).current_dir(room.path("."));
+    assert!(printed(&output(list)).contains("no results: it is still going on, or was killed"));
+}
+
+fn a_killed_worker_is_told() {
+    // The supervisor's child is the init of the sandbox, and the worker is the child of that.
+    for generation in [1, 2] {
+        let room = room();
+        let mut race = Race::start(lab_run(&room, &ENDLESS));
+        race.wait_for_sample();
+        race.watch(Duration::from_millis(200));
+        let victim = race.family()[generation];
+        kill(Pid::from_raw(victim), Signal::SIGKILL).unwrap();
+        let ended = race.end();
+        assert!(ended.failure().contains("ended by SIGKILL"), "{:?}", ended.said);
+        race.assert_clear(&room);
+    }
+}

@@ -1,0 +1,189 @@
+//! What contenders, servers and machines do wrong.
+
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+use nix::unistd::geteuid;
+
+use crate::{
+    Trials,
+    common::{HAUL, Room, output, text},
+    race::{cells, lab_run, program, results, room, run, runs},
+};
+
+pub(crate) const TRIALS: Trials = &[
+    ("a_contender_that_hangs_fails_alone", a_contender_that_hangs_fails_alone),
+    ("a_contender_that_does_half_the_work_fails", a_contender_that_does_half_the_work_fails),
+    ("a_server_that_ends_at_once_ends_the_run", a_server_that_ends_at_once_ends_the_run),
+    ("a_server_that_never_listens_ends_the_run", a_server_that_never_listens_ends_the_run),
+    ("work_that_no_machine_holds_is_refused", work_that_no_machine_holds_is_refused),
+    ("a_closed_tmpdir_is_no_obstacle", a_closed_tmpdir_is_no_obstacle),
+];
+
+/// What takes a mount namespace in which to pretend.
+pub(crate) const SIMULATED: Trials = &[
+    ("a_disk_that_is_full_from_the_start_is_told", a_disk_that_is_full_from_the_start_is_told),
+    ("a_disk_that_fills_with_captures_keeps_the_results", a_disk_that_fills_with_captures_keeps_the_results),
+    ("results_that_cannot_be_kept_are_shown", results_that_cannot_be_kept_are_shown),
+    ("without_a_tun_device_nothing_is_begun", without_a_tun_device_nothing_is_begun),
+    ("without_user_namespaces_nothing_is_begun", without_user_namespaces_nothing_is_begun),
+];
+
+fn a_contender_that_hangs_fails_alone() {
+    let room = room();
+    let hang = format!("case $1 in version) echo rclone v0;; *) echo stuck >&2; exec sleep {};; esac", room.marker());
+    let mut command = lab_run(&room, &["--workload", "upload", "--samples", "2", "--patience", "700ms"]);
+    command.env("PATH", program(&room, "rclone", &hang)).args(["--contender", "curl", "--contender", "rclone"]);
+    run(&room, command).success();
+    let kept = results(&room);
+    let [curl, rclone] = cells(&kept) else { panic!("{kept:#}") };
+    assert_eq!((curl["status"].as_str(), curl["samples_s"].as_array().unwrap().len()), (Some("ok"), 2));
+    assert_eq!(rclone["reason"], "rclone did not end within 700ms and was ended: stuck");
+    assert_eq!((rclone["status"].as_str(), &rclone["median_s"]), (Some("failed"), &serde_json::Value::Null));
+}
+
+fn a_contender_that_does_half_the_work_fails() {
+    let room = room();
+    let mut command = lab_run(&room, &["--workload", "upload", "--contender", "rclone"]);
+    command.env("PATH", program(&room, "rclone", "exit 0"));
+    let ended = run(&room, command);
+    assert!(ended.failure().contains("nothing could be measured"), "{:?}", ended.said);
+    let reason = cells(&results(&room))[0]["reason"].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("the result is wrong: ") && reason.contains("has 0 of 3 names"), "{reason}");
+    assert!(ended.printed.contains("rclone failed: the result is wrong"), "{}", ended.printed);
+}
+
+/// The command line, with an Apache that does this when it is to serve.
+fn with_apache(room: &Room, script: &str) -> Command {
+    let script = format!("case $1 in -v) echo Apache;; *) {script};; esac");
+    let mut command = lab_run(room, &["--workload", "upload", "--server", "apache", "--samples", "3"]);
+    command.env("PATH", program(room, "apache2", &script));
+    command
+}
+
+fn a_server_that_ends_at_once_ends_the_run() {
+    let room = room();
+    let ended = run(&room, with_apache(&room, "echo no such luck >&2; exit 1"));
+    let said = ended.failure();
+    assert!(said.starts_with("haul: apache did not start on "), "{said}");
+    assert!(said.ends_with(": apache2 failed (exit status: 1): no such luck"), "{said}");
+    assert_eq!(ended.said.iter().filter(|line| line.contains("did not start")).count(), 1, "{:?}", ended.said);
+    assert_eq!(ended.printed, "");
+    assert!(!room.path("runs").exists(), "{:?}", runs(&room));
+}
+
+fn a_server_that_never_listens_ends_the_run() {
+    let room = room();
+    let ended = run(&room, with_apache(&room, &format!("exec sleep {}", room.marker())));
+    let said = ended.failure();
+    assert!(said.contains("apache did not start") && said.contains("was not ready within"), "{said}");
+    assert!(!room.path("runs").exists(), "{:?}", runs(&room));
+}
+
+fn work_that_no_machine_holds_is_refused() {
+    let room = room();
+    let file = room.path("small.toml");
+    let huge = fs::read_to_string(&file).unwrap().replace("files = 3", "files = 3000000000");
+    fs::write(&file, huge).unwrap();
+    let ended = run(&room, lab_run(&room, &["--workload", "download"]));
+    let said = ended.failure();
+    assert!(said.contains("the workload `download` takes about ") && said.contains("GiB"), "{said}");
+    assert!(!room.path("runs").exists(), "{:?}", runs(&room));
+}
+
+/// Apache gives root up, and then finds no way through a folder that is open to root alone.
+fn a_closed_tmpdir_is_no_obstacle() {
+    let room = room();
+    fs::set_permissions(room.path("tmp"), fs::Permissions::from_mode(0o700)).unwrap();
+    let command = lab_run(&room, &["--workload", "upload", "--contender", "curl", "--server", "apache"]);
+    let ended = run(&room, command);
+    if ended.said[0].contains("is not installed") {
+        eprintln!("SKIPPED: Apache in a closed TMPDIR: {}", ended.said[0]);
+        return;
+    }
+    assert_eq!(cells(&results(&room))[0]["status"], "ok");
+}
+
+/// The program in a mount namespace of its own, after this script.
+fn after(room: &Room, script: &str, run: &Command) -> Command {
+    let mut command = room.command("unshare");
+    if !geteuid().is_root() {
+        command.args(["--user", "--map-current-user", "--keep-caps"]);
+    }
+    command.args(["--mount", "sh", "-ec", &format!("{script}\n\"$@\" && s=0 || s=$?\n{AFTER}"), "sh"]);
+    command.arg(run.get_program()).args(run.get_args()).current_dir(room.path("."));
+    command
+}
+
+/// What is on a disk that only the script sees is copied to one that we see.
+const AFTER: &str = "if [ -d disk ]; then cp -r disk seen; fi; exit $s";
+
+pub(crate) fn may_simulate() -> bool {
+    let room = Room::new();
+    let run = after(&room, "mkdir disk; mount -t tmpfs none disk", &Command::new("true"));
+    output(run).status.success()
+}
+
+/// A disk of this size, on which the runs are kept.
+fn small_disk(room: &Room, options: &str, arguments: &[&str]) -> Command {
+    let run = lab_run(room, &[&["--runs", "disk/runs"], arguments].concat());
+    after(room, &format!("mkdir disk; mount -t tmpfs -o {options} none disk"), &run)
+}
+
+fn a_disk_that_is_full_from_the_start_is_told() {
+    let room = room();
+    let ended = run(&room, small_disk(&room, "nr_inodes=2", &["--workload", "upload"]));
+    let said = ended.failure();
+    assert!(said.contains("disk/runs/") && said.contains("No space left on device"), "{said}");
+    assert_eq!(ended.said.len(), 1, "{:?}", ended.said);
+    assert!(fs::read_dir(room.path("seen")).unwrap().next().is_none(), "a folder without results is left");
+}
+
+fn a_disk_that_fills_with_captures_keeps_the_results() {
+    let room = room();
+    let workloads = ["--workload", "upload", "--workload", "large", "--contender", "curl"];
+    let ended = run(&room, small_disk(&room, "size=160k", &workloads));
+    let said = ended.failure();
+    assert!(said.contains("captures/large-near-curl.pcapng: No space left on device"), "{said}");
+    assert!(said.contains("kept in disk/runs/"), "{said}");
+    fs::rename(room.path("seen/runs"), room.path("runs")).unwrap();
+    let kept = results(&room);
+    let [small, large] = cells(&kept) else { panic!("{kept:#}") };
+    assert_eq!((&small["status"], &large["status"]), (&"ok".into(), &"skipped".into()));
+    assert!(ended.printed.contains("upload, near"), "{}", ended.printed);
+}
+
+fn results_that_cannot_be_kept_are_shown() {
+    let room = room();
+    // The root, the runs, the run, its captures, and one of them.
+    let ended = run(&room, small_disk(&room, "nr_inodes=5", &["--workload", "upload", "--contender", "curl"]));
+    let said = ended.failure();
+    assert!(said.contains("/run.json: No space left on device"), "{said}");
+    assert!(said.ends_with("shown above and nowhere else"), "{said}");
+    assert!(ended.printed.contains("upload, near") && ended.printed.contains("curl "), "{}", ended.printed);
+}
+
+fn without_a_tun_device_nothing_is_begun() {
+    let room = room();
+    let ended = run(&room, after(&room, "mount -t tmpfs none /dev/net", &lab_run(&room, &["--workload", "upload"])));
+    let said = ended.failure();
+    assert!(said.contains("no /dev/net/tun") && said.contains("modprobe tun"), "{said}");
+    assert_eq!(ended.said.len(), 2, "{:?}", ended.said);
+    assert!(!room.path("runs").exists(), "{:?}", runs(&room));
+}
+
+fn without_user_namespaces_nothing_is_begun() {
+    let room = room();
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces && \
+                  exec setpriv --bounding-set=-all --inh-caps=-all --ambient-caps=-all \"$@\"";
+    let mut command = room.command("unshare");
+    command.args(["--user", "--map-current-user", "--keep-caps", "sh", "-c", script, "sh", HAUL]);
+    command.args(["lab", "run", "small.toml"]).current_dir(room.path("."));
+    let ended = run(&room, command);
+    let said = ended.failure();
+    assert!(
+        said.contains("namespaces") && said.contains(if geteuid().is_root() { "container" } else { "sysctl" }),
+        "{said}"
+    );
+    assert_eq!(ended.said.len(), 1, "{}", text(ended.printed.as_bytes()));
+    assert!(!room.path("runs").exists(), "{:?}", runs(&room));
+}

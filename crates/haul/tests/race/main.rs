@@ -1,0 +1,45 @@
+//! `haul race` and `haul lab` from outside, as root and as an ordinary user: small races over every
+//! server; signals at any moment; what a machine may lack; what a user may mistype.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod ends;
+mod faults;
+mod mistakes;
+mod race;
+mod whole;
+
+use common::{Room, text};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// A run mostly waits (the calibration alone takes seconds), so more go on at once than there are
+/// processors.
+const AT_ONCE: usize = 6;
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(AT_ONCE);
+    let probe = Room::new().link(&["--", "true"]);
+    let ready = probe.status.success();
+    if !ready {
+        eprintln!("SKIPPED: races: {}", text(&probe.stderr));
+    }
+    let simulated = faults::may_simulate();
+    if !simulated {
+        eprintln!("SKIPPED: full disks and missing devices: unshare(1) may not mount anything here");
+    }
+    let trials = [(whole::TRIALS, ready), (ends::TRIALS, ready), (faults::TRIALS, ready)];
+    let trials = trials.into_iter().chain([(faults::SIMULATED, ready && simulated), (mistakes::TRIALS, true)]);
+    let trials = trials.flat_map(|(trials, run)| trials.iter().map(move |(name, f)| trial(name, *f, run)));
+    libtest_mimic::run(&arguments, trials.collect()).exit();
+}
+
+type Trials = &'static [(&'static str, fn())];
+
+fn trial(name: &str, f: fn(), run: bool) -> Trial {
+    let checked = move || -> Result<(), Failed> {
+        f();
+        Ok(())
+    };
+    Trial::test(name, checked).with_ignored_flag(!run)
+}

@@ -1,0 +1,80 @@
+//! What a user may mistype. A name on the command line that means nothing is wrong usage, status 2; a
+//! file that says what it cannot mean is a failure, status 1.
+
+use std::fs;
+
+use crate::{
+    Trials,
+    common::{HAUL, one_sentence, output, text},
+    race::{lab_run, room},
+};
+
+pub(crate) const TRIALS: Trials = &[
+    ("a_wrong_name_is_wrong_usage", a_wrong_name_is_wrong_usage),
+    ("a_wrong_file_is_told_with_its_place", a_wrong_file_is_told_with_its_place),
+    ("results_that_would_be_lost_are_not_begun", results_that_would_be_lost_are_not_begun),
+];
+
+fn a_wrong_name_is_wrong_usage() {
+    let room = room();
+    for (arguments, said) in [
+        (&["race", "--contender", "rclon"][..], "no contender called `rclon`; did you mean `rclone`?"),
+        (&["race", "--network", "lna"], "no network called `lna`; did you mean `lan`?"),
+        (&["race", "--workload", "lsit"], "no workload called `lsit`; did you mean `list`?"),
+        (&["race", "--server", "apach"], "no server `apach`; did you mean `apache`?"),
+        (&["race", "--samples", "0"], "1 to 100 times, not 0"),
+        (&["race", "--samples", "4000000000"], "1 to 100 times, not 4000000000"),
+        (&["race", "--sweep", "rclone.transfer=1,4"], "no parameter `transfer`"),
+        (&["race", "--sweep", "rclon.transfers=1,4"], "no contender called `rclon`; did you mean `rclone`?"),
+        (&["race", "--sweep", "rclone.transfers=4,4"], "each value once"),
+        (&["lab", "run", "webdav-rase"], "no experiment `webdav-rase`; did you mean `webdav-race`?"),
+        (&["lab", "run", "nothing-like-it"], "`haul lab list` shows"),
+        (&["lab", "run", "small.toml", "--quick"], "no quick form"),
+        (&["lab", "show", "20260101-000000-race"], "no run called `20260101-000000-race`"),
+        (&["lab", "compare", "a", "b"], "no run called `a`"),
+    ] {
+        let mut command = room.command(HAUL);
+        command.args(arguments).current_dir(room.path("."));
+        let output = output(command);
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {printed}");
+        assert!(printed.starts_with("error: ") && printed.contains(said), "{arguments:?}: {printed}");
+    }
+    room.assert_clear();
+    assert!(!room.path("runs").exists());
+}
+
+fn a_wrong_file_is_told_with_its_place() {
+    let room = room();
+    let file = room.path("small.toml");
+    let right = fs::read_to_string(&file).unwrap();
+    for (from, to, said) in [
+        ("\"rclone\"", "\"rclon\"", "small.toml:7:5: no contender is called `rclon`; did you mean `rclone`?"),
+        ("5ms", "5 parsecs", "small.toml:23:7: `5 parsecs` is not a time"),
+        ("entries = 10", "entires = 10", "`entires`"),
+    ] {
+        fs::write(&file, right.replace(from, to)).unwrap();
+        let printed = one_sentence(&output(lab_run(&room, &[])), 1);
+        assert!(printed.contains(said), "{printed}");
+    }
+    fs::remove_file(&file).unwrap();
+    let printed = one_sentence(&output(lab_run(&room, &[])), 1);
+    assert!(printed.contains("small.toml: No such file"), "{printed}");
+    room.assert_clear();
+}
+
+/// Better now than after hours.
+fn results_that_would_be_lost_are_not_begun() {
+    let room = room();
+    fs::write(room.path("file"), "").unwrap();
+    for (arguments, said) in [
+        (["--json", "nowhere/run.json"], "nowhere/run.json: No such file"),
+        (["--runs", "file"], "cannot write the results to file: "),
+        (["--runs", "/run/longhaul-test"], "cannot write the results to /run/longhaul-test"),
+    ] {
+        let printed = one_sentence(&output(lab_run(&room, &arguments)), 1);
+        assert!(printed.contains(said), "{printed}");
+    }
+    room.assert_clear();
+    assert!(!room.path("runs").exists() && !std::path::Path::new("/run/longhaul-test").exists());
+}

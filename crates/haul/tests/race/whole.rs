@@ -1,0 +1,167 @@
+//! Whole races: every contender, every server, every kind of work.
+
+use std::{fs, path::Path};
+
+use capture::{Summary, pcapng::Reader};
+use nix::unistd::geteuid;
+use serde_json::Value;
+
+use crate::{
+    Trials,
+    common::{HAUL, Room, output, printed},
+    race::{Ended, cells, lab_run, results, room, run, runs},
+};
+
+pub(crate) const TRIALS: Trials = &[
+    ("every_contender_races", every_contender_races),
+    ("nginx_is_read_over_tls", nginx_is_read_over_tls),
+    ("apache_is_edited_and_listed_in_the_clear", apache_is_edited_and_listed_in_the_clear),
+    ("the_embedded_server_takes_all_work_in_the_clear", the_embedded_server_takes_all_work_in_the_clear),
+];
+
+/// The fields that `docs/src/run-json.md` promises.
+const FIELDS: [&str; 11] = [
+    "schema",
+    "experiment",
+    "title",
+    "started",
+    "host",
+    "calibration",
+    "settings",
+    "networks",
+    "workloads",
+    "comparisons",
+    "claims",
+];
+const CELL_FIELDS: [&str; 15] = [
+    "workload",
+    "network",
+    "contender",
+    "model",
+    "status",
+    "reason",
+    "samples_s",
+    "median_s",
+    "ci95_s",
+    "bytes",
+    "requests",
+    "connections",
+    "round_trips",
+    "floor_s",
+    "times_floor",
+];
+
+/// Runs a race that succeeds, and checks each of its cells: it went well, or it could not run here for a
+/// reason that is not the race's.
+fn race(room: &Room, server: &str, arguments: &[&str]) -> Option<Ended> {
+    let ended = run(room, lab_run(room, &[&["--server", server], arguments].concat()));
+    if let Some(missing) = ended.said.iter().find(|line| line.contains("is not installed") && ended.said.len() == 1) {
+        eprintln!("SKIPPED: a race over {server}: {missing}");
+        return None;
+    }
+    ended.success();
+    for cell in cells(&results(room)) {
+        let reason = cell["reason"].as_str().unwrap_or_default();
+        match cell["status"].as_str() {
+            Some("ok") => {}
+            Some("skipped") if reason.contains("is not installed") => {
+                eprintln!("SKIPPED: {}: {reason}", cell["contender"]);
+            }
+            Some("skipped") if excused(cell, server, arguments, reason) => {}
+            _ => panic!("{cell:#}"),
+        }
+        for field in CELL_FIELDS {
+            assert!(cell.get(field).is_some(), "{field} is missing: {cell:#}");
+        }
+        if cell["status"] == "ok" {
+            check_capture(&runs(room)[0], cell);
+        }
+    }
+    Some(ended)
+}
+
+fn excused(cell: &Value, server: &str, arguments: &[&str], reason: &str) -> bool {
+    let (contender, workload) = (cell["contender"].as_str().unwrap(), cell["workload"].as_str().unwrap());
+    if contender.contains("davfs2") && !geteuid().is_root() {
+        // And how to have it.
+        return reason.contains("root") && reason.contains("sudo");
+    }
+    let one_by_one = contender.starts_with("curl-parallel") && ["list", "edit"].contains(&workload);
+    let no_proppatch = server == "nginx" && reason.contains("PROPPATCH");
+    one_by_one || no_proppatch || contender == "curl-parallel-h2" && arguments.contains(&"--plain")
+}
+
+/// The cell's capture shows the connections and bytes that the cell tells of.
+fn check_capture(folder: &Path, cell: &Value) {
+    let [workload, network, contender] = ["workload", "network", "contender"].map(|key| cell[key].as_str().unwrap());
+    let file = folder.join("captures").join(format!("{workload}-{network}-{contender}.pcapng"));
+    let summary = Summary::of(&mut Reader::open(&file).unwrap()).unwrap();
+    assert!(!summary.connections.is_empty(), "{}", file.display());
+    assert!(summary.connections.iter().all(|connection| connection.server.port() == 8443), "{}", file.display());
+    if cell["samples_s"].as_array().unwrap().len() == 1 {
+        assert_eq!(cell["connections"], summary.connections.len(), "{}", file.display());
+        assert_eq!(cell["bytes"], summary.inbound.bytes + summary.outbound.bytes, "{}", file.display());
+    }
+}
+
+fn every_contender_races() {
+    let room = room();
+    let samples = ["--workload", "upload", "--samples", "3", "--json", "-"];
+    let Some(ended) = race(&room, "apache", &samples) else { return };
+    let kept = results(&room);
+    let on_stdout: Value = serde_json::from_str(&ended.printed).expect("JSON and nothing else");
+    assert_eq!(on_stdout, kept);
+    assert_eq!(kept["schema"], "longhaul.run/1");
+    for field in FIELDS {
+        assert!(kept.get(field).is_some(), "{field} is missing");
+    }
+    assert_eq!(kept["settings"]["server"], "apache");
+    assert_eq!(cells(&kept).len(), 11);
+    let measured: Vec<&Value> = cells(&kept).iter().filter(|cell| cell["status"] == "ok").collect();
+    assert!(measured.iter().all(|cell| cell["samples_s"].as_array().unwrap().len() == 3));
+    assert_eq!(kept["comparisons"].as_array().unwrap().len(), measured.len() * (measured.len() - 1) / 2);
+    let csv = fs::read_to_string(runs(&room)[0].join("samples.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 3 * measured.len(), "{csv}");
+
+    let lab = |arguments: &[&str]| {
+        let mut command = room.command(HAUL);
+        command.arg("lab").args(arguments).current_dir(room.path("."));
+        printed(&output(command))
+    };
+    let id = runs(&room)[0].file_name().unwrap().to_str().unwrap().to_owned();
+    assert!(lab(&["list"]).lines().any(|line| line.contains(&id) && line.contains("11 cells")));
+    assert!(lab(&["show"]).starts_with("A small race\n") && lab(&["show", &id]).contains("upload, near"));
+    let shown: Value = serde_json::from_str(&lab(&["show", &id, "--json", "-"])).expect("JSON and nothing else");
+    assert_eq!(shown, kept);
+    assert!(lab(&["compare", &id, &id]).contains("upload"));
+}
+
+fn nginx_is_read_over_tls() {
+    let arguments = ["--workload", "download", "--workload", "list"];
+    let contenders =
+        ["curl", "curl-parallel-h2", "rclone", "redirector-h1", "redirector-h2", "webdrive", "davfs2-nolocks"];
+    race(&room(), "nginx", &with(&arguments, &contenders));
+}
+
+fn apache_is_edited_and_listed_in_the_clear() {
+    let arguments = ["--plain", "--workload", "edit", "--workload", "list"];
+    let contenders =
+        ["curl", "curl-parallel-h1", "rclone", "redirector-h2", "webdrive", "davfs2", "samba-davfs2-nolocks"];
+    race(&room(), "apache", &with(&arguments, &contenders));
+}
+
+fn the_embedded_server_takes_all_work_in_the_clear() {
+    let arguments =
+        ["--plain", "--workload", "upload", "--workload", "download", "--workload", "edit", "--workload", "list"];
+    let contenders = ["curl-parallel-h1", "rclone", "redirector-h1", "webdrive", "samba-davfs2"];
+    let room = room();
+    race(&room, "embedded", &with(&arguments, &contenders));
+    let all_read = cells(&results(&room)).iter().filter(|cell| cell["status"] == "ok").count();
+    assert!(all_read >= 4 * 2, "{all_read} cells");
+}
+
+/// The arguments, and the choice of these contenders.
+fn with<'a>(arguments: &[&'a str], contenders: &[&'a str]) -> Vec<&'a str> {
+    let chosen = contenders.iter().flat_map(|name| ["--contender", *name]);
+    arguments.iter().copied().chain(chosen).collect()
+}
