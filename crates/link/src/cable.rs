@@ -22,6 +22,7 @@ use nix::{
         eventfd::{EfdFlags, EventFd},
         time::TimeSpec,
     },
+    time::{ClockId, clock_gettime},
 };
 
 use crate::{
@@ -102,6 +103,8 @@ pub struct Traffic {
     pub refused: u64,
     /// How late packets left, against the time at which their stages let them go.
     pub lateness: Lateness,
+    /// The processor time of the relay; in it the far host's kernel receives.
+    pub processor_time: Duration,
 }
 
 impl Cable {
@@ -176,7 +179,12 @@ struct Relay {
 
 impl Relay {
     fn start(name: &str, driver: Driver, outbox: Outbox) -> Result<Self, CableError> {
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(|| driver.run())?;
+        let run = || {
+            let mut traffic = driver.run();
+            traffic.processor_time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap_or(TimeSpec::new(0, 0)).into();
+            traffic
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
         Ok(Self { outbox, thread: Some(thread) })
     }
 
