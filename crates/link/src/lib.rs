@@ -3,8 +3,10 @@
 pub mod cable;
 pub mod calibrate;
 pub mod chain;
+mod departures;
 mod headers;
 pub mod host;
+mod inbox;
 pub mod lanes;
 pub mod lateness;
 pub mod middleboxes;

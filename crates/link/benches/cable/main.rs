@@ -9,10 +9,18 @@ mod probe;
 mod report;
 mod rig;
 
-use std::{array, fs, path::Path, process::ExitCode, thread, time::Duration};
+use std::{
+    array, fs,
+    io::{self, IsTerminal},
+    path::Path,
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
 
 use clap::{Parser, ValueEnum};
 use link::{
+    cable::Traffic,
     host::Host,
     lateness::Lateness,
     sandbox,
@@ -68,16 +76,20 @@ fn bench(arguments: &Arguments, scratch: &Path) -> Result<()> {
     for rig in &absent {
         println!("  skipped    {rig}");
     }
-    let measures: [(Measure, fn(&Bench<'_>) -> Result<Section>); 3] =
-        [(Measure::Delay, delay), (Measure::Rate, rate), (Measure::Throughput, throughput)];
     let bench = Bench { rounds: arguments.rounds, scratch };
     let (mut reached, mut missed) = (0, 0);
-    for (measure, f) in measures {
-        if arguments.only.is_empty() || arguments.only.contains(&measure) {
-            let bars = f(&bench)?.print();
-            reached += bars[0];
-            missed += bars[1];
+    for measure in Measure::value_variants() {
+        if !arguments.only.is_empty() && !arguments.only.contains(measure) {
+            continue;
         }
+        let section = match measure {
+            Measure::Delay => delay(&bench),
+            Measure::Rate => rate(&bench),
+            Measure::Throughput => throughput(&bench),
+        };
+        let bars = section?.print();
+        reached += bars[0];
+        missed += bars[1];
     }
     println!("\n{reached} bars reached, {missed} fallen short of");
     Ok(())
@@ -150,18 +162,41 @@ impl Bench<'_> {
         rigs: Vec<(String, Rig)>,
         f: impl Fn(Joined) -> Result<[f64; N]>,
     ) -> Result<Vec<(String, Rig, [Estimate; N])>> {
-        let mut rigs: Vec<_> = rigs.into_iter().filter(|(_, rig)| rig.missing().is_none()).collect();
+        let rigs: Vec<_> = rigs.into_iter().filter(|(_, rig)| rig.missing().is_none()).collect();
         let mut rounds = vec![Vec::new(); rigs.len()];
-        for _ in 0..self.rounds {
+        for round in 1..=self.rounds {
             for ((name, rig), rounds) in rigs.iter().zip(&mut rounds) {
+                progress(&format!("round {round} of {}: {name}", self.rounds));
                 rounds.push(rig.join().and_then(&f).map_err(|error| format!("{name}: {error}"))?);
             }
         }
+        progress("");
         let estimates = rounds.into_iter().map(|rounds: Vec<[f64; N]>| {
             array::from_fn(|figure| Estimate::of(rounds.iter().map(|round| round[figure]).collect()))
         });
-        Ok(rigs.drain(..).zip(estimates).map(|((name, rig), estimates)| (name, rig, estimates)).collect())
+        Ok(rigs.into_iter().zip(estimates).map(|((name, rig), estimates)| (name, rig, estimates)).collect())
     }
+}
+
+/// Says on a terminal what is going on, in place of what was said before.
+fn progress(words: &str) {
+    if io::stderr().is_terminal() {
+        eprint!("\r\x1b[2K{words}");
+    }
+}
+
+/// How late the relays of a cable were, in microseconds: at the median, and at the 99th percentile.
+fn lateness(traffic: &[Traffic; 2]) -> [f64; 2] {
+    let mut lateness = Lateness::default();
+    for way in traffic {
+        lateness.merge(&way.lateness);
+    }
+    [0.5, 0.99].map(|q| lateness.quantile(q).as_secs_f64() * 1e6)
+}
+
+/// A figure in a cell; nothing, where there is none.
+fn cell(figure: f64, decimals: usize) -> String {
+    if figure.is_nan() { "–".into() } else { format!("{figure:.decimals$}") }
 }
 
 /// The delay of a ping.
@@ -175,24 +210,30 @@ fn delay(bench: &Bench<'_>) -> Result<Section> {
     let rows = bench.measure(rigs, |joined| {
         let mut trips: Vec<_> = probe::ping(&joined, PINGS)?.iter().map(|trip| trip.as_secs_f64() * 1e3).collect();
         trips.sort_by(f64::total_cmp);
-        Ok([0.5, 0.99].map(|q| quantile(&trips, q)))
+        let [median, p99] = [0.5, 0.99].map(|q| quantile(&trips, q));
+        let [late, very_late] = joined.pull()?.map_or([f64::NAN; 2], |traffic| lateness(&traffic));
+        Ok([median, p99, late, very_late])
     })?;
     let nominal = RTT.as_secs_f64() * 1e3;
-    let mut section =
-        Section::new(&format!("Round trip of a ping, {nominal} ms asked for; ms"), &["over", "median", "p99"]);
-    for (name, rig, [median, p99]) in rows {
+    let mut section = Section::new(
+        &format!("Round trip of a ping, {nominal} ms asked for; ms"),
+        &["over", "median", "p99", "relays late µs, p50", "p99"],
+    );
+    for (name, rig, [median, p99, late, very_late]) in rows {
         let within = |what: &str, figure: Estimate, bar: f64| {
             Bar::new(format!("{what} within {bar} ms"), (figure.median - nominal).abs() <= bar)
         };
         let bars = rig.bars([within("median", median, 0.1), within("p99", p99, 0.5)]);
-        section.row(&name, &[format!("{median:.3}"), format!("{p99:.3}")], &bars);
+        let cells = [format!("{median:.3}"), format!("{p99:.3}"), cell(late.median, 0), cell(very_late.median, 0)];
+        section.row(&name, &cells, &bars);
     }
     Ok(section)
 }
 
 /// The rate of a narrow link.
 fn rate(bench: &Bench<'_>) -> Result<Section> {
-    let mut section = Section::new("Rate of a narrow link that is offered more; Mbit/s of IP packets", &["over", "rate", "error"]);
+    let mut section =
+        Section::new("Rate of a narrow link that is offered more; Mbit/s of IP packets", &["over", "rate", "error"]);
     for megabits in [10, 100, 1000] {
         let nominal = megabits * MEGABIT;
         let spec = rate_alone(nominal, 100);
@@ -200,7 +241,7 @@ fn rate(bench: &Bench<'_>) -> Result<Section> {
             (format!("cable, {megabits} Mbit/s"), cable(spec.clone())),
             (format!("Rattan, {megabits} Mbit/s"), Rig::Rattan(spec)),
         ];
-        let time = Duration::from_millis(1000);
+        let time = Duration::from_secs(1);
         for (name, rig, [measured]) in bench.measure(rigs, |joined| Ok([probe::flood(&joined, nominal, MTU, time)?]))? {
             let error = measured.median / nominal as f64 - 1.0;
             let bars = rig.bars([Bar::new("within 1 %", error.abs() <= 0.01)]);
@@ -228,9 +269,7 @@ fn throughput(bench: &Bench<'_>) -> Result<Section> {
         let Some(traffic) = joined.pull()? else { return Ok([gigabits, f64::NAN, f64::NAN, f64::NAN, f64::NAN]) };
         let packets: u64 = traffic.iter().map(|way| way.packets_out).sum();
         let time: Duration = traffic.iter().map(|way| way.processor_time).sum();
-        let mut lateness = Lateness::default();
-        traffic.iter().for_each(|way| lateness.merge(&way.lateness));
-        let [p50, p99] = [0.5, 0.99].map(|q| lateness.quantile(q).as_secs_f64() * 1e6);
+        let [p50, p99] = lateness(&traffic);
         let packets = packets as f64;
         Ok([gigabits, packets / (WARM_UP + TIME).as_secs_f64() / 1e3, time.as_secs_f64() * 1e6 / packets, p50, p99])
     })?;
@@ -244,13 +283,9 @@ fn throughput(bench: &Bench<'_>) -> Result<Section> {
             _ => 2.0,
         };
         let bars = rig.bars([Bar::new(format!("≥ {bar} Gbit/s"), gigabits.median >= bar)]);
-        let [packets, each, p50, p99] = rest.map(|figure| figure.median);
-        let mut cells = vec![format!("{gigabits:.2}")];
-        if packets.is_nan() {
-            cells.resize(5, "–".into());
-        } else {
-            cells.extend([format!("{packets:.0}"), format!("{each:.2}"), format!("{p50:.0}"), format!("{p99:.0}")]);
-        }
+        let decimals = [0, 2, 0, 0];
+        let cells = rest.iter().zip(decimals).map(|(figure, decimals)| cell(figure.median, decimals));
+        let cells: Vec<_> = std::iter::once(format!("{gigabits:.2}")).chain(cells).collect();
         section.row(&name, &cells, &bars);
     }
     Ok(section)

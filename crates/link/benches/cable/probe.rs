@@ -1,15 +1,20 @@
 //! What is sent over a rig: pings, a flood, a flow.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, IoSliceMut, Read, Write},
     net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket},
+    os::fd::AsRawFd,
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use nix::sys::{
     prctl,
-    socket::{AddressFamily, SockFlag, SockProtocol, SockType, setsockopt, socket, sockopt},
+    socket::{
+        AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockProtocol, SockType, recvmsg, setsockopt, socket,
+        sockopt,
+    },
+    time::TimeSpec,
 };
 
 use crate::{Result, rig::Joined};
@@ -21,26 +26,27 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const HEADERS: usize = 28;
 
 /// The round trips of `count` pings, one after another with pauses in which everything falls asleep.
+///
+/// As with ping(8), each ends when the kernel receives the answer, not when it has woken us.
 pub(crate) fn ping(joined: &Joined, count: u16) -> Result<Vec<Duration>> {
     let address = joined.address;
     joined.client.run(move || {
-        let _ = prctl::set_timerslack(1);
         // The kernel fills in the identifier and the checksum, and answers at the other end (icmp(7)).
         let icmp = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::Icmp)?;
+        setsockopt(&icmp, sockopt::ReceiveTimestampns, &true)?;
         let socket = UdpSocket::from(icmp);
         socket.connect((address, 0))?;
         socket.set_read_timeout(Some(PATIENCE))?;
-        let mut buffer = [0; 128];
-        let mut trip = |number: u16| -> io::Result<Duration> {
+        let trip = |number: u16| -> io::Result<Duration> {
             let mut echo = [0; 64];
             echo[0] = 8;
             echo[6..8].copy_from_slice(&number.to_be_bytes());
-            let start = Instant::now();
+            let start = SystemTime::now();
             socket.send(&echo)?;
             loop {
-                let length = socket.recv(&mut buffer)?;
-                if length == echo.len() && buffer[6..8] == echo[6..8] {
-                    return Ok(start.elapsed());
+                let (answer, came) = receive(&socket)?;
+                if answer == number {
+                    return Ok((SystemTime::UNIX_EPOCH + came).duration_since(start).unwrap_or_default());
                 }
             }
         };
@@ -52,6 +58,20 @@ pub(crate) fn ping(joined: &Joined, count: u16) -> Result<Vec<Duration>> {
             })
             .collect()
     })
+}
+
+/// The number of the next answer, and when it came, since 1970-01-01 00:00 UTC.
+fn receive(socket: &UdpSocket) -> io::Result<(u16, Duration)> {
+    let mut buffer = [0; 64];
+    let mut room = nix::cmsg_space!(TimeSpec);
+    let mut parts = [IoSliceMut::new(&mut buffer)];
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut room), MsgFlags::empty())?;
+    let came = message.cmsgs()?.find_map(|message| match message {
+        ControlMessageOwned::ScmTimestampns(time) => Some(time.into()),
+        _ => None,
+    });
+    let came = came.ok_or_else(|| io::Error::other("the kernel does not say when an answer came"))?;
+    Ok((u16::from_be_bytes([buffer[6], buffer[7]]), came))
 }
 
 /// The rate in bits of IP packets per second at which a flood of UDP arrives that is a quarter faster
