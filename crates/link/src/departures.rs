@@ -80,10 +80,14 @@ impl Departures {
     /// that is not known.
     pub(crate) fn next(&self, since: Instant) -> Option<Instant> {
         loop {
-            let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + self.time()?).unwrap_or_default();
-            let at = Instant::now().checked_sub(age)?;
-            if at >= since {
-                return Some(at);
+            let left = SystemTime::UNIX_EPOCH + self.time()?;
+            // Whoever is interrupted between two clocks must not take an old time for a new one, nor
+            // make a time earlier than it was.
+            let before = Instant::now();
+            let age = SystemTime::now().duration_since(left).unwrap_or_default();
+            let after = Instant::now();
+            if before.checked_sub(age)? >= since {
+                return after.checked_sub(age);
             }
         }
     }

@@ -7,12 +7,12 @@
 use std::{
     fs::File,
     io::{self, IoSlice, IoSliceMut},
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr, UdpSocket},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd},
         unix::fs::OpenOptionsExt,
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -77,8 +77,9 @@ impl Tun {
                 let index = net.index(&name).await?;
                 net.address(index, IpAddr::V4(addresses.v4), 24).await?;
                 net.set_up(index, mtu, QUEUE).await?;
-                if net.address(index, IpAddr::V6(addresses.v6), 64).await.is_err() {
-                    tracing::warn!("no IPv6 on this machine");
+                match net.address(index, IpAddr::V6(addresses.v6), 64).await {
+                    Ok(()) => await_address(addresses.v6),
+                    Err(_) => tracing::warn!("no IPv6 on this machine"),
                 }
                 if number == 0 {
                     net.default_route(index).await?;
@@ -130,6 +131,22 @@ impl Tun {
 impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+/// Waits, a second at most, until packets to an IPv6 address arrive on the host of the calling thread.
+/// The kernel gives the address at once and makes it work a little later, when it has looked for
+/// duplicates (RFC 4862 §5.4), also on a device where there can be none.
+fn await_address(address: Ipv6Addr) {
+    let reach = || -> io::Result<()> {
+        let socket = UdpSocket::bind((address, 0))?;
+        socket.set_read_timeout(Some(Duration::from_millis(10)))?;
+        socket.send_to(&[0], socket.local_addr()?)?;
+        socket.recv(&mut [0]).map(drop)
+    };
+    let start = Instant::now();
+    while reach().is_err() && start.elapsed() < Duration::from_secs(1) {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
