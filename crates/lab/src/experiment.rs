@@ -4,7 +4,7 @@
 //! networks, the workloads, the contenders, and the sentences of the source as claims that
 //! the program can judge. What it leads to passes through three forms:
 //!
-//! 1. [`file`] is the shape of the text, where every name still knows its place in it;
+//! 1. [`mod@file`] is the shape of the text, where every name still knows its place in it;
 //! 2. [`Experiment`] is what it means: every name refers to something, every quantity is in
 //!    range (`check` turns the one into the other, or into a [`Mistake`] with line, column
 //!    and the nearest valid name);
