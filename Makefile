@@ -37,7 +37,7 @@ lint: ## Check formatting, lints, documentation, dependencies and shell scripts
 
 bench: ## Measure the emulator: how true it is, and how much it carries
 	@scripts/setup.sh bench
-	cargo bench --workspace --locked
+	cargo bench --locked --package link --bench cable
 
 docs: ## Build the book into docs/book
 	@if command -v mdbook >/dev/null; then mdbook build docs; \

@@ -175,7 +175,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
         }
         Command::Compare { then, now, place } => {
             let [then, now] = [then, now].map(|id| find(&place, Some(&id)));
-            print(&render_change(&compare::compare(&then?, &now?), look()))?;
+            crate::print(render_change(&compare::compare(&then?, &now?), look()).as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -229,7 +229,7 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
     }
     for listed in listed {
         let line = match &listed.run {
-            Ok(run) => format!("{} cells, {} claims judged", run.cells.len(), run.claims.len()),
+            Ok(run) => format!("{} cells, {} of {} claims judged", run.cells.len(), run.judged(), run.claims.len()),
             Err(_) if !runs.join(&listed.id).join("run.json").exists() => {
                 "no results: it is still going on, or was killed".to_owned()
             }
@@ -237,7 +237,7 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
         };
         writeln!(text, "  {:<36} {line}", listed.id)?;
     }
-    print(&text)
+    crate::print(text.as_bytes())
 }
 
 /// The table for a person, and the results for a program.
@@ -249,20 +249,12 @@ fn show(run: &RunResult, Json { json }: &Json) -> Result<(), Box<dyn Error>> {
             results::write(path, run)?;
         }
         Some(path) => {
-            print(&table)?;
+            crate::print(table.as_bytes())?;
             results::write(path, run)?;
         }
-        None => print(&table)?,
+        None => crate::print(table.as_bytes())?,
     }
     Ok(())
-}
-
-/// Prints to standard output; a reader that has gone (`| head`) is no error.
-fn print(text: &str) -> Result<(), Box<dyn Error>> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.map_err(|error| format!("cannot print the results: {error}").into()),
-    }
 }
 
 /// As wide as the terminal, and in colour on one.

@@ -1,5 +1,6 @@
 //! `haul link`: a command at the end of an emulated link.
 
+mod changes;
 mod flags;
 mod server;
 
@@ -9,7 +10,8 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
-    sync::Arc,
+    sync::{Arc, mpsc},
+    thread,
     time::Duration,
 };
 
@@ -25,6 +27,7 @@ use link::{
 };
 
 use crate::link::{
+    changes::Change,
     flags::{Network, Sysctl},
     server::Server,
 };
@@ -44,6 +47,10 @@ const NOT_EXECUTABLE: i32 = 126;
 pub(crate) struct Args {
     #[command(flatten)]
     network: Network,
+
+    /// Change the link while the command runs: 5s:loss=100%, then 8s:loss=0%; may be repeated
+    #[arg(long, value_name = "TIME:KEY=VALUE")]
+    at: Vec<Change>,
 
     /// Run this on the server host, by sh; without it that host answers pings
     #[arg(long, value_name = "CMD")]
@@ -71,8 +78,12 @@ pub(crate) struct Args {
     quiet: bool,
 
     /// Measure how true the emulator is on this machine, and run nothing
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["server", "capture", "command"])]
     calibrate: bool,
+
+    /// Write the calibration (schema longhaul.calibration/1) to this file; `-`: to standard output
+    #[arg(long, value_name = "FILE", requires = "calibrate")]
+    json: Option<PathBuf>,
 
     /// The command, after `--`
     #[arg(last = true, required_unless_present = "calibrate", value_name = "CMD")]
@@ -84,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let sandbox = sandbox::enter()?;
     if args.calibrate {
         sandbox.on_signal(|signal| std::process::exit(128 + signal))?;
-        print_calibration()?;
+        print_calibration(args.json.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
     let status = connect(args, &spec, &sandbox)?;
@@ -93,6 +104,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
 
 /// Lays the cable, runs both commands, and pulls it out again.
 fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<dyn Error>> {
+    let lanes = spec.lanes()?;
+    let timetable = changes::timetable(spec, &args.at)?;
     let (client, server) = (Host::new("client")?, Host::new("server")?);
     for host in [&client, &server] {
         for Sysctl { name, value } in &args.sysctl {
@@ -106,7 +119,7 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
         None => [None, None],
     };
     let options = Options { taps: taps.clone(), mtu: DEFAULT_MTU, ..Options::default() };
-    let cable = Cable::lay(&client, &server, spec.lanes()?, &options)?;
+    let cable = Cable::lay(&client, &server, lanes, &options)?;
     if !args.quiet {
         describe(spec, &cable);
     }
@@ -116,13 +129,21 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
             command.env(format!("HAUL_{end}_IP6"), addresses.v6.to_string());
         }
     };
-    let status = run_both(args, sandbox, [&client, &server], equip)?;
+    let mut status = thread::scope(|scope| {
+        let (running, over) = mpsc::channel::<()>();
+        let cable = &cable;
+        scope.spawn(move || changes::follow(&timetable, cable, &over));
+        let status = run_both(args, sandbox, [&client, &server], equip);
+        drop(running);
+        status
+    })?;
     drop(outside);
     drop(options);
     let traffic = cable.pull()?;
-    for tap in taps.into_iter().flatten() {
-        if let Some(tap) = Arc::into_inner(tap) {
-            tap.finish()?;
+    for tap in taps.into_iter().flatten().filter_map(Arc::into_inner) {
+        if let Err(error) = tap.finish() {
+            eprintln!("haul: {error}");
+            status = status.max(1); // what the command said stands, unless it said that all was well
         }
     }
     if !args.quiet {
@@ -177,7 +198,7 @@ fn account([up, down]: &[Traffic; 2]) {
     late.merge(&up.lateness);
     late.merge(&down.lateness);
     eprintln!(
-        "haul: {} packets up, {} down; they left {} µs late at the median, {} µs at the 99th percentile",
+        "haul: {} packets up, {} down; the relays sent them {} µs late at the median, {} µs at the 99th percentile",
         up.packets_out,
         down.packets_out,
         late.quantile(0.5).as_micros(),
@@ -185,8 +206,17 @@ fn account([up, down]: &[Traffic; 2]) {
     );
 }
 
-fn print_calibration() -> Result<(), Box<dyn Error>> {
+fn print_calibration(json: Option<&Path>) -> Result<(), Box<dyn Error>> {
     let calibration = calibrate()?;
+    if let Some(path) = json {
+        let mut object = serde_json::to_value(lab::results::Calibration::from(&calibration))?;
+        object["schema"] = "longhaul.calibration/1".into();
+        let text = serde_json::to_string_pretty(&object)? + "\n";
+        if path == Path::new("-") {
+            return crate::print(text.as_bytes());
+        }
+        fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
     println!("one-way delay of 9 ms, error in µs:");
     println!("{:>12}  {:>6}  {:>6}  {:>6}  {:>5}", "packets/s", "p50", "p99", "max", "lost");
     for row in &calibration.delay {

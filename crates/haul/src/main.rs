@@ -2,14 +2,19 @@
 
 mod lab;
 mod link;
+mod manual;
 mod serve;
 
-use std::error::Error;
-use std::fmt::Display;
-use std::io::{self, Write};
-use std::process::ExitCode;
+use std::{
+    error::Error,
+    fmt::Display,
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
 
 /// HTTP and WebDAV over long links: measure it, explain it, make it fast.
 #[derive(Parser)]
@@ -27,14 +32,33 @@ enum Command {
     Lab(lab::Command),
     Link(Box<link::Args>),
     Serve(serve::Args),
+    /// Print the completions of a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages
+    Man {
+        /// Into this folder
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_env("HAUL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
     let done: Result<ExitCode, Box<dyn Error>> = match Haul::parse().command {
         Command::Race(options) => lab::race(&options),
         Command::Lab(command) => lab::run(command),
         Command::Link(args) => link::run(&args),
         Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),
+        Command::Man { folder } => manual::man(&folder).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| match error.downcast::<clap::Error>() {
         Ok(wrong_usage) => wrong_usage.exit(),
@@ -43,6 +67,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     })
+}
+
+/// Prints to standard output; a reader that has gone (`| head`) is no error.
+fn print(text: &[u8]) -> Result<(), Box<dyn Error>> {
+    match io::stdout().write_all(text) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(|error| format!("cannot print the results: {error}").into()),
+    }
 }
 
 /// Says something to the person before the terminal. Where that is gone there is nobody to say it to,

@@ -1,14 +1,13 @@
 //! `haul serve`: a folder as a WebDAV share.
 
 use std::error::Error;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::serve::{AccessLog, Config, Server, Tls};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 /// Serve a folder over WebDAV, HTTP/1.1 and HTTP/2, until Ctrl-C.
 ///
@@ -40,13 +39,6 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {
-    let filter = EnvFilter::try_from_env("HAUL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .init();
-
     let access_log = match args.log {
         Some(path) if path.as_os_str() == "-" => Some(AccessLog::new(io::stdout())),
         Some(path) => Some(AccessLog::file(&path)?),

@@ -2,7 +2,7 @@
 //! comparison of rivals, every claim.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, SystemTime},
 };
 
@@ -80,7 +80,8 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
         median_s,
         ci95_s: bootstrap::of_median(&samples_s, seed).map(|estimate| estimate.interval),
         bytes: middle(samples, |sample| sample.bytes),
-        requests: middle(samples, |sample| sample.requests),
+        requests: middle(samples, Sample::requests),
+        methods: methods(samples),
         connections: middle(samples, |sample| sample.connections),
         round_trips: median_s.filter(|_| rtt_s > 0.0).map(|median| median / rtt_s),
         floor_s: floor.time.as_secs_f64(),
@@ -96,7 +97,18 @@ fn middle(samples: &[Sample], count: impl Fn(&Sample) -> Option<u64>) -> Option<
     median(&counts?).map(|middle| middle.round() as u64)
 }
 
-fn comparisons(cells: &[CellResult]) -> Vec<Comparison> {
+/// The medians of the counts of each method; a method that a sample did without counts 0 there.
+fn methods(samples: &[Sample]) -> Option<BTreeMap<String, u64>> {
+    let counted: Vec<&BTreeMap<String, u64>> =
+        samples.iter().map(|sample| sample.methods.as_ref()).collect::<Option<_>>()?;
+    let names: BTreeSet<&String> = counted.iter().flat_map(|methods| methods.keys()).collect();
+    let count = |name: &String| {
+        middle(samples, |sample| sample.methods.as_ref().map(|methods| methods.get(name).copied().unwrap_or(0)))
+    };
+    (!samples.is_empty()).then(|| names.into_iter().filter_map(|name| Some((name.clone(), count(name)?))).collect())
+}
+
+pub(crate) fn comparisons(cells: &[CellResult]) -> Vec<Comparison> {
     let measured: Vec<&CellResult> = cells.iter().filter(|cell| cell.median_s.is_some()).collect();
     let rivals = |a: &&CellResult, b: &&CellResult| a.workload == b.workload && a.network == b.network;
     measured

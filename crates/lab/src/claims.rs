@@ -5,15 +5,20 @@
 //! all but [`Check::Shrinks`] stay on one network. "By far" and "greatly" are numbers here,
 //! and whoever disagrees with a number can change it.
 //!
-//! A ratio has an interval ([`bootstrap`](crate::stats::bootstrap), 95 %), and the interval
+//! A ratio is that of the comparisons ([`shift`](crate::stats::shift)), and its interval
 //! decides: the claim is *reproduced* when all of it satisfies the check, *refuted* when
 //! none of it does, and *inconclusive* in between. A claim about several rivals is as strong
 //! as its weakest pair: one refuted pair refutes it, all pairs must hold to reproduce it,
 //! and a rival that could not be measured leaves it open unless another has refuted it
 //! already. Counts of requests and connections have no interval; they decide alone.
 //!
-//! Not done: a claim about a model says something about the model. The sentence that goes
-//! with the verdict therefore always calls it one.
+//! A claim about a model says something about the model. Beside a real program it is judged,
+//! and the sentence that goes with the verdict calls it a model. Two models beside each other
+//! prove nothing: what they send, and what of it at once, is our choice, and the ratio of
+//! their times with it. Such a pair is passed over where there are others, and leaves the
+//! claim open where there are none.
+//!
+//! A sentence that says several things makes several claims, each quoting its own part.
 
 mod evidence;
 mod judge;
@@ -27,7 +32,8 @@ pub use judge::judge;
 pub struct Claim {
     /// A short name.
     pub id: String,
-    /// The sentence, word for word.
+    /// The sentence, word for word, or the part of it that is checked; `…` where words are
+    /// left out.
     pub said: String,
     /// The workload whose cells are compared.
     pub workload: String,
@@ -81,16 +87,30 @@ pub enum Check<N> {
         /// Who needs fewer.
         than: Vec<N>,
     },
-    /// `what` needs at least so many requests for each file, listing or save.
-    PerStep {
+    /// `what` needs more requests or connections than `than`, and takes less time: the claim
+    /// that it is fast because of them.
+    Pays {
         /// What is counted.
         count: Count,
-        /// Who needs them.
+        /// Who needs more.
         what: N,
-        /// The least number.
-        at_least: f64,
+        /// Who needs fewer.
+        than: N,
     },
-    /// The ratio of `of` to `to` is smaller on the network `on`: it is `by` times as large here.
+    /// `what` sends at least, or at most, so many requests of each of these methods for each
+    /// file, listing or save.
+    PerStep {
+        /// Who sends them.
+        what: N,
+        /// The HTTP methods.
+        methods: Vec<String>,
+        /// The least number of each.
+        at_least: Option<f64>,
+        /// The greatest number of each.
+        at_most: Option<f64>,
+    },
+    /// `of` takes longer than `to`, and the ratio is smaller on the network `on`: it is `by`
+    /// times as large here.
     Shrinks {
         /// The time above the line.
         of: N,
@@ -139,34 +159,51 @@ impl<N> Check<N> {
                 let than = all(than)?;
                 Check::More { count, what: contender(what)?, than }
             }
-            Self::PerStep { count, what, at_least } => Check::PerStep { count, what: contender(what)?, at_least },
+            Self::Pays { count, what, than } => Check::Pays { count, what: contender(what)?, than: contender(than)? },
+            Self::PerStep { what, methods, at_least, at_most } => {
+                Check::PerStep { what: contender(what)?, methods, at_least, at_most }
+            }
             Self::Shrinks { of, to, on, by } => {
                 Check::Shrinks { of: contender(of)?, to: contender(to)?, on: network(on)?, by }
             }
         })
     }
 
+    /// The contenders whose cells it looks at.
+    pub fn contenders(&self) -> Vec<&N> {
+        match self {
+            Self::Slower { what, than, .. } => what.iter().chain(than).collect(),
+            Self::Fastest { what, among, .. } => std::iter::once(what).chain(among).collect(),
+            Self::Ratio { of, to, .. } | Self::Shrinks { of, to, .. } => vec![of, to],
+            Self::More { what, than, .. } => std::iter::once(what).chain(than).collect(),
+            Self::Pays { what, than, .. } => vec![what, than],
+            Self::PerStep { what, .. } => vec![what],
+        }
+    }
+
     /// What is wrong with its numbers and lists, if anything.
     pub fn complaint(&self) -> Option<&'static str> {
-        let positive = |number: f64| number.is_finite() && number > 0.0;
-        let (numbers, lists) = match self {
-            Self::Slower { what, than, by } => (vec![*by], vec![what, than]),
-            Self::Fastest { among, by, .. } => (vec![*by], vec![among]),
-            Self::Ratio { at_least: None, at_most: None, .. } => {
-                return Some("a ratio needs `at_least` or `at_most`");
+        let (factors, lists) = match self {
+            Self::Ratio { at_least: None, at_most: None, .. } | Self::PerStep { at_least: None, at_most: None, .. } => {
+                return Some("it needs a bound, `at_least` or `at_most`");
             }
+            Self::PerStep { at_least, at_most, .. }
+                if !at_least.iter().chain(at_most).all(|number| number.is_finite() && *number >= 0.0) =>
+            {
+                return Some("a number of requests must be at least 0");
+            }
+            Self::PerStep { methods, .. } => (vec![], vec![methods.len()]),
+            Self::Slower { what, than, by } => (vec![*by], vec![what.len(), than.len()]),
+            Self::Fastest { among, by, .. } => (vec![*by], vec![among.len()]),
             Self::Ratio { at_least, at_most, .. } => (at_least.iter().chain(at_most).copied().collect(), vec![]),
-            Self::More { than, .. } => (vec![], vec![than]),
-            Self::PerStep { at_least, .. } => (vec![*at_least], vec![]),
+            Self::More { than, .. } => (vec![], vec![than.len()]),
+            Self::Pays { .. } => (vec![], vec![]),
             Self::Shrinks { by, .. } => (vec![*by], vec![]),
         };
-        if !numbers.into_iter().all(positive) {
+        if !factors.into_iter().all(|factor| factor.is_finite() && factor > 0.0) {
             return Some("a factor must be above 0");
         }
-        lists
-            .iter()
-            .any(|list| list.is_empty())
-            .then_some("a list of contenders is empty, so nothing would be compared")
+        lists.contains(&0).then_some("a list is empty, so nothing would be compared")
     }
 }
 

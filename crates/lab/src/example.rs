@@ -1,6 +1,9 @@
 //! An invented run of the race, for the tests of what is made of runs.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
 
 use crate::{
     assemble::{Circumstances, assemble},
@@ -11,18 +14,18 @@ use crate::{
 const RACE: &str = include_str!("../../../experiments/webdav-race.toml");
 
 /// Round trips for each file, connections, requests for each file.
-const CLIENTS: [(&str, f64, u64, u64); 11] = [
-    ("curl", 2.3, 1, 1),
-    ("curl-parallel-h1", 0.12, 16, 1),
-    ("curl-parallel-h2", 0.12, 1, 1),
-    ("rclone", 1.8, 4, 3),
-    ("davfs2", 5.5, 1, 5),
-    ("davfs2-nolocks", 2.3, 1, 2),
-    ("samba-davfs2", 6.5, 1, 6),
-    ("samba-davfs2-nolocks", 3.3, 1, 3),
-    ("redirector-h1", 8.0, 1, 8),
-    ("redirector-h2", 8.0, 1, 8),
-    ("webdrive", 2.0, 4, 4),
+const CLIENTS: [(&str, f64, u64, &str); 11] = [
+    ("curl", 2.3, 16, "PUT"),
+    ("curl-parallel-h1", 0.12, 16, "PUT"),
+    ("curl-parallel-h2", 0.12, 1, "PUT"),
+    ("rclone", 1.8, 4, "PUT HEAD"),
+    ("davfs2", 5.5, 17, "LOCK PUT HEAD UNLOCK"),
+    ("davfs2-nolocks", 2.3, 1, "PUT HEAD"),
+    ("samba-davfs2", 6.5, 17, "LOCK PUT HEAD UNLOCK"),
+    ("samba-davfs2-nolocks", 3.3, 1, "PUT HEAD"),
+    ("redirector-h1", 8.0, 1, "PROPFIND PUT LOCK PROPPATCH HEAD PUT PROPPATCH UNLOCK"),
+    ("redirector-h2", 8.0, 1, "PROPFIND PUT LOCK PROPPATCH HEAD PUT PROPPATCH UNLOCK"),
+    ("webdrive", 2.0, 4, "PROPFIND PUT PROPFIND"),
 ];
 
 pub(crate) fn race() -> Experiment {
@@ -70,10 +73,18 @@ fn outcome(cell: &Cell, samples: u32, factor: f64, missing: &[&str]) -> Outcome 
         // A little noise that is the same every time.
         seconds: factor * ((3.0 + trips * 16.0) * trip + 0.0007 * f64::from((round * 7 + 3) % 5)),
         bytes: Some(180_000),
-        requests: Some(requests * 16),
+        methods: Some(methods(requests)),
         connections: Some(connections),
     };
     Outcome::Done((0..samples).map(sample).collect())
+}
+
+/// Each request sixteen times.
+fn methods(requests: &str) -> BTreeMap<String, u64> {
+    requests.split(' ').fold(BTreeMap::new(), |mut methods, method| {
+        *methods.entry(method.to_owned()).or_default() += 16;
+        methods
+    })
 }
 
 pub(crate) fn circumstances() -> Circumstances {

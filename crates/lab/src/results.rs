@@ -66,6 +66,11 @@ impl RunResult {
     pub fn cell(&self, workload: &str, network: &str, contender: &str) -> Option<&CellResult> {
         self.cells.iter().find(|cell| cell.is(workload, network, contender))
     }
+
+    /// How many checks have a verdict that says yes or no.
+    pub fn judged(&self) -> usize {
+        self.claims.iter().filter(|claim| claim.verdict != Verdict::Inconclusive).count()
+    }
 }
 
 /// The machine that a run was made on.
@@ -198,6 +203,9 @@ pub struct CellResult {
     pub bytes: Option<u64>,
     /// HTTP requests, median of the samples.
     pub requests: Option<u64>,
+    /// HTTP requests by method, medians of the samples; none where they were not logged.
+    #[serde(default)]
+    pub methods: Option<BTreeMap<String, u64>>,
     /// TCP connections, median of the samples.
     pub connections: Option<u64>,
     /// The median time in round trips of the network; none where it has no delay.
@@ -254,14 +262,30 @@ pub struct ClaimResult {
     pub id: String,
     /// Where the sentence stands.
     pub source: String,
-    /// The sentence.
+    /// The sentence, or the part of it that is checked.
     pub said: String,
+    /// The workload whose cells are compared.
+    #[serde(default)]
+    pub workload: String,
+    /// The network on which they are compared.
+    #[serde(default)]
+    pub network: String,
+    /// Whether the run had the cells that the check needs. A check without them is inconclusive.
+    #[serde(default = "yes")]
+    pub in_run: bool,
     /// What was measured, in a sentence.
     pub measured: String,
     /// The interval that the verdict rests on; counts have none.
     pub ci95: Option<Interval>,
+    /// How often such an interval holds the truth; below 0.95 where the samples are too few.
+    #[serde(default)]
+    pub confidence: Option<f64>,
     /// The verdict.
     pub verdict: Verdict,
+}
+
+fn yes() -> bool {
+    true
 }
 
 #[cfg(test)]

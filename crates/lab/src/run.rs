@@ -230,7 +230,7 @@ impl Run<'_> {
         let start = Instant::now();
         let done = prepared.run()?;
         let end = task.wait_done(server.root(), &done, &bounds)?;
-        let requests = server.requests().total();
+        let methods = server.requests().0;
         prepared.finish()?;
         server.check().map_err(SampleError::ServerEnded)?;
         server.stop();
@@ -241,7 +241,7 @@ impl Run<'_> {
             start_s: 0.0,
             seconds: 0.0,
             bytes: Some(seen.inbound.bytes + seen.outbound.bytes),
-            requests: Some(requests),
+            methods: Some(methods),
             connections: Some(seen.connections.len() as u64),
         };
         Ok((end - start, counts))

@@ -5,11 +5,13 @@
 //!
 //! - The time of a cell is its **median**; the interval around it comes from resampling
 //!   ([`bootstrap`]: Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993, ch. 13).
-//! - A claim about "how many times" is a **ratio of medians**, resampled likewise.
-//! - Whether two contenders differ at all is asked of the **Hodges–Lehmann** estimate
-//!   ([`shift`]): the median of all pairwise differences, with the interval that inverts
-//!   the Mann–Whitney test. It assumes no distribution, only that both cells have the same
-//!   shape moved or stretched.
+//! - Whether two contenders differ, and how many times as long one takes, is asked of the
+//!   **Hodges–Lehmann** estimate ([`shift`]): the median of all pairwise factors, with the
+//!   interval that inverts the Mann–Whitney test. It assumes no distribution, only that both
+//!   cells have the same shape moved or stretched. The comparisons of rivals and the claims
+//!   rest on the same estimate, so that a verdict never contradicts the table above it.
+//! - Whether a factor is greater far away than nearby is a **ratio of two ratios** of medians,
+//!   resampled again: for four samples at once there is no rank interval.
 //!
 //! # What few samples cannot do
 //! No interval made of n sorted samples holds the true median more often than

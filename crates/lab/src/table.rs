@@ -1,10 +1,12 @@
 //! A run on the terminal, for somebody who was not there.
 //!
 //! One block for each workload and network, fastest first. A bar shows the proportions, the
-//! multiple of the floor shows what is left to gain, and the round trips show why: a client
-//! that needs eight for each file needs them on every network. Under each block stand the
-//! comparisons worth saying in words: who wins and by how much, and who cannot be told
-//! apart; then what went wrong. After the blocks: what could not run and how to get it, and
+//! multiple of the floor shows what is left to gain, and the time in round trips why: a client
+//! that needs eight for each file needs them on every network. A place says how much of the
+//! order is more than chance: 2–4 is a contender behind one that is detectably faster and
+//! before those that are detectably slower. (Groups of equals were rejected: "cannot be told
+//! from" is not an equivalence, and no grouping says it truly.) Under each block stands who
+//! wins and by how much, or who may have won; then what went wrong. After the blocks: what could not run and how to get it, and
 //! the claims with their verdicts.
 //!
 //! Everything fits the width it is given. Where that is narrow, columns go, the least
@@ -98,24 +100,30 @@ fn heading(run: &RunResult, look: Look) -> String {
 }
 
 fn legend(run: &RunResult, look: Look) -> String {
-    let legend = "Times are medians, fastest first. The floor is the least time that physics allows: the round \
-                      trips that cannot be saved, and the bytes at the link's rate. Round trips are the time ÷ \
-                      RTT. Brackets hold 95 % intervals. A model repeats the requests of a client that \
-                      cannot run here.";
-    look.paragraph("", 0, &(legend.to_owned() + &reserve(run)))
-}
-
-/// What the intervals of this run cannot promise.
-fn reserve(run: &RunResult) -> String {
-    let fewest = run.cells.iter().map(|cell| cell.samples_s.len()).filter(|samples| *samples > 0).min();
-    match fewest.map(|samples| (samples, range_coverage(samples))) {
-        Some((1, _)) => " One sample has no interval.".to_owned(),
-        Some((samples, coverage)) if coverage < 0.95 => format!(
-            " An interval of {samples} samples is their whole range and holds the true median in {:.0} % of runs.",
-            100.0 * coverage
-        ),
-        _ => String::new(),
-    }
+    let fewest = run.cells.iter().map(|cell| cell.samples_s.len()).filter(|samples| *samples > 0).min().unwrap_or(0);
+    let spread = match range_coverage(fewest) {
+        _ if fewest < 2 => String::new(),
+        coverage if coverage < 0.95 => {
+            format!(" The range of {fewest} samples holds the true median in {:.0} % of runs.", 100.0 * coverage)
+        }
+        _ => " An interval holds the true median in 95 % of runs.".to_owned(),
+    };
+    let order = if fewest < 3 {
+        ""
+    } else {
+        " A place like 2–4 is one that the samples do not settle. Brackets bound a factor, with 95 % confidence \
+         unless less is said."
+    };
+    let model = if run.cells.iter().any(|cell| cell.model) {
+        " A model repeats the requests of a client that cannot run here."
+    } else {
+        ""
+    };
+    let text = format!(
+        "Times are medians, fastest first. The floor is the least time that physics allows: the round trips that \
+         cannot be saved, and the bytes at the link's rate.{spread}{order}{model}"
+    );
+    look.paragraph("", 0, &text)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Probes are UDP packets that carry their time of sending; both ends read the same clock, so each
 //! gives a one-way delay, and its error is what exceeds the nominal one: the way through two kernels,
 //! the relay's waking up, everything. The rate is measured on packets sent back to back through a rate
-//! stage, the capacity by a flood through a cable without stages.
+//! stage, the capacity by a flood.
 
 use std::{
     io,
@@ -11,16 +11,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::sys::prctl;
+use nix::sys::{
+    prctl,
+    socket::{setsockopt, sockopt},
+};
 
 use crate::{
     cable::{Cable, CableError, Options, Traffic},
     host::{Host, HostError},
     lanes::Lanes,
     lateness::Lateness,
-    stage::Stage,
-    stages::{Delay, Discipline, Queue, RateLimit},
-    units::Rate,
+    stage::{Direction, Stage},
+    stages::{Delay, Dice, Discipline, Effect, Loss, Queue, RateLimit},
+    units::{Percent, Rate},
 };
 
 /// The one-way delay of the probes' cable: half of the 18 ms of the WebDAV race.
@@ -60,7 +63,7 @@ pub struct Calibration {
     pub delay: Vec<DelayError>,
     /// How far the rate of a 100 Mbit/s stage was off, as a fraction; positive is too fast.
     pub rate_error: f64,
-    /// Packets of 100 bytes per second that a cable without stages carried one way.
+    /// Packets of 100 bytes per second that a cable with rate, delay and loss carried one way.
     pub packets_per_second: f64,
 }
 
@@ -84,8 +87,9 @@ pub fn calibrate() -> Result<Calibration, CalibrateError> {
     })
 }
 
-/// A packet's arrival: when it was sent and when it came, since the start.
+/// A packet's arrival: its number, and when it was sent and came, since the start.
 struct Arrival {
+    number: u64,
     sent: Duration,
     came: Duration,
 }
@@ -119,22 +123,31 @@ fn probe_rate() -> Result<f64, CalibrateError> {
     let lanes = Lanes { up: vec![Box::new(stage) as Box<dyn Stage>].into(), ..Lanes::default() };
     let (arrivals, _) = probe(lanes, |_, send| (0..PACKETS).try_for_each(|_| send(&mut [0; PAYLOAD])))?;
     let each = Rate::bits_per_second(RATE).time_for(PAYLOAD as u64 + UDP_AND_IP).as_secs_f64();
-    let behind = |(index, arrival): (usize, &Arrival)| arrival.came.as_secs_f64() - each * index as f64;
-    let late: Vec<f64> = arrivals.iter().enumerate().map(behind).collect();
+    let late: Vec<f64> =
+        arrivals.iter().map(|arrival| arrival.came.as_secs_f64() - each * arrival.number as f64).collect();
     let (first, second) = late.split_at(late.len() / 2);
     let least = |half: &[f64]| half.iter().copied().reduce(f64::min).ok_or_else(nothing_came);
     Ok((least(first)? - least(second)?) / (each * first.len() as f64))
 }
 
+/// A flood through what most races have: a rate (out of reach), a delay and a loss (of nothing), packet
+/// by packet.
 fn probe_capacity() -> Result<f64, CalibrateError> {
-    const TIME: Duration = Duration::from_millis(500);
-    let (_, traffic) = probe(Lanes::default(), |start, send| {
-        while start.elapsed() < TIME {
+    let never = Dice::new(1, Effect::Loss, Direction::Up);
+    let stages: Vec<Box<dyn Stage>> = vec![
+        Box::new(RateLimit::new(Rate::bits_per_second(100_000_000_000), Queue::new(Discipline::Infinite))),
+        Box::new(Delay::new(DELAY)),
+        Box::new(Loss::new(Percent::default(), never)),
+    ];
+    let (arrivals, traffic) = probe(Lanes { up: stages.into(), ..Lanes::default() }, |start, send| {
+        while start.elapsed() < Duration::from_millis(500) {
             (0..64).try_for_each(|_| send(&mut [0; 72]))?;
         }
         Ok(())
     })?;
-    Ok(traffic.packets_out as f64 / TIME.as_secs_f64())
+    // The receiver may have missed some; when the first and the last came is known all the same.
+    let [first, .., last] = arrivals.as_slice() else { return Err(nothing_came().into()) };
+    Ok(traffic.packets_out as f64 / last.came.saturating_sub(first.came).as_secs_f64())
 }
 
 fn nothing_came() -> io::Error {
@@ -153,6 +166,7 @@ fn probe(
     let target = cable.addresses()[1].v4;
     let receiver = b.run(move || UdpSocket::bind((target, 0)))??;
     receiver.set_read_timeout(Some(SILENCE))?;
+    setsockopt(&receiver, sockopt::RcvBuf, &(4 << 20)).map_err(io::Error::from)?;
     let address = receiver.local_addr()?;
     let start = Instant::now();
     let receive = b.thread("probe receiver", move || {
@@ -160,8 +174,8 @@ fn probe(
         let mut buffer = [0; 2048];
         while receiver.recv(&mut buffer).is_ok() {
             let came = start.elapsed();
-            let sent = u64::from_ne_bytes(buffer[..8].try_into().unwrap_or_default());
-            arrivals.push(Arrival { sent: Duration::from_nanos(sent), came });
+            let word = |at: usize| u64::from_ne_bytes(buffer[at..at + 8].try_into().unwrap_or_default());
+            arrivals.push(Arrival { number: word(8), sent: Duration::from_nanos(word(0)), came });
         }
         arrivals
     })?;
@@ -169,9 +183,11 @@ fn probe(
         let _ = prctl::set_timerslack(1);
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.connect(address)?;
+        let mut numbers = 0u64..;
         sender(start, &mut |bytes| {
             let now = u64::try_from(start.elapsed().as_nanos()).unwrap_or_default();
             bytes[..8].copy_from_slice(&now.to_ne_bytes());
+            bytes[8..16].copy_from_slice(&numbers.next().unwrap_or_default().to_ne_bytes());
             socket.send(bytes).map(drop)
         })
     })?;

@@ -6,7 +6,8 @@
 //! fragment of a datagram, whose checksum covers bytes that are not there.
 //!
 //! What is not a whole IP packet, and a fragment that is not the first, has no headers to look at:
-//! [`Headers::of`] says `None`, and middleboxes let such a packet pass as it is.
+//! [`Headers::of`] says `None`, and middleboxes let such a packet pass as it is. Only a translator,
+//! which must not let an address escape, asks for those of later fragments as well.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -14,8 +15,8 @@ use std::{
 };
 
 use etherparse::{
-    IpHeaders, IpNumber, IpSlice, Ipv4Extensions, Ipv4Header, Ipv4HeaderSlice, Ipv6ExtensionSlice, Ipv6Extensions,
-    Ipv6Header, Ipv6HeaderSlice, PacketBuilder, PacketBuilderStep, TcpSlice, ip_number,
+    IpFragOffset, IpHeaders, IpNumber, IpSlice, Ipv4Extensions, Ipv4Header, Ipv4HeaderSlice, Ipv6ExtensionSlice,
+    Ipv6Extensions, Ipv6Header, Ipv6HeaderSlice, PacketBuilder, PacketBuilderStep, TcpSlice, ip_number,
 };
 
 use crate::{packet::Packet, stage::Direction};
@@ -31,25 +32,50 @@ pub(crate) struct Headers {
     pub(crate) protocol: IpNumber,
     /// The payload of IP: the transport header and what follows, without padding.
     pub(crate) payload: Range<usize>,
+    pub(crate) fragment: Option<Fragment>,
+}
+
+/// What a fragment says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fragment {
+    /// The datagram's identification.
+    pub(crate) id: u32,
+    /// Whether it is the first, in which the transport header is.
+    pub(crate) is_first: bool,
 }
 
 impl Headers {
     /// Those of an IP packet; `None` if it is garbage or a fragment other than the first.
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
+        Self::of_any(bytes).filter(|headers| headers.fragment.is_none_or(|fragment| fragment.is_first))
+    }
+
+    /// Those of an IP packet; of a fragment other than the first, the payload is the middle of
+    /// something.
+    pub(crate) fn of_any(bytes: &[u8]) -> Option<Self> {
         let ip = IpSlice::from_slice(bytes).ok()?;
-        let first = match &ip {
-            IpSlice::Ipv4(ip) => ip.header().fragments_offset().value() == 0,
-            IpSlice::Ipv6(ip) => !ip.extensions().clone().into_iter().any(|extension| {
-                matches!(extension, Ipv6ExtensionSlice::Fragment(header) if header.fragment_offset().value() > 0)
+        let fragment = |id, offset: IpFragOffset| Fragment { id, is_first: offset.value() == 0 };
+        let fragment = match &ip {
+            IpSlice::Ipv4(ip) => {
+                let header = ip.header();
+                let id = header.identification().into();
+                header.is_fragmenting_payload().then(|| fragment(id, header.fragments_offset()))
+            }
+            IpSlice::Ipv6(ip) => ip.extensions().clone().into_iter().find_map(|extension| match extension {
+                Ipv6ExtensionSlice::Fragment(header) if header.is_fragmenting_payload() => {
+                    Some(fragment(header.identification(), header.fragment_offset()))
+                }
+                _ => None,
             }),
         };
         let payload = ip.payload();
         let at = payload.payload.as_ptr().addr() - bytes.as_ptr().addr();
-        first.then(|| Self {
+        Some(Self {
             source: ip.source_addr(),
             destination: ip.destination_addr(),
             protocol: payload.ip_number,
             payload: at..at + payload.payload.len(),
+            fragment,
         })
     }
 
@@ -65,7 +91,7 @@ impl Headers {
             let ip = Ipv6HeaderSlice::from_slice(bytes).ok()?;
             (ip.source_addr().into(), ip.destination_addr().into(), ip.next_header(), ip.slice().len())
         };
-        Some(Self { source, destination, protocol, payload: at..bytes.len() })
+        Some(Self { source, destination, protocol, payload: at..bytes.len(), fragment: None })
     }
 }
 

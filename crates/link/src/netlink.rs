@@ -53,12 +53,13 @@ impl Net {
         self.0.address().add(index, address, prefix).execute().await.map_err(failed)
     }
 
-    /// Sends everything that has no other route out of a device.
-    pub(crate) async fn default_route(&self, index: u32) -> io::Result<()> {
-        let v4 = RouteMessageBuilder::<Ipv4Addr>::new().output_interface(index).build();
-        let v6 = RouteMessageBuilder::<Ipv6Addr>::new().output_interface(index).build();
-        self.add(v4).await?;
-        self.add(v6).await
+    /// Sends everything that has no other route out of a device; of IPv6 only where there is any.
+    pub(crate) async fn default_route(&self, index: u32, v6: bool) -> io::Result<()> {
+        self.add(RouteMessageBuilder::<Ipv4Addr>::new().output_interface(index).build()).await?;
+        if v6 {
+            self.add(RouteMessageBuilder::<Ipv6Addr>::new().output_interface(index).build()).await?;
+        }
+        Ok(())
     }
 
     /// Sends what goes to a network to a neighbour.

@@ -113,8 +113,8 @@ impl Sandbox {
     }
 
     /// Waits until `child` ends and returns its exit status as a shell does (128 + the number of the
-    /// signal that ended it). Signals that are sent to us meanwhile it gets instead; those from the
-    /// terminal it has got already. After one that asks it to end, it has ten seconds.
+    /// signal that ended it). Signals that are sent to us meanwhile it gets instead, and then has ten
+    /// seconds to end; those from the terminal it has got already, and may do with as it likes.
     pub fn wait_for(&self, child: &std::process::Child) -> i32 {
         match attend(Pid::from_raw(child.id() as i32), &self.signals, GRACE, false) {
             Ended::By(signal) => 128 + signal as i32,

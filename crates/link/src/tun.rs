@@ -66,21 +66,22 @@ impl Tun {
     /// where it is the first.
     pub(crate) fn new(host: &Host, addresses: Addresses, mtu: u32) -> Result<Self, TunError> {
         let (name, default_route) = (host.next_device(), host.wants_default_route());
-        let set_up = move || -> io::Result<File> {
-            let file = create(&name, libc::IFF_TUN | libc::IFF_VNET_HDR)?;
-            offload(&file)?;
+        let file = create(host, &name, libc::IFF_TUN | libc::IFF_VNET_HDR)?;
+        let set_up = move || {
             netlink::run(|net| async move {
                 let index = net.index(&name).await?;
                 net.address(index, IpAddr::V4(addresses.v4), 24).await?;
                 net.set_up(index, mtu, QUEUE).await?;
-                if net.address(index, IpAddr::V6(addresses.v6), 64).await.is_err() {
-                    tracing::warn!("no IPv6 on this machine");
+                // Where IPv6 is switched off, the cable is one of IPv4.
+                let v6 = net.address(index, IpAddr::V6(addresses.v6), 64).await;
+                if let Err(error) = &v6 {
+                    tracing::warn!("a cable without IPv6: {error}");
                 }
-                if default_route { net.default_route(index).await } else { Ok(()) }
-            })?;
-            Ok(file)
+                if default_route { net.default_route(index, v6.is_ok()).await } else { Ok(()) }
+            })
         };
-        make(host, set_up).map(Self)
+        offload(&file).and_then(|()| host.run(set_up)?).map_err(|error| step(host, error))?;
+        Ok(Self(file))
     }
 
     /// Reads one packet, or one segment; `None` when there is none.
@@ -110,22 +111,28 @@ impl AsFd for Tun {
 
 /// A device called `name` on `host` that carries Ethernet frames as they are, one by each read and
 /// write; without an address, and off.
-pub(crate) fn ethernet(host: &Host, name: &'static str) -> Result<File, TunError> {
-    make(host, || create(name, libc::IFF_TAP))
+pub(crate) fn ethernet(host: &Host, name: &str) -> Result<File, TunError> {
+    create(host, name, libc::IFF_TAP)
 }
 
-fn make(host: &Host, create: impl FnOnce() -> io::Result<File> + Send + 'static) -> Result<File, TunError> {
-    let file = host.run(create).and_then(|result| result);
-    file.map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+fn step(host: &Host, error: io::Error) -> TunError {
+    TunError::Step { host: host.name().to_owned(), error }
+}
+
+/// Makes the device.
+fn create(host: &Host, name: &str, kind: libc::c_int) -> Result<File, TunError> {
+    let name = name.to_owned();
+    let created = host.run(move || open(&name, kind)).map_err(|error| step(host, error))?;
+    created.map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ENOENT | Errno::ENODEV | Errno::ENXIO) => TunError::Missing,
         Some(Errno::EACCES) => TunError::Forbidden,
-        _ => TunError::Step { host: host.name().to_owned(), error },
+        _ => step(host, error),
     })
 }
 
 /// Makes the device in the namespace of the calling thread, to which the file belongs from its
 /// opening on.
-fn create(name: &str, kind: libc::c_int) -> io::Result<File> {
+fn open(name: &str, kind: libc::c_int) -> io::Result<File> {
     let file = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE)?;
     // SAFETY: an ifreq of zeros is valid; the name is shorter than IFNAMSIZ; the kernel reads it
     // during the call and does not keep it.

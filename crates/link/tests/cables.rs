@@ -155,6 +155,16 @@ fn whole() -> impl Strategy<Value = (Direction, Vec<u8>)> {
     prop_oneof![6 => segments(), 1 => pings, 1 => datagrams, 1 => errors, 1 => unsummed, 1 => answers]
 }
 
+/// An IP header that announces a protocol, and nothing behind it.
+fn header_only(v6: bool, way: Direction, protocol: u8) -> Vec<u8> {
+    let mut bytes = ping(v6, way == Down, false, 1);
+    let (len, total_len, place) = if v6 { (40, 4, 6) } else { (20, 2, 9) };
+    bytes.truncate(len);
+    bytes[place] = protocol;
+    bytes[total_len..total_len + 2].copy_from_slice(&[0, if v6 { 0 } else { 20 }]);
+    bytes
+}
+
 /// Bytes that may or may not be a packet.
 fn garbage() -> impl Strategy<Value = (Direction, Vec<u8>)> {
     let noise = (way(), vec(any::<u8>(), 1..200));
@@ -173,7 +183,8 @@ fn garbage() -> impl Strategy<Value = (Direction, Vec<u8>)> {
         bytes[0] = version;
         (way, bytes)
     });
-    prop_oneof![noise, damaged, whole_but, versioned]
+    let empty = (way(), any::<(bool, u8)>()).prop_map(|(way, (v6, protocol))| (way, header_only(v6, way, protocol)));
+    prop_oneof![noise, damaged, whole_but, versioned, empty]
 }
 
 /// Cables of everything that neither loses nor changes packets.
@@ -265,6 +276,19 @@ fn of_delivered(delivered: &[(Direction, Duration, Packet)]) -> impl Iterator<It
 
 fn of_sent(sent: &[Sent]) -> impl Iterator<Item = (Direction, &[u8])> {
     sent.iter().map(|sent| (sent.way, &sent.bytes[..]))
+}
+
+#[test]
+fn headers_with_nothing_behind_do_no_harm() {
+    for middlebox in MIDDLEBOXES {
+        let mut cable = Cable::new(&toml::from_str(&format!("mtu = 68\nmiddlebox = ['{middlebox}']")).unwrap());
+        for (v6, protocol) in [false, true].into_iter().flat_map(|v6| (0..=255).map(move |protocol| (v6, protocol))) {
+            for way in [Up, Down] {
+                cable.push(way, header_only(v6, way, protocol), Duration::ZERO);
+            }
+        }
+        cable.finish();
+    }
 }
 
 proptest! {

@@ -1,40 +1,30 @@
 //! Hosts and cables with real kernels at both ends.
-//!
-//! A harness of its own, because the sandbox must be entered before any thread starts. Run as root
-//! and as an ordinary user; where the machine allows neither, everything is skipped, aloud.
+
+mod common;
 
 use std::{
-    io::{Read, Write},
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    net::{IpAddr, UdpSocket},
     process::Command,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use capture::Source as _;
-use libtest_mimic::{Arguments, Failed, Trial};
+use common::{PATIENCE, Result, ask, echo, noise, transfer};
+use libtest_mimic::Failed;
 use link::{
     cable::{Cable, Options},
     host::Host,
     lanes::Lanes,
-    sandbox,
     stage::{Direction, Stage},
     stages::{Delay, Dice, Effect, Loss},
     tap::Tap,
 };
 
-/// Longer than anything here takes on the busiest machine.
-const PATIENCE: Duration = Duration::from_mins(1);
-
 fn main() {
-    let arguments = Arguments::from_args();
-    let ready = sandbox::enter().map_err(|error| error.to_string());
-    let ready = ready.and_then(|sandbox| lay(Vec::new).map(|_| sandbox).map_err(|error| error.to_string()));
-    if let Err(error) = &ready {
-        eprintln!("SKIPPED: hosts and cables: {error}");
-    }
-    let trials: [(&str, Check); 8] = [
+    common::run(&[
         ("both_address_families_reach_the_other_host", both_address_families_reach_the_other_host),
+        ("a_host_without_ipv6_has_cables_of_ipv4", a_host_without_ipv6_has_cables_of_ipv4),
         ("nothing_arrives_before_its_time", nothing_arrives_before_its_time),
         ("a_transfer_over_a_lossy_cable_is_whole", a_transfer_over_a_lossy_cable_is_whole),
         ("segments_pass_whole_only_where_nobody_looks", segments_pass_whole_only_where_nobody_looks),
@@ -42,14 +32,8 @@ fn main() {
         ("a_cable_that_changes_loses_nothing_under_way", a_cable_that_changes_loses_nothing_under_way),
         ("a_middle_host_forwards", a_middle_host_forwards),
         ("programs_run_on_a_host", programs_run_on_a_host),
-    ];
-    let trials = trials.map(|(name, f)| Trial::test(name, f).with_ignored_flag(ready.is_err()));
-    libtest_mimic::run(&arguments, trials.into()).exit();
+    ]);
 }
-
-type Check = fn() -> Result<(), Failed>;
-
-type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
 fn delay(ms: u64) -> Box<dyn Stage> {
     Box::new(Delay::new(Duration::from_millis(ms)))
@@ -71,64 +55,24 @@ fn lay_tapped(stages: impl Fn() -> Vec<Box<dyn Stage>>, taps: [Option<Arc<Tap>>;
     Ok((a, b, cable))
 }
 
-/// Sends back what comes, as long as its socket is open.
-fn echo(host: &Host, ip: IpAddr) -> Result<SocketAddr> {
-    let socket = host.run(move || UdpSocket::bind((ip, 0)))??;
-    let address = socket.local_addr()?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    host.thread("echo", move || {
-        let mut buffer = [0; 2000];
-        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
-            let _ = socket.send_to(&buffer[..length], from);
-        }
-    })?;
-    Ok(address)
-}
-
-/// Sends one datagram and waits for its echo; says how long it took.
-fn ask(host: &Host, address: SocketAddr, patience: Duration) -> Result<Duration> {
-    let took = host.run(move || -> std::io::Result<Duration> {
-        let any: IpAddr = if address.is_ipv4() { "0.0.0.0".parse().unwrap() } else { "::".parse().unwrap() };
-        let socket = UdpSocket::bind((any, 0))?;
-        socket.set_read_timeout(Some(patience))?;
-        let start = Instant::now();
-        socket.send_to(b"are you there?", address)?;
-        socket.recv(&mut [0; 100])?;
-        Ok(start.elapsed())
-    })??;
-    Ok(took)
-}
-
-/// Sends `bytes` from one host to another over TCP and returns what arrived.
-fn transfer(from: &Host, to: &Host, ip: IpAddr, bytes: Vec<u8>) -> Result<Vec<u8>> {
-    let listener = to.run(move || TcpListener::bind((ip, 0)))??;
-    let address = listener.local_addr()?;
-    let receiver = to.thread("receiver", move || -> std::io::Result<Vec<u8>> {
-        let (mut stream, _) = listener.accept()?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        let mut received = Vec::new();
-        stream.read_to_end(&mut received)?;
-        Ok(received)
-    })?;
-    from.run(move || -> std::io::Result<()> {
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.write_all(&bytes)
-    })??;
-    Ok(receiver.join().map_err(|_| "the receiver panicked")??)
-}
-
-/// Bytes in which no two places look alike.
-fn noise(length: usize) -> Vec<u8> {
-    (0..length).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
-}
-
 fn both_address_families_reach_the_other_host() -> Result<(), Failed> {
     let (a, b, cable) = lay(Vec::new)?;
     let [_, at_b] = cable.addresses();
     for ip in [IpAddr::V4(at_b.v4), IpAddr::V6(at_b.v6)] {
         ask(&a, echo(&b, ip)?, PATIENCE)?;
     }
+    Ok(())
+}
+
+fn a_host_without_ipv6_has_cables_of_ipv4() -> Result<(), Failed> {
+    let (a, b) = (Host::new("a")?, Host::new("b")?);
+    for host in [&a, &b] {
+        for which in ["all", "default"] {
+            host.sysctl(&format!("net.ipv6.conf.{which}.disable_ipv6"), "1")?;
+        }
+    }
+    let cable = Cable::lay(&a, &b, Lanes::default(), &Options::default())?;
+    ask(&a, echo(&b, cable.addresses()[1].v4.into())?, PATIENCE)?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, path::PathBuf, str::FromStr};
 
 use link::{
-    middleboxes::{self, Middlebox},
+    middleboxes::{self, Middlebox, Parameter},
     spec::{JitterSpec, LinkSpec, LossSpec, MtuSpec, QueueSpec, RateSpec, ReorderSpec},
     units::{Percent, Span},
 };
@@ -36,23 +36,23 @@ pub(crate) struct Network {
     #[arg(long, value_name = "QUEUE")]
     queue: Option<QueueSpec>,
 
-    /// Loss each way: 0.1%, or in bursts (Gilbert–Elliott)
+    /// Loss each way: 0.1%, or in bursts (Gilbert–Elliott): ge:p=1%,r=20%
     #[arg(long, value_name = "LOSS")]
     loss: Option<LossSpec>,
 
-    /// Packets that others overtake
+    /// Packets that others overtake: 1%, or "1% 5ms" with how late they come
     #[arg(long, value_name = "SHARE")]
     reorder: Option<ReorderSpec>,
 
-    /// Packets that arrive twice
+    /// Packets that arrive twice: 0.1%
     #[arg(long, value_name = "SHARE")]
     duplicate: Option<Percent>,
 
-    /// Packets in which a bit is flipped
+    /// Packets in which a bit is flipped: 0.1%
     #[arg(long, value_name = "SHARE")]
     corrupt: Option<Percent>,
 
-    /// Largest packet that passes; smaller than the hosts' 1500 bytes
+    /// Largest packet that passes, below the hosts' 1500: 1400, or "1400 black-hole"
     #[arg(long, value_name = "BYTES")]
     mtu: Option<MtuSpec>,
 
@@ -107,9 +107,13 @@ impl FromStr for Sysctl {
 
 /// The list of middleboxes at the end of the help.
 pub(crate) fn middlebox_help() -> String {
-    let mut text = String::from("Middleboxes:\n");
+    let mut text = String::from("Middleboxes, each with at=client or at=server:\n");
     for kind in middleboxes::ALL {
-        let _ = writeln!(text, "  {:<20} {}", kind.name, kind.help);
+        let _ = writeln!(text, "  {}\n      {}", kind.name, kind.help);
+        for Parameter { name, form, help, default } in kind.parameters {
+            let default = if default.is_empty() { String::new() } else { format!(" [{default}]") };
+            let _ = writeln!(text, "      {name}={form}  {help}{default}");
+        }
     }
     text
 }

@@ -14,7 +14,8 @@ fn a_cell_says_what_its_samples_say() {
     assert!(cell.ci95_s.unwrap().contains(median));
     assert!((cell.round_trips.unwrap() - median / 0.018).abs() < 1e-9);
     assert!((cell.times_floor.unwrap() - median / cell.floor_s).abs() < 1e-6);
-    assert_eq!((cell.requests, cell.connections, cell.bytes), (Some(80), Some(1), Some(180_000)));
+    assert_eq!((cell.requests, cell.connections, cell.bytes), (Some(64), Some(17), Some(180_000)));
+    assert_eq!(cell.methods.as_ref().unwrap().get("LOCK"), Some(&16));
 }
 
 #[test]

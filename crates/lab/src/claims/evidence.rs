@@ -1,17 +1,16 @@
 //! What a run has to say about one pair of cells.
 
+use std::collections::BTreeMap;
+
 use super::{Count, Verdict};
 use crate::{
     results::{CellResult, Status, WorkloadRecord},
     stats::{
         Interval,
-        bootstrap::{Estimate, ratio_of_medians},
+        shift::{LEAST_CONFIDENCE, Shift, ratio},
     },
     words::counted,
 };
-
-/// With fewer samples an interval holds the truth no more often than a coin shows heads.
-const FEWEST: usize = 3;
 
 /// The cells of a run, for one claim.
 #[derive(Debug, Clone, Copy)]
@@ -23,66 +22,95 @@ pub(super) struct Evidence<'a> {
     pub(super) seed: u64,
 }
 
+/// Why nothing can be said.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Gap {
+    /// The run was not to have the cell.
+    NotInRun,
+    /// The cell gives nothing to judge by, and why.
+    Unusable(String),
+}
+
 /// What one comparison of a claim came to.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Finding {
     pub(super) verdict: Verdict,
+    /// What was measured, without an end to the sentence.
     pub(super) measured: String,
-    pub(super) ci95: Option<Interval>,
+    /// What would have to be so; none where nothing was measured.
+    pub(super) needs: Option<String>,
+    /// What the verdict rests on, and how often it holds.
+    pub(super) interval: Option<(Interval, f64)>,
     /// How far inside the bound it lies; the smallest is a claim's weakest pair.
     pub(super) margin: f64,
+    /// Whether the run had the cells.
+    pub(super) in_run: bool,
 }
 
-impl Finding {
-    /// Nothing can be said, and why.
-    pub(super) fn open(why: &str) -> Self {
-        Self { verdict: Verdict::Inconclusive, measured: format!("{why}."), ci95: None, margin: f64::NEG_INFINITY }
+impl From<Gap> for Finding {
+    fn from(gap: Gap) -> Self {
+        let in_run = gap != Gap::NotInRun;
+        let measured = match gap {
+            Gap::NotInRun => "not part of this run".to_owned(),
+            Gap::Unusable(why) => why,
+        };
+        let verdict = Verdict::Inconclusive;
+        Self { verdict, measured, needs: None, interval: None, margin: f64::NEG_INFINITY, in_run }
     }
+}
+
+fn unusable(why: impl Into<String>) -> Gap {
+    Gap::Unusable(why.into())
 }
 
 impl<'a> Evidence<'a> {
-    /// What was found, or why nothing was, with the place where.
-    pub(super) fn say(&self, what: &str) -> String {
-        format!("{}, {}: {what}", self.workload, self.network)
+    fn find(&self, contender: &str) -> Option<&'a CellResult> {
+        self.cells.iter().find(|cell| cell.is(self.workload, self.network, contender))
     }
 
-    /// A cell that was measured, or why there is none.
-    pub(super) fn cell(&self, contender: &str) -> Result<&'a CellResult, String> {
-        let Some(cell) = self.cells.iter().find(|cell| cell.is(self.workload, self.network, contender)) else {
-            return Err(self.say(&format!("{contender} was not run")));
-        };
-        let because = cell.reason.as_deref().unwrap_or("no reason given");
+    /// Whether the contender is a model of ours.
+    pub(super) fn is_model(&self, contender: &str) -> bool {
+        self.find(contender).is_some_and(|cell| cell.model)
+    }
+
+    /// A cell that was measured, or why there is none. The run itself tells the reason.
+    pub(super) fn cell(&self, contender: &str) -> Result<&'a CellResult, Gap> {
+        let cell = self.find(contender).ok_or(Gap::NotInRun)?;
         match cell.status {
             Status::Ok => Ok(cell),
-            Status::Skipped if !cell.was_reached() => {
-                Err(self.say(&format!("the run was stopped before {} was measured", cell.label())))
-            }
-            Status::Skipped => Err(self.say(&format!("{} was skipped: {because}", cell.label()))),
-            Status::Failed => Err(self.say(&format!("{} failed: {because}", cell.label()))),
+            Status::Skipped if !cell.was_reached() => Err(Gap::NotInRun),
+            Status::Skipped => Err(unusable(format!("{} was skipped", cell.label()))),
+            Status::Failed => Err(unusable(format!("{} failed", cell.label()))),
         }
     }
 
-    /// The ratio of the times of two contenders, or why there is none.
-    pub(super) fn ratio(&self, of: &str, to: &str) -> Result<(Estimate, &'a CellResult, &'a CellResult), String> {
+    /// How many times as long as `to` `of` takes, or why that cannot be said.
+    pub(super) fn ratio(&self, of: &str, to: &str) -> Result<(Shift, &'a CellResult, &'a CellResult), Gap> {
         let (of, to) = (self.cell(of)?, self.cell(to)?);
-        if let Some(few) = [of, to].into_iter().find(|cell| cell.samples_s.len() < FEWEST) {
-            let samples = counted(few.samples_s.len() as u64, "sample");
-            let why = format!("{samples} of {} cannot bear a verdict; take at least {FEWEST}", few.label());
-            return Err(self.say(&why));
+        let ratio = ratio(&to.samples_s, &of.samples_s).ok_or_else(|| unusable("a time is not above zero"))?;
+        if ratio.confidence < LEAST_CONFIDENCE - 1e-9 {
+            let samples = counted(of.samples_s.len().min(to.samples_s.len()) as u64, "sample");
+            return Err(unusable(format!("{samples} cannot bear a verdict; take at least three")));
         }
-        let estimate = ratio_of_medians(&of.samples_s, &to.samples_s, self.seed);
-        Ok((estimate.ok_or_else(|| self.say("a time is not above zero"))?, of, to))
+        Ok((ratio, of, to))
     }
 
     /// What a contender needed, or why that is not known.
-    pub(super) fn count(&self, count: Count, contender: &str) -> Result<(u64, &'a CellResult), String> {
+    pub(super) fn count(&self, count: Count, contender: &str) -> Result<(u64, &'a CellResult), Gap> {
         let cell = self.cell(contender)?;
-        let (number, name) = match count {
-            Count::Connections => (cell.connections, "connections"),
-            Count::Requests => (cell.requests, "requests"),
+        let number = match count {
+            Count::Connections => cell.connections,
+            Count::Requests => cell.requests,
         };
-        let uncounted = || self.say(&format!("the {name} of {} were not counted", cell.label()));
+        let uncounted = || unusable(format!("the {}s of {} were not counted", count.one(), cell.label()));
         Ok((number.ok_or_else(uncounted)?, cell))
+    }
+
+    /// What a contender sent, by method, or why that is not known.
+    pub(super) fn methods(&self, contender: &str) -> Result<(&'a BTreeMap<String, u64>, &'a CellResult), Gap> {
+        let cell = self.cell(contender)?;
+        let uncounted = || unusable(format!("the requests of {} were not counted by method", cell.label()));
+        Ok((cell.methods.as_ref().ok_or_else(uncounted)?, cell))
     }
 
     /// How many things the workload does one by one, and what one is called.

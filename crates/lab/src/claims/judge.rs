@@ -2,12 +2,16 @@
 
 use super::{
     Check, Claim, Count, Verdict,
-    evidence::{Evidence, Finding},
+    evidence::{Evidence, Finding, Gap},
 };
 use crate::{
     results::{CellResult, ClaimResult, WorkloadRecord},
-    stats::{Interval, bootstrap::ratio_of_ratios},
-    words::{counted, estimated, times},
+    stats::{
+        Interval,
+        bootstrap::ratio_of_ratios,
+        shift::{CONFIDENCE, Shift},
+    },
+    words::{counted, estimated, spoken, times},
 };
 
 /// Judges a claim by the cells of a run. `source` names the article; `seed` is that of the
@@ -24,24 +28,43 @@ pub fn judge(
         Check::Slower { what, than, by } => slower(&evidence, what, than, *by),
         Check::Fastest { what, among, by } => slower(&evidence, among, std::slice::from_ref(what), *by),
         Check::Ratio { of, to, at_least, at_most } => {
-            ratio(&evidence, of, to, Bound { at_least: *at_least, at_most: *at_most }, "")
+            ratio(&evidence, of, to, Bound { at_least: *at_least, at_most: *at_most })
         }
-        Check::More { count, what, than } => weakest(than.iter().map(|than| more(&evidence, *count, what, than))),
-        Check::PerStep { count, what, at_least } => per_step(&evidence, *count, what, *at_least),
+        Check::More { count, what, than } => {
+            let pairs = telling(&evidence, std::slice::from_ref(what), than);
+            weakest(pairs.into_iter().map(|(what, than)| more(&evidence, *count, what, than)))
+        }
+        Check::Pays { count, what, than } => pays(&evidence, *count, what, than),
+        Check::PerStep { what, methods, at_least, at_most } => {
+            per_step(&evidence, what, methods, Bound { at_least: *at_least, at_most: *at_most })
+        }
         Check::Shrinks { of, to, on, by } => shrinks(&evidence, of, to, on, *by),
     }
-    .unwrap_or_else(|why| Finding::open(&why));
+    .unwrap_or_else(Finding::from);
+    let models = claim.check.contenders().into_iter().all(|contender| evidence.is_model(contender));
+    let (verdict, end) = match &finding.needs {
+        None => (finding.verdict, String::new()),
+        Some(_) if models => {
+            let why = "; only models of ours take part, and what they send at once is our choice";
+            (Verdict::Inconclusive, why.to_owned())
+        }
+        Some(needs) => (finding.verdict, format!("; the claim needs {needs}")),
+    };
     ClaimResult {
         id: claim.id.clone(),
         source: source.to_owned(),
         said: claim.said.clone(),
-        measured: finding.measured,
-        ci95: finding.ci95,
-        verdict: finding.verdict,
+        workload: claim.workload.clone(),
+        network: claim.network.clone(),
+        in_run: finding.in_run,
+        measured: format!("{}{end}.", finding.measured),
+        ci95: finding.interval.map(|(interval, _)| interval),
+        confidence: finding.interval.map(|(_, confidence)| confidence),
+        verdict,
     }
 }
 
-/// Where a ratio must lie.
+/// Where a number must lie.
 #[derive(Debug, Clone, Copy)]
 struct Bound {
     at_least: Option<f64>,
@@ -71,113 +94,177 @@ impl Bound {
         above.min(below)
     }
 
+    /// The bound of a factor.
     fn needs(self) -> String {
         match (self.at_least, self.at_most) {
-            (Some(least), Some(most)) => format!("{least}× to {most}×"),
             (Some(1.0), None) => "more than 1×".to_owned(),
-            (Some(least), None) => format!("at least {least}×"),
-            (None, Some(most)) => format!("at most {most}×"),
+            (None, Some(1.0)) => "less than 1×".to_owned(),
+            _ => self.said("×"),
+        }
+    }
+
+    fn said(self, unit: &str) -> String {
+        match (self.at_least, self.at_most) {
+            (Some(least), Some(most)) => format!("{least}{unit} to {most}{unit}"),
+            (Some(least), None) => format!("at least {least}{unit}"),
+            (None, Some(0.0)) => "none".to_owned(),
+            (None, Some(most)) => format!("at most {most}{unit}"),
             (None, None) => "nothing".to_owned(),
         }
     }
 }
 
-/// Of several findings that must all hold: a refuted one decides, then one that is open,
-/// then the one with the least margin.
-fn weakest(findings: impl IntoIterator<Item = Result<Finding, String>>) -> Result<Finding, String> {
-    let rank = |finding: &Finding| match finding.verdict {
+fn rank(finding: &Finding) -> u8 {
+    match finding.verdict {
         Verdict::Refuted => 0,
         Verdict::Inconclusive => 1,
         Verdict::Reproduced => 2,
-    };
+    }
+}
+
+/// Of several findings that must all hold: a refuted one decides, then one that is open,
+/// then the one with the least margin.
+fn weakest(findings: impl IntoIterator<Item = Result<Finding, Gap>>) -> Result<Finding, Gap> {
     findings
         .into_iter()
-        .map(|finding| finding.unwrap_or_else(|why| Finding::open(&why)))
+        .map(|finding| finding.unwrap_or_else(Finding::from))
         .min_by(|a, b| rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin)))
-        .ok_or_else(|| "nothing was compared".to_owned())
+        .ok_or(Gap::NotInRun)
 }
 
-fn slower(evidence: &Evidence<'_>, slow: &[String], fast: &[String], by: f64) -> Result<Finding, String> {
-    let pairs: Vec<_> = slow.iter().flat_map(|slow| fast.iter().map(move |fast| (slow, fast))).collect();
-    let note = if pairs.len() > 1 { format!(", the closest of {} pairs", pairs.len()) } else { String::new() };
-    weakest(pairs.iter().map(|(slow, fast)| ratio(evidence, slow, fast, Bound::least(by), &note)))
+/// Each of the one with each of the other; pairs of two models only where there are no others.
+fn telling<'a>(evidence: &Evidence<'_>, left: &'a [String], right: &'a [String]) -> Vec<(&'a str, &'a str)> {
+    let pairs = left.iter().flat_map(|a| right.iter().map(move |b| (a.as_str(), b.as_str())));
+    let (models, real): (Vec<_>, Vec<_>) = pairs.partition(|(a, b)| evidence.is_model(a) && evidence.is_model(b));
+    if real.is_empty() { models } else { real }
 }
 
-fn ratio(evidence: &Evidence<'_>, of: &str, to: &str, bound: Bound, note: &str) -> Result<Finding, String> {
-    let (estimate, of, to) = evidence.ratio(of, to)?;
+fn slower(evidence: &Evidence<'_>, slow: &[String], fast: &[String], by: f64) -> Result<Finding, Gap> {
+    let pairs = telling(evidence, slow, fast);
+    let mut finding = weakest(pairs.iter().map(|(slow, fast)| ratio(evidence, slow, fast, Bound::least(by))))?;
+    if pairs.len() > 1 && finding.needs.is_some() {
+        finding.measured = format!("{}, the closest of {} pairs", finding.measured, pairs.len());
+    }
+    Ok(finding)
+}
+
+fn ratio(evidence: &Evidence<'_>, of: &str, to: &str, bound: Bound) -> Result<Finding, Gap> {
+    let (ratio, of, to) = evidence.ratio(of, to)?;
     Ok(Finding {
-        verdict: bound.verdict(estimate.interval),
-        measured: evidence.say(&format!(
-            "{} takes {} as long as {}{note}; the claim needs {}.",
+        verdict: bound.verdict(ratio.interval),
+        measured: format!("{} takes {} as long as {}", of.label(), said(&ratio), to.label()),
+        needs: Some(bound.needs()),
+        interval: Some((ratio.interval, ratio.confidence)),
+        margin: bound.margin(ratio.value),
+        in_run: true,
+    })
+}
+
+/// A ratio with what bounds it, and how surely where that is not the usual.
+fn said(ratio: &Shift) -> String {
+    let estimated = estimated(ratio.value, ratio.interval);
+    match (estimated.strip_suffix(')'), ratio.confidence) {
+        (Some(open), confidence) if confidence < CONFIDENCE => {
+            format!("{open}, {:.0} % confidence)", 100.0 * confidence)
+        }
+        _ => estimated,
+    }
+}
+
+fn more(evidence: &Evidence<'_>, count: Count, what: &str, than: &str) -> Result<Finding, Gap> {
+    let ((more, what), (fewer, than)) = (evidence.count(count, what)?, evidence.count(count, than)?);
+    Ok(Finding {
+        verdict: if more > fewer { Verdict::Reproduced } else { Verdict::Refuted },
+        measured: format!("{} needs {} and {} {fewer}", what.label(), counted(more, count.one()), than.label()),
+        needs: Some("more".to_owned()),
+        interval: None,
+        margin: more as f64 - fewer as f64,
+        in_run: true,
+    })
+}
+
+fn pays(evidence: &Evidence<'_>, count: Count, what: &str, than: &str) -> Result<Finding, Gap> {
+    let ((more, _), (fewer, _)) = (evidence.count(count, what)?, evidence.count(count, than)?);
+    let (ratio, of, to) = evidence.ratio(what, than)?;
+    let counts = [more, fewer].map(|number| counted(number, count.one()));
+    if more <= fewer {
+        let why = format!("{} needs {}, no more than {} with {}", of.label(), counts[0], to.label(), counts[1]);
+        return Err(Gap::Unusable(why));
+    }
+    let bound = Bound { at_least: None, at_most: Some(1.0) };
+    Ok(Finding {
+        verdict: bound.verdict(ratio.interval),
+        measured: format!(
+            "{} with {} takes {} as long as {} with {}",
             of.label(),
-            estimated(estimate.value, estimate.interval),
+            counts[0],
+            said(&ratio),
             to.label(),
-            bound.needs()
-        )),
-        ci95: Some(estimate.interval),
-        margin: bound.margin(estimate.value),
+            counts[1]
+        ),
+        needs: Some(bound.needs()),
+        interval: Some((ratio.interval, ratio.confidence)),
+        margin: bound.margin(ratio.value),
+        in_run: true,
     })
 }
 
-fn more(evidence: &Evidence<'_>, count: Count, what: &str, than: &str) -> Result<Finding, String> {
-    let (ours, what) = evidence.count(count, what)?;
-    let (theirs, than) = evidence.count(count, than)?;
-    Ok(Finding {
-        verdict: if ours > theirs { Verdict::Reproduced } else { Verdict::Refuted },
-        measured: evidence.say(&format!(
-            "{} needs {} and {} needs {theirs}; the claim needs more.",
-            what.label(),
-            counted(ours, count.one()),
-            than.label(),
-        )),
-        ci95: None,
-        margin: ours as f64 - theirs as f64,
-    })
-}
-
-fn per_step(evidence: &Evidence<'_>, count: Count, what: &str, at_least: f64) -> Result<Finding, String> {
-    let (number, what) = evidence.count(count, what)?;
+fn per_step(evidence: &Evidence<'_>, what: &str, methods: &[String], bound: Bound) -> Result<Finding, Gap> {
+    let (sent, what) = evidence.methods(what)?;
     let (steps, step) = evidence.steps();
-    let each = number as f64 / f64::from(steps);
+    let numbers: Vec<u64> = methods.iter().map(|method| sent.get(method).copied().unwrap_or(0)).collect();
+    let each = |number: &u64| *number as f64 / f64::from(steps);
+    let holds = |number| bound.verdict(Interval { lo: number, hi: number }) == Verdict::Reproduced;
+    let said: Vec<String> = methods.iter().zip(&numbers).map(|(method, number)| format!("{number} {method}")).collect();
+    let of_each = if methods.len() > 1 { " of each" } else { "" };
     Ok(Finding {
-        verdict: if each >= at_least { Verdict::Reproduced } else { Verdict::Refuted },
-        measured: evidence.say(&format!(
-            "{} needs {} for {}, {each:.1} each; the claim needs at least {at_least}.",
-            what.label(),
-            counted(number, count.one()),
-            counted(steps.into(), step),
-        )),
-        ci95: None,
-        margin: each - at_least,
+        verdict: if numbers.iter().map(each).all(holds) { Verdict::Reproduced } else { Verdict::Refuted },
+        measured: format!("{} sends {} for {}", what.label(), spoken(&said), counted(steps.into(), step)),
+        needs: Some(format!("{}{of_each} per {step}", bound.said(""))),
+        interval: None,
+        margin: 0.0,
+        in_run: true,
     })
 }
 
-fn shrinks(here: &Evidence<'_>, of: &str, to: &str, on: &str, by: f64) -> Result<Finding, String> {
+/// Two things must hold: that there is a benefit here, and that it is the greater one.
+fn shrinks(here: &Evidence<'_>, of: &str, to: &str, on: &str, by: f64) -> Result<Finding, Gap> {
     let there = Evidence { network: on, ..*here };
-    let (far, of, to) = here.ratio(of, to)?;
-    let (near, near_of, near_to) = there.ratio(&of.contender, &to.contender)?;
+    let (far, far_of, far_to) = here.ratio(of, to)?;
+    let (near, near_of, near_to) = there.ratio(of, to)?;
+    let mut benefit = ratio(here, of, to, Bound::least(1.0))?;
+    if benefit.verdict != Verdict::Reproduced {
+        benefit.measured += match benefit.verdict {
+            Verdict::Refuted => ", so there is no benefit here",
+            _ => ", so no benefit can be told from chance here",
+        };
+        return Ok(benefit);
+    }
     let [here_times, there_times] =
-        [[of, to], [near_of, near_to]].map(|pair| pair.map(|cell| cell.samples_s.as_slice()));
-    let factor = ratio_of_ratios(here_times, there_times, here.seed).ok_or("there is no interval")?;
+        [[far_of, far_to], [near_of, near_to]].map(|pair| pair.map(|cell| cell.samples_s.as_slice()));
+    let factor = ratio_of_ratios(here_times, there_times, here.seed)
+        .ok_or_else(|| Gap::Unusable("there is no interval".to_owned()))?;
     let bound = Bound::least(by);
     Ok(Finding {
         verdict: bound.verdict(factor.interval),
-        measured: here.say(&format!(
-            "{} takes {} as long as {} here and {} on {on}, and the first is {} the second; the claim needs {}.",
-            of.label(),
+        measured: format!(
+            "{} takes {} as long as {} on {} and {} on {on}, and the first is {} the second",
+            far_of.label(),
             times(far.value),
-            to.label(),
+            far_to.label(),
+            here.network,
             times(near.value),
             estimated(factor.value, factor.interval),
-            bound.needs(),
-        )),
-        ci95: Some(factor.interval),
+        ),
+        needs: Some(bound.needs()),
+        interval: Some((factor.interval, CONFIDENCE)),
         margin: bound.margin(factor.value),
+        in_run: true,
     })
 }
 
 impl Count {
-    fn one(self) -> &'static str {
+    pub(super) fn one(self) -> &'static str {
         match self {
             Self::Connections => "connection",
             Self::Requests => "request",

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use super::*;
+use crate::claims::Check;
 
 const RACE: &str = include_str!("../../../../experiments/webdav-race.toml");
 
@@ -80,6 +81,20 @@ fn the_quick_race_is_short_and_judges_at_least_five_claims() {
 }
 
 #[test]
+fn the_same_words_mean_the_same_factor_everywhere() {
+    for claim in race().claims {
+        let factor = match &claim.check {
+            Check::Slower { by, .. } | Check::Fastest { by, .. } => Some(*by),
+            Check::Ratio { at_least, .. } => *at_least,
+            _ => None,
+        };
+        for (word, meant) in [("by far", 1.5), ("greatly", 1.2)] {
+            assert!(!claim.said.contains(word) || factor == Some(meant), "{}: {factor:?}", claim.id);
+        }
+    }
+}
+
+#[test]
 fn mistakes_are_told_where_they_stand() {
     let told = |old: &str, new: &str| changed(old, new).unwrap_err().to_string();
     let cases = BTreeMap::from([
@@ -110,6 +125,9 @@ fn mistakes_are_told_where_they_stand() {
         ("nothing to do", told("entries = 1000", "entries = 0")),
         ("too many samples", told("samples = 5", "samples = 500")),
         ("bound missing", told(", at_least = 1.2", "")),
+        ("bound missing for requests", told(", at_most = 0", "")),
+        ("requests below none", told("at_most = 0", "at_most = -1")),
+        ("no method", told("methods = [\"LOCK\"]", "methods = []")),
         ("factor out of range", told("by = 1.5", "by = -1.5")),
         ("nobody to compare", told("among = [\"redirector-h1\", \"redirector-h2\", \"webdrive\"]", "among = []")),
         ("setting unknown", told("[quick]", "[contender.rclone]\ntranfers = 4\n[quick]")),

@@ -1,6 +1,6 @@
 //! Single samples: what the runner hands in, and one line of `samples.csv` for each.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use super::{ResultsError, store::replace};
 use crate::experiment::Plan;
 
 /// One run of a cell.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
     /// The round, counted from 0.
     pub round: u32,
@@ -18,10 +18,17 @@ pub struct Sample {
     pub seconds: f64,
     /// Bytes that crossed the link in both directions, if a tap saw them.
     pub bytes: Option<u64>,
-    /// HTTP requests, if a log or a tap saw them.
-    pub requests: Option<u64>,
+    /// HTTP requests by method, if a log saw them.
+    pub methods: Option<BTreeMap<String, u64>>,
     /// TCP connections, if a tap saw them.
     pub connections: Option<u64>,
+}
+
+impl Sample {
+    /// HTTP requests of all methods, if a log saw them.
+    pub fn requests(&self) -> Option<u64> {
+        self.methods.as_ref().map(|methods| methods.values().sum())
+    }
 }
 
 /// What became of a cell of the plan.
@@ -54,18 +61,18 @@ pub fn write_samples(path: &Path, plan: &Plan, outcomes: &[Outcome]) -> Result<(
     let mut csv = csv::Writer::from_writer(Vec::new());
     for (cell, outcome) in plan.cells.iter().zip(outcomes) {
         let Outcome::Done(samples) = outcome else { continue };
-        for &Sample { round, start_s, seconds, bytes, requests, connections } in samples {
+        for sample in samples {
             let line = Line {
                 workload: &cell.workload.name,
                 network: &cell.network.name,
                 contender: &cell.row.name(),
                 model: cell.row.model,
-                round,
-                start_s,
-                seconds,
-                bytes,
-                requests,
-                connections,
+                round: sample.round,
+                start_s: sample.start_s,
+                seconds: sample.seconds,
+                bytes: sample.bytes,
+                requests: sample.requests(),
+                connections: sample.connections,
             };
             csv.serialize(line).map_err(|error| ResultsError::write(path, error))?;
         }

@@ -44,9 +44,9 @@ fn the_json_has_the_names_of_the_schema() {
     calibration cells claims comparisons experiment host networks schema settings started title workloads
     cpu kernel sysctls tools
     delay_error_p50_us delay_error_p99_us delay_errors packets_per_s rate_error
-    bytes ci95_s connections contender floor_s median_s model network reason requests round_trips samples_s status times_floor workload
+    bytes ci95_s connections contender floor_s median_s methods model network reason requests round_trips samples_s status times_floor workload
     a b ci95 confidence differs ratio
-    ci95 id measured said source verdict
+    ci95 confidence id in_run measured network said source verdict workload
     ");
     let cells = json["cells"].as_array().unwrap();
     let statuses: Vec<_> = cells.iter().map(|cell| cell["status"].as_str().unwrap()).collect();
@@ -62,6 +62,20 @@ fn a_reader_passes_over_what_it_does_not_know() {
     json["moon"] = "full".into();
     fs::write(&path, json.to_string()).unwrap();
     assert!(read(&path).unwrap() == run(2, 1.0, &[]), "it came back changed");
+}
+
+#[test]
+fn a_run_from_before_a_field_was_added_is_read() {
+    let folder = folder();
+    let path = folder.path().join("run.json");
+    let mut json = serde_json::to_value(run(3, 1.0, &[])).unwrap();
+    json["cells"][0].as_object_mut().unwrap().remove("methods");
+    for field in ["workload", "network", "in_run", "confidence"] {
+        json["claims"][0].as_object_mut().unwrap().remove(field);
+    }
+    fs::write(&path, json.to_string()).unwrap();
+    let run = read(&path).unwrap();
+    assert_eq!((run.cells[0].methods.as_ref(), run.claims[0].in_run), (None, true));
 }
 
 #[test]

@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{
     results::{CellResult, Comparison, NetworkRecord, RunResult, Status, WorkloadRecord},
-    stats::shift::{CONFIDENCE, LEAST_CONFIDENCE},
+    stats::{
+        range_coverage,
+        shift::{CONFIDENCE, LEAST_CONFIDENCE},
+    },
     words::{Scale, estimated, spoken, times},
 };
 
@@ -30,7 +33,8 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
     }
     let mut ranked: Vec<&CellResult> = cells.iter().copied().filter(|cell| cell.median_s.is_some()).collect();
     ranked.sort_by(|a, b| a.median_s.unwrap_or_default().total_cmp(&b.median_s.unwrap_or_default()));
-    let mut text = heading + "\n" + &table(&ranked, look);
+    let rivals = Rivals { run, ranked: &ranked };
+    let mut text = heading + "\n" + &table(&rivals, look);
     for cell in cells.iter().filter(|cell| cell.status == Status::Failed) {
         let why = cell.reason.as_deref().unwrap_or("no reason given");
         text += &look.paragraph("  ", 4, &format!("{} failed: {why}", cell.label()));
@@ -38,7 +42,7 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
     if ranked.is_empty() {
         text += "  nothing was measured\n";
     }
-    let sentences = sentences(run, &ranked);
+    let sentences = rivals.sentences();
     if !sentences.is_empty() {
         text += "\n";
     }
@@ -48,7 +52,8 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
     text + "\n"
 }
 
-fn table(ranked: &[&CellResult], look: Look) -> String {
+fn table(rivals: &Rivals<'_>, look: Look) -> String {
+    let ranked = rivals.ranked;
     if ranked.is_empty() {
         return String::new();
     }
@@ -62,51 +67,98 @@ fn table(ranked: &[&CellResult], look: Look) -> String {
     };
     let whole = |number: Option<u64>| number.map(|number| number.to_string());
     let interval = |cell: &CellResult| cell.ci95_s.map(|ci| format!("{}–{}", scale.number(ci.lo), scale.number(ci.hi)));
-    let columns = vec![
+    let places = (0..ranked.len()).map(|cell| match rivals.places(cell) {
+        (best, worst) if best == worst => best.to_string(),
+        (best, worst) => format!("{best}–{worst}"),
+    });
+    let fewest = ranked.iter().map(|cell| cell.samples_s.len()).min().unwrap_or_default();
+    let spread = if range_coverage(fewest) < 0.95 { "\nrange" } else { "95 %\ninterval" };
+    let mut columns = vec![
         Column { side: CellAlignment::Left, ..column("\ncontender", 0, &|cell| Some(cell.label())) },
         column("\ntime", 0, &|cell| cell.median_s.map(|median| scale.with_unit(median))),
-        column("\ninterval", 2, &interval),
+        column(spread, 2, &interval),
         column("times\nthe floor", 1, &|cell| cell.times_floor.map(times)),
-        column("round\ntrips", 3, &|cell| cell.round_trips.map(|trips| format!("{trips:.0}"))),
+        column("time\n÷ RTT", 3, &|cell| cell.round_trips.map(|trips| format!("{trips:.0}"))),
         column("\nrequests", 5, &|cell| whole(cell.requests)),
         column("connec-\ntions", 4, &|cell| whole(cell.connections)),
     ];
+    if rivals.comparable() {
+        columns.insert(1, Column { cells: places.collect(), ..column("\nplace", 2, &|_| None) });
+    }
     let slowest = medians.last().copied().unwrap_or(1.0);
     let shares: Vec<f64> = medians.iter().map(|median| median / slowest).collect();
     let faint: Vec<bool> = ranked.iter().map(|cell| cell.model).collect();
     draw(columns, &shares, &faint, look)
 }
 
-/// What is worth saying of a block: who wins, and who cannot be told apart.
-fn sentences(run: &RunResult, ranked: &[&CellResult]) -> Vec<String> {
-    let compare = |a: &CellResult, b: &CellResult| {
-        let (a, b) = (a.path(), b.path());
-        run.comparisons.iter().find(|comparison| comparison.a == a && comparison.b == b)
-    };
-    let [first, .., last] = ranked else { return Vec::new() };
-    let Some(widest) = compare(first, last) else { return Vec::new() };
-    if widest.confidence < LEAST_CONFIDENCE - 1e-9 {
-        return vec!["Too few samples to tell a difference from chance: take at least three of each.".to_owned()];
-    }
-    let groups = groups(ranked, |a, b| compare(a, b).is_some_and(|comparison| !comparison.differs));
-    let mut sentences = Vec::new();
-    if let Some(next) = groups.get(1).map(|group| group[0]) {
-        let gap = |rank, b: &CellResult| compare(first, b).filter(|gap| gap.differs).map(|gap| said(gap, rank, b));
-        let slowest = if std::ptr::eq(next, *last) { None } else { gap("the slowest", last) };
-        let gaps: Vec<String> = gap("the next", next).into_iter().chain(slowest).collect();
-        if !gaps.is_empty() {
-            sentences.push(format!("{} is {}.{}", first.label(), gaps.join(", and "), reserve(widest)));
-        }
-    }
-    for group in groups.iter().filter(|group| group.len() > 1) {
-        let names: Vec<String> = group.iter().map(|cell| cell.label()).collect();
-        sentences.push(format!("No detectable difference between {}.", spoken(&names)));
-    }
-    sentences
+/// The comparisons of one block's cells, which stand fastest first.
+struct Rivals<'a> {
+    run: &'a RunResult,
+    ranked: &'a [&'a CellResult],
 }
 
-fn said(gap: &Comparison, rank: &str, slow: &CellResult) -> String {
-    format!("{} as fast as {}, {rank}", estimated(gap.ratio, gap.ci95), slow.label())
+impl<'a> Rivals<'a> {
+    fn compare(&self, faster: usize, slower: usize) -> Option<&'a Comparison> {
+        let (a, b) = (self.ranked[faster].path(), self.ranked[slower].path());
+        self.run.comparisons.iter().find(|comparison| comparison.a == a && comparison.b == b)
+    }
+
+    fn differ(&self, one: usize, other: usize) -> bool {
+        self.compare(one.min(other), one.max(other)).is_some_and(|comparison| comparison.differs)
+    }
+
+    /// Whether there are samples enough for any difference to show.
+    fn comparable(&self) -> bool {
+        let widest = if self.ranked.len() < 2 { None } else { self.compare(0, self.ranked.len() - 1) };
+        widest.is_some_and(|widest| widest.confidence >= LEAST_CONFIDENCE - 1e-9)
+    }
+
+    /// The places that a cell may really have: behind all that are detectably faster, before all
+    /// that are detectably slower.
+    fn places(&self, cell: usize) -> (usize, usize) {
+        let apart = |others: std::ops::Range<usize>| others.filter(|other| self.differ(cell, *other)).count();
+        let (faster, slower) = (apart(0..cell), apart(cell + 1..self.ranked.len()));
+        (faster + 1, self.ranked.len() - slower)
+    }
+
+    /// What is worth saying: who wins and by how much, or who may have won.
+    fn sentences(&self) -> Vec<String> {
+        let last = self.ranked.len().saturating_sub(1);
+        let Some(widest) = (last > 0).then(|| self.compare(0, last)).flatten() else { return Vec::new() };
+        if !self.comparable() {
+            return vec!["Too few samples to tell a difference from chance: take at least three of each.".to_owned()];
+        }
+        let first = self.ranked[0].label();
+        let alike: Vec<usize> = (1..=last).filter(|other| !self.differ(0, *other)).collect();
+        let mut sentences = Vec::new();
+        if alike.len() == last && last > 1 {
+            let slowest = self.ranked[last].label();
+            return vec![format!("No detectable difference between {first} and any other, not even {slowest}.")];
+        } else if alike.len() > 2 && alike == (1..=alike.len()).collect::<Vec<_>>() {
+            let furthest = self.ranked[alike.len()].label();
+            sentences.push(format!(
+                "No detectable difference between {first} and the next {}, down to {furthest}.",
+                alike.len()
+            ));
+        } else if !alike.is_empty() {
+            let names: Vec<String> = alike.iter().map(|other| self.ranked[*other].label()).collect();
+            sentences.push(format!("No detectable difference between {first} and {}.", spoken(&names)));
+        }
+        let next = (alike.is_empty() && last > 1).then_some((1, ", the next"));
+        let gaps: Vec<String> = next
+            .into_iter()
+            .chain((!alike.contains(&last)).then_some((last, ", the slowest")))
+            .filter_map(|(other, rank)| {
+                let gap = self.compare(0, other)?;
+                let other = self.ranked[other].label();
+                Some(format!("{} as fast as {other}{rank}", estimated(gap.ratio, gap.ci95)))
+            })
+            .collect();
+        if !gaps.is_empty() {
+            sentences.push(format!("{first} is {}.{}", gaps.join(", and "), reserve(widest)));
+        }
+        sentences
+    }
 }
 
 fn reserve(comparison: &Comparison) -> String {
@@ -114,16 +166,4 @@ fn reserve(comparison: &Comparison) -> String {
         return String::new();
     }
     format!(" (So few samples allow {:.0} % confidence, not 95 %.)", 100.0 * comparison.confidence)
-}
-
-/// Neighbours in rank of whom no two can be told apart.
-fn groups<'a>(ranked: &[&'a CellResult], alike: impl Fn(&CellResult, &CellResult) -> bool) -> Vec<Vec<&'a CellResult>> {
-    let mut groups: Vec<Vec<&CellResult>> = Vec::new();
-    for cell in ranked {
-        match groups.last_mut() {
-            Some(group) if group.iter().all(|other| alike(other, cell)) => group.push(cell),
-            _ => groups.push(vec![cell]),
-        }
-    }
-    groups
 }

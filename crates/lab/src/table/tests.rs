@@ -2,10 +2,11 @@
 
 use super::{Look, render, render_change};
 use crate::{
-    assemble::assemble,
+    assemble::{assemble, comparisons},
     compare::compare,
     example::{DAVFS2, circumstances, outcomes, plan, race, run},
     results::Outcome,
+    stats::median,
 };
 
 fn plain(width: usize) -> Look {
@@ -20,6 +21,75 @@ fn a_whole_race() {
 #[test]
 fn a_race_without_davfs2_on_a_narrow_terminal() {
     insta::assert_snapshot!(render(&run(3, 1.0, &DAVFS2), plain(60)));
+}
+
+/// What stands under the table of the first block, with the places of its contenders.
+fn told(samples: &[(&str, [f64; 4])]) -> String {
+    let mut run = run(4, 1.0, &[]);
+    run.cells.retain(|cell| cell.network == "article" && samples.iter().any(|(name, _)| *name == cell.contender));
+    for cell in &mut run.cells {
+        let (_, times) = samples.iter().find(|(name, _)| *name == cell.contender).unwrap();
+        (cell.samples_s, cell.median_s) = (times.to_vec(), median(times));
+    }
+    run.comparisons = comparisons(&run.cells);
+    run.claims.clear();
+    let text = render(&run, plain(100));
+    let rows = text.lines().skip_while(|line| !line.contains("contender")).skip(1);
+    let words = |line: &str| match line.split("  ").map(str::trim).filter(|word| !word.is_empty()).collect::<Vec<_>>() {
+        row if row.len() > 2 => row[..2].join(" "),
+        sentence => sentence.concat(),
+    };
+    rows.map(words).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_place_is_no_narrower_than_the_samples_allow() {
+    let (a, b, c) = ([1.0, 1.1, 1.2, 1.3], [1.25, 1.35, 1.4, 1.5], [1.45, 1.6, 1.7, 1.8]);
+    let slow = [3.0, 3.1, 3.2, 3.3];
+    let like = |by: f64| a.map(|time| time * by);
+    let close = [("curl", a), ("rclone", like(1.01)), ("davfs2", like(1.02)), ("webdrive", like(1.03))];
+    let cases = [
+        // Each neighbour is like the next, and the first is not like the last: no grouping says so.
+        told(&[("curl", a), ("rclone", b), ("davfs2", c)]),
+        // One stalled sample leaves the whole order open.
+        told(&[("curl", [1.0, 1.0, 1.1, 9.0]), ("rclone", b), ("davfs2", c)]),
+        told(&[&close[..], &[("redirector-h1", slow)]].concat()),
+        told(&[("curl", a), ("davfs2", slow), ("rclone", c)]),
+    ];
+    insta::assert_snapshot!(cases.join("\n\n"), @r"
+    curl 1–2
+    rclone 1–3
+    davfs2 2–3
+    No detectable difference between curl and rclone.
+    curl is 1.43× (1.12–1.80) as fast as davfs2, the slowest.
+
+    curl 1–3
+    rclone 1–3
+    davfs2 1–3
+    No detectable difference between curl and any other, not even davfs2.
+
+    curl 1–4
+    rclone 1–4
+    davfs2 1–4
+    webdrive (model) 1–4
+    redirector-h1 (model) 5
+    No detectable difference between curl and the next 3, down to webdrive (model).
+    curl is 2.74× (2.31–3.30) as fast as redirector-h1 (model), the slowest.
+
+    curl 1
+    rclone 2
+    davfs2 3
+    curl is 1.43× (1.12–1.80) as fast as rclone, the next, and 2.74× (2.31–3.30) as fast as davfs2,
+    the slowest.
+    ");
+}
+
+#[test]
+fn the_spread_is_called_what_it_is() {
+    let heading = |samples| render(&run(samples, 1.0, &[]), plain(100));
+    assert!(heading(5).contains(" range ") && !heading(5).contains("interval"));
+    assert!(heading(6).contains(" interval ") && !heading(6).contains(" range "));
+    assert!(!heading(2).contains("place"));
 }
 
 #[test]

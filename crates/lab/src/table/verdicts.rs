@@ -1,4 +1,6 @@
-//! The sentences of the source, and what became of them.
+//! The sentences of the source, and what became of them: the mark and the sentence first, for
+//! whoever runs an eye down the page, what was measured under it. What this run has nothing to
+//! say about stands at the end, by reason, a line each.
 
 use super::{Look, Style};
 use crate::{
@@ -10,22 +12,32 @@ pub(super) fn render(run: &RunResult, look: Look) -> String {
     let Some(first) = run.claims.first() else { return String::new() };
     let mut text = look.title("What the source says, and what was measured here");
     text += &look.paragraph("", 0, &first.source);
-    // A run that was stopped leaves most sentences open, which is no news.
-    let stopped = run.cells.iter().any(|cell| !cell.was_reached());
-    let shown = |claim: &&ClaimResult| !stopped || claim.verdict != Verdict::Inconclusive;
-    let claims: Vec<&ClaimResult> = run.claims.iter().filter(shown).collect();
-    // A sentence that is checked in several ways is quoted once.
-    for claims in claims.chunk_by(|a, b| a.said == b.said) {
-        text += "\n";
-        text += &look.paragraph("  “", 3, &format!("{}”", claims[0].said));
+    let (measured, open): (Vec<&ClaimResult>, Vec<&ClaimResult>) = run.claims.iter().partition(|claim| measured(claim));
+    for claims in measured.chunk_by(|a, b| place(a) == place(b)) {
+        // Runs of the first version did not record it.
+        let known = !claims[0].workload.is_empty();
+        text += &if known { heading(look, &place(claims[0])) } else { "\n".to_owned() };
         for claim in claims {
             text += &judged(claim, look);
         }
     }
-    let count = |verdict| run.claims.iter().filter(|claim| claim.verdict == verdict).count();
-    let counts = [Verdict::Reproduced, Verdict::Refuted, Verdict::Inconclusive]
-        .map(|verdict| format!("{} {}", count(verdict), word(verdict)));
-    text + "\n" + &look.paragraph("", 0, &format!("Checks: {}.", counts.join(", ")))
+    text += &unjudged(&open, look);
+    text + "\n" + &look.paragraph("", 0, &summary(run, open.len()))
+}
+
+/// Whether there is more to tell than that nothing was measured.
+fn measured(claim: &ClaimResult) -> bool {
+    claim.verdict != Verdict::Inconclusive || claim.ci95.is_some()
+}
+
+fn place(claim: &ClaimResult) -> String {
+    format!("{}, {}", claim.workload, claim.network)
+}
+
+/// A place or a reason, after an empty line.
+fn heading(look: Look, text: &str) -> String {
+    let text = look.paragraph("  ", 2, text);
+    format!("\n{}\n", look.paint(Style::Bold, text.trim_end()))
 }
 
 fn judged(claim: &ClaimResult, look: Look) -> String {
@@ -35,9 +47,43 @@ fn judged(claim: &ClaimResult, look: Look) -> String {
         Verdict::Inconclusive => ("?", Style::Open),
     };
     let label = format!("{mark} {:12}", word(claim.verdict));
-    let first = format!("    {label}  ");
+    let first = format!("  {label}  ");
     let indent = if look.width() < 60 { 6 } else { first.chars().count() };
-    look.paragraph(&first, indent, &claim.measured).replacen(&label, &look.paint(style, &label), 1)
+    let blanks = " ".repeat(indent);
+    let said = look.paragraph(&first, indent, &format!("“{}”", claim.said));
+    said.replacen(&label, &look.paint(style, &label), 1) + &look.paragraph(&blanks, indent, &claim.measured)
+}
+
+/// The claims that nothing was measured for, by reason; last what was not part of the run.
+fn unjudged(claims: &[&ClaimResult], look: Look) -> String {
+    let mut reasons: Vec<(bool, &str)> = Vec::new();
+    for claim in claims {
+        let reason = (!claim.in_run, claim.measured.trim_end_matches('.'));
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    reasons.sort_by_key(|(absent, _)| *absent);
+    let mut text = String::new();
+    for (absent, why) in reasons {
+        text += &heading(look, &format!("Not judged: {why}"));
+        for claim in claims.iter().filter(|claim| claim.measured.trim_end_matches('.') == why) {
+            let place = if absent { format!("{}: ", place(claim)) } else { String::new() };
+            text += &look.paragraph("    ", 6, &format!("{place}“{}”", claim.said));
+        }
+    }
+    text
+}
+
+fn summary(run: &RunResult, open: usize) -> String {
+    let count = |verdict| run.claims.iter().filter(|claim| claim.verdict == verdict).count();
+    format!(
+        "Of {} checks {} reproduced what was said, {} refuted it, {} were inconclusive, {open} not judged.",
+        run.claims.len(),
+        count(Verdict::Reproduced),
+        count(Verdict::Refuted),
+        count(Verdict::Inconclusive) - open
+    )
 }
 
 fn word(verdict: Verdict) -> &'static str {

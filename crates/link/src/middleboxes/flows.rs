@@ -7,29 +7,29 @@ use crate::headers::Flow;
 /// How many connections a middlebox remembers.
 const MOST: usize = 4096;
 
-/// What is remembered about each connection. When the table is full, the connection unused for the
-/// longest makes room.
+/// What is remembered about each connection, or about whatever else `K` tells apart. When the table
+/// is full, the one unused for the longest makes room.
 ///
 /// A tree and not a hash table, so that going through it has one order in every run.
 #[derive(Debug)]
-pub(super) struct Flows<T>(BTreeMap<Flow, (Instant, T)>);
+pub(super) struct Flows<T, K = Flow>(BTreeMap<K, (Instant, T)>);
 
-impl<T> Default for Flows<T> {
+impl<T, K> Default for Flows<T, K> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T> Flows<T> {
+impl<T, K: Ord + Copy> Flows<T, K> {
     /// What is remembered of a connection that is being used.
-    pub(super) fn get(&mut self, flow: &Flow, now: Instant) -> Option<&mut T> {
+    pub(super) fn get(&mut self, flow: &K, now: Instant) -> Option<&mut T> {
         let (used, memory) = self.0.get_mut(flow)?;
         *used = now;
         Some(memory)
     }
 
     /// Remembers a connection; returns the one that made room, if one had to.
-    pub(super) fn insert(&mut self, flow: Flow, memory: T, now: Instant) -> Option<(Flow, T)> {
+    pub(super) fn insert(&mut self, flow: K, memory: T, now: Instant) -> Option<(K, T)> {
         let mut evicted = None;
         if self.0.len() >= MOST && !self.0.contains_key(&flow) {
             let oldest = self.0.iter().min_by_key(|(flow, (used, _))| (*used, **flow)).map(|(flow, _)| *flow);
@@ -39,11 +39,11 @@ impl<T> Flows<T> {
         evicted
     }
 
-    pub(super) fn remove(&mut self, flow: &Flow) -> Option<T> {
+    pub(super) fn remove(&mut self, flow: &K) -> Option<T> {
         self.0.remove(flow).map(|(_, memory)| memory)
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&Flow, &mut T)> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut T)> {
         self.0.iter_mut().map(|(flow, (_, memory))| (flow, memory))
     }
 }

@@ -9,9 +9,10 @@
 //!
 //! Linux receivers do neither as long as the application reads. So this box stands in front of one
 //! (at its end of the cable) and plays the other: a pure ACK that acknowledges too little is held
-//! until the timer fires, counted from the first one held, or until a later one that acknowledges
-//! enough, or anything else that carries the acknowledgment, takes its place. What a deferring
-//! receiver sends at once passes at once:
+//! until the timer fires, or until a later one that acknowledges enough, or anything else that
+//! carries the acknowledgment, takes its place. The timer counts from the moment at which the first
+//! segment not acknowledged yet passed the box, as the receiver's own would (RFC 5681 §4.2): Linux
+//! may have taken a part of that time itself. What a deferring receiver sends at once passes at once:
 //! - SYN, FIN, RST, data, window updates, duplicate ACKs, ACKs with SACK blocks;
 //! - the next ACK after a segment out of order or sent again, and any after a FIN.
 //!
@@ -39,7 +40,7 @@ use crate::{
 /// What timestamps take of each segment.
 const TIMESTAMPS: u32 = 12;
 /// The most data packets remembered of one connection; when more are unacknowledged, the oldest
-/// are not counted, and an ACK of so many is not held anyway.
+/// are forgotten, and an ACK of so many is not held anyway.
 const MOST_PACKETS: usize = 4096;
 
 pub(super) const KIND: Kind = Kind {
@@ -55,7 +56,7 @@ pub(super) const KIND: Kind = Kind {
         Parameter {
             name: "timer",
             form: "TIME",
-            help: "how long an ACK is held at most",
+            help: "how long after a segment its ACK goes at the latest",
             default: "100ms for mss, 200ms for packets",
         },
     ],
@@ -95,14 +96,14 @@ struct HoldAcks {
 struct Connection {
     /// The least MSS that a SYN named.
     mss: Option<u16>,
-    /// How many of the SYNs carried timestamps.
-    timestamps: u8,
+    /// Whether the SYN in each direction carried timestamps.
+    timestamps: [bool; 2],
     /// Up to where the sender knows its data to be received.
     acknowledged: Option<u32>,
     /// The end of the sender's highest segment.
     sent: Option<u32>,
-    /// The ends of the data packets that are not acknowledged yet, for [`Rule::Packets`].
-    packets: VecDeque<u32>,
+    /// The ends of the data packets that are not acknowledged yet, and when they passed.
+    packets: VecDeque<(u32, Instant)>,
     /// Whether the next ACK must not be held.
     urgent: bool,
     /// Whether the sender said FIN.
@@ -118,20 +119,20 @@ struct HeldAck {
 }
 
 impl Connection {
-    fn saw_syn(&mut self, tcp: &Tcp<'_>, bytes: &[u8]) {
+    fn saw_syn(&mut self, tcp: &Tcp<'_>, direction: Direction, bytes: &[u8]) {
         for (kind, place) in options(bytes, tcp.options_range()) {
             match (kind, &bytes[place]) {
                 (2, [_, _, high, low]) => {
                     let mss = u16::from_be_bytes([*high, *low]);
                     self.mss = Some(self.mss.map_or(mss, |other| other.min(mss)));
                 }
-                (8, _) => self.timestamps += 1,
+                (8, _) => self.timestamps[direction as usize] = true,
                 _ => {}
             }
         }
     }
 
-    fn saw_data(&mut self, tcp: &Tcp<'_>, rule: Rule) {
+    fn saw_data(&mut self, tcp: &Tcp<'_>, now: Instant) {
         let end = tcp.sequence_end();
         self.closing |= tcp.fin();
         if let Some(sent) = self.sent
@@ -141,18 +142,16 @@ impl Connection {
         }
         if self.sent.is_none_or(|sent| before(sent, end)) {
             self.sent = Some(end);
-            if rule == Rule::Packets {
-                if self.packets.len() == MOST_PACKETS {
-                    self.packets.pop_front();
-                }
-                self.packets.push_back(end);
+            if self.packets.len() == MOST_PACKETS {
+                self.packets.pop_front();
             }
+            self.packets.push_back((end, now));
         }
     }
 
     fn full_segment(&self, ipv6: bool) -> u32 {
         let mss = self.mss.map_or(if ipv6 { 1220 } else { 536 }, u32::from);
-        mss.saturating_sub(if self.timestamps >= 2 { TIMESTAMPS } else { 0 }).max(1)
+        mss.saturating_sub(if self.timestamps == [true; 2] { TIMESTAMPS } else { 0 }).max(1)
     }
 
     /// Whether the receiver would have sent this pure ACK at once.
@@ -165,7 +164,7 @@ impl Connection {
         }
         match rule {
             Rule::Mss => number.wrapping_sub(acknowledged) >= 2 * self.full_segment(ipv6),
-            Rule::Packets => self.packets.iter().take_while(|end| !before(number, **end)).nth(1).is_some(),
+            Rule::Packets => self.packets.iter().take_while(|(end, _)| !before(number, *end)).nth(1).is_some(),
         }
     }
 
@@ -174,7 +173,7 @@ impl Connection {
         if self.acknowledged.is_none_or(|acknowledged| before(acknowledged, number)) {
             self.acknowledged = Some(number);
         }
-        while self.packets.pop_front_if(|end| !before(number, *end)).is_some() {}
+        while self.packets.pop_front_if(|(end, _)| !before(number, *end)).is_some() {}
         self.held.take()
     }
 }
@@ -185,13 +184,17 @@ impl HoldAcks {
         let Some(tcp) = Tcp::of(&packet.bytes) else { return out.forward(packet) };
         let Some(connection) = self.connections.get(&flow, now) else { return out.forward(packet) };
         if tcp.syn() {
-            connection.saw_syn(&tcp, &packet.bytes);
+            connection.saw_syn(&tcp, self.acks, &packet.bytes);
         }
         let number = tcp.acknowledgment_number();
         let pure = tcp.ack() && tcp.sequence_len() == 0 && !tcp.rst() && !tcp.urg();
         let sack = || options(&packet.bytes, tcp.options_range()).any(|(kind, _)| kind == 5);
-        if pure && !connection.is_due(number, flow.server.is_ipv6(), self.rule) && !sack() {
-            let until = connection.held.take().map_or(now + self.timer, |held| held.until);
+        let until = match (&connection.held, connection.packets.front()) {
+            (Some(held), _) => held.until,
+            (None, Some((_, passed))) => *passed + self.timer,
+            (None, None) => now + self.timer,
+        };
+        if pure && now < until && !connection.is_due(number, flow.server.is_ipv6(), self.rule) && !sack() {
             self.timers.insert((until, flow));
             connection.held = Some(HeldAck { packet, number, until });
             return;
@@ -210,16 +213,16 @@ impl HoldAcks {
     }
 
     /// A packet to the receiver.
-    fn sender_says(&mut self, flow: Flow, packet: Packet, now: Instant, out: &mut Out) {
+    fn sender_says(&mut self, flow: Flow, direction: Direction, packet: Packet, now: Instant, out: &mut Out) {
         if let Some(tcp) = Tcp::of(&packet.bytes)
             && let Some(connection) = self.connections.get(&flow, now)
         {
             if tcp.syn() {
-                connection.saw_syn(&tcp, &packet.bytes);
+                connection.saw_syn(&tcp, direction, &packet.bytes);
                 connection.acknowledged = Some(tcp.sequence_number().wrapping_add(1));
             }
             if tcp.sequence_len() > 0 {
-                connection.saw_data(&tcp, self.rule);
+                connection.saw_data(&tcp, now);
             }
         }
         out.forward(packet);
@@ -252,7 +255,7 @@ impl Watcher for HoldAcks {
         if direction == self.acks {
             self.receiver_says(flow, packet, now, out);
         } else {
-            self.sender_says(flow, packet, now, out);
+            self.sender_says(flow, direction, packet, now, out);
         }
     }
 
@@ -372,6 +375,44 @@ mod tests {
         assert!(!upload.ack(31, 201));
         assert_eq!(upload.late(51), [201]);
         assert_eq!(upload.late(500), []);
+    }
+
+    #[test]
+    fn the_timer_counts_from_the_segment_and_not_from_its_ack() {
+        for rule in ["mss", "packets"] {
+            let mut upload = Upload::new(&format!("hold-acks:rule={rule},timer=100ms"));
+            upload.data(1, 100);
+            assert!(!upload.ack(41, upload.sent)); // as late as Linux sends it
+            assert_eq!((upload.late(100), upload.late(101)), (vec![], vec![101]));
+            upload.data(200, 100);
+            assert!(upload.ack(300, upload.sent)); // overdue
+            // Of two segments one is acknowledged; the timer of the other counts from its own.
+            upload.data(400, 1160);
+            upload.data(430, 100);
+            upload.sent -= 100;
+            assert!(!upload.ack(440, upload.sent));
+            upload.sent += 100;
+            assert_eq!(upload.late(500), [1361]);
+            assert!(!upload.ack(501, upload.sent));
+            assert_eq!((upload.late(529), upload.late(530)), (vec![], vec![1461]));
+        }
+    }
+
+    #[test]
+    fn a_full_segment_has_room_for_timestamps_only_if_both_ends_want_them() {
+        let with = [&MSS[..], &[8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1]].concat();
+        for (options, at_once) in [(MSS.to_vec(), false), (with.clone(), true)] {
+            let mut bench = Bench::new("hold-acks");
+            let syn = Segment { port: 1, syn: true, options: with.clone(), ..Segment::default() };
+            for _ in 0..300 {
+                assert!(bench.passes(Up, 0, tcp(syn.clone()))); // again and again
+                let both = Segment { down: true, ack: Some(1), options: options.clone(), ..syn.clone() };
+                assert!(bench.passes(Down, 0, tcp(both)));
+            }
+            let data = Segment { port: 1, seq: 1, ack: Some(1), payload: 2296, ..Segment::default() };
+            assert!(bench.passes(Up, 1, tcp(data)));
+            assert_eq!(bench.passes(Down, 1, tcp(ack(2297))), at_once);
+        }
     }
 
     #[test]

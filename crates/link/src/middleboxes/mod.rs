@@ -109,7 +109,7 @@ mod tests {
         new: Vec<(Direction, Packet)>,
     }
 
-    fn chains(middlebox: &str) -> [Vec<Box<dyn Stage>>; 2] {
+    pub(super) fn chains(middlebox: &str) -> [Vec<Box<dyn Stage>>; 2] {
         let pair = build(middlebox);
         [pair.up, pair.down].map(|stage| stage.into_iter().collect())
     }
@@ -124,10 +124,15 @@ mod tests {
         }
 
         pub(super) fn replace(&mut self, middlebox: &str, ms: u64) {
-            let now = self.at(ms);
-            for (chain, stages) in self.chains.iter_mut().zip(chains(middlebox)) {
-                chain.replace(stages, now);
+            for (direction, stages) in [Direction::Up, Direction::Down].into_iter().zip(chains(middlebox)) {
+                self.put(direction, stages, ms);
             }
+        }
+
+        /// Changes one direction only.
+        pub(super) fn put(&mut self, direction: Direction, stages: Vec<Box<dyn Stage>>, ms: u64) {
+            let now = self.at(ms);
+            self.chains[direction as usize].replace(stages, now);
         }
 
         fn take(&mut self, direction: Direction, output: Output) {

@@ -5,7 +5,11 @@
 //! itself ("address and port-dependent mapping", RFC 4787 §4.1), for as long as the table of 4096
 //! has room. Packets of these kinds that come to no translation are dropped: nobody asked for them.
 //! ICMP errors are translated with the packet they quote (RFC 5508 §4.2). Everything else passes as
-//! it is: other protocols, fragments but the first, multicast and link-local traffic.
+//! it is: other protocols, multicast and link-local traffic.
+//!
+//! Of a datagram in fragments only the first has ports. The others are given the address that it was
+//! given; if it was dropped, or is still to come, they are dropped ("received fragments ordered", RFC
+//! 4787 §11): with an address of the other side they would be of no use to anybody.
 //!
 //! The public address can change, for every connection or from time to time; connections that are
 //! there keep theirs. A server that knows its clients by address then meets a stranger: a Fast Open
@@ -28,7 +32,7 @@ use super::{
     flows::Flows,
 };
 use crate::{
-    headers::{Change, Flow, Headers},
+    headers::{Change, Flow, Fragment, Headers},
     packet::Packet,
     stage::{Direction, Out},
     units::Span,
@@ -67,7 +71,8 @@ pub(super) const KIND: Kind = Kind {
                 _ => return arguments.bad("renew", "write connection, never, or a time such as 30s"),
             },
         };
-        Ok(stages(Nat { v4, v6, renew, start: None, made: 0, outward: Flows::default(), inward: BTreeMap::new() }))
+        let (outward, inward, fragments) = (Flows::default(), BTreeMap::new(), Flows::default());
+        Ok(stages(Nat { v4, v6, renew, start: None, made: 0, outward, inward, fragments }))
     },
 };
 
@@ -89,6 +94,26 @@ struct Nat {
     outward: Flows<SocketAddr>,
     /// The client's end of each connection as the server sees it.
     inward: BTreeMap<Flow, SocketAddr>,
+    /// The address that the first fragment of each datagram was given.
+    fragments: Flows<IpAddr, Datagram>,
+}
+
+/// What the fragments of one datagram have in common (RFC 791 §3.2; in IPv6 the protocol is not of
+/// it, RFC 8200 §4.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Datagram {
+    direction: Direction,
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: Option<IpNumber>,
+    id: u32,
+}
+
+impl Datagram {
+    fn of(headers: &Headers, direction: Direction, id: u32) -> Self {
+        let &Headers { source, destination, protocol, .. } = headers;
+        Self { direction, source, destination, protocol: source.is_ipv4().then_some(protocol), id }
+    }
 }
 
 /// The addresses and ports of a packet that can be translated, and where to write new ones.
@@ -228,7 +253,7 @@ impl Nat {
         let (.., errors) = icmp(headers.protocol)?;
         let Range { start, end } = headers.payload;
         let quote = start + 8..end;
-        if !errors.contains(&bytes[start]) || quote.is_empty() {
+        if quote.is_empty() || !errors.contains(&bytes[start]) {
             return None;
         }
         let inner = Headers::quoted(&bytes[quote.clone()])?;
@@ -250,22 +275,58 @@ impl Nat {
     }
 }
 
+impl Nat {
+    /// Translates a packet that holds a transport header; `None` if it is to be dropped.
+    fn translate(&mut self, headers: &Headers, direction: Direction, bytes: &mut [u8], now: Instant) -> Option<()> {
+        let Some(ends) = Ends::of(headers, bytes) else {
+            // An error about what is not known passes as it is.
+            self.error(headers, direction, bytes, now);
+            return Some(());
+        };
+        let flow = ends.flow(direction);
+        let new = match direction {
+            Direction::Up => self.public(flow, now),
+            Direction::Down => self.known(&flow, direction, now),
+        }?;
+        ends.rewrite(bytes, direction == Direction::Up, new);
+        Some(())
+    }
+
+    /// The same for a fragment.
+    fn translate_fragment(
+        &mut self,
+        headers: &Headers,
+        fragment: Fragment,
+        direction: Direction,
+        bytes: &mut [u8],
+        now: Instant,
+    ) -> Option<()> {
+        let datagram = Datagram::of(headers, direction, fragment.id);
+        if !fragment.is_first {
+            let new = *self.fragments.get(&datagram, now)?;
+            rewrite_address(bytes, direction == Direction::Up, new);
+            return Some(());
+        }
+        self.fragments.remove(&datagram); // that was another of the same number
+        self.translate(headers, direction, bytes, now)?;
+        let new = Headers::of(bytes)?;
+        let address = if direction == Direction::Up { new.source } else { new.destination };
+        self.fragments.insert(datagram, address, now);
+        Some(())
+    }
+}
+
 impl Watcher for Nat {
     fn push(&mut self, direction: Direction, mut packet: Packet, now: Instant, out: &mut Out) {
         self.start.get_or_insert(now);
         let bytes = &mut packet.bytes;
-        if let Some(headers) = Headers::of(bytes).filter(is_routed) {
-            if let Some(ends) = Ends::of(&headers, bytes) {
-                let flow = ends.flow(direction);
-                let new = match direction {
-                    Direction::Up => self.public(flow, now),
-                    Direction::Down => self.known(&flow, direction, now),
-                };
-                let Some(new) = new else { return };
-                ends.rewrite(bytes, direction == Direction::Up, new);
-            } else {
-                // An error about what is not known passes as it is.
-                self.error(&headers, direction, bytes, now);
+        if let Some(headers) = Headers::of_any(bytes).filter(is_routed) {
+            let done = match headers.fragment {
+                None => self.translate(&headers, direction, bytes, now),
+                Some(fragment) => self.translate_fragment(&headers, fragment, direction, bytes, now),
+            };
+            if done.is_none() {
+                return;
             }
         }
         out.forward(packet);
@@ -274,18 +335,29 @@ impl Watcher for Nat {
     fn take_over(&mut self, old: &mut Self) {
         std::mem::swap(&mut self.outward, &mut old.outward);
         std::mem::swap(&mut self.inward, &mut old.inward);
+        std::mem::swap(&mut self.fragments, &mut old.fragments);
         (self.start, self.made) = (old.start, old.made);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
+    use std::{
+        net::{IpAddr, SocketAddr},
+        time::Instant,
+    };
+
+    use etherparse::{IpFragOffset, Ipv6FragmentHeader, Ipv6Header, ip_number};
 
     use crate::{
         headers::Headers,
         middleboxes::tests::Bench,
-        stage::Direction::{self, Down, Up},
+        packet::Packet,
+        stage::{
+            Direction::{self, Down, Up},
+            Out, Stage,
+        },
+        stages::Mtu,
         testing::{
             CLIENT, CLIENT6, SERVER, SERVER6, Segment, answer_to, checksums_are_right, icmp_error, ping, segment, tcp,
             tcp6, udp, with_checksums,
@@ -377,6 +449,60 @@ mod tests {
                 assert_eq!(down, icmp_error(&packet[..quoted]));
             }
         }
+    }
+
+    /// The fragments of 600 bytes at most, of an IPv4 packet.
+    fn fragments(bytes: Vec<u8>) -> Vec<Vec<u8>> {
+        let mut out = Out::default();
+        Mtu::new(600, false).push(Packet::new(bytes), Instant::now(), &mut out);
+        assert!(out.forward.len() > 2);
+        out.forward.into_iter().map(|packet| packet.bytes).collect()
+    }
+
+    /// An IPv6 fragment header in front of the UDP datagram's bytes from `offset` on, and 16 of them.
+    fn fragment6(datagram: &[u8], offset: usize) -> Vec<u8> {
+        let more = offset + 16 < datagram.len();
+        let offset = IpFragOffset::try_new((offset / 8) as u16).unwrap();
+        let header = Ipv6FragmentHeader::new(ip_number::UDP, offset, more, 9).to_bytes();
+        let start = usize::from(offset.value()) * 8;
+        let payload = [&header[..], &datagram[start..datagram.len().min(start + 16)]].concat();
+        let (IpAddr::V6(source), IpAddr::V6(destination)) = (CLIENT6, SERVER6) else { unreachable!() };
+        let (source, destination) = (source.octets(), destination.octets());
+        let ip = Ipv6Header { source, destination, next_header: ip_number::IPV6_FRAG, ..Default::default() };
+        let ip = Ipv6Header { payload_length: payload.len() as u16, hop_limit: 64, ..ip };
+        [&ip.to_bytes()[..], &payload].concat()
+    }
+
+    #[test]
+    fn every_fragment_is_given_the_address_of_the_first() {
+        let mut bench = Bench::new("nat");
+        for packet in fragments(udp(&[7; 1500])) {
+            let up = through(&mut bench, Up, 0, packet).unwrap();
+            assert_eq!(Headers::of_any(&up).unwrap().source, end("203.0.113.1:1").ip());
+        }
+        let up = through(&mut bench, Up, 1, udp(&[7; 1500])).unwrap();
+        for packet in fragments(answer_to(&up)) {
+            let down = through(&mut bench, Down, 2, packet).unwrap();
+            assert_eq!(Headers::of_any(&down).unwrap().destination, CLIENT);
+        }
+        let datagram = [[9; 8], [0; 8], [3; 8], [3; 8], [3; 8]].concat();
+        for offset in [0, 16, 32] {
+            let up = through(&mut bench, Up, 3, fragment6(&datagram, offset)).unwrap();
+            assert_eq!(Headers::of_any(&up).unwrap().source, end("[2001:db8:113::1]:1").ip());
+        }
+    }
+
+    #[test]
+    fn a_fragment_without_its_first_does_not_leave() {
+        let mut bench = Bench::new("nat");
+        let parts = fragments(udp(&[7; 1500]));
+        assert_eq!(through(&mut bench, Up, 0, parts[1].clone()), None);
+        assert!(through(&mut bench, Up, 0, parts[0].clone()).is_some());
+        // The other way, the same number is another datagram; it was not asked for.
+        for part in fragments(answer_to(&udp(&[7; 1500]))) {
+            assert_eq!(through(&mut bench, Down, 0, part), None);
+        }
+        assert_eq!(through(&mut bench, Up, 0, fragment6(&[3; 40], 16)), None);
     }
 
     #[test]

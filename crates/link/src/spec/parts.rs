@@ -5,6 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{
+    cable::DEFAULT_MTU,
     stages::{Bursts, Mtu},
     units::{Percent, Rate, Size, Span},
 };
@@ -256,7 +257,7 @@ impl fmt::Display for ReorderSpec {
 }
 
 /// An MTU in bytes: `1400`, or `1400 black-hole` for a link that drops larger packets and says
-/// nothing. See [`crate::stages::Mtu`].
+/// nothing; at most [`DEFAULT_MTU`], since hosts send nothing larger. See [`crate::stages::Mtu`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MtuSpec {
     /// The size of the largest IP packet that passes.
@@ -271,12 +272,17 @@ impl MtuSpec {
             Some(size) => (size.trim(), true),
             None => (text, false),
         };
-        let bytes = size.trim_end_matches(['B', 'b']).trim().parse().ok().filter(|bytes| *bytes >= Mtu::LEAST)?;
-        Some(Self { bytes, black_hole })
+        let bytes = size.trim_end_matches(['B', 'b']).trim().parse().ok()?;
+        (Mtu::LEAST..=DEFAULT_MTU).contains(&bytes).then_some(Self { bytes, black_hole })
     }
 }
 
-text_form!(MtuSpec, "an MTU of 68 to 65535 bytes", "`1400` or `1400 black-hole`", MtuSpec::parse);
+text_form!(
+    MtuSpec,
+    "an MTU from 68 bytes up to the 1500 that hosts send",
+    "`1400` or `1400 black-hole`",
+    MtuSpec::parse
+);
 
 impl fmt::Display for MtuSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -331,7 +337,13 @@ mod tests {
             ("ge:r=20%,p=1%,good=0.5%,bad=50%", "ge:p=1%,r=20%,bad=50%,good=0.5%"),
         ]);
         comes_back::<ReorderSpec>(&[("1%", "1% 1ms"), ("1% 5ms", "1% 5ms")]);
-        comes_back::<MtuSpec>(&[("1400", "1400"), ("1400B", "1400"), ("1280 black-hole", "1280 black-hole")]);
+        comes_back::<MtuSpec>(&[
+            ("1400", "1400"),
+            ("1400B", "1400"),
+            ("1280 black-hole", "1280 black-hole"),
+            ("68", "68"),
+            ("1500", "1500"),
+        ]);
     }
 
     #[test]
@@ -340,8 +352,24 @@ mod tests {
             "lots".parse::<QueueSpec>().unwrap_err().to_string(),
             "`lots` is not a queue; write it like `100p`, `64KiB`, `bdp`, `codel` or `infinite`"
         );
-        for bad in ["", "2", "1ms x", "100", "ge:p=1%", "ge:p=1%,p=1%,r=1%", "67", "70000", "1% 2ms 3ms", "/", "1mbit/"]
-        {
+        assert_eq!(
+            "9000".parse::<MtuSpec>().unwrap_err().to_string(),
+            "`9000` is not an MTU from 68 bytes up to the 1500 that hosts send; write it like `1400` or `1400 black-hole`"
+        );
+        for bad in [
+            "",
+            "2",
+            "1ms x",
+            "100",
+            "ge:p=1%",
+            "ge:p=1%,p=1%,r=1%",
+            "67",
+            "1501",
+            "70000",
+            "1% 2ms 3ms",
+            "/",
+            "1mbit/",
+        ] {
             assert!(bad.parse::<JitterSpec>().is_err() && bad.parse::<LossSpec>().is_err(), "{bad}");
             assert!(bad.parse::<RateSpec>().is_err() && bad.parse::<ReorderSpec>().is_err(), "{bad}");
             assert!(bad == "100" || bad.parse::<MtuSpec>().is_err(), "{bad}");
