@@ -14,6 +14,7 @@
 //! ```
 //!
 //! - [`pcapng`] is what our taps write: times in nanoseconds, a direction for each packet.
+//! - [`tcp`] walks the options of a TCP header.
 //! - [`summary`] counts what a race has to report: connections opened, packets and bytes each way.
 //!
 //! Packets are borrowed from the reader, one at a time, so a capture of any size is read in the
@@ -24,7 +25,7 @@ mod error;
 mod packet;
 pub mod pcapng;
 pub mod summary;
-mod tcp;
+pub mod tcp;
 
 pub use error::Error;
 pub use packet::{Direction, LinkType, Packet, Source};

@@ -1,6 +1,6 @@
 //! The TCP segment in a packet.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, ops::Range};
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 
@@ -51,18 +51,42 @@ impl<'a> Segment<'a> {
     }
 
     /// The cookie of the Fast Open option, empty where one is asked for.
-    ///
-    /// Walks the options itself, since etherparse's iterator ends at the first kind it does not know,
-    /// and this is one.
     pub(crate) fn fast_open(&self) -> Option<&'a [u8]> {
-        let mut rest = self.options;
-        loop {
-            rest = match *rest {
-                [1, ref rest @ ..] => rest, // no operation (RFC 9293 §3.2)
-                [FAST_OPEN, len, ..] => return rest.get(2..usize::from(len)),
-                [(2..), len @ (2..), ..] => rest.get(usize::from(len)..)?,
-                _ => return None,
-            };
+        let place = options(self.options).find(|place| self.options[place.start] == FAST_OPEN)?;
+        Some(&self.options[place.start + 2..place.end])
+    }
+}
+
+/// Where the options are among the bytes between a TCP header's fixed part and its end: each with its
+/// kind, its length and its data (RFC 9293 §3.2), and so of two bytes at least. No-operations are left
+/// out; the walk ends at the end of the options, or where they make no sense.
+///
+/// etherparse's own iterator ends at the first kind it does not know, and the new ones, such as Fast
+/// Open's, are those that matter here.
+pub fn options(area: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while area.get(at) == Some(&1) {
+            at += 1;
         }
+        let [(2..), len @ (2..), ..] = *area.get(at..)? else { return None };
+        let place = at..at + usize::from(len);
+        at = place.end;
+        (place.end <= area.len()).then_some(place)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::options;
+
+    #[test]
+    fn options_are_found_up_to_where_they_make_no_sense() {
+        let found = |area: &[u8]| options(area).map(|place| area[place].to_vec()).collect::<Vec<_>>();
+        assert_eq!(found(&[1, 2, 4, 5, 180, 1, 1, 34, 2, 0, 3, 3, 7]), [vec![2, 4, 5, 180], vec![34, 2]]);
+        for broken in [&[4, 2, 5][..], &[4, 2, 5, 0], &[4, 2, 5, 1, 1], &[4, 2, 5, 4, 1], &[4, 2, 5, 255, 4, 2]] {
+            assert_eq!(found(broken), [[4, 2]]);
+        }
+        assert!(found(&[]).is_empty() && found(&[1, 1]).is_empty());
     }
 }

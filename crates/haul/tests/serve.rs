@@ -53,7 +53,9 @@ impl Server {
 
     fn ask(&self, request: &str) -> String {
         let mut stream = self.connect();
-        stream.write_all(format!("{request} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+        stream
+            .write_all(format!("{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())
+            .unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text
@@ -62,7 +64,7 @@ impl Server {
     /// Begins an upload of which the last byte never comes.
     fn upload_most(&self) -> TcpStream {
         let mut upload = self.connect();
-        upload.write_all(b"PUT /file HTTP/1.1\r\nHost: test\r\nContent-Length: 600001\r\n\r\n").unwrap();
+        upload.write_all(b"PUT /file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 600001\r\n\r\n").unwrap();
         upload.write_all(&vec![b'n'; 600_000]).unwrap();
         upload
     }

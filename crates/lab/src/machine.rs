@@ -69,6 +69,9 @@ fn tools(plan: &Plan, server: &dyn Server) -> BTreeMap<String, String> {
         let versions = versions.map(|program| (program.name.to_owned(), program.version()));
         add(&contender.name(), versions.chain(contender.settings()).collect());
     }
+    // Not to be read anywhere: the kernel's constant (TCP_INIT_CWND, RFC 6928), which only a route
+    // could change, and no route of our hosts does.
+    tools.insert("initial window".to_owned(), "10 segments".to_owned());
     tools.insert("haul".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     tools
 }

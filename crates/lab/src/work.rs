@@ -26,7 +26,10 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-use crate::bounds::{Bounds, Stop};
+use crate::{
+    bounds::{Bounds, Stop},
+    servers::Requests,
+};
 
 /// Where `mod_dav_fs` keeps the properties of a folder's files, inside that folder.
 const PROPERTIES: &str = ".DAV";
@@ -71,6 +74,11 @@ impl Work {
             Self::List { .. } => 1,
             Self::Edit { times, .. } => times,
         }
+    }
+
+    /// Whether it brings files to the server.
+    pub fn writes(self) -> bool {
+        matches!(self, Self::Upload { .. } | Self::Edit { .. })
     }
 
     /// What one of them is called.
@@ -303,6 +311,17 @@ impl Task {
         }
     }
 
+    /// Whether the server was asked for every write one by one. The files cannot tell: of saves
+    /// that a client merges only the last is seen in them.
+    pub fn verify_requests(&self, requests: &Requests) -> Result<(), WorkError> {
+        let (puts, steps) = (requests.of("PUT"), u64::from(self.work().steps()));
+        if !self.work().writes() || puts >= steps {
+            return Ok(());
+        }
+        let step = self.work().step();
+        Err(WorkError::Wrong(format!("the server was sent {puts} PUT requests for {steps} {step}s")))
+    }
+
     fn verify(&self, root: &Path, done: &Done) -> Result<(), WorkError> {
         let folder = root.join(&self.folder);
         let contents = &self.payload.contents;
@@ -470,6 +489,17 @@ mod tests {
         assert!(wrong(&task, &root, &done).contains("note.txt differs"));
         fs::write(&file, &versions[2].0).unwrap();
         task.wait_done(&root, &done, &bounds()).unwrap();
+    }
+
+    #[test]
+    fn merged_saves_are_seen_in_the_requests() {
+        let (_folder, _, task) = task(Work::Edit { times: 3, size: Size::bytes(50) });
+        let puts = |n| Requests([("PUT".to_owned(), n), ("LOCK".to_owned(), 9)].into());
+        task.verify_requests(&puts(3)).unwrap();
+        let merged = task.verify_requests(&puts(2)).unwrap_err().to_string();
+        assert_eq!(merged, "the result is wrong: the server was sent 2 PUT requests for 3 saves");
+        let (_folder, _, listing) = self::task(Work::List { entries: 3 });
+        listing.verify_requests(&puts(0)).unwrap();
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn main() {
             }
         }
     }
-    let (apache, curl) = (installed(0), contenders::all()[0].with(&Parameters::new()).unwrap());
+    let (apache, curl) = (server("apache").missing().is_none(), contenders::all()[0].with(&Parameters::new()).unwrap());
     let have = apache && curl.needs()[0].find().is_ok();
     if !have {
         eprintln!("skipped: what goes wrong: Apache and curl are needed");
@@ -92,8 +92,8 @@ fn own_mounts() -> nix::Result<()> {
     mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
 }
 
-fn installed(server: usize) -> bool {
-    servers::all()[server].missing().is_none()
+fn server(name: &str) -> Box<dyn Server> {
+    servers::all().into_iter().find(|server| server.name() == name).unwrap()
 }
 
 /// Why none of the workloads can be tried, if so.
@@ -191,7 +191,9 @@ fn sample(
     let done = prepared.run()?;
     task.wait_done(running.root(), &done, &sample.bounds)?;
     prepared.finish()?;
-    Ok(running.requests())
+    let requests = running.requests();
+    task.verify_requests(&requests)?;
+    Ok(requests)
 }
 
 /// The requests that a contender is known by.
@@ -265,7 +267,7 @@ fn silent_mount() -> Result<(), Failed> {
     for name in ["davfs2", "samba-davfs2-nolocks"] {
         let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
         let folder = scratch();
-        let running = start(servers::all()[2].as_ref(), folder.path(), Http::One, None)?;
+        let running = start(server("embedded").as_ref(), folder.path(), Http::One, None)?;
         let silent = Arc::new(AtomicBool::new(false));
         let server = running.url().trim_start_matches("http://").trim_end_matches('/').parse()?;
         let scratch = folder.path().join("client");
@@ -347,7 +349,7 @@ fn interruption() -> Result<(), Failed> {
 
 fn unexpected_status() -> Result<(), Failed> {
     let folder = scratch();
-    let mut running = start(servers::all()[0].as_ref(), folder.path(), Http::One, None)?;
+    let mut running = start(server("apache").as_ref(), folder.path(), Http::One, None)?;
     for (name, expected) in [
         ("redirector-h1", "PUT /nowhere/file0000.bin was answered with status 409"),
         ("curl", "curl failed (exit status: 22): curl: (22) The requested URL returned error: 409"),

@@ -148,10 +148,9 @@ impl<'a> Tcp<'a> {
         self.sequence_number().wrapping_add(self.sequence_len())
     }
 
-    /// Where the options are in the packet.
-    pub(crate) fn options_range(&self) -> Range<usize> {
-        let start = self.headers.payload.start + 20;
-        start..start + self.options().len()
+    /// Where the options begin in the packet.
+    pub(crate) fn options_start(&self) -> usize {
+        self.headers.payload.start + 20
     }
 }
 
@@ -160,33 +159,6 @@ impl<'a> Deref for Tcp<'a> {
     fn deref(&self) -> &TcpSlice<'a> {
         &self.slice
     }
-}
-
-/// The first TCP option, other than a NOP, in `area` of these bytes: its kind and place. `None` at
-/// the end of the options, or where they make no sense.
-///
-/// (etherparse's own iterator ends at the first kind it does not know.)
-pub(crate) fn next_option(bytes: &[u8], mut area: Range<usize>) -> Option<(u8, Range<usize>)> {
-    while area.start < area.end {
-        match bytes[area.start] {
-            0 => return None,
-            1 => area.start += 1,
-            kind => {
-                let end = area.start + usize::from(*bytes[area.clone()].get(1)?);
-                return (end >= area.start + 2 && end <= area.end).then_some((kind, area.start..end));
-            }
-        }
-    }
-    None
-}
-
-/// All TCP options in `area` of these bytes, without NOPs.
-pub(crate) fn options(bytes: &[u8], mut area: Range<usize>) -> impl Iterator<Item = (u8, Range<usize>)> {
-    std::iter::from_fn(move || {
-        let (kind, place) = next_option(bytes, area.clone())?;
-        area.start = place.end;
-        Some((kind, place))
-    })
 }
 
 /// Whether a is before b on the circle of sequence numbers (RFC 9293 §3.4).

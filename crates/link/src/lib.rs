@@ -22,6 +22,7 @@
 pub mod cable;
 pub mod calibrate;
 pub mod chain;
+pub mod forms;
 mod headers;
 pub mod host;
 pub mod lanes;

@@ -15,12 +15,14 @@
 //! 2. MTU, then rate with its queue: the access link of the client, which is where a long path is
 //!    narrow; so what comes down has travelled when it queues, as at a provider's head end;
 //! 3. the length of the path: delay, then jitter;
-//! 4. what goes wrong on it: loss, reordering, duplication, corruption. On the way up it comes behind
-//!    the queue, so that a lost packet has used the link, and behind jitter, which would put back in
-//!    order what is to come late; a duplicate may be corrupted, like any packet;
+//! 4. what goes wrong on it: loss, reordering, duplication, corruption, far from the narrow link;
 //! 5. the middleboxes at the server's end, in the order given: the last is next to the server.
 //!
-//! The way down passes them in reverse order.
+//! The way down passes them in reverse order. So a packet lost on the way up has used the link, and
+//! one lost on the way down never reaches it, as when the loss is upstream of a provider's queue. A
+//! packet sent up is copied before it may be damaged, each copy for itself; one sent down is damaged
+//! first, and copied with its damage. Jitter that is not to reorder keeps the order in which packets
+//! come to it, be it the right one or not, so it may stand before reordering or behind.
 
 use std::{
     fmt,
@@ -33,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 mod parts;
 
-pub use parts::{FormError, JitterSpec, LossSpec, MtuSpec, QueueSpec, RateSpec, ReorderSpec};
+pub use parts::{JitterSpec, LossSpec, MtuSpec, QueueSpec, RateSpec, ReorderSpec};
 
 use crate::{
     lanes::{Element, Lanes},

@@ -6,22 +6,12 @@
 //! matter and `/s` after a rate is accepted. `Mbps` is not: to tc(8) it is a megabyte per second, to
 //! most people a megabit.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, time::Duration};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
-/// A text that is not the quantity it should be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not {what}; write it like `{example}`")]
-pub struct UnitError {
-    text: String,
-    what: &'static str,
-    example: &'static str,
-}
+use crate::forms::text_form;
 
 /// Splits `1.5ms` into its number and its unit, lower-cased.
 fn split(text: &str) -> Option<(f64, String)> {
-    let text = text.trim();
     let end = text.find(|c: char| c.is_ascii_alphabetic() || c == '%' || c == 'µ').unwrap_or(text.len());
     let number: f64 = text[..end].trim().parse().ok()?;
     (number.is_finite() && number >= 0.0).then(|| (number, text[end..].trim().to_lowercase()))
@@ -33,32 +23,6 @@ fn scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -> fmt:
         units.iter().find(|(factor, _)| value >= *factor).or(units.last()).copied().unwrap_or((1.0, ""));
     let number = format!("{:.3}", value / factor);
     write!(f, "{}{unit}", number.trim_end_matches('0').trim_end_matches('.'))
-}
-
-macro_rules! unit {
-    ($type:ty, $what:literal, $example:literal, $parse:expr) => {
-        impl FromStr for $type {
-            type Err = UnitError;
-            fn from_str(text: &str) -> Result<Self, UnitError> {
-                let parse: fn(f64, &str) -> Option<Self> = $parse;
-                split(text).and_then(|(number, unit)| parse(number, &unit)).ok_or_else(|| UnitError {
-                    text: text.to_owned(),
-                    what: $what,
-                    example: $example,
-                })
-            }
-        }
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                String::deserialize(from)?.parse().map_err(de::Error::custom)
-            }
-        }
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.collect_str(self)
-            }
-        }
-    };
 }
 
 /// Bits per second.
@@ -83,9 +47,9 @@ impl Rate {
     }
 }
 
-unit!(Rate, "a rate", "100mbit", |number, unit| {
-    let unit = unit.trim_end_matches("/s");
-    let factor = match unit {
+text_form!(Rate, "a rate", "`100mbit`", |text| {
+    let (number, unit) = split(text)?;
+    let factor = match unit.trim_end_matches("/s") {
         "bit" => 1.0,
         "kbit" | "k" => 1e3,
         "mbit" | "m" => 1e6,
@@ -118,8 +82,9 @@ impl Size {
     }
 }
 
-unit!(Size, "a size", "10KiB", |number, unit| {
-    let factor = match unit {
+text_form!(Size, "a size", "`10KiB`", |text| {
+    let (number, unit) = split(text)?;
+    let factor = match &unit[..] {
         "b" => 1.0,
         "kb" => 1e3,
         "mb" => 1e6,
@@ -134,22 +99,19 @@ unit!(Size, "a size", "10KiB", |number, unit| {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const KI: u64 = 1024;
-        // The unit in which the number is whole, binary first; it parses back to the same value.
-        for (factor, unit) in [(KI.pow(3), "GiB"), (KI.pow(2), "MiB"), (KI, "KiB")] {
-            if self.0 >= factor
-                && self.0.is_multiple_of((factor / 64).max(1))
-                && format!("{:.3}", self.0 as f64 / factor as f64).parse() == Ok(self.0 as f64 / factor as f64)
-            {
-                return scaled(f, self.0 as f64, &[(factor as f64, unit)]);
-            }
-        }
-        for (factor, unit) in [(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "KB")] {
-            if self.0 >= factor && self.0.is_multiple_of(factor / 1000) {
-                return scaled(f, self.0 as f64, &[(factor as f64, unit)]);
-            }
-        }
-        write!(f, "{}B", self.0)
+        // The unit in which the number is whole, binary first.
+        let (factor, unit) = [
+            (1 << 30, "GiB"),
+            (1 << 20, "MiB"),
+            (1 << 10, "KiB"),
+            (1_000_000_000, "GB"),
+            (1_000_000, "MB"),
+            (1000, "KB"),
+        ]
+        .into_iter()
+        .find(|(factor, _)| self.0 >= *factor && self.0.is_multiple_of(*factor))
+        .unwrap_or((1, "B"));
+        write!(f, "{}{unit}", self.0 / factor)
     }
 }
 
@@ -169,8 +131,9 @@ impl Percent {
     }
 }
 
-unit!(Percent, "a probability", "0.1%", |number, unit| {
-    match unit {
+text_form!(Percent, "a probability", "`0.1%`", |text| {
+    let (number, unit) = split(text)?;
+    match &unit[..] {
         "%" if number <= 100.0 => Some(Percent(number / 100.0)),
         "" if number == 0.0 => Some(Percent(0.0)),
         _ => None,
@@ -188,8 +151,9 @@ impl fmt::Display for Percent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Span(pub Duration);
 
-unit!(Span, "a time", "18ms", |number, unit| {
-    let seconds = match unit {
+text_form!(Span, "a time", "`18ms`", |text| {
+    let (number, unit) = split(text)?;
+    let seconds = match &unit[..] {
         "ns" => number / 1e9,
         "us" | "µs" => number / 1e6,
         "ms" => number / 1e3,
@@ -235,6 +199,10 @@ mod tests {
         assert_eq!("2.5 Gbit/s".parse(), Ok(Rate(2_500_000_000)));
         assert_eq!("10KiB".parse(), Ok(Size(10240)));
         assert_eq!("18MB".parse(), Ok(Size(18_000_000)));
+        assert_eq!(
+            [0, 1500, 64 << 10, 1500 << 10, 3_000_000].map(|bytes| Size(bytes).to_string()),
+            ["0B", "1500B", "64KiB", "1500KiB", "3MB"]
+        );
         assert_eq!("0.1ms".parse(), Ok(Span(Duration::from_micros(100))));
         assert_eq!("0.1%".parse(), Ok(Percent(0.001)));
     }
@@ -249,7 +217,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sizes_print_and_parse(bytes in 0u64..1 << 50) {
+        fn sizes_print_and_parse(
+            number in 0u64..1 << 20,
+            unit in proptest::sample::select(vec![1, 1000, 1 << 10, 1_000_000, 1 << 20, 1_000_000_000, 1 << 30]),
+        ) {
+            let bytes = number * unit;
             prop_assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
         }
         #[test]

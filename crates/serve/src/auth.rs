@@ -31,6 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// 2^14 rounds take about a second; a line that asks for more is a mistake, or an attack on the server.
 const DEAREST: u32 = 14;
 
+/// A password could not be checked in time: nothing is known of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Overloaded;
+
 /// The users of one server.
 pub(crate) struct Users {
     hashes: HashMap<String, String>,
@@ -65,26 +69,27 @@ impl Users {
         Ok(Users { hashes, nobody, key, known: Mutex::default(), checks: Semaphore::new(AT_ONCE) })
     }
 
-    /// The user behind a request, if its password is right.
-    pub(crate) async fn check(&self, headers: &HeaderMap) -> Option<String> {
-        let (user, password) = credentials(headers)?;
+    /// The user behind a request, if its password is right; `None` if it is wrong or missing.
+    pub(crate) async fn check(&self, headers: &HeaderMap) -> Result<Option<String>, Overloaded> {
+        let Some((user, password)) = credentials(headers) else { return Ok(None) };
         if self.is_known(&user, &password) {
-            return Some(user);
+            return Ok(Some(user));
         }
-        let _turn = tokio::time::timeout(PATIENCE, self.checks.acquire()).await.ok()?.ok()?;
+        let turn = tokio::time::timeout(PATIENCE, self.checks.acquire()).await;
+        let Ok(Ok(_turn)) = turn else { return Err(Overloaded) };
         // Another request of the same client may have been checked while this one waited.
         if self.is_known(&user, &password) {
-            return Some(user);
+            return Ok(Some(user));
         }
         let hash = self.hashes.get(&user).unwrap_or(&self.nobody).clone();
         let attempt = password.clone();
-        let right = tokio::task::spawn_blocking(move || bcrypt::verify(attempt, &hash).unwrap_or(false)).await.ok()?;
-        if !right || !self.hashes.contains_key(&user) {
-            return None;
+        let right = tokio::task::spawn_blocking(move || bcrypt::verify(attempt, &hash).unwrap_or(false)).await;
+        if !right.map_err(|_| Overloaded)? || !self.hashes.contains_key(&user) {
+            return Ok(None);
         }
         let tag = hmac::sign(&self.key, &password);
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(user.clone(), tag);
-        Some(user)
+        Ok(Some(user))
     }
 
     fn is_known(&self, user: &str, password: &[u8]) -> bool {
@@ -141,12 +146,20 @@ mod tests {
         let hash = bcrypt::hash("se:cret", 4).unwrap();
         let users = Users::read(file(&format!("# people\n\nann:{hash}\n")).path()).unwrap();
         for _ in 0..2 {
-            assert_eq!(users.check(&basic("ann:se:cret")).await.as_deref(), Some("ann"));
-            assert_eq!(users.check(&basic("ann:se:cre")).await, None);
-            assert_eq!(users.check(&basic("bob:se:cret")).await, None);
-            assert_eq!(users.check(&basic("ann")).await, None);
+            assert_eq!(users.check(&basic("ann:se:cret")).await, Ok(Some("ann".to_owned())));
+            assert_eq!(users.check(&basic("ann:se:cre")).await, Ok(None));
+            assert_eq!(users.check(&basic("bob:se:cret")).await, Ok(None));
+            assert_eq!(users.check(&basic("ann")).await, Ok(None));
         }
-        assert_eq!(users.check(&HeaderMap::new()).await, None);
+        assert_eq!(users.check(&HeaderMap::new()).await, Ok(None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_password_that_could_not_be_checked_is_not_called_wrong() {
+        let hash = bcrypt::hash("s3cret", 4).unwrap();
+        let users = Users::read(file(&format!("ann:{hash}")).path()).unwrap();
+        let _turns = users.checks.acquire_many(AT_ONCE as u32).await.unwrap();
+        assert_eq!(users.check(&basic("ann:s3cret")).await, Err(Overloaded));
     }
 
     #[test]

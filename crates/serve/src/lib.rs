@@ -6,7 +6,8 @@
 //! of the crates `dav-server` and `hyper`; what is ours is what happens to the files.
 //!
 //! # The way of a request
-//! `server` accepts, `connection` speaks TLS and HTTP and bounds every wait, `site` asks who it is (`auth`),
+//! `server` accepts, `connection` speaks TLS and HTTP and bounds every wait, `site` asks who it is (`auth`)
+//! and whether somebody else's page sent it (`origin`),
 //! refuses what must not be tried and hands the rest to `dav-server`, which works on the files through
 //! `store` and on the locks through `locks`. The line in the `access_log` is written when the answer has left.
 //!
@@ -28,6 +29,8 @@
 //! - `PROPFIND` of unbounded depth (403, `propfind-finite-depth`), several ranges in one `GET` (the whole file
 //!   is sent), XML bodies above 64 KiB (413), with document types or nested beyond 64 elements (400).
 //! - Passwords in the clear, except on loopback.
+//! - What a browser asks for a page of another site (403), and, in the clear and without passwords, names that
+//!   others could point here (421). See `origin.rs`.
 //! - `DELETE` and `MOVE` of the root, and a `COPY` or `MOVE` onto a collection that holds its source (403).
 //!
 //! # What is missing
@@ -43,6 +46,7 @@ mod connection;
 mod error;
 mod locks;
 mod multistatus;
+mod origin;
 mod server;
 mod site;
 mod store;

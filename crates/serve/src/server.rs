@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::auth::Users;
 use crate::connection::{self, Life};
+use crate::origin::Names;
 use crate::site::Site;
 use crate::store::Store;
 use crate::tls::{self, Certificate, Tls};
@@ -85,7 +86,8 @@ impl Server {
             return Err(Error::ClearPasswords(*open));
         }
         let users = config.auth.as_deref().map(Users::read).transpose()?;
-        let site = Arc::new(Site::new(store.clone(), users, config.access_log, config.read_only));
+        let names = if users.is_none() && tls.is_none() { Names::own() } else { Names::Any };
+        let site = Arc::new(Site::new(store.clone(), users, names, config.access_log, config.read_only));
         let tls = tls.map(|(config, certificate)| (TlsAcceptor::from(config), certificate));
         Ok(Server { listeners, addresses, tls, site, store, read_only: config.read_only })
     }

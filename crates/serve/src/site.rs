@@ -12,17 +12,20 @@ use dav_server::body::Body as DavBody;
 use dav_server::davpath::DavPath;
 use dav_server::{DavHandler, DavMethod, DavMethodSet};
 use futures_util::FutureExt;
-use http::header::{ALLOW, CONNECTION, CONTENT_RANGE, CONTENT_TYPE, EXPECT, HeaderValue, RANGE, WWW_AUTHENTICATE};
+use http::header::{
+    ALLOW, CONNECTION, CONTENT_RANGE, CONTENT_TYPE, EXPECT, HeaderValue, RANGE, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use http::{HeaderName, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 
 use crate::access_log::{AccessLog, Entry};
-use crate::auth::Users;
+use crate::auth::{Overloaded, Users};
 use crate::body::{Answer, RequestBody, Upstream};
 use crate::conditions;
 use crate::connection::Busy;
 use crate::locks::Locks;
+use crate::origin::Names;
 use crate::store::{Store, Visit, is_within};
 use crate::xml;
 
@@ -43,12 +46,19 @@ const WRITABLE: &str = "OPTIONS, GET, HEAD, PROPFIND, PROPPATCH, PUT, MKCOL, DEL
 pub(crate) struct Site {
     dav: DavHandler<Arc<Visit>>,
     users: Option<Users>,
+    names: Names,
     log: Option<AccessLog>,
     methods: &'static str,
 }
 
 impl Site {
-    pub(crate) fn new(store: Store, users: Option<Users>, log: Option<AccessLog>, read_only: bool) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        users: Option<Users>,
+        names: Names,
+        log: Option<AccessLog>,
+        read_only: bool,
+    ) -> Self {
         let dav = DavHandler::builder().filesystem(Box::new(store)).autoindex(true).read_buf_size(READ);
         let (dav, methods) = if read_only {
             (dav.methods(DavMethodSet::WEBDAV_RO), READABLE)
@@ -59,7 +69,7 @@ impl Site {
             }
             (dav.methods(methods).locksystem(Box::new(Locks::new())), WRITABLE)
         };
-        Site { dav: dav.build_handler(), users, log, methods }
+        Site { dav: dav.build_handler(), users, names, log, methods }
     }
 
     /// Answers one request.
@@ -96,15 +106,23 @@ impl Site {
             let challenge = HeaderValue::from_static("Basic realm=\"haul\", charset=\"UTF-8\"");
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
+        if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
+        }
         entry.status = Some(response.status());
         let named = response.extensions_mut().remove::<Arc<Visit>>();
         response.map(|body| Answer::new(body, named, entry, busy))
     }
 
+    /// Who asks, if this server wants to know and that one may.
     async fn user<B>(&self, request: &Request<B>) -> Result<Option<String>, StatusCode> {
+        self.names.admit(request)?;
         let Some(users) = &self.users else { return Ok(None) };
-        let user = users.check(request.headers()).await;
-        user.map(Some).ok_or(StatusCode::UNAUTHORIZED)
+        match users.check(request.headers()).await {
+            Ok(Some(user)) => Ok(Some(user)),
+            Ok(None) => Err(StatusCode::UNAUTHORIZED),
+            Err(Overloaded) => Err(StatusCode::SERVICE_UNAVAILABLE),
+        }
     }
 
     async fn serve(&self, mut request: Request<Upstream>, principal: &str) -> Response<DavBody> {

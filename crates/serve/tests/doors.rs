@@ -99,6 +99,27 @@ async fn without_the_password_nothing_is_told_or_changed() {
     assert!(!server.log().contains("s3cret") && !server.log().contains(&BASE64_STANDARD.encode("ann:s3cret")));
 }
 
+#[tokio::test]
+async fn a_page_of_somebody_else_gets_and_changes_nothing() {
+    let server = start(|_| {});
+    server.write("file", "x");
+    for (headers, status) in [("Origin: http://evil.example", 403), ("Sec-Fetch-Site: cross-site", 403)] {
+        assert_eq!(server.ask(&format!("PUT /file\n{headers}"), b"y").await.status(), status, "{headers}");
+    }
+    let mut rebound = server.connect().await;
+    let words = b"GET /file HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    rebound.write_all(words).await.unwrap();
+    assert_eq!(finish(rebound).await.status(), 421);
+    assert_eq!(server.read("file").unwrap(), b"x");
+
+    // Where a password is asked for, any name will do.
+    let file = passwords();
+    let server = start(|config| config.auth = Some(file.path().into()));
+    let mut named = server.connect().await;
+    named.write_all(words).await.unwrap();
+    assert_eq!(finish(named).await.status(), 401);
+}
+
 fn refusal(change: impl FnOnce(&mut Config)) -> String {
     let root = tempfile::tempdir().unwrap();
     let mut config = Config { root: root.path().into(), listen: vec![([127, 0, 0, 1], 0).into()], ..Config::default() };

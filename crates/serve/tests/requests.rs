@@ -340,8 +340,8 @@ async fn locks_keep_others_out() {
 async fn a_refusal_leaves_the_connection_usable() {
     let server = start(|_| ());
     let mut stream = server.connect().await;
-    let refused = "PUT /no/parent HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nhello";
-    let next = "PUT /file HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
+    let refused = "PUT /no/parent HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello";
+    let next = "PUT /file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
     stream.write_all(format!("{refused}{next}").as_bytes()).await.unwrap();
     let text = finish(stream).await.text();
     assert!(text.starts_with("HTTP/1.1 409 ") && text.contains("HTTP/1.1 201 "), "{text}");

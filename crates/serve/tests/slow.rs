@@ -54,7 +54,7 @@ async fn silence_ends_a_connection() {
 #[tokio::test(start_paused = true)]
 async fn silence_between_requests_ends_a_connection() {
     let root = tempfile::tempdir().unwrap();
-    let answer = outcome(root.path(), None, b"OPTIONS / HTTP/1.1\r\nHost: test\r\n\r\n").await;
+    let answer = outcome(root.path(), None, b"OPTIONS / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
@@ -69,12 +69,12 @@ async fn an_http2_client_that_does_not_answer_is_left() {
 async fn a_body_that_stops_is_given_up() {
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("file"), "old").unwrap();
-    let words = b"PUT /file HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nnew";
+    let words = b"PUT /file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nnew";
     let answer = outcome(root.path(), None, words).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     assert_eq!(std::fs::read(root.path().join("file")).unwrap(), b"old");
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1);
-    let words = b"PROPFIND / HTTP/1.1\r\nHost: test\r\nDepth: 0\r\nContent-Length: 10\r\n\r\n<a>";
+    let words = b"PROPFIND / HTTP/1.1\r\nHost: localhost\r\nDepth: 0\r\nContent-Length: 10\r\n\r\n<a>";
     let answer = outcome(root.path(), None, words).await;
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
 }

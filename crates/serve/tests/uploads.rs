@@ -41,7 +41,7 @@ async fn cut_off(server: &Running, framing: Framing, size: usize, cut: usize, re
             ("Transfer-Encoding: chunked".into(), body)
         }
     };
-    let head = format!("PUT /file HTTP/1.1\r\nHost: test\r\n{head}\r\n\r\n");
+    let head = format!("PUT /file HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&body[..cut.min(body.len() - 1)]).await.unwrap();
     if reset {
@@ -80,7 +80,7 @@ async fn midway_nothing_is_seen_of_an_upload() {
     let server = start(|_| ());
     server.write("file", OLD);
     let mut stream = server.connect().await;
-    let head = format!("PUT /file HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {LARGE}\r\n\r\n");
+    let head = format!("PUT /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {LARGE}\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&vec![b'n'; LARGE - 1]).await.unwrap();
     until(|| (server.unfinished() == 1).then_some(())).await;
@@ -138,7 +138,7 @@ async fn a_length_announced_otherwise_and_not_kept_is_no_upload() {
     let server = start(|_| ());
     server.write("file", OLD);
     let mut stream = server.connect().await;
-    let request = "PUT /file HTTP/1.1\r\nHost: test\r\nConnection: close\r\nX-Expected-Entity-Length: 9\r\n\
+    let request = "PUT /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Expected-Entity-Length: 9\r\n\
                    Transfer-Encoding: chunked\r\n\r\n3\r\nnew\r\n0\r\n\r\n";
     stream.write_all(request.as_bytes()).await.unwrap();
     assert_eq!(finish(stream).await.status(), 400);
@@ -169,8 +169,9 @@ async fn of_uploads_at_once_one_wins_whole() {
 /// Sends all but the last byte of a small `PUT`; `finish_put` sends the last.
 async fn begin_put(server: &Running, condition: &str) -> tokio::net::TcpStream {
     let mut stream = server.connect().await;
-    let head =
-        format!("PUT /file HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{condition}\r\nContent-Length: 4\r\n\r\nslo");
+    let head = format!(
+        "PUT /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{condition}\r\nContent-Length: 4\r\n\r\nslo"
+    );
     stream.write_all(head.as_bytes()).await.unwrap();
     // The server judges the condition as soon as it has the head.
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -250,7 +251,7 @@ async fn stopping_gives_up_what_hangs_and_cleans_up() {
     let mut server = start(|_| ());
     server.write("file", OLD);
     let mut hanging = server.connect().await;
-    let head = format!("PUT /file HTTP/1.1\r\nHost: test\r\nContent-Length: {LARGE}\r\n\r\n");
+    let head = format!("PUT /file HTTP/1.1\r\nHost: localhost\r\nContent-Length: {LARGE}\r\n\r\n");
     hanging.write_all(head.as_bytes()).await.unwrap();
     hanging.write_all(&vec![b'n'; LARGE - 1]).await.unwrap();
     until(|| (server.unfinished() == 1).then_some(())).await;
@@ -291,7 +292,7 @@ fn a_full_disk_is_told_and_leaves_the_old_content() {
             // Found out on the way, without a length.
             let mut stream = server.connect().await;
             let head =
-                "PUT /file HTTP/1.1\r\nHost: test\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n200000\r\n";
+                "PUT /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n200000\r\n";
             stream.write_all(head.as_bytes()).await.unwrap();
             let _ = stream.write_all(&vec![b'n'; 2 * 1024 * 1024]).await;
             let _ = stream.write_all(b"\r\n0\r\n\r\n").await;

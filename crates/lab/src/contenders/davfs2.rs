@@ -1,6 +1,7 @@
 //! davfs2: the server's folder mounted as a file system, used as programs use one.
 //!
-//! Uploading and downloading are what `cp` does; saving in place opens the existing file,
+//! Uploading and downloading are what `cp` does (read all, write all, close), done by a thread of
+//! ours, so without the start of a process; saving in place opens the existing file,
 //! truncates, writes and closes; listing is `ls -l`. The mount is the source
 //! article's: `delay_upload 0`, so that a file is sent when it is closed, and locks on or
 //! off. Three settings are ours: the run's own authority; buffers of 64 KiB, because since
@@ -69,9 +70,9 @@ impl Contender for Davfs2 {
 
     fn describe(&self) -> &'static str {
         if self.locks {
-            "davfs2 mount with locks, files copied with cp"
+            "davfs2 mount with locks, files read and written one after another as cp does"
         } else {
-            "davfs2 mount without locks, files copied with cp"
+            "davfs2 mount without locks, files read and written one after another as cp does"
         }
     }
 
@@ -96,7 +97,7 @@ impl Contender for Davfs2 {
     }
 
     fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
-        Ok(Box::new(Mounted { mount: Mount::new(sample, self.locks)?, sample }))
+        Ok(Box::new(Mounted { worker: Worker(None), mount: Mount::new(sample, self.locks)?, sample }))
     }
 }
 
@@ -118,10 +119,16 @@ pub(super) fn settings(locks: bool) -> Vec<(String, String)> {
     .into()
 }
 
+/// A mount and who works on it; what comes first is dropped first.
 struct Mounted<'a> {
-    sample: &'a Sample<'a>,
+    worker: Worker,
     mount: Mount,
+    sample: &'a Sample<'a>,
 }
+
+/// A thread that is done, or that has lost the file system it worked on; joined when dropped,
+/// which is after the clock.
+struct Worker(Option<JoinHandle<()>>);
 
 impl Prepared for Mounted<'_> {
     fn run(&mut self) -> Result<Done, Failure> {
@@ -129,43 +136,45 @@ impl Prepared for Mounted<'_> {
         // A thread, because a file system whose server is gone blocks whoever calls it.
         let (answer, result) = mpsc::channel();
         let work = Box::new(move || drop(answer.send(work(&task, &folder))));
-        let thread = self.sample.client.thread("cp", work).map_err(Failure::Thread)?;
+        self.worker.0 = Some(self.sample.client.thread("cp", work).map_err(Failure::Thread)?);
         let bounds = &self.sample.bounds;
-        let outcome = loop {
+        loop {
             match result.recv_timeout(bounds.slice()) {
-                Ok(outcome) => break outcome,
+                Ok(outcome) => return outcome,
                 Err(RecvTimeoutError::Disconnected) => {
-                    break Err(Failure::Thread(io::Error::other("it ended early")));
+                    return Err(Failure::Thread(io::Error::other("it ended early")));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if let Err(stop) = bounds.check() {
                 self.mount.abort();
-                break Err(Failure::Stopped { what: "work on the davfs2 mount".to_owned(), stop });
+                return Err(Failure::Stopped { what: "work on the davfs2 mount".to_owned(), stop });
             }
-        };
-        join(thread);
-        outcome
+        }
     }
 
     fn finish(self: Box<Self>) -> Result<(), Failure> {
-        self.mount.unmount()
+        let Mounted { worker, mount, .. } = *self;
+        drop(worker);
+        mount.unmount()
     }
 }
 
-/// Joins a thread that is done, or that has lost the file system it worked on.
-fn join(thread: JoinHandle<()>) {
-    let bounds = Bounds::tidy(Duration::from_secs(5));
-    while !thread.is_finished() && bounds.check().is_ok() {
-        thread::sleep(PAUSE);
-    }
-    if thread.is_finished() {
-        let _ = thread.join();
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let Some(thread) = self.0.take() else { return };
+        let bounds = Bounds::tidy(Duration::from_secs(5));
+        while !thread.is_finished() && bounds.check().is_ok() {
+            thread::sleep(PAUSE);
+        }
+        if thread.is_finished() {
+            let _ = thread.join();
+        }
     }
 }
 
 fn work(task: &Task, folder: &Path) -> Result<Done, Failure> {
-    let mut done = Done { listing: None, writes_behind: true };
+    let mut done = Done { listing: None, writes_behind: task.work().writes() };
     match task.work() {
         Work::Upload { .. } => {
             for (file, _, name) in task.writes() {

@@ -22,11 +22,9 @@
 //! by default. Whether the real one keeps several HTTP/2 streams busy is not known; a
 //! program that copies waits for each of its calls, so the model does.
 
-use std::sync::Arc;
-
-use super::{Contender, Failure, Prepared, Ready, Registered, Sample};
+use super::{Contender, Failure, Prepared, Registered, Sample};
 use crate::{
-    models::{Connection, Endpoint, drive, names},
+    models::{Connection, Endpoint, names, start},
     servers::{Http, Server},
     work::{Done, Task, Work},
 };
@@ -83,21 +81,19 @@ impl Contender for Redirector {
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        vec![("TLS".to_owned(), "1.2".to_owned()), ("connections".to_owned(), "1".to_owned())]
+        vec![("TLS".to_owned(), "1.2".to_owned()), ("connections".to_owned(), "1, open before the clock".to_owned())]
     }
 
     fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         let endpoint = Endpoint::new(&sample.url, sample.certificates, &[&rustls::version::TLS12], self.http)?;
-        Ok(Box::new(Ready(move || {
-            let (endpoint, task) = (endpoint.clone(), Arc::new(sample.task.clone()));
-            drive(sample.client, &sample.bounds, move || work(endpoint, task))
-        })))
+        let (folder, task) = (endpoint.path().to_owned(), sample.task.clone());
+        let open = move || async move { Connection::open(&endpoint).await };
+        Ok(Box::new(start(sample.client, &sample.bounds, open, move |connection| work(connection, folder, task))?))
     }
 }
 
-async fn work(endpoint: Endpoint, task: Arc<Task>) -> Result<Done, Failure> {
-    let mut windows = Windows { connection: Connection::open(&endpoint).await? };
-    let folder = endpoint.path();
+async fn work(connection: Connection, folder: String, task: Task) -> Result<Done, Failure> {
+    let mut windows = Windows { connection };
     let mut done = Done::default();
     match task.work() {
         Work::Upload { .. } => {
@@ -117,7 +113,7 @@ async fn work(endpoint: Endpoint, task: Arc<Task>) -> Result<Done, Failure> {
                 std::fs::write(&file, content).map_err(super::io_failure("write", &file))?;
             }
         }
-        Work::List { .. } => done.listing = windows.list(folder).await?,
+        Work::List { .. } => done.listing = windows.list(&folder).await?,
     }
     Ok(done)
 }

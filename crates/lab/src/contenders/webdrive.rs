@@ -10,9 +10,9 @@ use std::{collections::VecDeque, sync::Arc};
 
 use tokio::{sync::Mutex, task::JoinSet};
 
-use super::{Contender, Failure, Prepared, Ready, Registered, Sample};
+use super::{Contender, Failure, Prepared, Registered, Sample};
 use crate::{
-    models::{Connection, Endpoint, drive, names},
+    models::{Connection, Endpoint, names, start},
     servers::{Http, Server},
     work::{Done, Task, Work},
 };
@@ -60,7 +60,7 @@ impl Contender for WebDrive {
     fn settings(&self) -> Vec<(String, String)> {
         [
             ("TLS", "1.2".to_owned()),
-            ("connections", self.connections.to_string()),
+            ("connections", format!("{}, the first open before the clock", self.connections)),
             ("uploads", self.uploads.to_string()),
         ]
         .map(|(name, value)| (name.to_owned(), value))
@@ -75,10 +75,11 @@ impl Contender for WebDrive {
             // One file or one folder: nothing to share out.
             Work::List { .. } | Work::Edit { .. } => 1,
         };
-        Ok(Box::new(Ready(move || {
-            let (endpoint, task) = (endpoint.clone(), Arc::new(sample.task.clone()));
-            drive(sample.client, &sample.bounds, move || work(endpoint, task, workers))
-        })))
+        let task = Arc::new(sample.task.clone());
+        let first = endpoint.clone();
+        let open = move || async move { Connection::open(&first).await };
+        let work = move |first| work(first, endpoint, task, workers);
+        Ok(Box::new(start(sample.client, &sample.bounds, open, work)?))
     }
 }
 
@@ -89,7 +90,7 @@ enum Job {
     List { folder: String },
 }
 
-async fn work(endpoint: Endpoint, task: Arc<Task>, workers: u32) -> Result<Done, Failure> {
+async fn work(first: Connection, endpoint: Endpoint, task: Arc<Task>, workers: u32) -> Result<Done, Failure> {
     let folder = endpoint.path();
     let path = |name: &str| format!("{folder}{name}");
     let jobs: VecDeque<Job> = match task.work() {
@@ -102,8 +103,10 @@ async fn work(endpoint: Endpoint, task: Arc<Task>, workers: u32) -> Result<Done,
     };
     let jobs = Arc::new(Mutex::new(jobs));
     let mut running = JoinSet::new();
-    for _ in 0..workers {
-        running.spawn(worker(endpoint.clone(), task.clone(), jobs.clone()));
+    running.spawn(worker(first, task.clone(), jobs.clone()));
+    for _ in 1..workers {
+        let (endpoint, task, jobs) = (endpoint.clone(), task.clone(), jobs.clone());
+        running.spawn(async move { worker(Connection::open(&endpoint).await?, task, jobs).await });
     }
     let mut done = Done::default();
     while let Some(ended) = running.join_next().await {
@@ -115,11 +118,10 @@ async fn work(endpoint: Endpoint, task: Arc<Task>, workers: u32) -> Result<Done,
 
 /// One connection at work until no job is left.
 async fn worker(
-    endpoint: Endpoint,
+    mut connection: Connection,
     task: Arc<Task>,
     jobs: Arc<Mutex<VecDeque<Job>>>,
 ) -> Result<Option<Vec<String>>, Failure> {
-    let mut connection = Connection::open(&endpoint).await?;
     let mut listing = None;
     loop {
         let Some(job) = jobs.lock().await.pop_front() else { return Ok(listing) };

@@ -1,11 +1,16 @@
 //! The HTTP client of the models: one connection, one request at a time on it, every
 //! header said by the model. A model is the sequence of requests that a client makes which
 //! cannot run here, so nothing may be added, reordered, retried or hidden below it.
+//!
+//! A model of a mounted drive has its first connection before the clock starts, like the mounts
+//! it competes with. It is a thread of ours and pays no start of a process.
 
 mod client;
 mod multistatus;
 
-use std::{future::Future, sync::mpsc};
+use std::{future::Future, sync::mpsc, thread::JoinHandle};
+
+use tokio::sync::oneshot;
 
 pub use self::{
     client::{Answer, Connection, Endpoint},
@@ -17,31 +22,96 @@ use crate::{
     place::Place,
 };
 
-/// Runs a model on a thread of a host, bounded.
+/// A model on its thread, with what it keeps open: it has connected, as a mapped drive has, and
+/// its work has not begun. Dropping it ends it, in bounded time.
+pub struct Started<T> {
+    begin: Option<oneshot::Sender<()>>,
+    news: mpsc::Receiver<News<T>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+enum News<T> {
+    Opened,
+    Ended(Result<T, Failure>),
+}
+
+/// Starts a model on a thread of a host, bounded, and returns when `open` has succeeded.
+pub fn start<C, T, Opening, Working>(
+    place: &dyn Place,
+    bounds: &Bounds,
+    open: impl FnOnce() -> Opening + Send + 'static,
+    work: impl FnOnce(C) -> Working + Send + 'static,
+) -> Result<Started<T>, Failure>
+where
+    T: Send + 'static,
+    Opening: Future<Output = Result<C, Failure>>,
+    Working: Future<Output = Result<T, Failure>>,
+{
+    let (answer, news) = mpsc::channel();
+    let (begin, signal) = oneshot::channel();
+    let bounds = bounds.clone();
+    let run = move || {
+        let opened = answer.clone();
+        let model = async {
+            let connected = open().await?;
+            let _ = opened.send(News::Opened);
+            signal.await.map_err(|_| ended_early())?;
+            work(connected).await
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let outcome = runtime.map_err(Failure::Thread).and_then(|runtime| {
+            runtime.block_on(async {
+                tokio::select! {
+                    outcome = model => outcome,
+                    stop = expired(&bounds) => Err(Failure::Stopped { what: "the model".to_owned(), stop }),
+                }
+            })
+        });
+        let _ = answer.send(News::Ended(outcome));
+    };
+    let thread = place.thread("model", Box::new(run)).map_err(Failure::Thread)?;
+    let started = Started { begin: Some(begin), news, thread: Some(thread) };
+    match started.news.recv() {
+        Ok(News::Opened) => Ok(started),
+        Ok(News::Ended(Err(failure))) => Err(failure),
+        Ok(News::Ended(Ok(_))) | Err(_) => Err(ended_early()),
+    }
+}
+
+impl<T> Started<T> {
+    /// Has the model do its work, which it does once.
+    pub fn run(&mut self) -> Result<T, Failure> {
+        if let Some(begin) = self.begin.take() {
+            let _ = begin.send(());
+        }
+        match self.news.recv() {
+            Ok(News::Ended(outcome)) => outcome,
+            Ok(News::Opened) | Err(_) => Err(ended_early()),
+        }
+    }
+}
+
+impl<T> Drop for Started<T> {
+    fn drop(&mut self) {
+        drop(self.begin.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Runs what keeps nothing open on a thread of a host, bounded.
 pub fn drive<T, F, Fut>(place: &dyn Place, bounds: &Bounds, model: F) -> Result<T, Failure>
 where
     T: Send + 'static,
     F: FnOnce() -> Fut + Send + 'static,
     Fut: Future<Output = Result<T, Failure>>,
 {
-    let (answer, result) = mpsc::channel();
-    let bounds = bounds.clone();
-    let run = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let outcome = runtime.map_err(Failure::Thread).and_then(|runtime| {
-            runtime.block_on(async {
-                tokio::select! {
-                    outcome = model() => outcome,
-                    stop = expired(&bounds) => Err(Failure::Stopped { what: "the model".to_owned(), stop }),
-                }
-            })
-        });
-        let _ = answer.send(outcome);
-    };
-    let thread = place.thread("model", Box::new(run)).map_err(Failure::Thread)?;
-    let outcome = result.recv();
-    let _ = thread.join();
-    outcome.unwrap_or_else(|_| Err(Failure::Thread(std::io::Error::other("the model's thread ended early"))))
+    start(place, bounds, || async { Ok(()) }, |()| model())?.run()
+}
+
+fn ended_early() -> Failure {
+    Failure::Thread(std::io::Error::other("the model's thread ended early"))
 }
 
 /// Ends when the bounds do.

@@ -35,7 +35,9 @@ impl Server for Embedded {
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        vec![("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]
+        [("version", env!("CARGO_PKG_VERSION")), ("TLS", "1.2 and 1.3")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into()
     }
 
     fn start(&self, setup: &Setup) -> Result<Running, ServerError> {

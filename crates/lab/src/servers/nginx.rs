@@ -38,6 +38,7 @@ impl Server for Nginx {
     fn settings(&self) -> Vec<(String, String)> {
         [
             ("version", NGINX.version().as_str()),
+            ("ssl_protocols", "TLSv1.2 TLSv1.3"),
             ("keepalive_requests", "1000000"),
             ("http2_body_preread_size", "default (64k)"),
         ]

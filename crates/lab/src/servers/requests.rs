@@ -78,9 +78,10 @@ impl RequestLog {
         if read.is_ok() { Requests::parse(&text) } else { Requests::default() }
     }
 
-    /// A request is logged after it is answered: waits until the log stands still.
+    /// A request is logged just after it is answered, by a thread that may have to wait for a
+    /// processor: waits until the log stands still.
     fn settle(&self) {
-        const STILL: Duration = Duration::from_millis(20);
+        const STILL: Duration = Duration::from_millis(50);
         let bounds = Bounds::tidy(Duration::from_secs(2));
         let mut before = self.len();
         while bounds.check().is_ok() {

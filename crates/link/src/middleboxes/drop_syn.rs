@@ -7,9 +7,11 @@
 
 use std::time::Instant;
 
+use capture::tcp::options;
+
 use super::{Kind, Pair, Side};
 use crate::{
-    headers::{Tcp, options},
+    headers::Tcp,
     middleboxes::Parameter,
     packet::Packet,
     stage::{Out, Stage},
@@ -37,7 +39,7 @@ pub(super) const UNKNOWN_OPTIONS: Kind = Kind {
                 }
             }
         }
-        Ok(drop_syns(move |tcp, bytes| options(bytes, tcp.options_range()).any(|(kind, _)| !known.contains(&kind))))
+        Ok(drop_syns(move |tcp| options(tcp.options()).any(|place| !known.contains(&tcp.options()[place.start]))))
     },
 };
 
@@ -46,10 +48,10 @@ pub(super) const DATA: Kind = Kind {
     help: "drop SYNs that carry data",
     parameters: &[],
     side: Side::Client,
-    build: |_| Ok(drop_syns(|tcp, _| !tcp.payload().is_empty())),
+    build: |_| Ok(drop_syns(|tcp| !tcp.payload().is_empty())),
 };
 
-fn drop_syns(is_dropped: impl Fn(&Tcp<'_>, &[u8]) -> bool + Clone + Send + 'static) -> Pair {
+fn drop_syns(is_dropped: impl Fn(&Tcp<'_>) -> bool + Clone + Send + 'static) -> Pair {
     let down = Box::new(DropSyns { is_dropped: is_dropped.clone() });
     Pair { up: Some(Box::new(DropSyns { is_dropped })), down: Some(down) }
 }
@@ -58,9 +60,9 @@ struct DropSyns<F> {
     is_dropped: F,
 }
 
-impl<F: Fn(&Tcp<'_>, &[u8]) -> bool + Send + 'static> Stage for DropSyns<F> {
+impl<F: Fn(&Tcp<'_>) -> bool + Send + 'static> Stage for DropSyns<F> {
     fn push(&mut self, packet: Packet, _now: Instant, out: &mut Out) {
-        let dropped = Tcp::of(&packet.bytes).is_some_and(|tcp| tcp.syn() && (self.is_dropped)(&tcp, &packet.bytes));
+        let dropped = Tcp::of(&packet.bytes).is_some_and(|tcp| tcp.syn() && (self.is_dropped)(&tcp));
         if !dropped {
             out.forward(packet);
         }

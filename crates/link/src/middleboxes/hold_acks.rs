@@ -25,13 +25,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use capture::tcp::options;
+
 use super::{
     Kind, Parameter, Side,
     both::{Watcher, stages},
     flows::Flows,
 };
 use crate::{
-    headers::{Flow, Tcp, before, options},
+    headers::{Flow, Tcp, before},
     packet::Packet,
     stage::{Direction, Out},
     units::Span,
@@ -119,14 +121,14 @@ struct HeldAck {
 }
 
 impl Connection {
-    fn saw_syn(&mut self, tcp: &Tcp<'_>, direction: Direction, bytes: &[u8]) {
-        for (kind, place) in options(bytes, tcp.options_range()) {
-            match (kind, &bytes[place]) {
-                (2, [_, _, high, low]) => {
+    fn saw_syn(&mut self, tcp: &Tcp<'_>, direction: Direction) {
+        for place in options(tcp.options()) {
+            match &tcp.options()[place] {
+                [2, _, high, low] => {
                     let mss = u16::from_be_bytes([*high, *low]);
                     self.mss = Some(self.mss.map_or(mss, |other| other.min(mss)));
                 }
-                (8, _) => self.timestamps[direction as usize] = true,
+                [8, ..] => self.timestamps[direction as usize] = true,
                 _ => {}
             }
         }
@@ -184,11 +186,11 @@ impl HoldAcks {
         let Some(tcp) = Tcp::of(&packet.bytes) else { return out.forward(packet) };
         let Some(connection) = self.connections.get(&flow, now) else { return out.forward(packet) };
         if tcp.syn() {
-            connection.saw_syn(&tcp, self.acks, &packet.bytes);
+            connection.saw_syn(&tcp, self.acks);
         }
         let number = tcp.acknowledgment_number();
         let pure = tcp.ack() && tcp.sequence_len() == 0 && !tcp.rst() && !tcp.urg();
-        let sack = || options(&packet.bytes, tcp.options_range()).any(|(kind, _)| kind == 5);
+        let sack = || options(tcp.options()).any(|place| tcp.options()[place.start] == 5);
         let until = match (&connection.held, connection.packets.front()) {
             (Some(held), _) => held.until,
             (None, Some((_, passed))) => *passed + self.timer,
@@ -218,7 +220,7 @@ impl HoldAcks {
             && let Some(connection) = self.connections.get(&flow, now)
         {
             if tcp.syn() {
-                connection.saw_syn(&tcp, direction, &packet.bytes);
+                connection.saw_syn(&tcp, direction);
                 connection.acknowledged = Some(tcp.sequence_number().wrapping_add(1));
             }
             if tcp.sequence_len() > 0 {

@@ -35,6 +35,7 @@ use crate::{
     headers::{Change, Flow, Fragment, Headers},
     packet::Packet,
     stage::{Direction, Out},
+    stages::Start,
     units::Span,
 };
 
@@ -72,7 +73,7 @@ pub(super) const KIND: Kind = Kind {
             },
         };
         let (outward, inward, fragments) = (Flows::default(), BTreeMap::new(), Flows::default());
-        Ok(stages(Nat { v4, v6, renew, start: None, made: 0, outward, inward, fragments }))
+        Ok(stages(Nat { v4, v6, renew, start: Start::default(), made: 0, outward, inward, fragments }))
     },
 };
 
@@ -87,7 +88,7 @@ struct Nat {
     v4: Ipv4Addr,
     v6: Ipv6Addr,
     renew: Renew,
-    start: Option<Instant>,
+    start: Start,
     /// How many translations there have been.
     made: u64,
     /// The public end of each connection.
@@ -213,7 +214,7 @@ impl Nat {
         if let Some(public) = self.outward.get(&flow, now) {
             return Some(*public);
         }
-        let start = *self.start.get_or_insert(now);
+        let start = self.start.at(now);
         let turn = match self.renew {
             Renew::Never => 0,
             Renew::Connection => self.made,
@@ -318,7 +319,7 @@ impl Nat {
 
 impl Watcher for Nat {
     fn push(&mut self, direction: Direction, mut packet: Packet, now: Instant, out: &mut Out) {
-        self.start.get_or_insert(now);
+        self.start.at(now);
         let bytes = &mut packet.bytes;
         if let Some(headers) = Headers::of_any(bytes).filter(is_routed) {
             let done = match headers.fragment {
@@ -336,7 +337,7 @@ impl Watcher for Nat {
         std::mem::swap(&mut self.outward, &mut old.outward);
         std::mem::swap(&mut self.inward, &mut old.inward);
         std::mem::swap(&mut self.fragments, &mut old.fragments);
-        (self.start, self.made) = (old.start, old.made);
+        (self.start, self.made) = (old.start.clone(), old.made);
     }
 }
 

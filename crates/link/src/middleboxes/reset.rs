@@ -17,6 +17,7 @@ use crate::{
     headers::{self, Flow, Tcp, before},
     packet::Packet,
     stage::{Direction, Out},
+    stages::Start,
     units::{Size, Span},
 };
 
@@ -40,9 +41,13 @@ pub(super) const KIND: Kind = Kind {
         let syn = arguments.get("syn")?.map(When::Syn);
         let mut given = [bytes, after, syn].into_iter().flatten();
         match (given.next(), given.next()) {
-            (Some(when), None) => {
-                Ok(stages(Reset { when, start: None, fired: false, syns: 0, connections: Flows::default() }))
-            }
+            (Some(when), None) => Ok(stages(Reset {
+                when,
+                start: Start::default(),
+                fired: false,
+                syns: 0,
+                connections: Flows::default(),
+            })),
             _ => arguments.one_of("bytes, after and syn"),
         }
     },
@@ -57,7 +62,7 @@ enum When {
 
 struct Reset {
     when: When,
-    start: Option<Instant>,
+    start: Start,
     /// Whether the time of `When::After` has come and gone.
     fired: bool,
     syns: u64,
@@ -93,7 +98,7 @@ fn send(resets: [Option<Packet>; 2], direction: Direction, out: &mut Out) {
 
 impl Watcher for Reset {
     fn push(&mut self, direction: Direction, packet: Packet, now: Instant, out: &mut Out) {
-        self.start.get_or_insert(now);
+        self.start.at(now);
         let Some(tcp) = Tcp::of(&packet.bytes) else { return out.forward(packet) };
         let flow = tcp.flow(direction);
         if tcp.rst() {
@@ -131,7 +136,7 @@ impl Watcher for Reset {
 
     fn wake(&self, _direction: Direction) -> Option<Instant> {
         match self.when {
-            When::After(time) if !self.fired => Some(self.start? + time),
+            When::After(time) if !self.fired => self.start.get().map(|start| start + time),
             _ => None,
         }
     }
@@ -146,7 +151,7 @@ impl Watcher for Reset {
     fn take_over(&mut self, old: &mut Self) {
         std::mem::swap(&mut self.connections, &mut old.connections);
         if self.when == old.when {
-            (self.start, self.fired, self.syns) = (old.start, old.fired, old.syns);
+            (self.start, self.fired, self.syns) = (old.start.clone(), old.fired, old.syns);
         }
     }
 }

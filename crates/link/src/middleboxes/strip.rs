@@ -7,9 +7,11 @@
 
 use std::time::Instant;
 
+use capture::tcp::options;
+
 use super::{Arguments, Kind, MiddleboxError, Pair, Parameter, Side};
 use crate::{
-    headers::{Change, Tcp, next_option},
+    headers::{Change, Tcp},
     packet::Packet,
     stage::{Out, Stage},
 };
@@ -70,18 +72,15 @@ struct Strip<F> {
 impl<F: Fn(&[u8]) -> bool + Send + 'static> Stage for Strip<F> {
     fn push(&mut self, mut packet: Packet, _now: Instant, out: &mut Out) {
         if let Some(tcp) = Tcp::of(&packet.bytes) {
-            let (checksum, mut area) = (tcp.headers.payload.start + CHECKSUM, tcp.options_range());
-            let bytes = &mut packet.bytes;
-            let mut change = None;
-            while let Some((_, place)) = next_option(bytes, area.clone()) {
-                if (self.is_stripped)(&bytes[place.clone()]) {
-                    let nops = &[NOP; LONGEST][..place.len()];
-                    change.get_or_insert_with(Change::default).write(bytes, place.start, nops);
-                }
-                area.start = place.end;
+            let (checksum, start) = (tcp.headers.payload.start + CHECKSUM, tcp.options_start());
+            let places = options(tcp.options()).filter(|place| (self.is_stripped)(&tcp.options()[place.clone()]));
+            let places: Vec<_> = places.collect();
+            let mut change = Change::default();
+            for place in &places {
+                change.write(&mut packet.bytes, start + place.start, &[NOP; LONGEST][..place.len()]);
             }
-            if let Some(change) = change {
-                change.apply(bytes, checksum);
+            if !places.is_empty() {
+                change.apply(&mut packet.bytes, checksum);
             }
         }
         out.forward(packet);

@@ -1,71 +1,13 @@
 //! The values of a [`super::LinkSpec`] that are more than one quantity, with their text forms.
 
-use std::{fmt, str::FromStr, time::Duration};
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::{fmt, time::Duration};
 
 use crate::{
     cable::DEFAULT_MTU,
+    forms::text_form,
     stages::{Bursts, Mtu},
     units::{Percent, Rate, Size, Span},
 };
-
-/// A text that is not what it should be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not {what}; write it like {example}")]
-pub struct FormError {
-    text: String,
-    what: &'static str,
-    example: &'static str,
-}
-
-/// Parsing, by a function to `Option`, and the way through serde, as a string.
-macro_rules! text_form {
-    ($type:ty, $what:literal, $example:literal, $parse:path) => {
-        impl FromStr for $type {
-            type Err = FormError;
-            fn from_str(text: &str) -> Result<Self, FormError> {
-                let parse: fn(&str) -> Option<Self> = $parse;
-                parse(text.trim()).ok_or_else(|| FormError { text: text.to_owned(), what: $what, example: $example })
-            }
-        }
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                TextOrNumber::deserialize(from)?.0.parse().map_err(de::Error::custom)
-            }
-        }
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.collect_str(self)
-            }
-        }
-    };
-}
-
-/// A text, or a number as a text: `mtu = 1400` is what one writes in TOML.
-struct TextOrNumber(String);
-
-impl<'de> Deserialize<'de> for TextOrNumber {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
-            type Value = TextOrNumber;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_str<E>(self, text: &str) -> Result<TextOrNumber, E> {
-                Ok(TextOrNumber(text.to_owned()))
-            }
-            fn visit_i64<E>(self, number: i64) -> Result<TextOrNumber, E> {
-                Ok(TextOrNumber(number.to_string()))
-            }
-            fn visit_u64<E>(self, number: u64) -> Result<TextOrNumber, E> {
-                Ok(TextOrNumber(number.to_string()))
-            }
-        }
-        from.deserialize_any(Visitor)
-    }
-}
 
 /// Jitter: `2ms`, `2ms normal`, `2ms reorder`, `2ms normal reorder`. See [`crate::stages::Jitter`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -292,7 +234,8 @@ impl fmt::Display for MtuSpec {
 
 /// A middlebox is text in serde, too.
 mod middlebox {
-    use super::{Deserialize, Deserializer, Serialize, Serializer, de};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
     use crate::middleboxes::Middlebox;
 
     impl<'de> Deserialize<'de> for Middlebox {
@@ -310,7 +253,10 @@ mod middlebox {
 
 #[cfg(test)]
 mod tests {
+    use std::str::FromStr;
+
     use super::*;
+    use crate::forms::FormError;
 
     fn comes_back<T: FromStr<Err = FormError> + fmt::Display>(texts: &[(&str, &str)]) {
         for (text, printed) in texts {

@@ -10,7 +10,8 @@
 //! four bytes in front of each packet. Ours come without; each is counted with four bytes more, so
 //! that a trace carries here exactly the packets that it carries there.
 //!
-//! The trace starts with the first packet that either direction of the cable sees.
+//! The trace starts when the first packet comes to the link; where both directions have one, both
+//! start with the first packet that comes from either side.
 
 use std::{
     sync::Arc,

@@ -52,7 +52,7 @@ impl Running {
     pub(crate) async fn ask(&self, head: &str, body: &[u8]) -> Answer {
         let mut stream = self.connect().await;
         let (line, headers) = head.split_once('\n').unwrap_or((head, ""));
-        let mut text = format!("{line} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
+        let mut text = format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         for header in headers.lines().map(str::trim).filter(|h| !h.is_empty()) {
             text += header;
             text += "\r\n";
