@@ -9,7 +9,7 @@
 
 use std::{
     fs::File,
-    io::{self, PipeWriter, Read, Write},
+    io::{self, Read},
     os::{
         fd::{AsFd, OwnedFd},
         unix::process::CommandExt,
@@ -21,7 +21,6 @@ use std::{
 };
 
 use nix::{
-    fcntl::{FcntlArg, OFlag, fcntl},
     poll::{PollFd, PollFlags, PollTimeout},
     sys::signal::{Signal, killpg},
     unistd::{Gid, Pid, Uid, User},
@@ -50,7 +49,7 @@ pub struct Program {
 
 /// A program or module that is not installed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} is not installed; `scripts/setup.sh race` installs {package} and starts no service")]
+#[error("{what} is not installed; `apt-get install {package}` brings it")]
 pub struct Missing {
     /// What was looked for.
     pub what: String,
@@ -78,14 +77,6 @@ pub enum ProcessError {
         status: ExitStatus,
         /// The last line it printed.
         said: String,
-    },
-    /// It takes no commands.
-    #[error("{program} takes no commands: {source}")]
-    Deaf {
-        /// The program.
-        program: String,
-        /// Why.
-        source: io::Error,
     },
     /// It ended although it was to run on.
     #[error("{program} ended early")]
@@ -154,140 +145,42 @@ pub struct Output {
 /// Runs a program to its end on a host and returns what it printed.
 pub fn run(place: &dyn Place, command: &mut Command, bounds: &Bounds) -> Result<Output, ProcessError> {
     let (status, output) = collect(place, command, bounds)?;
-    if status.success() { Ok(output) } else { Err(failed(name(command), status, &output)) }
-}
-
-fn failed(program: String, status: ExitStatus, output: &Output) -> ProcessError {
+    if status.success() {
+        return Ok(output);
+    }
     // Some complain where they print.
     let said = Some(last_line(&output.stderr)).filter(|said| !said.is_empty());
     let said = said.unwrap_or_else(|| last_line(&output.stdout));
-    ProcessError::Failed { program, status, said }
+    Err(ProcessError::Failed { program: name(command), status, said })
 }
 
 fn collect(place: &dyn Place, command: &mut Command, bounds: &Bounds) -> Result<(ExitStatus, Output), ProcessError> {
-    Listened::start(place, command, Stdio::null())?.wait(bounds)
-}
-
-/// A running program with both its outputs in our hands; dropping it kills it.
-#[derive(Debug)]
-struct Listened {
-    program: String,
-    child: Child,
-    pipes: [Pipe; 2],
-}
-
-impl Listened {
-    fn start(place: &dyn Place, command: &mut Command, stdin: Stdio) -> Result<Self, ProcessError> {
-        let program = name(command);
-        command.process_group(0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-        place.place(command);
-        let started = command.spawn();
-        let mut child = started.map_err(|source| ProcessError::Start { program: program.clone(), source })?;
-        let pipes = [
-            Pipe::new(child.stdout.take().map(OwnedFd::from), usize::MAX),
-            Pipe::new(child.stderr.take().map(OwnedFd::from), LAST_WORDS),
-        ];
-        Ok(Self { program, child, pipes })
-    }
-
-    /// Listens until it has ended.
-    fn wait(mut self, bounds: &Bounds) -> Result<(ExitStatus, Output), ProcessError> {
-        loop {
-            if let Some(ended) = self.listen(bounds)? {
-                return Ok(ended);
-            }
-        }
-    }
-
-    /// Listens for a while; returns its status and all it printed if it has ended.
-    fn listen(&mut self, bounds: &Bounds) -> Result<Option<(ExitStatus, Output)>, ProcessError> {
-        if self.pipes.iter().any(Pipe::open) {
-            wait_for_output(&mut self.pipes, bounds.slice());
+    let program = name(command);
+    let start = |source| ProcessError::Start { program: program.clone(), source };
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    place.place(command);
+    let mut child = command.spawn().map_err(start)?;
+    let mut pipes = [
+        Pipe::new(child.stdout.take().map(OwnedFd::from), usize::MAX),
+        Pipe::new(child.stderr.take().map(OwnedFd::from), LAST_WORDS),
+    ];
+    loop {
+        if pipes.iter().any(Pipe::open) {
+            wait_for_output(&mut pipes, bounds.slice());
+        } else if let Some(status) = child.try_wait().map_err(start)? {
+            let [stdout, stderr] = pipes.map(|pipe| pipe.text());
+            return Ok((status, Output { stdout, stderr }));
         } else {
-            let status = self.child.try_wait();
-            match status.map_err(|source| ProcessError::Start { program: self.program.clone(), source })? {
-                Some(status) => {
-                    let [stdout, stderr] = self.pipes.each_ref().map(Pipe::text);
-                    return Ok(Some((status, Output { stdout, stderr })));
-                }
-                None => thread::sleep(Duration::from_micros(100)),
-            }
+            thread::sleep(Duration::from_micros(100));
         }
-        bounds.check().map_err(|stop| self.stopped(stop))?;
-        Ok(None)
-    }
-
-    fn stopped(&self, stop: Stop) -> ProcessError {
-        ProcessError::Stopped { program: self.program.clone(), stop, said: last_line(&self.pipes[1].text()) }
-    }
-}
-
-impl Drop for Listened {
-    fn drop(&mut self) {
-        // A group whose leader has been waited for may be another's by now.
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            end(&mut self.child);
-        }
-    }
-}
-
-/// A program that is started, asks for commands, and gets them later; dropping it kills it.
-#[derive(Debug)]
-pub struct Waiting {
-    listened: Listened,
-    stdin: PipeWriter,
-}
-
-impl Waiting {
-    /// Starts it and waits until what it printed ends with `prompt`.
-    pub fn start(
-        place: &dyn Place,
-        command: &mut Command,
-        prompt: &str,
-        bounds: &Bounds,
-    ) -> Result<Self, ProcessError> {
-        let pipe = io::pipe().map_err(|source| ProcessError::Start { program: name(command), source });
-        let (reader, stdin) = pipe?;
-        let mut listened = Listened::start(place, command, reader.into())?;
-        // The command keeps the reading end open, and with it a program that would never hear the end.
-        command.stdin(Stdio::null());
-        while !listened.pipes[0].bytes.ends_with(prompt.as_bytes()) {
-            if let Some((status, output)) = listened.listen(bounds)? {
-                return Err(failed(listened.program.clone(), status, &output));
-            }
-        }
-        listened.pipes[0].bytes.clear();
-        Ok(Self { listened, stdin })
-    }
-
-    /// Gives it its commands, which are all it gets, and returns what it printed since it asked.
-    pub fn run(self, commands: &str, bounds: &Bounds) -> Result<Output, ProcessError> {
-        let Self { listened, mut stdin } = self;
-        let program = listened.program.clone();
-        let broken = |source| ProcessError::Deaf { program: program.clone(), source };
-        // What a pipe does not hold would otherwise wait for a program that may hang.
-        fcntl(&stdin, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|errno| broken(errno.into()))?;
-        let mut left = commands.as_bytes();
-        while !left.is_empty() {
-            match stdin.write(left) {
-                Ok(n) => left = &left[n..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    bounds.check().map_err(|stop| listened.stopped(stop))?;
-                    thread::sleep(Duration::from_micros(100));
-                }
-                Err(error) => return Err(broken(error)),
-            }
-        }
-        drop(stdin);
-        match listened.wait(bounds)? {
-            (status, output) if status.success() => Ok(output),
-            (status, output) => Err(failed(program, status, &output)),
+        if let Err(stop) = bounds.check() {
+            end(&mut child);
+            return Err(ProcessError::Stopped { program, stop, said: last_line(&pipes[1].text()) });
         }
     }
 }
 
 /// One of a program's output streams, and what came of it: all or the last `keep` bytes.
-#[derive(Debug)]
 struct Pipe {
     file: Option<File>,
     bytes: Vec<u8>,
@@ -454,26 +347,6 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_waits_does_what_it_is_told() {
-        let start = |script: &str, bounds: &Bounds| {
-            let mut command = SH.command(Path::new("/")).unwrap();
-            Waiting::start(&Here, command.args(["-c", script]), "> ", bounds)
-        };
-        let bounds = Bounds::tidy(LONG);
-        let echo = "printf 'hello\n> '; while read line; do echo did $line; done";
-        let output = start(echo, &bounds).unwrap().run("a\nb\n", &bounds).unwrap();
-        assert_eq!(output.stdout, "did a\ndid b\n");
-        let error = start("echo no; exit 3", &bounds).unwrap_err();
-        assert_eq!(error.to_string(), "sh failed (exit status: 3): no");
-        let error = start("sleep 600", &Bounds::tidy(Duration::from_millis(50))).unwrap_err();
-        assert!(matches!(error, ProcessError::Stopped { .. }), "{error}");
-        // Deaf, and told more than a pipe holds.
-        let deaf = start("printf '> '; sleep 600", &bounds).unwrap();
-        let error = deaf.run(&"x".repeat(1 << 20), &Bounds::tidy(Duration::from_millis(50))).unwrap_err();
-        assert!(matches!(error, ProcessError::Stopped { .. }), "{error}");
-    }
-
-    #[test]
     fn a_failure_quotes_the_last_words() {
         let error = sh("echo first >&2; echo 'no such thing' >&2; exit 3", LONG).unwrap_err();
         assert_eq!(error.to_string(), "sh failed (exit status: 3): no such thing");
@@ -503,10 +376,7 @@ mod tests {
     fn what_is_not_installed_names_its_package() {
         let program = Program { name: "no-such-program", package: "no-such-package", version: "-V" };
         let error = program.find().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "no-such-program is not installed; `scripts/setup.sh race` installs no-such-package and starts no service"
-        );
+        assert_eq!(error.to_string(), "no-such-program is not installed; `apt-get install no-such-package` brings it");
     }
 
     #[test]

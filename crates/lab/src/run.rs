@@ -230,8 +230,10 @@ impl Run<'_> {
         let start = Instant::now();
         let done = prepared.run()?;
         let end = task.wait_done(server.root(), &done, &bounds)?;
-        let methods = server.requests().0;
+        // Locks may be released after the work is done; when the contender has finished they are.
         prepared.finish()?;
+        let requests = server.requests();
+        task.verify_requests(&requests)?;
         server.check().map_err(SampleError::ServerEnded)?;
         server.stop();
         let seen = world.end()?;
@@ -241,7 +243,7 @@ impl Run<'_> {
             start_s: 0.0,
             seconds: 0.0,
             bytes: Some(seen.inbound.bytes + seen.outbound.bytes),
-            methods: Some(methods),
+            methods: Some(requests.0),
             connections: Some(seen.connections.len() as u64),
         };
         Ok((end - start, counts))

@@ -5,12 +5,13 @@
 //! the other device when it is due, sleep until the next event. A stage's packets for the other
 //! direction, a change of the chain and the end of the cable come through the relay's inbox.
 //!
-//! How a relay is on time: see [`punctual`], and [`LONG`].
+//! How a relay is on time: it asks when packets came ([`crate::departures`]), it wakes before they are
+//! to leave ([`LONG`]), and it does not wait for its turn ([`punctual`]).
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr},
     os::fd::AsFd,
-    sync::{Arc, mpsc},
+    sync::Arc,
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -18,15 +19,14 @@ use std::{
 use capture::Direction;
 use nix::{
     poll::{PollFd, PollFlags, ppoll},
-    sys::{
-        eventfd::{EfdFlags, EventFd},
-        time::TimeSpec,
-    },
+    sys::time::TimeSpec,
+    time::{ClockId, clock_gettime},
 };
 
 use crate::{
     chain::{Chain, Output},
     host::{Addresses, Host},
+    inbox::{Inbox, Message, Outbox, inbox},
     lanes::{Lane, Lanes},
     lateness::Lateness,
     offload::{self, Spare},
@@ -40,12 +40,13 @@ use crate::{
 const BATCH: usize = 64;
 
 /// A sleep of this length lets the processor fall asleep too, and waking it takes tens of
-/// microseconds; so the relay wakes [`EARLY`] and watches the clock for the rest. While packets come
-/// closer together than that it sleeps to the end: watching would take the time of those who send.
+/// microseconds; so the relay wakes early, by what it takes on this machine of late, and watches the
+/// clock for the rest. While packets come closer together than that it sleeps to the end: watching
+/// would take the time of those who send.
 const LONG: Duration = Duration::from_micros(500);
 
-/// See [`LONG`].
-const EARLY: Duration = Duration::from_micros(80);
+/// The earliest that a relay wakes; see [`LONG`].
+const EARLIEST: Duration = Duration::from_micros(250);
 
 /// The MTU of Ethernet.
 pub const DEFAULT_MTU: u16 = 1500;
@@ -102,6 +103,8 @@ pub struct Traffic {
     pub refused: u64,
     /// How late packets left, against the time at which their stages let them go.
     pub lateness: Lateness,
+    /// The processor time of the relay; in it the far host's kernel receives.
+    pub processor_time: Duration,
 }
 
 impl Cable {
@@ -130,6 +133,8 @@ impl Cable {
                 output: Output::default(),
                 traffic: Traffic::default(),
                 spare: Spare::default(),
+                empty: None,
+                early: EARLIEST / 2,
             }
         };
         let up = driver(0, lanes.up, up_inbox, &to_down);
@@ -176,7 +181,13 @@ struct Relay {
 
 impl Relay {
     fn start(name: &str, driver: Driver, outbox: Outbox) -> Result<Self, CableError> {
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(|| driver.run())?;
+        let run = || {
+            let mut traffic = driver.run();
+            traffic.processor_time =
+                clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap_or(TimeSpec::new(0, 0)).into();
+            traffic
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
         Ok(Self { outbox, thread: Some(thread) })
     }
 
@@ -191,43 +202,6 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// What a relay is told.
-enum Message {
-    /// A stage of the other direction sends a packet this way; it enters before the stage of this
-    /// index, not before this time.
-    Packet(usize, Packet, Instant),
-    /// Other stages take the place of those that are there.
-    Change(Lane),
-    Stop,
-}
-
-/// The writing side of a relay's inbox.
-#[derive(Debug, Clone)]
-struct Outbox {
-    messages: mpsc::Sender<Message>,
-    bell: Arc<EventFd>,
-}
-
-impl Outbox {
-    fn send(&self, message: Message) -> Result<(), CableError> {
-        self.messages.send(message).map_err(|_| CableError::Broken)?;
-        self.bell.write(1).map(drop).map_err(|_| CableError::Broken)
-    }
-}
-
-/// The relay's side: messages, and a bell that ppoll(2) hears.
-struct Inbox {
-    messages: mpsc::Receiver<Message>,
-    bell: Arc<EventFd>,
-}
-
-fn inbox() -> Result<(Outbox, Inbox), CableError> {
-    let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(std::io::Error::from)?;
-    let bell = Arc::new(bell);
-    let (sender, receiver) = mpsc::channel();
-    Ok((Outbox { messages: sender, bell: bell.clone() }, Inbox { messages: receiver, bell }))
 }
 
 /// One direction, driven.
@@ -246,6 +220,10 @@ struct Driver {
     output: Output,
     traffic: Traffic,
     spare: Spare,
+    /// When the near device was empty, if nothing was read from it since.
+    empty: Option<Instant>,
+    /// How early it wakes; see [`LONG`].
+    early: Duration,
 }
 
 impl Driver {
@@ -257,10 +235,7 @@ impl Driver {
         punctual::be();
         let mut buffer = vec![0; MAX_PACKET];
         loop {
-            let now = Instant::now();
-            self.draining.run(now, &mut self.output);
-            self.chain.run(now, &mut self.output);
-            self.deliver();
+            self.advance();
             let (readable, rung) = self.sleep();
             if rung && !self.heed() {
                 return self.traffic;
@@ -271,8 +246,16 @@ impl Driver {
         }
     }
 
+    /// Lets happen what is due.
+    fn advance(&mut self) {
+        let now = Instant::now();
+        self.draining.run(now, &mut self.output);
+        self.chain.run(now, &mut self.output);
+        self.deliver();
+    }
+
     /// Sleeps until the next event of the chain, a packet or a message.
-    fn sleep(&self) -> (bool, bool) {
+    fn sleep(&mut self) -> (bool, bool) {
         let Some(at) = [self.chain.wake(), self.draining.wake()].into_iter().flatten().min() else {
             return self.poll(None);
         };
@@ -280,9 +263,15 @@ impl Driver {
         if left < LONG {
             return self.poll(Some(left));
         }
-        let mut heard = self.poll(Some(left.saturating_sub(EARLY)));
-        while heard == (false, false) && Instant::now() < at {
-            heard = self.poll(Some(Duration::ZERO));
+        let heard = self.poll(Some(left.saturating_sub(self.early)));
+        if heard == (false, false) {
+            let overslept = (Instant::now() + self.early).saturating_duration_since(at);
+            // Half as much again as the average, so that most of them are caught.
+            self.early = ((self.early * 7 + overslept * 3 / 2) / 8).min(EARLIEST);
+            self.to.touch();
+            while Instant::now() < at {
+                self.advance(); // nothing yet, but this code is then in the processor's caches
+            }
         }
         heard
     }
@@ -299,25 +288,33 @@ impl Driver {
     }
 
     /// Takes in what the near host sends; false when its device is gone.
-    fn take_in(&mut self, buffer: &mut [u8]) -> bool {
+    fn take_in(&mut self, buffer: &mut Vec<u8>) -> bool {
         let whole = self.passes_whole();
+        let mut empty = self.empty.take();
         for _ in 0..BATCH {
+            let before = Instant::now();
             let (header, length) = match self.from.read(buffer) {
                 Ok(Some(read)) => read,
-                Ok(None) => return true,
+                Ok(None) => {
+                    self.empty = Some(before);
+                    return true;
+                }
                 Err(error) => {
                     tracing::error!("a cable stops: {error}");
                     return false;
                 }
             };
-            let now = Instant::now();
-            let bytes = &buffer[..length];
+            let departed = empty.and_then(|empty| self.from.departed(empty));
+            if departed.is_none() {
+                empty = None;
+            }
+            let now = departed.unwrap_or_else(Instant::now);
             if whole && header.is_unfinished() {
-                let packet = Packet { bytes: bytes.to_vec(), offload: Some(header) };
+                let packet = Packet { bytes: self.spare.part(buffer, length), offload: Some(header) };
                 self.traffic.packets_in += 1;
                 self.chain.push(0, packet, now, &mut self.output);
             } else {
-                offload::split(header, bytes, &mut self.spare, |packet| {
+                offload::split(header, &buffer[..length], &mut self.spare, |packet| {
                     if let Some(tap) = &self.near {
                         tap.record(Direction::Outbound, &packet.bytes);
                     }

@@ -22,9 +22,11 @@
 pub mod cable;
 pub mod calibrate;
 pub mod chain;
+mod departures;
 pub mod forms;
 mod headers;
 pub mod host;
+mod inbox;
 pub mod lanes;
 pub mod lateness;
 pub mod middleboxes;

@@ -13,7 +13,7 @@
 
 use etherparse::checksum::Sum16BitWords;
 
-use crate::packet::Packet;
+use crate::packet::{MAX_PACKET, Packet};
 
 const NEEDS_CHECKSUM: u8 = 1;
 const GSO_TCP4: u8 = 1;
@@ -94,20 +94,44 @@ pub(crate) fn split(header: Header, bytes: &[u8], spare: &mut Spare, mut each: i
 /// Buffers of packets that have gone, for packets that come: at hundreds of thousands a second the
 /// allocator would give memory back to the kernel and fetch it again all the time.
 #[derive(Default)]
-pub(crate) struct Spare(Vec<Vec<u8>>);
+pub(crate) struct Spare {
+    packets: Vec<Vec<u8>>,
+    segments: Vec<Vec<u8>>,
+}
 
 impl Spare {
-    const MOST: usize = 4096;
+    /// The room of a packet's buffer, in bytes.
+    const PACKET: usize = 2048;
+    /// The most buffers of each kind: of packets and of segments, 32 MiB.
+    const MOST: [usize; 2] = [16_384, 512];
 
     fn take(&mut self) -> Vec<u8> {
-        self.0.pop().unwrap_or_else(|| Vec::with_capacity(2048))
+        self.packets.pop().unwrap_or_else(|| Vec::with_capacity(Self::PACKET))
+    }
+
+    /// The first `length` bytes of `buffer`, which has room for a segment: a copy where they are few,
+    /// otherwise the buffer itself, and another is put in its place.
+    pub(crate) fn part(&mut self, buffer: &mut Vec<u8>, length: usize) -> Vec<u8> {
+        if length <= Self::PACKET {
+            let mut bytes = self.take();
+            bytes.extend_from_slice(&buffer[..length]);
+            return bytes;
+        }
+        let mut other = self.segments.pop().unwrap_or_default();
+        other.resize(MAX_PACKET, 0);
+        let mut bytes = std::mem::replace(buffer, other);
+        bytes.truncate(length);
+        bytes
     }
 
     /// Keeps a buffer for later.
     pub(crate) fn keep(&mut self, mut buffer: Vec<u8>) {
-        if self.0.len() < Self::MOST && buffer.capacity() <= 2048 {
+        let [packets, segments] = Self::MOST;
+        if buffer.capacity() >= MAX_PACKET && self.segments.len() < segments {
+            self.segments.push(buffer);
+        } else if buffer.capacity() <= Self::PACKET && self.packets.len() < packets {
             buffer.clear();
-            self.0.push(buffer);
+            self.packets.push(buffer);
         }
     }
 }

@@ -8,11 +8,12 @@
 use std::{
     fs::File,
     io::{self, IoSlice, IoSliceMut},
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr, UdpSocket},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd},
         unix::fs::OpenOptionsExt,
     },
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -22,6 +23,7 @@ use nix::{
 };
 
 use crate::{
+    departures::Departures,
     host::{Addresses, Host},
     netlink,
     offload::Header,
@@ -59,7 +61,11 @@ pub enum TunError {
 
 /// The reader's and writer's side of a TUN device.
 #[derive(Debug)]
-pub(crate) struct Tun(File);
+pub(crate) struct Tun {
+    file: File,
+    /// `None` where the kernel does not tell.
+    departures: Option<Departures>,
+}
 
 impl Tun {
     /// A new device on `host` with these addresses, switched on; also its host's way to everywhere
@@ -74,20 +80,24 @@ impl Tun {
                 net.set_up(index, mtu, QUEUE).await?;
                 // Where IPv6 is switched off, the cable is one of IPv4.
                 let v6 = net.address(index, IpAddr::V6(addresses.v6), 64).await;
-                if let Err(error) = &v6 {
-                    tracing::warn!("a cable without IPv6: {error}");
+                match &v6 {
+                    Ok(()) => await_address(addresses.v6),
+                    Err(error) => tracing::warn!("a cable without IPv6: {error}"),
                 }
-                if default_route { net.default_route(index, v6.is_ok()).await } else { Ok(()) }
+                if default_route {
+                    net.default_route(index, v6.is_ok()).await?;
+                }
+                Ok(Departures::of(index).ok())
             })
         };
-        offload(&file).and_then(|()| host.run(set_up)?).map_err(|error| step(host, error))?;
-        Ok(Self(file))
+        let departures = offload(&file).and_then(|()| host.run(set_up)?).map_err(|error| step(host, error))?;
+        Ok(Self { file, departures })
     }
 
     /// Reads one packet, or one segment; `None` when there is none.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<(Header, usize)>> {
         let mut header = [0; Header::LEN];
-        match readv(&self.0, &mut [IoSliceMut::new(&mut header), IoSliceMut::new(buffer)]) {
+        match readv(&self.file, &mut [IoSliceMut::new(&mut header), IoSliceMut::new(buffer)]) {
             Ok(length) if length >= Header::LEN => Ok(Some((Header::from_bytes(header), length - Header::LEN))),
             Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
@@ -95,17 +105,46 @@ impl Tun {
         }
     }
 
+    /// When the packet that is read next left its host, if it is known to have done so after `since`;
+    /// see [`Departures`].
+    pub(crate) fn departed(&self, since: Instant) -> Option<Instant> {
+        self.departures.as_ref()?.next(since)
+    }
+
     /// Gives one packet, or one segment, to the host.
     pub(crate) fn write(&self, header: Header, bytes: &[u8]) -> io::Result<()> {
         let header = header.to_bytes();
-        writev(&self.0, &[IoSlice::new(&header), IoSlice::new(bytes)])?;
+        writev(&self.file, &[IoSlice::new(&header), IoSlice::new(bytes)])?;
         Ok(())
+    }
+
+    /// Brings what a write passes through into the processor's caches: after milliseconds of idleness a
+    /// first write takes ten microseconds longer than a second. This one is shorter than the header, so
+    /// the kernel refuses it before anything comes of it.
+    pub(crate) fn touch(&self) {
+        let _ = writev(&self.file, &[IoSlice::new(&[0]), IoSlice::new(&[0])]);
     }
 }
 
 impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.file.as_fd()
+    }
+}
+
+/// Waits, a second at most, until packets to an IPv6 address arrive on the host of the calling thread.
+/// The kernel gives the address at once and makes it work a little later, when it has looked for
+/// duplicates (RFC 4862 §5.4), also on a device where there can be none.
+fn await_address(address: Ipv6Addr) {
+    let reach = || -> io::Result<()> {
+        let socket = UdpSocket::bind((address, 0))?;
+        socket.set_read_timeout(Some(Duration::from_millis(10)))?;
+        socket.send_to(&[0], socket.local_addr()?)?;
+        socket.recv(&mut [0]).map(drop)
+    };
+    let start = Instant::now();
+    while reach().is_err() && start.elapsed() < Duration::from_secs(1) {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

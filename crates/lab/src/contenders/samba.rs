@@ -7,20 +7,19 @@
 //! Samba keeps DOS's archive bit there, and davfs2 would send a PROPPATCH for that.
 //!
 //! The desktop computer is played by smbclient, which like Explorer moves one file after
-//! another in one session. The session is there before the clock starts, as it is with a
-//! mapped drive: smbclient has printed its prompt and reads its commands from a pipe. Inside the
-//! clock is its end, of which smbclient tells the box over the LAN. What it does of Windows' own housekeeping (change notification,
+//! another in one session. Its start and the opening of the session, over the LAN, are inside the clock.
+//! What it does of Windows' own housekeeping (change notification,
 //! thumbnails, desktop.ini) is nothing, and on the LAN that would cost little.
 
-use std::{fmt::Write, fs, path::Path, thread, time::Duration};
+use std::{fs, path::Path, thread, time::Duration};
 
 use super::{
-    Contender, Failure, Pc, Prepared, Registered, Sample,
+    Contender, Failure, Prepared, Registered, Sample,
     davfs2::{self, Mount, no_fuse},
     io_failure,
 };
 use crate::{
-    process::{Daemon, Program, Waiting},
+    process::{Daemon, Program, run},
     servers::{Http, Server},
     work::{Done, Work},
 };
@@ -28,8 +27,6 @@ use crate::{
 const SMBD: Program = Program { name: "smbd", package: "samba", version: "--version" };
 const SMBCLIENT: Program = Program { name: "smbclient", package: "smbclient", version: "--version" };
 const SHARE: &str = "dav";
-/// What smbclient prints when it waits for a command in the share's root.
-const PROMPT: &str = "smb: \\> ";
 const NEEDS: &[Program] = &[SMBD, SMBCLIENT, davfs2::MOUNT];
 
 pub(super) const LOCKS: Registered =
@@ -93,61 +90,66 @@ impl Contender for Samba {
         let mut command = SMBD.command(sample.scratch)?;
         command.arg("--foreground").arg("--no-process-group").arg("--debug-stdout").arg("--configfile").arg(&conf);
         let smbd = Daemon::start(sample.client, &mut command, &sample.scratch.join("smbd.log"))?;
-        let mut shared = Shared { smbclient: None, smbd, mount, sample };
-        shared.connect(pc)?;
+        let mut shared = Shared { smbd, mount, sample };
+        shared.wait_ready()?;
         Ok(Box::new(shared))
     }
 }
 
 /// A mount and the Samba in front of it; what comes first is dropped first.
 struct Shared<'a> {
-    smbclient: Option<Waiting>,
     smbd: Daemon,
     mount: Mount,
     sample: &'a Sample<'a>,
 }
 
 impl Shared<'_> {
-    /// Opens a session from the desktop computer, as soon as Samba lets it.
-    fn connect(&mut self, pc: Pc) -> Result<(), Failure> {
+    /// Waits until a session can be opened from the desktop computer.
+    fn wait_ready(&mut self) -> Result<(), Failure> {
         loop {
             self.smbd.check()?;
-            let mut command = SMBCLIENT.command(self.sample.scratch)?;
-            command
-                .arg(format!("//{}/{SHARE}", pc.share.ip()))
-                .args(["--no-pass", "--debuglevel", "0", "--port"])
-                .arg(pc.share.port().to_string());
-            command.arg("--configfile").arg(self.sample.scratch.join("smb.conf"));
-            // Without it smbclient prompts on a terminal only.
-            command.env("CLI_FORCE_INTERACTIVE", "1");
-            match Waiting::start(pc.place, &mut command, PROMPT, &self.sample.bounds) {
-                Ok(smbclient) => {
-                    self.smbclient = Some(smbclient);
-                    return Ok(());
-                }
-                Err(error) if self.sample.bounds.check().is_err() => return Err(error.into()),
-                Err(_) => thread::sleep(Duration::from_millis(20)),
+            let Err(failure) = self.smbclient("exit") else { return Ok(()) };
+            if self.sample.bounds.check().is_err() {
+                return Err(failure);
             }
+            thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    fn smbclient(&self, commands: &str) -> Result<String, Failure> {
+        let pc = self.sample.pc.ok_or(Failure::NoPc("Samba"))?;
+        let mut command = SMBCLIENT.command(self.sample.scratch)?;
+        command
+            .arg(format!("//{}/{SHARE}", pc.share.ip()))
+            .args(["--no-pass", "--debuglevel", "0", "--port"])
+            .arg(pc.share.port().to_string());
+        command.arg("--configfile").arg(self.sample.scratch.join("smb.conf")).args(["--command", commands]);
+        Ok(run(pc.place, &mut command, &self.sample.bounds)?.stdout)
     }
 }
 
 impl Prepared for Shared<'_> {
     fn run(&mut self) -> Result<Done, Failure> {
         let task = self.sample.task;
-        let mut commands = format!("cd {}\nprompt\n", task.folder);
-        let _ = match task.work() {
-            Work::Upload { .. } => writeln!(commands, "lcd \"{}\"\nmput *", task.source.display()),
-            Work::Download { .. } => writeln!(commands, "lcd \"{}\"\nmget file*", task.target.display()),
-            Work::List { .. } => writeln!(commands, "ls"),
-            Work::Edit { .. } => {
-                task.writes().try_for_each(|(file, _, name)| writeln!(commands, "put \"{}\" {name}", file.display()))
+        let mut done = Done { listing: None, writes_behind: task.work().writes() };
+        let enter = format!("cd {}; prompt", task.folder);
+        match task.work() {
+            Work::Upload { .. } => {
+                self.smbclient(&format!("{enter}; lcd \"{}\"; mput *", task.source.display()))?;
             }
-        };
-        let smbclient = self.smbclient.take().ok_or(Failure::NoPc("Samba"))?;
-        let printed = smbclient.run(&commands, &self.sample.bounds)?.stdout;
-        let listing = matches!(task.work(), Work::List { .. }).then(|| names(&printed));
-        Ok(Done { listing, writes_behind: task.work().writes() })
+            Work::Download { .. } => {
+                self.smbclient(&format!("{enter}; lcd \"{}\"; mget file*", task.target.display()))?;
+            }
+            Work::List { .. } => {
+                let printed = self.smbclient(&format!("{enter}; ls"))?;
+                done.listing = Some(names(&printed));
+            }
+            Work::Edit { .. } => {
+                let saves = task.writes().map(|(file, _, name)| format!("put \"{}\" {name}; ", file.display()));
+                self.smbclient(&format!("{enter}; {}", saves.collect::<String>()))?;
+            }
+        }
+        Ok(done)
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), Failure> {
