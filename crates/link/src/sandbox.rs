@@ -79,7 +79,8 @@ pub enum SandboxError {
 /// That there are none, and what an administrator can change.
 fn no_namespaces(errno: Errno) -> String {
     let says = |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|text| text.trim() == value);
-    let allow = if geteuid().is_root() {
+    // More than are allowed (ENOSPC) root may change; what root may not do here, a container keeps from it.
+    let allow = if geteuid().is_root() && errno != Errno::ENOSPC {
         return format!("root may not make namespaces here ({errno}); a container may with `--privileged`");
     } else if says("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
         "kernel.apparmor_restrict_unprivileged_userns=0"
@@ -88,10 +89,7 @@ fn no_namespaces(errno: Errno) -> String {
     } else {
         "user.max_user_namespaces=10000"
     };
-    format!(
-        "this machine lets an ordinary user make no namespaces ({errno}); allow it with `sysctl {allow}`, or run \
-         this as root"
-    )
+    format!("this machine lets you make no namespaces ({errno}); allow it with `sysctl {allow}`, or run this as root")
 }
 
 fn step(what: impl Into<String>) -> impl FnOnce(Errno) -> SandboxError {

@@ -31,13 +31,13 @@ pub(crate) const SIMULATED: Trials = &[
 fn a_contender_that_hangs_fails_alone() {
     let room = room();
     let hang = format!("case $1 in version) echo rclone v0;; *) echo stuck >&2; exec sleep {};; esac", room.marker());
-    let mut command = lab_run(&room, &["--workload", "upload", "--samples", "2", "--patience", "700ms"]);
+    let mut command = lab_run(&room, &["--workload", "upload", "--samples", "2", "--patience", "5s"]);
     command.env("PATH", program(&room, "rclone", &hang)).args(["--contender", "curl", "--contender", "rclone"]);
     run(&room, command).success();
     let kept = results(&room);
     let [curl, rclone] = cells(&kept) else { panic!("{kept:#}") };
     assert_eq!((curl["status"].as_str(), curl["samples_s"].as_array().unwrap().len()), (Some("ok"), 2));
-    assert_eq!(rclone["reason"], "rclone did not end within 700ms and was ended: stuck");
+    assert_eq!(rclone["reason"], "rclone did not end within 5s and was ended: stuck");
     assert_eq!((rclone["status"].as_str(), &rclone["median_s"]), (Some("failed"), &serde_json::Value::Null));
 }
 
@@ -180,10 +180,7 @@ fn without_user_namespaces_nothing_is_begun() {
     command.args(["lab", "run", "small.toml"]).current_dir(room.path("."));
     let ended = run(&room, command);
     let said = ended.failure();
-    assert!(
-        said.contains("namespaces") && said.contains(if geteuid().is_root() { "container" } else { "sysctl" }),
-        "{said}"
-    );
+    assert!(said.contains("namespaces") && said.contains("sysctl"), "{said}");
     assert_eq!(ended.said.len(), 1, "{}", text(ended.printed.as_bytes()));
     assert!(!room.path("runs").exists(), "{:?}", runs(&room));
 }
