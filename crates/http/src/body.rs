@@ -1,0 +1,253 @@
+//! Bodies: what is sent, and what comes back.
+//!
+//! A pipeline that breaks is repaired by sending its unanswered requests again. So a request's body is not a
+//! stream but the means to open one, as often as needed; a body that can be opened only once may be sent, but its
+//! request cannot be saved.
+
+use std::{
+    fmt, io,
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+use tokio::{
+    io::{AsyncReadExt, AsyncSeekExt},
+    sync::mpsc,
+};
+
+use crate::Error;
+
+/// A body while it is read.
+pub type Chunks = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+
+/// How much of a file is read at once: few system calls, and little memory for many uploads at a time.
+const FILE_CHUNK: u64 = 128 * 1024;
+
+/// The body of a request.
+pub struct Body {
+    length: Option<u64>,
+    source: Source,
+}
+
+enum Source {
+    Bytes(Bytes),
+    Repeatable(Arc<dyn Fn() -> Chunks + Send + Sync>),
+    Once(Option<Chunks>),
+}
+
+impl Body {
+    /// No body.
+    pub fn empty() -> Self {
+        Bytes::new().into()
+    }
+
+    /// A body that `open` gives anew each time, of so many bytes if known.
+    pub fn repeatable(length: Option<u64>, open: impl Fn() -> Chunks + Send + Sync + 'static) -> Self {
+        Self { length, source: Source::Repeatable(Arc::new(open)) }
+    }
+
+    /// A body that cannot be had twice.
+    pub fn once(length: Option<u64>, chunks: Chunks) -> Self {
+        Self { length, source: Source::Once(Some(chunks)) }
+    }
+
+    /// `length` bytes of a file, from byte `start`. A file that has become shorter is an error when it is sent.
+    pub fn file(path: PathBuf, start: u64, length: u64) -> Self {
+        Self::repeatable(Some(length), move || Box::pin(file_chunks(path.clone(), start, length)))
+    }
+
+    /// Its length in bytes, if known before it is sent.
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// Whether it is known to be empty.
+    pub fn is_empty(&self) -> bool {
+        self.length == Some(0)
+    }
+
+    /// Whether it can (still) be opened more than once.
+    pub fn is_repeatable(&self) -> bool {
+        !matches!(self.source, Source::Once(_))
+    }
+
+    /// Begins to read it; an error if it was had before and cannot be had twice.
+    pub fn open(&mut self) -> io::Result<Chunks> {
+        match &mut self.source {
+            Source::Bytes(bytes) if bytes.is_empty() => Ok(Box::pin(stream::empty())),
+            Source::Bytes(bytes) => Ok(Box::pin(stream::iter([Ok(bytes.clone())]))),
+            Source::Repeatable(open) => Ok(open()),
+            Source::Once(chunks) => {
+                chunks.take().ok_or_else(|| io::Error::other("this body can be sent only once, and was"))
+            }
+        }
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(bytes: T) -> Self {
+        let bytes = bytes.into();
+        Self { length: Some(bytes.len() as u64), source: Source::Bytes(bytes) }
+    }
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body").field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+fn file_chunks(path: PathBuf, start: u64, length: u64) -> impl Stream<Item = io::Result<Bytes>> {
+    stream::try_unfold((None, length), move |(file, left)| {
+        let path = path.clone();
+        async move {
+            if left == 0 {
+                return Ok(None);
+            }
+            let mut file = if let Some(file) = file {
+                file
+            } else {
+                let mut file = tokio::fs::File::open(&path).await?;
+                file.seek(io::SeekFrom::Start(start)).await?;
+                file
+            };
+            let mut chunk = bytes::BytesMut::with_capacity(left.min(FILE_CHUNK) as usize);
+            let read = (&mut file).take(left.min(FILE_CHUNK)).read_buf(&mut chunk).await?;
+            if read == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    format!("{} became {left} bytes shorter while it was sent", path.display()),
+                ));
+            }
+            Ok(Some((chunk.freeze(), (Some(file), left - read as u64))))
+        }
+    })
+}
+
+/// The body of a response, as it comes in. Dropping it before its end gives the connection up.
+pub struct Incoming {
+    pieces: mpsc::Receiver<Piece>,
+    /// Bytes still to come, if the server said how many.
+    left: Option<u64>,
+    ended: bool,
+}
+
+/// What a connection hands to the reader of a body. Only an `End` is an end: a connection that goes without one
+/// was cut.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    Data(Bytes),
+    Trailers(HeaderMap),
+    End,
+    Failed(Error),
+}
+
+impl Incoming {
+    /// A body and where its connection puts the pieces. The channel's bound is what the reader may lag behind.
+    pub(crate) fn channel(length: Option<u64>, pieces: usize) -> (mpsc::Sender<Piece>, Self) {
+        let (sender, pieces) = mpsc::channel(pieces);
+        (sender, Self { pieces, left: length, ended: false })
+    }
+}
+
+impl http_body::Body for Incoming {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(match std::task::ready!(self.pieces.poll_recv(context)) {
+            Some(Piece::Data(chunk)) => {
+                self.left = self.left.map(|left| left.saturating_sub(chunk.len() as u64));
+                Some(Ok(Frame::data(chunk)))
+            }
+            Some(Piece::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
+            Some(Piece::End) => {
+                self.ended = true;
+                None
+            }
+            Some(Piece::Failed(error)) => {
+                self.ended = true;
+                Some(Err(error))
+            }
+            None => {
+                self.ended = true;
+                Some(Err(Error::Shutdown))
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::TryStreamExt;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn read(body: &mut Body) -> io::Result<Vec<u8>> {
+        body.open()?.try_fold(Vec::new(), |all, chunk| async move { Ok([&all[..], &chunk].concat()) }).await
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_again_from_its_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, vec![7; 300_000]).unwrap();
+        let mut body = Body::file(path.clone(), 100_000, 200_000);
+        for _ in 0..2 {
+            assert_eq!(read(&mut body).await.unwrap().len(), 200_000);
+        }
+        std::fs::write(&path, b"short").unwrap();
+        assert_eq!(read(&mut body).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_sent_once() {
+        let mut body = Body::once(None, Box::pin(stream::iter([Ok("once".into())])));
+        assert!(!body.is_repeatable());
+        assert_eq!(read(&mut body).await.unwrap(), b"once");
+        assert!(read(&mut body).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn only_a_named_end_ends_a_body() {
+        for (last, whole) in [(Some(Piece::End), true), (None, false)] {
+            let (sender, body) = Incoming::channel(None, 4);
+            sender.send(Piece::Data("abc".into())).await.unwrap();
+            if let Some(last) = last {
+                sender.send(last).await.unwrap();
+            }
+            drop(sender);
+            assert_eq!(body.collect().await.is_ok(), whole);
+        }
+    }
+}

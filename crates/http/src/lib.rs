@@ -1,0 +1,31 @@
+//! An HTTP client engine that minds the wire.
+//!
+//! On a long link nearly all time goes into waiting for round trips that carry nothing. This engine exists to
+//! not wait: it sends requests back to back on one connection (pipelining, RFC 9112 §9.3.2) where the server is
+//! known to take it, chooses the idle connection whose congestion window is widest, knows what a lost
+//! connection means for every request that was on it, and bounds every wait.
+//!
+//! # The way of a request
+//! [`Client`] is a `tower` service from `http::Request<Body>` to `http::Response<Incoming>`. It adds what the
+//! origin is owed (`credentials`), turns the request into a `wire::Job` and hands it to the `origin`'s driver,
+//! which asks the `scheduler` (no sockets, no clocks) where it goes: onto an idle connection that the `pool`
+//! chooses, behind others in a pipeline, onto a new connection made by `connect`, or into the queue. `h1` and
+//! `h2` speak the protocol. What comes back is checked (`digest`) and streamed to the caller.
+//!
+//! # What decides, and what moves bytes
+//! `scheduler`, `pool`, `knowledge` and `h1::exchange` are state machines: events and a time go in, actions come
+//! out. They are tested by themselves against random faults. `origin`, `h1::driver`, `h2` and `connect` do the
+//! I/O.
+
+mod body;
+mod error;
+mod method;
+mod options;
+mod origin;
+mod wire;
+
+pub use body::{Body, Chunks, Incoming};
+pub use error::{Cause, Error, Step};
+pub use method::{is_idempotent, is_safe};
+pub use options::{Class, Expected, Journey, Options, Timeouts};
+pub use origin::Origin;

@@ -1,0 +1,76 @@
+//! What a caller knows about a request, and what the engine tells about its journey.
+//!
+//! Both travel in the extensions of `http`'s types: [`Options`] in a request's, [`Journey`] in a response's.
+
+use std::time::Duration;
+
+use http::Version;
+
+/// How a request would like to travel. Without it, all fields are at their default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// How much its exchange will move. Big ones are kept out of the pipelines of small ones.
+    pub class: Class,
+    /// The caller's consent to pipeline a method that changes something and may be repeated, such as `PUT`.
+    /// Safe methods need none; methods that may not be repeated are never pipelined.
+    pub pipeline: bool,
+    /// What the answer should be if it is the right one.
+    pub expected: Expected,
+    /// Other bounds than the client's.
+    pub timeouts: Option<Timeouts>,
+}
+
+/// How much an exchange will move, in either direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Class {
+    /// Some hundred kilobytes at most, answered at once.
+    #[default]
+    Small,
+    /// Megabytes, or an answer that takes its time: a connection of its own while it lasts.
+    Large,
+}
+
+/// What an answer to this request and no other must look like. On a pipeline, a success that differs is taken
+/// for another request's answer: the connection is retired and the request sent again, alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// The entity tag, as in the header `ETag`.
+    pub etag: Option<String>,
+    /// The length of the body of a 200, in bytes.
+    pub length: Option<u64>,
+}
+
+/// The bounds on an engine's waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the look-up of a name to the end of all handshakes.
+    pub connect: Duration,
+    /// From a request's last byte, and its being the first unanswered one, to its answer's first byte.
+    pub first_byte: Duration,
+    /// Between two movements of any byte while some are due, in either direction.
+    pub stall: Duration,
+    /// How long a connection is kept with nothing to do.
+    pub idle: Duration,
+}
+
+impl Default for Timeouts {
+    /// Patient enough for a phone in a tunnel: 20 s to connect, 60 s to answer, 30 s of stall, 60 s idle.
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { connect: seconds(20), first_byte: seconds(60), stall: seconds(30), idle: seconds(60) }
+    }
+}
+
+/// How a response came about; in its extensions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Journey {
+    /// The number of its connection among the client's, from 1.
+    pub connection: u64,
+    /// The protocol it came by.
+    pub version: Version,
+    /// How often the request was put on a wire. Above 1, an earlier sending may have taken effect: a `412` to a
+    /// guarded `PUT` may then be the echo of its own success.
+    pub sendings: u32,
+    /// How many unanswered requests stood before it on its connection when it was sent.
+    pub behind: u32,
+}

@@ -1,0 +1,62 @@
+//! What passes between an origin's driver and its connections.
+//!
+//! A connection is a task. It takes [`Job`]s in the order it is given them, answers each through the job's own
+//! `reply`, and reports to the driver when a place becomes free and when it ends. When it ends, every job that got
+//! no answer goes back with what is known of its fate: only who owns all connections can decide where to try next.
+
+use std::time::Instant;
+
+use http::{Request, Response, StatusCode};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{Body, Cause, Error, Incoming};
+
+/// A request on its way, and where its answer goes.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) id: JobId,
+    /// With an absolute URL, and with every header but those of framing (`Host`, `Content-Length`,
+    /// `Transfer-Encoding`, `Connection`), which the protocol adds.
+    pub(crate) request: Request<Body>,
+    pub(crate) reply: oneshot::Sender<Result<Response<Incoming>, Error>>,
+    /// How often it was put on a wire before.
+    pub(crate) sendings: u32,
+}
+
+/// The number of a request among its origin's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct JobId(pub(crate) u64);
+
+/// The number of a connection among its client's, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ConnectionId(pub(crate) u64);
+
+/// How far a request without an answer had come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// No byte of it left, or the server said that it did nothing with it (a GOAWAY, REFUSED_STREAM).
+    Nothing,
+    /// Some or all of it left: it may have taken effect.
+    Something,
+}
+
+/// What a connection tells the driver of its origin.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// The head of a final answer came, and was handed on. By then the job is the connection's and the reader's
+    /// matter: it cannot be tried elsewhere any more.
+    Head { connection: ConnectionId, job: JobId, status: StatusCode },
+    /// An exchange ended: its request was sent whole, its answer received whole, and its place is free.
+    Done { connection: ConnectionId, job: JobId, sent: u64, received: u64, at: Instant },
+    /// How many requests may be under way at once on this connection (HTTP/2's SETTINGS_MAX_CONCURRENT_STREAMS).
+    Streams { connection: ConnectionId, limit: usize },
+    /// The connection has ended and takes no more. Jobs with an answer begun are not among the unanswered: their
+    /// readers have been told.
+    Closed { connection: ConnectionId, cause: Cause, unanswered: Vec<(Job, Sent)> },
+}
+
+/// A connection as its origin's driver holds it. Dropping `jobs` asks it to end what it has begun and close.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) jobs: mpsc::UnboundedSender<Job>,
+}
