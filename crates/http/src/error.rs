@@ -2,7 +2,7 @@
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
-use http::{Method, StatusCode, Uri};
+use http::{Method, Request, StatusCode, Uri};
 
 use crate::Origin;
 
@@ -27,41 +27,60 @@ pub enum Error {
         cause: Cause,
     },
     /// The exchange failed, and the request had no effect, or may safely be sent again by the caller.
-    #[error("{method} {uri}: {cause}")]
+    #[error("{asked}: {cause}")]
     Exchange {
-        /// The request's method.
-        method: Method,
-        /// The request's URL.
-        uri: Uri,
+        /// What was asked.
+        asked: Asked,
         /// What came in the way.
         cause: Cause,
     },
     /// The connection failed before an answer, and the request may not be repeated: nobody here knows whether it
     /// took effect.
-    #[error(
-        "{method} {uri}: {cause}; it may have taken effect, and {method} may not be repeated: look before trying again"
-    )]
+    #[error("{asked}: {cause}; it may have taken effect, and may not be repeated: look before trying again")]
     Undecided {
-        /// The request's method.
-        method: Method,
-        /// The request's URL.
-        uri: Uri,
+        /// What was asked.
+        asked: Asked,
         /// What came in the way.
         cause: Cause,
     },
     /// The body that was to be sent could not be read.
-    #[error("{method} {uri}: cannot read what was to be sent: {source}")]
+    #[error("{asked}: cannot read what was to be sent: {source}")]
     Sending {
-        /// The request's method.
-        method: Method,
-        /// The request's URL.
-        uri: Uri,
+        /// What was asked.
+        asked: Asked,
         /// Why not.
         source: Arc<io::Error>,
     },
     /// The client, or the part that serves this origin, has ended.
     #[error("the HTTP client was shut down")]
     Shutdown,
+}
+
+/// A request by its first line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked(Box<(Method, Uri)>);
+
+impl Asked {
+    /// The name of a request.
+    pub fn of<B>(request: &Request<B>) -> Self {
+        Self(Box::new((request.method().clone(), request.uri().clone())))
+    }
+
+    /// Its method.
+    pub fn method(&self) -> &Method {
+        &self.0.0
+    }
+
+    /// Its URL.
+    pub fn uri(&self) -> &Uri {
+        &self.0.1
+    }
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.0.0, self.0.1)
+    }
 }
 
 /// What ended a connection, or kept it from beginning.

@@ -18,14 +18,27 @@
 //! I/O.
 
 mod body;
+mod client;
+mod connect;
+mod dispatch;
 mod error;
+mod h1;
+mod knowledge;
 mod method;
+#[cfg(test)]
+mod model;
 mod options;
 mod origin;
+mod pool;
+mod scheduler;
 mod wire;
 
 pub use body::{Body, Chunks, Incoming};
-pub use error::{Cause, Error, Step};
+pub use client::{Client, Settings, Versions};
+pub use connect::{ConnectSettings, Facts, TcpInfo};
+pub use error::{Asked, Cause, Error, Step};
+pub use knowledge::{Knowledge, Pipelining};
 pub use method::{is_idempotent, is_safe};
 pub use options::{Class, Expected, Journey, Options, Timeouts};
 pub use origin::Origin;
+pub use pool::Choice;

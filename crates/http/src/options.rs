@@ -47,6 +47,9 @@ pub struct Timeouts {
     pub connect: Duration,
     /// From a request's last byte, and its being the first unanswered one, to its answer's first byte.
     pub first_byte: Duration,
+    /// The same for a request that shares its connection with others: a box on the way that drops one of them is
+    /// found out by this wait, and the rest is asked for elsewhere.
+    pub pipelined: Duration,
     /// Between two movements of any byte while some are due, in either direction.
     pub stall: Duration,
     /// How long a connection is kept with nothing to do.
@@ -54,17 +57,23 @@ pub struct Timeouts {
 }
 
 impl Default for Timeouts {
-    /// Patient enough for a phone in a tunnel: 20 s to connect, 60 s to answer, 30 s of stall, 60 s idle.
+    /// Patient enough for a phone in a tunnel: 20 s to connect, 60 s to answer (10 s on a pipeline), 30 s of stall, 60 s idle.
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Self { connect: seconds(20), first_byte: seconds(60), stall: seconds(30), idle: seconds(60) }
+        Self {
+            connect: seconds(20),
+            first_byte: seconds(60),
+            pipelined: seconds(10),
+            stall: seconds(30),
+            idle: seconds(60),
+        }
     }
 }
 
 /// How a response came about; in its extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Journey {
-    /// The number of its connection among the client's, from 1.
+    /// The number of its connection among the origin's, from 1.
     pub connection: u64,
     /// The protocol it came by.
     pub version: Version,

@@ -4,12 +4,12 @@
 //! `reply`, and reports to the driver when a place becomes free and when it ends. When it ends, every job that got
 //! no answer goes back with what is known of its fate: only who owns all connections can decide where to try next.
 
-use std::time::Instant;
+use std::time::Duration;
 
-use http::{Request, Response, StatusCode};
-use tokio::sync::{mpsc, oneshot};
+use http::{Request, Response, Version};
+use tokio::sync::oneshot;
 
-use crate::{Body, Cause, Error, Incoming};
+use crate::{Body, Cause, Error, Incoming, pool::Window};
 
 /// A request on its way, and where its answer goes.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Job {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct JobId(pub(crate) u64);
 
-/// The number of a connection among its client's, from 1.
+/// The number of a connection among its origin's, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ConnectionId(pub(crate) u64);
 
@@ -45,9 +45,14 @@ pub(crate) enum Sent {
 pub(crate) enum Report {
     /// The head of a final answer came, and was handed on. By then the job is the connection's and the reader's
     /// matter: it cannot be tried elsewhere any more.
-    Head { connection: ConnectionId, job: JobId, status: StatusCode },
+    Head { connection: ConnectionId, job: JobId, told: Told },
     /// An exchange ended: its request was sent whole, its answer received whole, and its place is free.
-    Done { connection: ConnectionId, job: JobId, sent: u64, received: u64, at: Instant },
+    Done { connection: ConnectionId, job: JobId, sent: u64, received: u64, window: Option<Window> },
+    /// The job was not put on the wire, as nobody waits for its answer or its body could not be read; who waits
+    /// has been told. Its place is free.
+    Dropped { connection: ConnectionId, job: JobId },
+    /// The server did nothing with the request, and says so (HTTP/2's REFUSED_STREAM); the connection goes on.
+    Refused { connection: ConnectionId, job: Job },
     /// How many requests may be under way at once on this connection (HTTP/2's SETTINGS_MAX_CONCURRENT_STREAMS).
     Streams { connection: ConnectionId, limit: usize },
     /// The connection has ended and takes no more. Jobs with an answer begun are not among the unanswered: their
@@ -55,8 +60,20 @@ pub(crate) enum Report {
     Closed { connection: ConnectionId, cause: Cause, unanswered: Vec<(Job, Sent)> },
 }
 
-/// A connection as its origin's driver holds it. Dropping `jobs` asks it to end what it has begun and close.
-#[derive(Debug)]
-pub(crate) struct Handle {
-    pub(crate) jobs: mpsc::UnboundedSender<Job>,
+/// What an answer's head tells of its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) version: Version,
+    /// The length of the body.
+    pub(crate) length: Option<u64>,
+    pub(crate) keep: Option<Keep>,
+}
+
+/// How long the server keeps the connection (the header `Keep-Alive`, as in RFC 2068 §19.7.1.1; Apache sends it to
+/// those who ask).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Keep {
+    pub(crate) idle: Option<Duration>,
+    /// Further requests that it takes.
+    pub(crate) requests: Option<u32>,
 }

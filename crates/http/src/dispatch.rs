@@ -1,0 +1,226 @@
+//! The driver of one origin: carries out what its scheduler decides.
+//!
+//! One task per origin owns its scheduler, the jobs that wait and the handles of its connections. Callers and
+//! connections talk to it by channels, so that no lock is held anywhere and every decision sees one state.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use http::{Method, Request, Response};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    Asked, Body, Error, Incoming, Options, Origin,
+    client::Shared,
+    connect::Connected,
+    h1,
+    knowledge::Knowledge,
+    method::{is_idempotent, is_safe},
+    scheduler::{Action, Limits, Moment, Scheduler, Shape},
+    wire::{ConnectionId, Job, JobId, Report, Sent},
+};
+
+/// What callers ask of an origin's driver.
+pub(crate) enum Demand {
+    Request(Box<Request<Body>>, oneshot::Sender<Result<Response<Incoming>, Error>>),
+    /// Have so many connections open.
+    Warm(usize),
+}
+
+/// A connection attempt's outcome.
+type Opened = (ConnectionId, Result<Connected, Error>);
+
+struct Dispatch {
+    shared: Arc<Shared>,
+    origin: Origin,
+    scheduler: Scheduler,
+    jobs: HashMap<JobId, Job>,
+    lines: HashMap<ConnectionId, mpsc::UnboundedSender<Job>>,
+    /// Why the last attempt to connect failed.
+    failure: Option<Error>,
+    last_job: u64,
+    reports: mpsc::UnboundedSender<Report>,
+    opened: mpsc::UnboundedSender<Opened>,
+}
+
+/// Serves an origin until nobody can ask for more and all is done.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    origin: Origin,
+    known: Knowledge,
+    mut demands: mpsc::UnboundedReceiver<Demand>,
+) {
+    let limits = Limits {
+        connections: shared.settings.connections.max(1),
+        pipelining: shared.settings.pipelining,
+        choice: shared.settings.choice,
+    };
+    let (reports, mut reported) = mpsc::unbounded_channel();
+    let (opened, mut opens) = mpsc::unbounded_channel();
+    let mut dispatch = Dispatch {
+        shared,
+        origin,
+        scheduler: Scheduler::new(limits, known),
+        jobs: HashMap::new(),
+        lines: HashMap::new(),
+        failure: None,
+        last_job: 0,
+        reports,
+        opened,
+    };
+    let mut demanded = true;
+    while demanded || !dispatch.scheduler.is_at_rest() {
+        tokio::select! {
+            biased;
+            Some(report) = reported.recv() => dispatch.report(report),
+            Some(opened) = opens.recv() => dispatch.open(opened),
+            demand = demands.recv(), if demanded => match demand {
+                Some(demand) => dispatch.demand(demand),
+                None => {
+                    demanded = false;
+                    dispatch.scheduler.retire_all();
+                }
+            },
+        }
+        // Connections that open after the last demand are of no use.
+        if !demanded {
+            dispatch.scheduler.retire_all();
+        }
+        dispatch.act();
+    }
+}
+
+impl Dispatch {
+    fn demand(&mut self, demand: Demand) {
+        let (request, reply) = match demand {
+            Demand::Warm(connections) => return self.scheduler.warm(connections),
+            Demand::Request(request, reply) => (request, reply),
+        };
+        self.last_job += 1;
+        let id = JobId(self.last_job);
+        let shape = shape(id, &request);
+        self.jobs.insert(id, Job { id, request: *request, reply, sendings: 0 });
+        self.scheduler.submit(shape, now());
+    }
+
+    fn open(&mut self, (id, outcome): Opened) {
+        let connected = match outcome {
+            Ok(connected) => connected,
+            Err(error) => {
+                let cause = match &error {
+                    Error::Connect { cause, .. } => cause.clone(),
+                    other => crate::Cause::Protocol(other.to_string()),
+                };
+                self.failure = Some(error);
+                return self.scheduler.open_failed(id, &cause, now());
+            }
+        };
+        let (jobs, taken) = mpsc::unbounded_channel();
+        let (timeouts, reports) = (self.shared.settings.timeouts, self.reports.clone());
+        self.shared.note(&self.origin, connected.facts);
+        match connected.version {
+            _ => drop(tokio::spawn(h1::run(connected.io, id, timeouts, taken, reports))),
+        }
+        self.lines.insert(id, jobs);
+        self.scheduler.opened(id, connected.version, now());
+    }
+
+    fn report(&mut self, report: Report) {
+        let now = now();
+        match report {
+            Report::Head { connection, job, told } => self.scheduler.head(connection, job, &told, now),
+            Report::Done { connection, job, sent, received, window } => {
+                self.scheduler.done(connection, job, (sent, received), window, now);
+            }
+            Report::Dropped { connection, job } => self.scheduler.dropped(connection, job, now),
+            Report::Refused { connection, job } => {
+                let id = job.id;
+                self.jobs.insert(id, job);
+                self.scheduler.refused(connection, id, now);
+            }
+            Report::Streams { connection, limit, .. } => self.scheduler.streams(connection, limit, now),
+            Report::Closed { connection, cause, unanswered } => {
+                self.lines.remove(&connection);
+                let fates: Vec<(JobId, Sent)> = unanswered.iter().map(|(job, sent)| (job.id, *sent)).collect();
+                self.jobs.extend(unanswered.into_iter().map(|(job, _)| (job.id, job)));
+                self.scheduler.closed(connection, &cause, &fates, now);
+            }
+        }
+        self.shared.learn(&self.origin, self.scheduler.knowledge());
+    }
+
+    /// Carries out what was decided.
+    fn act(&mut self) {
+        loop {
+            let actions = self.scheduler.actions();
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions {
+                match action {
+                    Action::Open(id) => self.connect(id),
+                    Action::Send(connection, job) => self.send(connection, job),
+                    Action::Retire(connection) => drop(self.lines.remove(&connection)),
+                    Action::Fail { job, cause, undecided } => {
+                        let Some(job) = self.jobs.remove(&job) else { continue };
+                        let asked = Asked::of(&job.request);
+                        let error = match self.failure.take_if(|_| self.lines.is_empty() && !undecided) {
+                            // Why nothing can be asked there at all.
+                            Some(failure) => self.failure.insert(failure).clone(),
+                            None if undecided => Error::Undecided { asked, cause: cause.0 },
+                            None => Error::Exchange { asked, cause: cause.0 },
+                        };
+                        let _ = job.reply.send(Err(error));
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, connection: ConnectionId, id: JobId) {
+        let Some(job) = self.jobs.remove(&id) else { return };
+        let refused = match self.lines.get(&connection) {
+            Some(line) => line.send(job).err().map(|error| error.0),
+            None => Some(job),
+        };
+        // The connection has ended, and its report, which knows nothing of this job, is on the way.
+        if let Some(job) = refused {
+            self.jobs.insert(id, job);
+            self.scheduler.missed(connection, id, now());
+        }
+    }
+
+    fn connect(&self, id: ConnectionId) {
+        let (shared, origin, opened) = (self.shared.clone(), self.origin.clone(), self.opened.clone());
+        let offer = shared.offer(&origin);
+        tokio::spawn(async move {
+            let connected = tokio::select! {
+                connected = shared.dialer.dial(&origin, offer, shared.settings.timeouts.connect) => connected,
+                () = opened.closed() => return,
+            };
+            let _ = opened.send((id, connected));
+        });
+    }
+}
+
+/// What the scheduler needs to know of a request.
+fn shape(id: JobId, request: &Request<Body>) -> Shape {
+    let options = request.extensions().get::<Options>().cloned().unwrap_or_default();
+    let repeatable = is_idempotent(request.method()) && request.body().is_repeatable();
+    let consented = is_safe(request.method()) || options.pipeline;
+    Shape {
+        id,
+        repeatable,
+        pipelinable: repeatable && consented && *request.method() != Method::CONNECT,
+        sending: request.body().length().is_none_or(|length| length > 4096),
+        class: options.class,
+    }
+}
+
+pub(crate) fn now() -> Moment {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+    Moment { instant: Instant::now(), seconds }
+}

@@ -1,0 +1,247 @@
+//! Whose answer is this? The order of one connection's requests and answers, without its sockets.
+//!
+//! HTTP/1.1 has no numbers on its messages: an answer belongs to the oldest request without one (RFC 9112
+//! §9.3.2). A server or a box on the way that drops one, or sends two in the wrong order, hands one request's
+//! answer to another, and that is why browsers gave pipelining up. What can be seen of it is looked for here, in
+//! every head: a status that the request cannot have caused, a range that was not asked for, an entity tag or a
+//! length that the caller knows to be another's. What is seen is an error of the connection, and the request is
+//! sent again, alone.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use http::{
+    HeaderMap, Method, Request, Response, StatusCode,
+    header::{CONTENT_RANGE, ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE},
+};
+
+use super::{
+    chunks::{Decoded, Decoder},
+    head::{self, Framing},
+};
+use crate::{Cause, Expected, Options, wire::JobId};
+
+/// More interim answers than this to one request are noise.
+const MOST_INTERIM: u32 = 16;
+/// Why a connection ends that the server ended in good order (`Connection: close`).
+pub(crate) const LAST_WORD: &str = "the server takes no more requests on its connection";
+
+/// A request as far as its answer is concerned.
+#[derive(Debug)]
+struct Asked {
+    job: JobId,
+    method: Method,
+    target: String,
+    conditional: bool,
+    ranged: Option<u64>,
+    expected: Expected,
+    /// Whether others were under way with it, so that its answer could be another's.
+    in_company: bool,
+}
+
+/// What came in.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The head of the answer to `job`, and the length of its body if told.
+    Head { job: JobId, response: Response<()>, length: Option<u64> },
+    /// A piece of its body.
+    Data(Bytes),
+    /// What came behind its body.
+    Trailers(HeaderMap),
+    /// It is all there: so many bytes with its head.
+    End { job: JobId, received: u64 },
+}
+
+/// The exchanges of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Exchanges {
+    asked: VecDeque<Asked>,
+    buffer: BytesMut,
+    /// The body of the answer to the oldest request, if its head is here.
+    body: Option<Decoder>,
+    /// Bytes of the current answer so far.
+    received: u64,
+    interim: u32,
+    /// The last answer said that it is the last.
+    closing: bool,
+}
+
+impl Exchanges {
+    /// A request is about to be written.
+    pub(crate) fn ask<B>(&mut self, job: JobId, request: &Request<B>) {
+        let headers = request.headers();
+        let conditions = [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE];
+        let options = request.extensions().get::<Options>();
+        if let Some(before) = self.asked.back_mut() {
+            before.in_company = true;
+        }
+        self.asked.push_back(Asked {
+            job,
+            method: request.method().clone(),
+            target: request.uri().path().to_owned(),
+            // RFC 4918's `If` and `Overwrite: F`, too, may give a 412.
+            conditional: conditions.iter().any(|name| headers.contains_key(name))
+                || ["if", "overwrite", "destination"].iter().any(|name| headers.contains_key(*name)),
+            ranged: headers.get(RANGE).map(|range| first_byte(range.to_str().unwrap_or_default())),
+            expected: options.map(|options| options.expected.clone()).unwrap_or_default(),
+            in_company: !self.asked.is_empty(),
+        });
+    }
+
+    /// Where bytes may be read into.
+    pub(crate) fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// The next event in what came in; none until more does. After an error the connection is of no use.
+    pub(crate) fn next(&mut self) -> Result<Option<Event>, Cause> {
+        let Some(first) = self.asked.front() else {
+            return if self.buffer.is_empty() { Ok(None) } else { Err(unasked(&self.buffer)) };
+        };
+        let job = first.job;
+        if self.closing && self.body.is_none() {
+            return Err(Cause::Retired(LAST_WORD));
+        }
+        let before = self.buffer.len();
+        if let Some(body) = &mut self.body {
+            let decoded = body.next(&mut self.buffer).map_err(Cause::Protocol)?;
+            self.received += (before - self.buffer.len()) as u64;
+            return Ok(decoded.map(|decoded| match decoded {
+                Decoded::Data(bytes) => Event::Data(bytes),
+                Decoded::Trailers(trailers) => Event::Trailers(trailers),
+                Decoded::End => self.end(job),
+            }));
+        }
+        loop {
+            if self.buffer.is_empty() {
+                return Ok(None);
+            }
+            let before = self.buffer.len();
+            let Some(head) = head::read(&mut self.buffer, &first.method).map_err(Cause::Protocol)? else {
+                return Ok(None);
+            };
+            self.received += (before - self.buffer.len()) as u64;
+            if head.response.status().is_informational() {
+                self.interim += 1;
+                if head.response.status() == StatusCode::SWITCHING_PROTOCOLS || self.interim > MOST_INTERIM {
+                    return Err(Cause::Protocol("the server answers with what was not asked for".into()));
+                }
+                continue;
+            }
+            // Not an answer, but a farewell or a refusal of this connection (RFC 9110 §15.5.9, §15.5.20).
+            if matches!(head.response.status(), StatusCode::REQUEST_TIMEOUT | StatusCode::MISDIRECTED_REQUEST) {
+                return Err(Cause::Refused(head.response.status()));
+            }
+            first.check(&head.response, head.framing)?;
+            let length = if let Framing::Length(length) = head.framing { Some(length) } else { None };
+            self.body = Some(Decoder::new(head.framing));
+            self.closing = !head.persists;
+            return Ok(Some(Event::Head { job, response: head.response, length }));
+        }
+    }
+
+    /// The server sends no more: the end of a body, perhaps, or else of everything.
+    pub(crate) fn end_of_input(&mut self) -> Result<Event, Cause> {
+        match (&self.body, self.asked.front()) {
+            (Some(body), Some(first)) if body.ends_with_connection() => {
+                let job = first.job;
+                Ok(self.end(job))
+            }
+            _ => Err(Cause::Closed),
+        }
+    }
+
+    fn end(&mut self, job: JobId) -> Event {
+        self.asked.pop_front();
+        self.body = None;
+        self.interim = 0;
+        Event::End { job, received: std::mem::take(&mut self.received) }
+    }
+
+    /// Whether the oldest one's answer has begun, if only its first byte.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.body.is_some() || !self.buffer.is_empty() || self.received > 0
+    }
+
+    /// Bytes left of the current answer's body, where known.
+    pub(crate) fn left(&self) -> Option<u64> {
+        self.body.as_ref().and_then(Decoder::left)
+    }
+
+    /// Whether the server has said that the current answer is its last.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+}
+
+impl Asked {
+    /// Refuses an answer that cannot be to this request.
+    fn check(&self, response: &Response<()>, framing: Framing) -> Result<(), Cause> {
+        let wrong = |why: &str| Err(Cause::Protocol(format!("the answer belongs to another request: {why}")));
+        let (status, headers) = (response.status(), response.headers());
+        match status {
+            StatusCode::NOT_MODIFIED if !self.conditional => return wrong("304 to a request without a condition"),
+            StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE if self.ranged.is_none() => {
+                return wrong("it tells of a range, and none was asked for");
+            }
+            StatusCode::PARTIAL_CONTENT if self.method != Method::GET => return wrong("206 to no GET"),
+            // The status of WebDAV alone.
+            StatusCode::MULTI_STATUS if matches!(self.method, Method::GET | Method::HEAD | Method::PUT) => {
+                return wrong("207 to a method that has one resource");
+            }
+            _ => {}
+        }
+        if let (StatusCode::PARTIAL_CONTENT, Some(asked), Some(range)) =
+            (status, self.ranged, headers.get(CONTENT_RANGE))
+        {
+            let given = range.to_str().ok().and_then(|range| range.trim().strip_prefix("bytes "));
+            if given.is_some_and(|given| first_byte(given) != asked) {
+                return wrong("its range is not the one asked for");
+            }
+        }
+        // Of draft-nottingham-http-pipeline-01: the request that the server thinks it answers.
+        if let Some(request) = headers.get("assoc-req").and_then(|value| value.to_str().ok()) {
+            let mut words = request.split_whitespace();
+            let (method, url) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            if method != self.method.as_str() || !url.contains(&self.target) {
+                return wrong("the server says so (Assoc-Req)");
+            }
+        }
+        if !self.in_company || self.method == Method::HEAD {
+            return Ok(());
+        }
+        let length = if let Framing::Length(length) = framing { Some(length) } else { None };
+        if status == StatusCode::OK
+            && self.expected.length.is_some_and(|expected| length.is_some_and(|l| l != expected))
+        {
+            return wrong("its length is not the one expected");
+        }
+        let etag = headers.get(ETAG).and_then(|etag| etag.to_str().ok());
+        let successful = matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT);
+        match (&self.expected.etag, etag) {
+            (Some(expected), Some(etag)) if successful && opaque(expected) != opaque(etag) => {
+                wrong("its entity tag is not the one expected")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The first byte of a range as in `bytes=5-9` or `5-9/10`; a suffix (`-5`) counts as none.
+fn first_byte(range: &str) -> u64 {
+    let range = range.trim_start_matches("bytes=");
+    range.split(['-', ',']).next().and_then(|first| first.trim().parse().ok()).unwrap_or(u64::MAX)
+}
+
+/// An entity tag without its weakness, as servers compress and weaken what is the same (RFC 9110 §8.8.3.2).
+fn opaque(etag: &str) -> &str {
+    etag.trim().trim_start_matches("W/")
+}
+
+fn unasked(buffer: &[u8]) -> Cause {
+    // Servers that give an idle connection up sometimes say so (RFC 9110 §15.5.9).
+    if buffer.starts_with(b"HTTP/1.") && buffer.get(8..12) == Some(b" 408") {
+        return Cause::Refused(StatusCode::REQUEST_TIMEOUT);
+    }
+    Cause::Protocol("an answer came to no request".into())
+}

@@ -1,0 +1,264 @@
+//! Heads of HTTP/1.1 messages: requests written, responses read (RFC 9112 §2 to §6).
+//!
+//! `httparse` finds the lines; what they mean for the connection is decided here. Where RFC 9112 lets a client
+//! guess what a broken head means, this one refuses: on a pipeline a wrong guess gives one request another's
+//! answer.
+
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
+    header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
+};
+
+use crate::{Origin, wire::Keep};
+
+/// The longest head taken from a server. Browsers take 256 KiB, curl 300 KiB; WebDAV servers send some hundred
+/// bytes.
+pub(crate) const LONGEST_HEAD: usize = 64 * 1024;
+const MOST_HEADERS: usize = 128;
+
+/// How the end of a body is told (RFC 9112 §6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// After so many bytes.
+    Length(u64),
+    /// In chunks.
+    Chunked,
+    /// By the end of the connection.
+    Close,
+}
+
+/// The head of a response, and what it means for the connection.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(crate) response: Response<()>,
+    pub(crate) framing: Framing,
+    /// Whether the connection goes on after this message (RFC 9112 §9.3).
+    pub(crate) persists: bool,
+}
+
+/// Writes a request's head. The headers of framing and connection are the connection's to write: the request's own
+/// are left out.
+pub(crate) fn write<B>(out: &mut BytesMut, request: &Request<B>, length: Option<u64>) {
+    let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+    let target = if target.starts_with('?') { &format!("/{target}") } else { target };
+    out.reserve(256 + target.len());
+    for part in [request.method().as_str(), " ", target, " HTTP/1.1\r\n"] {
+        out.put_slice(part.as_bytes());
+    }
+    // First, as RFC 9110 §7.2 asks.
+    if let Some(host) = request.headers().get(HOST) {
+        put_line(out, "host", host.as_bytes());
+    } else if let Ok(origin) = Origin::of(request.uri()) {
+        put_line(out, "host", origin.authority().as_bytes());
+    }
+    for (name, value) in request.headers() {
+        if ![HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION].contains(name) {
+            put_line(out, name.as_str(), value.as_bytes());
+        }
+    }
+    // Persistence is the default; but to those who ask, Apache tells how many requests it takes on a connection.
+    put_line(out, "connection", b"keep-alive");
+    match length {
+        // A request whose method expects a body says so even of an empty one (RFC 9110 §8.6).
+        Some(0) if !matches!(*request.method(), Method::PUT | Method::POST | Method::PATCH) => {}
+        Some(length) => put_line(out, "content-length", length.to_string().as_bytes()),
+        None => put_line(out, "transfer-encoding", b"chunked"),
+    }
+    out.put_slice(b"\r\n");
+}
+
+fn put_line(out: &mut BytesMut, name: &str, value: &[u8]) {
+    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+        out.put_slice(part);
+    }
+}
+
+/// Reads the head of a response to `method` from the beginning of `buffer` and takes it out; none if it is not all
+/// there yet. Errors say what is wrong with it.
+pub(crate) fn read(buffer: &mut BytesMut, method: &Method) -> Result<Option<Head>, String> {
+    let mut slots = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut parsed = httparse::Response::new(&mut slots);
+    let used = match parser().parse_response(&mut parsed, buffer) {
+        Ok(httparse::Status::Complete(used)) => used,
+        Ok(httparse::Status::Partial) if buffer.len() < LONGEST_HEAD => return Ok(None),
+        Ok(httparse::Status::Partial) => return Err(format!("the head of the answer exceeds {LONGEST_HEAD} bytes")),
+        Err(httparse::Error::TooManyHeaders) => {
+            return Err(format!("the head of the answer has more than {MOST_HEADERS} headers"));
+        }
+        Err(error) => return Err(format!("the answer is not HTTP/1.1 ({error}): it begins {}", beginning(buffer))),
+    };
+    let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
+    let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or("the answer has no status")?;
+    let mut headers = HeaderMap::with_capacity(parsed.headers.len());
+    for header in parsed.headers.iter() {
+        let name = HeaderName::from_bytes(header.name.as_bytes());
+        let value = HeaderValue::from_bytes(header.value);
+        let (Ok(name), Ok(value)) = (name, value) else {
+            return Err(format!("the answer's header {} cannot be read", header.name));
+        };
+        headers.append(name, value);
+    }
+    let framing = framing(method, status, version, &headers)?;
+    let persists = framing != Framing::Close && persists(version, &headers);
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    *response.version_mut() = version;
+    *response.headers_mut() = headers;
+    let _ = buffer.split_to(used);
+    Ok(Some(Head { response, framing, persists }))
+}
+
+/// Reads the trailers behind the last chunk, likewise.
+pub(crate) fn read_trailers(buffer: &mut BytesMut) -> Result<Option<HeaderMap>, String> {
+    let mut slots = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let (used, lines) = match httparse::parse_headers(buffer, &mut slots) {
+        Ok(httparse::Status::Complete(found)) => found,
+        Ok(httparse::Status::Partial) if buffer.len() < LONGEST_HEAD => return Ok(None),
+        Ok(httparse::Status::Partial) => return Err(format!("the answer's trailers exceed {LONGEST_HEAD} bytes")),
+        Err(error) => return Err(format!("the answer's trailers cannot be read ({error})")),
+    };
+    let read = lines.iter().map(|line| {
+        let name = HeaderName::from_bytes(line.name.as_bytes()).ok()?;
+        Some((name, HeaderValue::from_bytes(line.value).ok()?))
+    });
+    let trailers = read.collect::<Option<HeaderMap>>().ok_or("the answer's trailers cannot be read")?;
+    let _ = buffer.split_to(used);
+    Ok(Some(trailers))
+}
+
+fn parser() -> httparse::ParserConfig {
+    let mut parser = httparse::ParserConfig::default();
+    parser.allow_obsolete_multiline_headers_in_responses(true);
+    parser
+}
+
+/// The first bytes of what is no answer, fit for a message.
+fn beginning(buffer: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(&buffer[..buffer.len().min(24)]))
+}
+
+/// RFC 9112 §6.3, but that a length beside a transfer coding is an error, as is a transfer coding that does not end
+/// with `chunked` or that comes by HTTP/1.0 (§6.1).
+fn framing(method: &Method, status: StatusCode, version: Version, headers: &HeaderMap) -> Result<Framing, String> {
+    let bodiless = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if *method == Method::HEAD || bodiless {
+        return Ok(Framing::Length(0));
+    }
+    let codings: Vec<_> = tokens(headers, &TRANSFER_ENCODING).collect();
+    let length = length(headers)?;
+    match (&codings[..], length) {
+        ([], Some(length)) => Ok(Framing::Length(length)),
+        ([], None) => Ok(Framing::Close),
+        ([_, ..], Some(_)) => Err("the answer has both a length and a transfer coding".into()),
+        ([only], None) if only == "chunked" && version == Version::HTTP_11 => Ok(Framing::Chunked),
+        (others, None) => Err(format!("the answer's transfer coding {:?} is not supported", others.join(", "))),
+    }
+}
+
+/// The length, if one is told. The same one told twice is one (RFC 9110 §8.6).
+fn length(headers: &HeaderMap) -> Result<Option<u64>, String> {
+    let mut told = tokens(headers, &CONTENT_LENGTH).map(|text| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = if digits { text.parse::<u64>().ok() } else { None };
+        number.ok_or_else(|| format!("the answer's length {text:?} is no number of bytes"))
+    });
+    let Some(first) = told.next().transpose()? else { return Ok(None) };
+    for other in told {
+        if other? != first {
+            return Err("the answer tells two different lengths".into());
+        }
+    }
+    Ok(Some(first))
+}
+
+/// RFC 9112 §9.3.
+fn persists(version: Version, headers: &HeaderMap) -> bool {
+    let says = |word: &str| tokens(headers, &CONNECTION).any(|token| token == word);
+    !says("close") && (version == Version::HTTP_11 || says("keep-alive"))
+}
+
+/// How long the server says it keeps the connection.
+pub(crate) fn keep(headers: &HeaderMap) -> Option<Keep> {
+    let mut keep = Keep::default();
+    for token in tokens(headers, &HeaderName::from_static("keep-alive")) {
+        match token.split_once('=').map(|(name, value)| (name.trim(), value.trim().parse::<u32>())) {
+            Some(("timeout", Ok(seconds))) => keep.idle = Some(Duration::from_secs(seconds.into())),
+            Some(("max", Ok(requests))) => keep.requests = Some(requests),
+            _ => {}
+        }
+    }
+    (keep != Keep::default()).then_some(keep)
+}
+
+/// The members of a comma-separated header, in lower case, over all its lines.
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = String> + use<'a> {
+    headers.get_all(name).iter().flat_map(|value| {
+        let text = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
+        text.split(',').map(|token| token.trim().to_owned()).collect::<Vec<_>>()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str, method: &Method) -> Result<Option<Head>, String> {
+        read(&mut BytesMut::from(text), method)
+    }
+
+    fn framed(text: &str) -> Result<Framing, String> {
+        head(text, &Method::GET).map(|head| head.unwrap().framing)
+    }
+
+    #[test]
+    fn a_request_has_its_host_first_and_one_framing() {
+        let request = Request::put("https://example.org:8443/a%20b?c").header("if-match", "\"x\"");
+        let request = request.header("content-length", "999").header("connection", "close").body(()).unwrap();
+        let mut out = BytesMut::new();
+        write(&mut out, &request, Some(5));
+        let expected = "PUT /a%20b?c HTTP/1.1\r\nhost: example.org:8443\r\nif-match: \"x\"\r\nconnection: keep-alive\r\ncontent-length: 5\r\n\r\n";
+        assert_eq!(&out[..], expected.as_bytes());
+    }
+
+    #[test]
+    fn the_end_of_a_body_is_told_in_one_way() {
+        assert_eq!(framed("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"), Ok(Framing::Length(5)));
+        assert_eq!(framed("HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n"), Ok(Framing::Length(5)));
+        assert_eq!(framed("HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n"), Ok(Framing::Chunked));
+        assert_eq!(framed("HTTP/1.1 200 OK\r\n\r\n"), Ok(Framing::Close));
+        assert_eq!(framed("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"), Ok(Framing::Length(0)));
+        for wrong in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+            "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "HTTQ/1.1 200 OK\r\n\r\n",
+        ] {
+            assert!(framed(wrong).is_err(), "{wrong}");
+        }
+        let answer_to_head = head("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", &Method::HEAD).unwrap().unwrap();
+        assert_eq!(answer_to_head.framing, Framing::Length(0));
+    }
+
+    #[test]
+    fn a_connection_persists_unless_one_says_otherwise() {
+        let persists = |text: &str| head(text, &Method::GET).unwrap().unwrap().persists;
+        assert!(persists("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"));
+        assert!(!persists("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: Foo, Close\r\n\r\n"));
+        assert!(!persists("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"));
+        assert!(persists("HTTP/1.0 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n"));
+        assert!(!persists("HTTP/1.1 200 OK\r\n\r\n"));
+    }
+
+    #[test]
+    fn an_endless_head_is_refused() {
+        let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(LONGEST_HEAD));
+        assert!(head(&endless, &Method::GET).unwrap_err().contains("exceeds"));
+        let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(MOST_HEADERS + 1));
+        assert!(head(&many, &Method::GET).unwrap_err().contains("more than"));
+    }
+}

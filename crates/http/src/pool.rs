@@ -1,0 +1,196 @@
+//! Which idle connection to take.
+//!
+//! Idle connections to one server look alike and are not: each has a congestion window of its own at the server,
+//! as wide as what it once carried in one go. On a long link, a narrow one costs a round trip for every doubling. A
+//! client cannot see the server's window, but it can remember what it saw: **the most bytes that came in one burst**
+//! (Patrick McManus, "Firefox Idle Connection Selection via CWND", 2011; Bugzilla 624739). A burst is what moved
+//! between the first request on an idle connection and the last answer before it was idle again, so that a pipeline
+//! counts as one.
+//!
+//! For what we send, the window is our own, and Linux tells it (`TCP_INFO`).
+//!
+//! Linux servers with `net.ipv4.tcp_slow_start_after_idle` at 1, the default, halve the window for every
+//! retransmission timeout of idleness, down to the initial window (`tcp_cwnd_restart`, after RFC 2861): there,
+//! warmth fades, and [`Choice::FadingBurst`] counts with it.
+
+use std::time::{Duration, Instant};
+
+use crate::connect::Io;
+
+/// How an idle connection is chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The one that has been idle for longest: Firefox's until 4.0.
+    Oldest,
+    /// The one that was used last: what most pools do.
+    Newest,
+    /// The one that has carried the largest burst, however long ago.
+    LargestBurst,
+    /// The one whose window is likely to be widest now: the largest burst, halved for each retransmission timeout
+    /// that it has been idle.
+    #[default]
+    FadingBurst,
+}
+
+/// An own sending window, as the kernel tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// The congestion window in bytes.
+    pub(crate) bytes: u64,
+    /// The retransmission timeout.
+    pub(crate) rto: Duration,
+}
+
+/// What is remembered of a connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct History {
+    burst: Moved,
+    largest: Moved,
+    idle_since: Option<Instant>,
+    window: Option<Window>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Moved {
+    sent: u64,
+    received: u64,
+}
+
+/// The window that every connection has, fresh or faded: ten segments (RFC 6928) of an Ethernet's size.
+const INITIAL_WINDOW: u64 = 14_600;
+/// Linux's least retransmission timeout; what is used where the kernel's own is not known.
+const LEAST_RTO: Duration = Duration::from_millis(200);
+
+impl Window {
+    pub(crate) fn of(io: &dyn Io) -> Option<Self> {
+        let tcp = io.tcp_info()?;
+        Some(Self { bytes: tcp.cwnd(), rto: tcp.rto })
+    }
+}
+
+impl History {
+    /// A request is put on it; `idle` if it had none before.
+    pub(crate) fn begins(&mut self, idle: bool) {
+        if idle {
+            self.burst = Moved::default();
+        }
+        self.idle_since = None;
+    }
+
+    /// An exchange has ended.
+    pub(crate) fn moved(&mut self, sent: u64, received: u64) {
+        self.burst.sent += sent;
+        self.burst.received += received;
+        self.largest.sent = self.largest.sent.max(self.burst.sent);
+        self.largest.received = self.largest.received.max(self.burst.received);
+    }
+
+    /// It has nothing more to do.
+    pub(crate) fn rests(&mut self, now: Instant, window: Option<Window>) {
+        self.idle_since = Some(now);
+        self.window = window.or(self.window);
+    }
+
+    /// For how long it has been idle, if it is.
+    pub(crate) fn idle(&self, now: Instant) -> Option<Duration> {
+        self.idle_since.map(|since| now.saturating_duration_since(since))
+    }
+
+    /// The window it is likely to have for what comes next.
+    fn width(&self, sending: bool, fades: bool, now: Instant) -> u64 {
+        let seen = if sending {
+            // The kernel's word, where there is one.
+            self.window.map_or(self.largest.sent, |window| window.bytes)
+        } else {
+            self.largest.received
+        };
+        if !fades {
+            return seen;
+        }
+        let rto = self.window.map_or(LEAST_RTO, |window| window.rto).max(LEAST_RTO);
+        let idle = self.idle_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let halvings = (idle.as_nanos() / rto.as_nanos()).min(63) as u32;
+        (seen >> halvings).max(seen.min(INITIAL_WINDOW))
+    }
+}
+
+impl Choice {
+    /// The best of some idle connections for a request that mostly sends, or mostly receives.
+    pub(crate) fn among<'a, K: Copy>(
+        self,
+        idle: impl Iterator<Item = (K, &'a History)>,
+        sending: bool,
+        now: Instant,
+    ) -> Option<K> {
+        let rank = |history: &History| {
+            let since = history.idle_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+            let fresh = u128::MAX - since.as_nanos();
+            match self {
+                Self::Oldest => (0, since.as_nanos()),
+                Self::Newest => (0, fresh),
+                // Between equals the freshest: it is the least likely to be closed by now.
+                Self::LargestBurst => (history.width(sending, false, now), fresh),
+                Self::FadingBurst => (history.width(sending, true, now), fresh),
+            }
+        };
+        idle.max_by_key(|(_, history)| rank(history)).map(|(key, _)| key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(now: Instant, exchanges: &[u64], ago: Duration) -> History {
+        let mut history = History::default();
+        for (number, bytes) in exchanges.iter().enumerate() {
+            history.begins(number == 0);
+            history.moved(100, *bytes);
+        }
+        history.rests(now.checked_sub(ago).unwrap(), None);
+        history
+    }
+
+    #[test]
+    fn each_choice_has_its_own_favourite() {
+        let now = Instant::now();
+        let ago = Duration::from_millis;
+        // The seed's: the small image's connection went idle first, the large one's in between.
+        let idle = [
+            ("first", used(now, &[3_000], ago(900))),
+            ("large", used(now, &[2_000_000], ago(500))),
+            ("last", used(now, &[30_000], ago(10))),
+        ];
+        let pick = |choice: Choice, now| choice.among(idle.iter().map(|(name, history)| (*name, history)), false, now);
+        assert_eq!(pick(Choice::Oldest, now), Some("first"));
+        assert_eq!(pick(Choice::Newest, now), Some("last"));
+        assert_eq!(pick(Choice::LargestBurst, now), Some("large"));
+        assert_eq!(pick(Choice::FadingBurst, now), Some("large"));
+        // After a minute all windows have fallen to the initial one, and the freshest is the surest.
+        assert_eq!(pick(Choice::FadingBurst, now + Duration::from_secs(60)), Some("last"));
+    }
+
+    #[test]
+    fn a_pipeline_is_one_burst_and_requests_in_turn_are_not() {
+        let now = Instant::now();
+        let pipelined = used(now, &[10_000; 5], Duration::ZERO);
+        let mut in_turn = History::default();
+        for _ in 0..5 {
+            in_turn.begins(true);
+            in_turn.moved(100, 10_000);
+        }
+        assert_eq!((pipelined.largest.received, in_turn.largest.received), (50_000, 10_000));
+    }
+
+    #[test]
+    fn for_uploads_the_kernel_knows() {
+        let now = Instant::now();
+        let mut wide = used(now, &[10], Duration::from_secs(1));
+        wide.window = Some(Window { bytes: 500_000, rto: Duration::from_secs(1) });
+        let mut busy = used(now, &[10], Duration::ZERO);
+        busy.largest.sent = 100_000;
+        let idle = [("wide", wide), ("busy", busy)];
+        let pick = |sending| Choice::FadingBurst.among(idle.iter().map(|(n, h)| (*n, h)), sending, now);
+        assert_eq!((pick(true), pick(false)), (Some("wide"), Some("busy")));
+    }
+}
