@@ -215,6 +215,7 @@ fn shape(id: JobId, request: &Request<Body>) -> Shape {
         id,
         repeatable,
         pipelinable: repeatable && consented && *request.method() != Method::CONNECT,
+        safe: is_safe(request.method()),
         sending: request.body().length().is_none_or(|length| length > 4096),
         class: options.class,
     }

@@ -12,7 +12,8 @@
 //! # What may stand behind what
 //! RFC 9112 §9.3.2 lets a client pipeline what may be repeated, and nothing behind a request that may not be
 //! until that is answered. We hold to it in both directions: a request that may not be repeated goes alone. Methods
-//! that change something go onto pipelines by the caller's consent, and large exchanges go alone.
+//! that change something go onto pipelines by the caller's consent, and not among those that change nothing: a stray answer to a
+//! `GET` must not tell a `PUT` of success. Large exchanges go alone.
 //!
 //! # When a connection ends
 //! What was answered stands. Every other request comes back with what is known of its fate (`Sent`), and:
@@ -64,6 +65,8 @@ pub(crate) struct Shape {
     pub(crate) repeatable: bool,
     /// Whether it may share a connection with others.
     pub(crate) pipelinable: bool,
+    /// Whether it changes nothing.
+    pub(crate) safe: bool,
     /// Whether it mostly sends.
     pub(crate) sending: bool,
     pub(crate) class: Class,
@@ -398,7 +401,10 @@ impl Scheduler {
             line.state == (State::Serial { old: false })
                 && line.jobs.len() < depth as usize
                 && (deep < pipelines || line.jobs.len() > 1)
-                && line.jobs.iter().all(|job| job.shape.pipelinable && job.shape.class == Class::Small)
+                && line
+                    .jobs
+                    .iter()
+                    .all(|job| job.shape.pipelinable && job.shape.class == Class::Small && job.shape.safe == shape.safe)
         };
         usable().filter(|(_, line)| takes(line)).min_by_key(|(_, line)| line.jobs.len()).map(|(id, _)| *id)
     }
@@ -473,3 +479,6 @@ fn fault(cause: &Cause) -> Option<Fault> {
 fn was_our_own(cause: &Cause) -> bool {
     matches!(cause, Cause::Retired(_))
 }
+
+#[cfg(test)]
+mod tests;

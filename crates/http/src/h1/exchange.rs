@@ -245,3 +245,6 @@ fn unasked(buffer: &[u8]) -> Cause {
     }
     Cause::Protocol("an answer came to no request".into())
 }
+
+#[cfg(test)]
+mod tests;

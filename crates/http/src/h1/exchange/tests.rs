@@ -1,0 +1,83 @@
+use super::*;
+
+fn ask(exchanges: &mut Exchanges, number: u64, change: impl Fn(http::request::Builder) -> http::request::Builder) {
+    let request = change(Request::get(format!("http://example.org/{number}")));
+    exchanges.ask(JobId(number), &request.body(()).unwrap());
+}
+
+fn feed(exchanges: &mut Exchanges, text: &str) -> Result<Vec<(u64, u16)>, Cause> {
+    exchanges.buffer().extend_from_slice(text.as_bytes());
+    let mut heads = Vec::new();
+    while let Some(event) = exchanges.next()? {
+        if let Event::Head { job, response, .. } = event {
+            heads.push((job.0, response.status().as_u16()));
+        }
+    }
+    Ok(heads)
+}
+
+#[test]
+fn answers_belong_to_the_oldest() {
+    let mut exchanges = Exchanges::default();
+    for number in 1..=3 {
+        ask(&mut exchanges, number, |request| request);
+    }
+    let text = "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 204 No Content\r\n\r\n";
+    assert_eq!(feed(&mut exchanges, text).unwrap(), [(1, 200), (2, 204)]);
+    assert!(!exchanges.is_answering());
+    assert_eq!(feed(&mut exchanges, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").unwrap(), [(3, 404)]);
+    assert!(matches!(feed(&mut exchanges, "HTTP/1.1 200 OK\r\n"), Err(Cause::Protocol(_))), "a fourth to nobody");
+}
+
+#[test]
+fn what_cannot_be_an_answer_is_refused() {
+    let range = |request: http::request::Builder| request.header("range", "bytes=5-9");
+    let condition = |request: http::request::Builder| request.header("if-none-match", "*");
+    let plain = |request: http::request::Builder| request;
+    type Change = fn(http::request::Builder) -> http::request::Builder;
+    let cases: [(Change, &str, bool); 9] = [
+        (plain, "304 Not Modified\r\n", false),
+        (condition, "304 Not Modified\r\n", true),
+        (plain, "206 Partial Content\r\nContent-Length: 0\r\n", false),
+        (range, "206 Partial Content\r\nContent-Range: bytes 5-9/20\r\nContent-Length: 5\r\n", true),
+        (range, "206 Partial Content\r\nContent-Range: bytes 6-9/20\r\nContent-Length: 4\r\n", false),
+        (plain, "207 Multi-Status\r\nContent-Length: 0\r\n", false),
+        (plain, "200 OK\r\nAssoc-Req: GET http://example.org/2\r\nContent-Length: 0\r\n", false),
+        (plain, "200 OK\r\nAssoc-Req: GET http://example.org/1\r\nContent-Length: 0\r\n", true),
+        (plain, "101 Switching Protocols\r\n", false),
+    ];
+    for (change, answer, fits) in cases {
+        let mut exchanges = Exchanges::default();
+        ask(&mut exchanges, 1, change);
+        let found = feed(&mut exchanges, &format!("HTTP/1.1 {answer}\r\n"));
+        assert_eq!(found.is_ok(), fits, "{answer}: {found:?}");
+    }
+}
+
+#[test]
+fn a_file_is_known_by_its_tag_but_only_where_it_could_be_anothers() {
+    let etag = |request: http::request::Builder| {
+        let expected = Expected { etag: Some("\"mine\"".into()), length: Some(3) };
+        request.extension(Options { expected, ..Options::default() })
+    };
+    let other = "HTTP/1.1 200 OK\r\nETag: W/\"other\"\r\nContent-Length: 3\r\n\r\nabc";
+    let mine = "HTTP/1.1 200 OK\r\nETag: W/\"mine\"\r\nContent-Length: 3\r\n\r\nabc";
+    let longer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabcd";
+    for (company, answer, fits) in [(1, other, true), (2, other, false), (2, mine, true), (2, longer, false)] {
+        let mut exchanges = Exchanges::default();
+        for number in 1..=company {
+            ask(&mut exchanges, number, etag);
+        }
+        assert_eq!(feed(&mut exchanges, answer).is_ok(), fits, "{company}: {answer}");
+    }
+}
+
+#[test]
+fn the_end_of_input_ends_a_body_of_unknown_length_alone() {
+    for (head, whole) in [("HTTP/1.1 200 OK\r\n\r\n", true), ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", false)] {
+        let mut exchanges = Exchanges::default();
+        ask(&mut exchanges, 1, |request| request);
+        feed(&mut exchanges, &format!("{head}abc")).unwrap();
+        assert_eq!(exchanges.end_of_input().is_ok(), whole);
+    }
+}
