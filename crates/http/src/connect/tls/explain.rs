@@ -2,6 +2,9 @@
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, pki_types::UnixTime};
 
+/// How many names of a certificate are told.
+const NAMED: usize = 4;
+
 /// One sentence on what went wrong. Certificates that are wrong, and alerts: also those that come after the
 /// handshake, where TLS 1.3 puts the server's judgement on the client's certificate (RFC 8446 §4.4.2.4).
 pub(crate) fn explain(error: &Error) -> String {
@@ -21,17 +24,19 @@ pub(crate) fn explain(error: &Error) -> String {
 
 fn certificate(problem: &CertificateError) -> String {
     use CertificateError::{
-        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext, Revoked,
-        UnknownIssuer,
+        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+        NotValidYetContext, Revoked, UnknownIssuer,
     };
     match problem {
         UnknownIssuer => {
             "nobody trusted here vouches for the server's certificate; if you trust it, name its authority's file"
                 .into()
         }
+        BadSignature => {
+            "the authority that the server's certificate names did not sign it; was that authority made anew?".into()
+        }
         NotValidForNameContext { expected, presented } => {
-            let names = if presented.is_empty() { "no name at all".into() } else { presented.join(", ") };
-            format!("the server's certificate is for {names}, not for {}", expected.to_str())
+            format!("the server's certificate is for {}, not for {}", names(presented), expected.to_str())
         }
         NotValidForName => "the server's certificate is for another name".into(),
         ExpiredContext { time, not_after } => {
@@ -46,6 +51,25 @@ fn certificate(problem: &CertificateError) -> String {
         Revoked => "the server's certificate was revoked".into(),
         other => format!("the server's certificate cannot be trusted: {other}"),
     }
+}
+
+/// The first few names of a certificate. rustls gives each as it debugs it, `DnsName("example.org")`, with whatever
+/// bytes stand in the certificate.
+fn names(presented: &[String]) -> String {
+    let mut names: Vec<_> = presented
+        .iter()
+        .take(NAMED)
+        .map(|name| {
+            let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
+            inner.trim_matches('"').escape_debug().to_string()
+        })
+        .collect();
+    if presented.is_empty() {
+        names.push("no name at all".into());
+    } else if presented.len() > NAMED {
+        names.push(format!("{} more", presented.len() - NAMED));
+    }
+    names.join(", ")
 }
 
 fn days(from: UnixTime, to: UnixTime) -> String {
@@ -75,5 +99,19 @@ fn received(alert: AlertDescription) -> String {
                 .into()
         }
         other => format!("the server ended TLS with the alert {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_few_and_harmless() {
+        let told = |presented: &[&str]| names(&presented.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(told(&[]), "no name at all");
+        assert_eq!(told(&["DnsName(\"*.a\")", "IpAddress(::1)", "Unsupported(0x81)"]), "*.a, ::1, 0x81");
+        assert_eq!(told(&["DnsName(\"\u{1b}[2J\")"]), "\\u{1b}[2J");
+        assert_eq!(told(&["a"; 9]), "a, a, a, a, 5 more");
     }
 }
