@@ -68,9 +68,6 @@ pub enum SettingsError {
         /// What is wrong with it.
         why: String,
     },
-    /// TLS itself.
-    #[error("cannot set up TLS: {0}")]
-    Tls(String),
 }
 
 /// What to speak with an origin.
@@ -164,7 +161,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Reads the files that the settings name, and the system's authorities.
+    /// Reads the files that the settings name. The system's authorities are read with the first TLS connection.
     pub fn new(settings: ConnectSettings) -> Result<Self, SettingsError> {
         Ok(Self { tls: tls::Tls::new(&settings.tls)?, tcp: settings.tcp, proxies: settings.proxies })
     }
@@ -180,21 +177,23 @@ impl Connector {
 
     /// All steps, each named in `step` before it begins. Up to the tunnel's end, a proxy is the step.
     async fn steps(&self, origin: &Origin, offer: Offer, step: &mut Step) -> Result<Connected, Cause> {
-        let (mut io, mut facts) = match self.proxies.of(origin) {
-            None => self.reach(origin, step).await?,
-            Some(proxy) => {
-                *step = Step::Proxy;
-                let (mut io, mut facts) = self.reach(&proxy.at, &mut Step::Proxy).await.map_err(|e| proxy.cause(e))?;
-                let begin = Instant::now();
-                if proxy.at.is_tls() {
-                    let (tls, _) = self.tls.with_proxy(&proxy.at, io).await.map_err(|e| proxy.cause(e))?;
-                    io = Box::new(tls);
-                }
-                let io = proxy.tunnel(io, origin).await?;
-                (facts.proxy, facts.tunnel) = (Some(proxy.at.clone()), Some(begin.elapsed()));
-                (io, facts)
-            }
+        let proxy = self.proxies.of(origin);
+        let whom = proxy.map_or(origin, |proxy| &proxy.at);
+        let blame = |cause| match proxy {
+            Some(proxy) => proxy.cause(cause),
+            None => cause,
         };
+        let meanwhile = async { if origin.is_tls() || whom.is_tls() { self.tls.prepare().await } else { Ok(()) } };
+        let reach = async { self.reach(whom, step, proxy.is_some()).await.map_err(blame) };
+        let ((mut io, mut facts), ()) = tokio::try_join!(reach, meanwhile)?;
+        if let Some(proxy) = proxy {
+            let begin = Instant::now();
+            if whom.is_tls() {
+                io = Box::new(self.tls.with_proxy(whom, io).await.map_err(blame)?.0);
+            }
+            io = proxy.tunnel(io, origin).await?;
+            (facts.proxy, facts.tunnel) = (Some(whom.clone()), Some(begin.elapsed()));
+        }
         if origin.is_tls() {
             *step = Step::Tls;
             let (tls, told) = self.tls.with_origin(origin, offer, io).await?;
@@ -204,10 +203,10 @@ impl Connector {
     }
 
     /// A TCP connection to the origin or to a proxy.
-    async fn reach(&self, whom: &Origin, step: &mut Step) -> Result<(Box<dyn Io>, Facts), Cause> {
-        *step = Step::Resolve;
+    async fn reach(&self, whom: &Origin, step: &mut Step, proxy: bool) -> Result<(Box<dyn Io>, Facts), Cause> {
+        *step = if proxy { Step::Proxy } else { Step::Resolve };
         let (addresses, look_up) = reach::look_up(whom, &self.tcp).await?;
-        *step = Step::Connect;
+        *step = if proxy { Step::Proxy } else { Step::Connect };
         let (peer, stream, tcp) = reach::connect(addresses, &self.tcp).await?;
         Ok((Box::new(stream), Facts { peer, proxy: None, look_up, tcp, tunnel: None, tls: None }))
     }

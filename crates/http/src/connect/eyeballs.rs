@@ -217,6 +217,7 @@ mod tests {
                     Move::Wait(until) => {
                         prop_assert!(!running.is_empty());
                         prop_assert_eq!(until.is_some(), started.len() < order.len());
+                        prop_assert!(until.is_none() || last_failure != Some(now), "a failure gives its turn away at once");
                         match (ends(&running), until) {
                             (Some((at, address)), until) if until.is_none_or(|until| at <= until) => {
                                 now = at;

@@ -25,7 +25,9 @@ use rustls::{
     CertificateError, ClientConfig, HandshakeKind, ProtocolVersion,
     crypto::{CryptoProvider, ring},
     pki_types::ServerName,
+    sign::{CertifiedKey, SingleCertAndKey},
 };
+use tokio::sync::OnceCell;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 pub(crate) use self::explain::explain;
@@ -72,33 +74,44 @@ pub struct TlsFacts {
     pub alpn: Option<String>,
 }
 
-/// The settings made ready, and the sessions.
+/// What the settings name, and the sessions.
 pub(crate) struct Tls {
+    provider: Arc<CryptoProvider>,
+    named: Roots,
+    identity: Option<(Identity, Arc<CertifiedKey>)>,
+    unverified: bool,
+    ready: OnceCell<Ready>,
+}
+
+/// What handshakes are made with.
+struct Ready {
     /// For each [`Offer`]; they differ in ALPN alone.
     origins: [Arc<ClientConfig>; 3],
     proxies: Arc<ClientConfig>,
     roots: Roots,
-    identity: Option<Identity>,
 }
 
 impl Tls {
+    /// Reads the files that are named. The system's authorities wait for the first handshake: reading them takes
+    /// milliseconds, which `http` need not spend, and `https` can while TCP shakes hands ([`Tls::ready`]).
     pub(crate) fn new(settings: &TlsSettings) -> Result<Self, SettingsError> {
         let provider = Arc::new(ring::default_provider());
-        let roots = Roots::load(&settings.authorities)?;
-        let origin = config(&provider, (!settings.unverified).then_some(&roots), settings.identity.as_ref())?;
-        let offering = |alpn: &[&[u8]]| {
-            let mut config = origin.clone();
-            config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
-            Arc::new(config)
-        };
-        let mut proxies = config(&provider, Some(&roots), None)?;
-        proxies.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {
-            origins: [Offer::Http1, Offer::Http2, Offer::Both].map(|offer| offering(offer.alpn())),
-            proxies: Arc::new(proxies),
-            roots,
-            identity: settings.identity.clone(),
+            named: Roots::named(&settings.authorities)?,
+            identity: settings
+                .identity
+                .as_ref()
+                .map(|files| Ok((files.clone(), certified(files, &provider)?)))
+                .transpose()?,
+            unverified: settings.unverified,
+            ready: OnceCell::new(),
+            provider,
         })
+    }
+
+    /// Makes all ready for handshakes, the first time.
+    pub(crate) async fn prepare(&self) -> Result<(), Cause> {
+        self.ready().await.map(drop)
     }
 
     /// Shakes hands with an origin. The answer to the offer is in the facts, or there is none.
@@ -108,16 +121,57 @@ impl Tls {
         offer: Offer,
         io: S,
     ) -> Result<(TlsStream<S>, TlsFacts), Cause> {
-        self.shake(&self.origins[offer as usize], origin, io).await
+        let ready = self.ready().await?;
+        self.shake(ready, &ready.origins[offer as usize], origin, io).await
     }
 
     /// Shakes hands with a proxy.
     pub(crate) async fn with_proxy<S: Io>(&self, proxy: &Origin, io: S) -> Result<(TlsStream<S>, TlsFacts), Cause> {
-        self.shake(&self.proxies, proxy, io).await
+        let ready = self.ready().await?;
+        self.shake(ready, &ready.proxies, proxy, io).await
+    }
+
+    async fn ready(&self) -> Result<&Ready, Cause> {
+        let make = async || {
+            let named = self.named.clone();
+            let roots = tokio::task::spawn_blocking(|| named.and_the_systems())
+                .await
+                .map_err(|error| Cause::Tls(format!("cannot read the system's authorities: {error}")))?;
+            self.configure(roots).map_err(|error| Cause::Tls(format!("cannot set up TLS: {error}")))
+        };
+        self.ready.get_or_try_init(make).await
+    }
+
+    fn configure(&self, roots: Roots) -> Result<Ready, rustls::Error> {
+        let trusted = Arc::new(roots.trusted.clone());
+        let begin = || ClientConfig::builder_with_provider(self.provider.clone()).with_safe_default_protocol_versions();
+        let config = if self.unverified {
+            let unverified = Unverified(self.provider.clone());
+            begin()?.dangerous().with_custom_certificate_verifier(Arc::new(unverified))
+        } else {
+            begin()?.with_root_certificates(trusted.clone())
+        };
+        let origin = match &self.identity {
+            Some((_, ours)) => config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(ours.clone()))),
+            None => config.with_no_client_auth(),
+        };
+        let offering = |offer: Offer| {
+            let mut config = origin.clone();
+            config.alpn_protocols = offer.alpn().iter().map(|protocol| protocol.to_vec()).collect();
+            Arc::new(config)
+        };
+        let mut proxies = begin()?.with_root_certificates(trusted).with_no_client_auth();
+        proxies.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Ready {
+            origins: [Offer::Http1, Offer::Http2, Offer::Both].map(offering),
+            proxies: Arc::new(proxies),
+            roots,
+        })
     }
 
     async fn shake<S: Io>(
         &self,
+        ready: &Ready,
         config: &Arc<ClientConfig>,
         whom: &Origin,
         io: S,
@@ -125,13 +179,14 @@ impl Tls {
         let name = ServerName::try_from(whom.host().to_owned())
             .map_err(|_| Cause::Tls(format!("no certificate can be for the name {}", whom.host())))?;
         let begin = Instant::now();
-        let stream = TlsConnector::from(config.clone()).connect(name, io).await.map_err(|error| self.cause(error))?;
+        let stream =
+            TlsConnector::from(config.clone()).connect(name, io).await.map_err(|error| self.cause(ready, error))?;
         let facts = facts(&stream, begin.elapsed());
         Ok((stream, facts))
     }
 
     /// Why a handshake failed, with the files that have to do with it.
-    fn cause(&self, error: io::Error) -> Cause {
+    fn cause(&self, ready: &Ready, error: io::Error) -> Cause {
         use rustls::Error::{AlertReceived, InvalidCertificate};
         let Some(tls) = rustls_error(&error) else {
             if error.kind() == io::ErrorKind::UnexpectedEof {
@@ -141,8 +196,8 @@ impl Tls {
         };
         let told = explain(tls);
         Cause::Tls(match (tls, &self.identity) {
-            (InvalidCertificate(CertificateError::UnknownIssuer), _) => format!("{told} ({})", self.roots),
-            (AlertReceived(_), Some(identity)) => {
+            (InvalidCertificate(CertificateError::UnknownIssuer), _) => format!("{told} ({})", ready.roots),
+            (AlertReceived(_), Some((identity, _))) => {
                 format!("{told}; it was offered the client certificate {}", identity.certificate.display())
             }
             _ => told,
@@ -155,29 +210,15 @@ pub(crate) fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Without roots, whoever answers is trusted.
-fn config(
-    provider: &Arc<CryptoProvider>,
-    roots: Option<&Roots>,
-    identity: Option<&Identity>,
-) -> Result<ClientConfig, SettingsError> {
-    let config = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| SettingsError::Tls(error.to_string()))?;
-    let config = match roots {
-        Some(roots) => config.with_root_certificates(roots.trusted.clone()),
-        None => config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider.clone()))),
-    };
-    let Some(identity) = identity else { return Ok(config.with_no_client_auth()) };
-    let (chain, key) = (pem::certificates(&identity.certificate)?, pem::key(&identity.key)?);
-    config.with_client_auth_cert(chain, key).map_err(|error| {
+fn certified(files: &Identity, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, SettingsError> {
+    let (chain, key) = (pem::certificates(&files.certificate)?, pem::key(&files.key)?);
+    CertifiedKey::from_der(chain, key, provider).map(Arc::new).map_err(|error| {
+        let certificate = files.certificate.display();
         let why = match error {
-            rustls::Error::InconsistentKeys(_) => {
-                format!("it is not the key of the certificate in {}", identity.certificate.display())
-            }
-            other => format!("it cannot be used with the certificate in {}: {other}", identity.certificate.display()),
+            rustls::Error::InconsistentKeys(_) => format!("it is not the key of the certificate in {certificate}"),
+            other => format!("it cannot be used with the certificate in {certificate}: {other}"),
         };
-        SettingsError::Pem { path: identity.key.clone(), why }
+        SettingsError::Pem { path: files.key.clone(), why }
     })
 }
 
@@ -202,6 +243,7 @@ impl<S: Io> Io for TlsStream<S> {
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("roots", &self.roots).field("identity", &self.identity).finish_non_exhaustive()
+        let identity = self.identity.as_ref().map(|(files, _)| files);
+        f.debug_struct("Tls").field("identity", &identity).field("unverified", &self.unverified).finish_non_exhaustive()
     }
 }

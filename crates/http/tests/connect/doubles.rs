@@ -23,7 +23,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 /// More than any step over loopback takes, on the slowest of machines.
-pub(crate) const AMPLE: std::time::Duration = std::time::Duration::from_secs(60);
+pub(crate) const AMPLE: std::time::Duration = std::time::Duration::from_mins(1);
 /// Enough to give a silent peer up.
 pub(crate) const BRIEF: std::time::Duration = std::time::Duration::from_millis(300);
 

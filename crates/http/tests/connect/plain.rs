@@ -74,3 +74,27 @@ async fn a_bound_names_the_step_it_fell_upon() {
     let silent = origin("https", serve(hold).await);
     assert_eq!(step(cause(connector.connect(&silent, Offer::Both, BRIEF).await)), (Step::Tls, BRIEF));
 }
+
+#[tokio::test]
+async fn whoever_gives_up_leaves_no_connection_behind() {
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let address = serve(move |mut stream| {
+        let told = told.clone();
+        async move {
+            let mut hello = [0; 4096];
+            while let Ok(read) = stream.read(&mut hello).await {
+                told.send(read).unwrap();
+                if read == 0 {
+                    break;
+                }
+            }
+        }
+    })
+    .await;
+    let connector = Connector::new(ConnectSettings::default()).unwrap();
+    let connecting =
+        tokio::spawn(async move { connector.connect(&origin("https", address), Offer::Both, AMPLE).await });
+    assert_ne!(heard.recv().await, Some(0));
+    connecting.abort();
+    while heard.recv().await.unwrap() != 0 {}
+}

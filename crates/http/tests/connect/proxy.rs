@@ -31,6 +31,10 @@ async fn relay(client: impl AsyncRead + AsyncWrite + Unpin, asked: Asked) {
     let _ = copy_bidirectional(&mut client, &mut server).await;
 }
 
+fn connector(proxy: &str) -> Connector {
+    Connector::new(ConnectSettings { proxies: through(proxy), ..ConnectSettings::default() }).unwrap()
+}
+
 /// A connector through a proxy that answers `answer` to whatever it is asked, and then waits.
 async fn answered(user: &str, answer: impl Into<Vec<u8>>) -> Connector {
     let answer = Arc::new(answer.into());
@@ -43,9 +47,7 @@ async fn answered(user: &str, answer: impl Into<Vec<u8>>) -> Connector {
         }
     })
     .await;
-    let mut settings = ConnectSettings::default();
-    settings.proxies = through(&format!("http://{user}{address}"));
-    Connector::new(settings).unwrap()
+    connector(&format!("http://{user}{address}"))
 }
 
 #[tokio::test]
@@ -156,15 +158,14 @@ async fn a_proxys_refusal_is_one_sentence() {
 
 #[tokio::test]
 async fn a_proxy_that_says_nothing_or_is_not_there_is_named_as_the_one() {
-    let connector = answered("", "").await;
+    let mute = answered("", "").await;
     let secure = origin("https", ([127, 0, 0, 1], 9).into());
-    let silent = cause(connector.connect(&secure, Offer::Both, BRIEF).await);
+    let silent = cause(mute.connect(&secure, Offer::Both, BRIEF).await);
     assert!(matches!(silent, Cause::TimedOut(Step::Proxy, BRIEF)), "{silent:?}");
 
     let closed = tokio::net::TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let mut settings = ConnectSettings::default();
-    settings.proxies = through(&closed.local_addr().unwrap().to_string());
-    let absent = cause(Connector::new(settings).unwrap().connect(&secure, Offer::Both, AMPLE).await);
+    let absent = connector(&closed.local_addr().unwrap().to_string());
+    let absent = cause(absent.connect(&secure, Offer::Both, AMPLE).await);
     assert!(matches!(&absent, Cause::Proxy(why) if why.contains("refused")), "{absent:?}");
 }

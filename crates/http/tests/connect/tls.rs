@@ -62,15 +62,12 @@ async fn the_server_chooses_among_what_is_offered() {
     ] {
         let origin = Server { alpn: speaks, ..Server::new(&authority) }.start().await;
         let met = meet(&connector, &origin, offer).await;
-        match agreed {
-            Some((version, alpn)) => {
-                let (spoken, facts) = met.unwrap();
-                assert_eq!((spoken, facts.tls.unwrap().alpn.as_deref()), (version, alpn), "{speaks:?} {offer:?}");
-            }
-            None => {
-                let told = met.unwrap_err().to_string();
-                assert!(told.contains("speak"), "{told}");
-            }
+        if let Some((version, alpn)) = agreed {
+            let (spoken, facts) = met.unwrap();
+            assert_eq!((spoken, facts.tls.unwrap().alpn.as_deref()), (version, alpn), "{speaks:?} {offer:?}");
+        } else {
+            let told = met.unwrap_err().to_string();
+            assert!(told.contains("speak"), "{told}");
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Certificates and keys from files; the authorities that are trusted.
 
-use std::{fmt, path::Path, path::PathBuf, sync::Arc};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use rustls::{
     RootCertStore,
@@ -13,35 +16,36 @@ use rustls::{
 use crate::connect::SettingsError;
 
 /// Whom we trust, and where they were found.
-#[derive(Debug)]
+#[derive(Clone)]
 pub(crate) struct Roots {
-    pub(crate) trusted: Arc<RootCertStore>,
+    pub(crate) trusted: RootCertStore,
+    files: Vec<PathBuf>,
     system: usize,
     /// What the system's own store complained of; it matters only once a server is not trusted.
     complaint: Option<String>,
-    files: Vec<PathBuf>,
 }
 
 impl Roots {
-    /// The system's authorities, as far as they can be read, and those of `files`, which must be readable whole.
-    pub(crate) fn load(files: &[PathBuf]) -> Result<Self, SettingsError> {
-        let native = rustls_native_certs::load_native_certs();
-        let mut store = RootCertStore::empty();
-        let (system, _) = store.add_parsable_certificates(native.certs);
+    /// The authorities in these files. What cannot be used in them is an error.
+    pub(crate) fn named(files: &[PathBuf]) -> Result<Self, SettingsError> {
+        let mut trusted = RootCertStore::empty();
         for path in files {
             for (index, certificate) in certificates(path)?.into_iter().enumerate() {
-                store.add(certificate).map_err(|error| SettingsError::Pem {
+                trusted.add(certificate).map_err(|error| SettingsError::Pem {
                     path: path.clone(),
                     why: format!("its certificate number {} cannot be trusted: {error}", index + 1),
                 })?;
             }
         }
-        Ok(Self {
-            trusted: Arc::new(store),
-            system,
-            complaint: native.errors.first().map(ToString::to_string),
-            files: files.to_owned(),
-        })
+        Ok(Self { trusted, files: files.to_owned(), system: 0, complaint: None })
+    }
+
+    /// The system's as well, as far as they can be read.
+    pub(crate) fn and_the_systems(mut self) -> Self {
+        let native = rustls_native_certs::load_native_certs();
+        (self.system, _) = self.trusted.add_parsable_certificates(native.certs);
+        self.complaint = native.errors.first().map(ToString::to_string);
+        self
     }
 }
 
@@ -122,7 +126,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
         std::fs::write(&path, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
-        let told = Roots::load(&[path]).unwrap_err().to_string();
+        let told = Roots::named(&[path]).err().unwrap().to_string();
         assert!(told.contains("ca.pem") && told.contains("certificate number 1"), "{told}");
     }
 }
