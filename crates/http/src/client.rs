@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use crate::{
     Body, Choice, Error, Incoming, Knowledge, Origin, Pipelining, Timeouts,
-    connect::{ConnectSettings, Connected, Connector, Facts, Offer},
+    connect::{ConnectSettings, Connected, Connector, Facts, Offer, SettingsError},
     dispatch::{self, Demand},
 };
 
@@ -106,9 +106,9 @@ pub(crate) struct Shared {
 }
 
 impl Client {
-    /// A client; an error if a certificate file cannot be read.
-    pub fn new(settings: Settings) -> Result<Self, Error> {
-        let connector = Connector::new(&settings.connect)?;
+    /// A client; an error if a file that the settings name cannot be used.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        let connector = Connector::new(settings.connect.clone())?;
         Ok(Self::with(settings, connector))
     }
 

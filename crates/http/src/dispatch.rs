@@ -77,13 +77,10 @@ pub(crate) async fn run(
             biased;
             Some(report) = reported.recv() => dispatch.report(report),
             Some(opened) = opens.recv() => dispatch.open(opened),
-            demand = demands.recv(), if demanded => match demand {
-                Some(demand) => dispatch.demand(demand),
-                None => {
-                    demanded = false;
-                    dispatch.scheduler.retire_all();
-                }
-            },
+            demand = demands.recv(), if demanded => {
+                demanded = demand.is_some();
+                demand.into_iter().for_each(|demand| dispatch.demand(demand));
+            }
         }
         // Connections that open after the last demand are of no use.
         if !demanded {

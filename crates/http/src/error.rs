@@ -4,7 +4,7 @@ use std::{fmt, io, sync::Arc, time::Duration};
 
 use http::{Method, Request, StatusCode, Uri};
 
-use crate::Origin;
+use crate::{Origin, connect};
 
 /// Why there is no answer, or no whole one.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -153,7 +153,11 @@ impl fmt::Display for Cause {
 }
 
 impl From<io::Error> for Cause {
+    /// What TLS reports through a stream, such as a server's late refusal of our certificate, is told as TLS's.
     fn from(error: io::Error) -> Self {
-        Self::Io(Arc::new(error))
+        match connect::rustls_error(&error) {
+            Some(tls) => Self::Tls(connect::explain(tls)),
+            None => Self::Io(Arc::new(error)),
+        }
     }
 }

@@ -19,7 +19,7 @@
 
 mod body;
 mod client;
-mod connect;
+pub mod connect;
 mod dispatch;
 mod error;
 mod h1;
@@ -35,7 +35,6 @@ mod wire;
 
 pub use body::{Body, Chunks, Incoming};
 pub use client::{Client, Settings, Versions};
-pub use connect::{ConnectSettings, Facts, TcpInfo};
 pub use error::{Asked, Cause, Error, Step};
 pub use knowledge::{Knowledge, Pipelining};
 pub use method::{is_idempotent, is_safe};

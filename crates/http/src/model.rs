@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use crate::{
     Body, Class, Client, Error, Expected, Journey, Options, Origin, Pipelining, Settings,
     client::Dial,
-    connect::{Connected, Facts, Offer},
+    connect::{Connected, Facts, Io, Offer, TcpInfo},
 };
 
 /// What a server may do wrong with a request.
@@ -96,9 +96,20 @@ impl Dial for Server {
             }
             let (near, far) = tokio::io::duplex(3000);
             tokio::spawn(serve(far, self.0.clone()));
-            Ok(Connected { io: Box::new(near), version: Version::HTTP_11, facts: Facts::default() })
+            Ok(Connected { io: Box::new(near), version: Version::HTTP_11, facts: nothing_special() })
         })
     }
+}
+
+impl Io for DuplexStream {
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        None
+    }
+}
+
+fn nothing_special() -> Facts {
+    let (peer, none) = (([127, 0, 0, 1], 80).into(), Duration::ZERO);
+    Facts { peer, proxy: None, look_up: none, tcp: none, tunnel: None, tls: None }
 }
 
 /// Reads a request; none at the end.

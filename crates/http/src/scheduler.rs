@@ -58,6 +58,7 @@ pub(crate) struct Limits {
 }
 
 /// A request, as far as its way is concerned.
+#[expect(clippy::struct_excessive_bools, reason = "they are four independent facts")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) id: JobId,
@@ -468,9 +469,10 @@ pub(crate) struct Moment {
 fn fault(cause: &Cause) -> Option<Fault> {
     match cause {
         Cause::Protocol(_) => Some(Fault::Mixed),
-        Cause::TimedOut(crate::Step::FirstByte, _) => Some(Fault::Dropped),
+        Cause::TimedOut(crate::Step::FirstByte, _) | Cause::Refused(StatusCode::REQUEST_TIMEOUT) => {
+            Some(Fault::Dropped)
+        }
         Cause::Io(_) | Cause::Closed | Cause::TimedOut(..) | Cause::Tls(_) => Some(Fault::Cut),
-        Cause::Refused(StatusCode::REQUEST_TIMEOUT) => Some(Fault::Dropped),
         _ => None,
     }
 }

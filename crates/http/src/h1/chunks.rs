@@ -55,9 +55,8 @@ impl Decoder {
                     self.state = State::Ended;
                     return Ok(Some(Decoded::End));
                 }
-                State::UntilClose if buffer.is_empty() => return Ok(None),
+                State::UntilClose | State::Plain(_) | State::Chunk(1..) if buffer.is_empty() => return Ok(None),
                 State::UntilClose => return Ok(Some(Decoded::Data(buffer.split().freeze()))),
-                State::Plain(_) | State::Chunk(1..) if buffer.is_empty() => return Ok(None),
                 State::Plain(left) | State::Chunk(left @ 1..) => {
                     let taken = (*left).min(buffer.len() as u64);
                     *left -= taken;

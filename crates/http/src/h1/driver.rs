@@ -133,7 +133,7 @@ enum Step {
     Read(usize),
     Room,
     Chunk(Option<io::Result<Bytes>>),
-    Job(Option<Job>),
+    Job(Option<Box<Job>>),
     Unwanted,
     Late,
 }
@@ -195,7 +195,7 @@ impl Driver {
                 if self.under_way.is_empty() {
                     self.moved = Instant::now();
                 }
-                self.waiting.push_back(job);
+                self.waiting.push_back(*job);
             }
             Step::Unwanted => return Err(Cause::Retired("nobody waits for its answer any more")),
             Step::Late => {
@@ -443,7 +443,7 @@ impl Driver {
         if let Some(jobs) = &mut self.jobs
             && let Poll::Ready(job) = jobs.poll_recv(context)
         {
-            return Poll::Ready(Ok(Step::Job(job)));
+            return Poll::Ready(Ok(Step::Job(job.map(Box::new))));
         }
         if let [UnderWay { job: Some(job), .. }] = self.under_way.make_contiguous()
             && job.reply.poll_closed(context).is_ready()

@@ -1,0 +1,6 @@
+//! Connections over loopback: to servers that speak TLS in every mood, and through proxies of every kind.
+
+mod doubles;
+mod plain;
+mod proxy;
+mod tls;
