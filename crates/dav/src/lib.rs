@@ -1,0 +1,22 @@
+//! x
+mod condition;
+mod date;
+mod etag;
+mod guard;
+mod lock_token;
+mod multistatus;
+mod names;
+mod path;
+mod properties;
+mod requests;
+mod xml;
+pub use condition::*;
+pub use etag::ETag;
+pub use guard::*;
+pub use lock_token::*;
+pub use multistatus::*;
+pub use names::Name;
+pub use path::{PathError, RemotePath, Unfit};
+pub use properties::*;
+pub use requests::*;
+pub use xml::{Problem, XmlError};
