@@ -12,6 +12,7 @@ use crate::{multistatus::Entry, properties::Properties};
 
 /// What a server can do in a folder, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each ability is there or not, whatever the others are")]
 pub struct Abilities {
     /// The software, as it names itself.
     pub server: Option<String>,

@@ -95,14 +95,14 @@ struct Hold {
 #[derive(Debug, Clone)]
 enum State {
     Asked,
-    Held(Held),
-    Refreshing(Held),
+    Held(Grant),
+    Refreshing(Grant),
     Releasing,
     Lost,
 }
 
 #[derive(Debug, Clone)]
-struct Held {
+struct Grant {
     token: LockToken,
     /// When to refresh, and when it ends; none for a lock that does not end.
     term: Option<(Instant, Instant)>,
@@ -111,7 +111,7 @@ struct Held {
 /// The shortest time between refreshes, whatever a server grants.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-impl Held {
+impl Grant {
     /// To be refreshed half-way from `now` to its end.
     fn until(token: LockToken, end: Option<Instant>, now: Instant) -> Self {
         let half = |end: Instant| now + (end.saturating_duration_since(now) / 2).max(SHORTEST);
@@ -156,7 +156,7 @@ impl Locks {
         sent: Instant,
     ) -> Option<Action> {
         let hold = self.held.entry(path.clone()).or_insert(Hold { writers: 0, state: State::Asked });
-        hold.state = State::Held(Held::until(token, lasts.map(|lasts| sent + lasts), sent));
+        hold.state = State::Held(Grant::until(token, lasts.map(|lasts| sent + lasts), sent));
         // All who wanted it may have given up meanwhile.
         hold.end_if_unused(path)
     }
@@ -193,11 +193,11 @@ impl Locks {
     pub fn due(&mut self, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
         for (path, hold) in &mut self.held {
-            if let State::Held(held) = &hold.state
-                && held.term.is_some_and(|(refresh, _)| refresh <= now)
+            if let State::Held(grant) = &hold.state
+                && grant.term.is_some_and(|(refresh, _)| refresh <= now)
             {
-                actions.push(Action::Refresh(path.clone(), held.token.clone()));
-                hold.state = State::Refreshing(held.clone());
+                actions.push(Action::Refresh(path.clone(), grant.token.clone()));
+                hold.state = State::Refreshing(grant.clone());
             }
         }
         actions
@@ -206,7 +206,7 @@ impl Locks {
     /// When the next refresh is due.
     pub fn wake(&self) -> Option<Instant> {
         let times = self.held.values().filter_map(|hold| match &hold.state {
-            State::Held(held) => held.term.map(|(refresh, _)| refresh),
+            State::Held(grant) => grant.term.map(|(refresh, _)| refresh),
             _ => None,
         });
         times.min()
@@ -214,20 +214,20 @@ impl Locks {
 
     /// The server refreshed the lock for so long, by an answer to a request sent at `sent`.
     pub fn refreshed(&mut self, path: &RemotePath, lasts: Option<Duration>, sent: Instant) {
-        self.refresh_ended(path, |held| Held::until(held.token, lasts.map(|lasts| sent + lasts), sent));
+        self.refresh_ended(path, |grant| Grant::until(grant.token, lasts.map(|lasts| sent + lasts), sent));
     }
 
     /// A refresh got no answer that says anything: it is tried again while there is time. After the lock's end
     /// too, since only the server knows whether it is gone.
     pub fn unanswered(&mut self, path: &RemotePath, now: Instant) {
-        self.refresh_ended(path, |held| Held::until(held.token, held.term.map(|(_, end)| end), now));
+        self.refresh_ended(path, |grant| Grant::until(grant.token, grant.term.map(|(_, end)| end), now));
     }
 
-    fn refresh_ended(&mut self, path: &RemotePath, renew: impl FnOnce(Held) -> Held) {
+    fn refresh_ended(&mut self, path: &RemotePath, renew: impl FnOnce(Grant) -> Grant) {
         if let Some(hold) = self.held.get_mut(path)
-            && let State::Refreshing(held) = &hold.state
+            && let State::Refreshing(grant) = &hold.state
         {
-            hold.state = State::Held(renew(held.clone()));
+            hold.state = State::Held(renew(grant.clone()));
         }
     }
 
@@ -235,7 +235,7 @@ impl Locks {
     /// was writing under it, and is to be told.
     pub fn lost(&mut self, path: &RemotePath, token: &LockToken) -> bool {
         let Some(hold) = self.held.get_mut(path) else { return false };
-        let current = matches!(&hold.state, State::Held(held) | State::Refreshing(held) if held.token == *token);
+        let current = matches!(&hold.state, State::Held(grant) | State::Refreshing(grant) if grant.token == *token);
         if current {
             hold.state = State::Lost;
         }
@@ -257,17 +257,17 @@ impl Locks {
 impl Hold {
     fn permit(&self) -> Permit {
         match &self.state {
-            State::Held(held) | State::Refreshing(held) => Permit::Locked(held.token.clone()),
+            State::Held(grant) | State::Refreshing(grant) => Permit::Locked(grant.token.clone()),
             State::Asked | State::Releasing | State::Lost => Permit::Wait,
         }
     }
 
     fn end_if_unused(&mut self, path: &RemotePath) -> Option<Action> {
-        let (State::Held(held) | State::Refreshing(held)) = &self.state else { return None };
+        let (State::Held(grant) | State::Refreshing(grant)) = &self.state else { return None };
         if self.writers > 0 {
             return None;
         }
-        let action = Action::Unlock(path.clone(), held.token.clone());
+        let action = Action::Unlock(path.clone(), grant.token.clone());
         self.state = State::Releasing;
         Some(action)
     }

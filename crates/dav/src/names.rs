@@ -54,7 +54,7 @@ tags! {
     Collection = DAV "collection",
     Length = DAV "getcontentlength",
     Modified = DAV "getlastmodified",
-    ETag = DAV "getetag",
+    Validator = DAV "getetag",
     Href = DAV "href",
     Prop = DAV "prop",
     Propstat = DAV "propstat",
@@ -164,7 +164,7 @@ impl Tag {
                 | Self::Length
                 | Self::Modified
                 | Self::Created
-                | Self::ETag
+                | Self::Validator
                 | Self::ContentType
                 | Self::QuotaAvailable
                 | Self::QuotaUsed

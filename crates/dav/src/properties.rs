@@ -120,7 +120,7 @@ impl Properties {
             [Tag::Length] => self.length = text.parse().ok(),
             [Tag::Modified] => self.modified = date::parse(text),
             [Tag::Created] => self.created = date::parse(text),
-            [Tag::ETag] => self.etag = ETag::parse(text),
+            [Tag::Validator] => self.etag = ETag::parse(text),
             [Tag::ContentType] => self.content_type = Some(text.to_owned()),
             // ownCloud says -1 to -3 where it does not know or there is no limit.
             [Tag::QuotaAvailable] => self.quota_available = text.parse().ok(),

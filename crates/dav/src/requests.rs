@@ -45,15 +45,15 @@ pub struct Wanted(&'static [Tag]);
 
 impl Wanted {
     /// What a list, a copy and a mirror need: kind, length, time and entity tag. Cheap for every server.
-    pub const LISTING: Self = Self(&[Tag::ResourceType, Tag::Length, Tag::Modified, Tag::ETag]);
+    pub const LISTING: Self = Self(&[Tag::ResourceType, Tag::Length, Tag::Modified, Tag::Validator]);
     /// The same, and the digests that a server of the ownCloud family keeps.
-    pub const DIGESTS: Self = Self(&[Tag::ResourceType, Tag::Length, Tag::Modified, Tag::ETag, Tag::Checksums]);
+    pub const DIGESTS: Self = Self(&[Tag::ResourceType, Tag::Length, Tag::Modified, Tag::Validator, Tag::Checksums]);
     /// Who holds which locks. Not among the others, since Apache looks into its lock database for every file.
     pub const LOCKS: Self = Self(&[Tag::LockDiscovery]);
     /// What a folder can do.
     pub const ABILITIES: Self = Self(&[
         Tag::ResourceType,
-        Tag::ETag,
+        Tag::Validator,
         Tag::SupportedLock,
         Tag::ReportSet,
         Tag::SyncToken,
@@ -65,7 +65,7 @@ impl Wanted {
         Tag::ResourceType,
         Tag::Length,
         Tag::Modified,
-        Tag::ETag,
+        Tag::Validator,
         Tag::Created,
         Tag::ContentType,
         Tag::LockDiscovery,
@@ -307,7 +307,8 @@ fn document(root: Tag, inner: &str) -> String {
     let namespaces = [Tag::Prop, Tag::Executable, Tag::WinModified, Tag::Checksums].map(|tag| tag.name().0);
     let used =
         namespaces.iter().filter(|other| **other == namespace || inner.contains(&format!("<{}:", prefix(other))));
-    let declared: String = used.map(|namespace| format!(" xmlns:{}=\"{namespace}\"", prefix(namespace))).collect();
+    let declared: Vec<_> = used.map(|namespace| format!(" xmlns:{}=\"{namespace}\"", prefix(namespace))).collect();
+    let declared = declared.concat();
     format!("<?xml version=\"1.0\" encoding=\"utf-8\"?><{root}{declared}>{inner}</{root}>")
 }
 

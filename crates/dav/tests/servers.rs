@@ -61,7 +61,7 @@ fn apache() {
     assert!(entries.iter().all(|entry| entry.properties.lockable.exclusive && entry.refused.is_empty()));
 
     let lock = Properties::read(&data("apache-lock.xml")).unwrap().locks.remove(0);
-    assert_eq!((lock.timeout, lock.infinite_depth, lock.shared), (Some(Duration::from_secs(600)), false, false));
+    assert_eq!((lock.timeout, lock.infinite_depth, lock.shared), (Some(Duration::from_mins(10)), false, false));
     // With status 424 and not 207, though some of the folder may be gone.
     assert_eq!(lines(&read("apache-delete-424.xml", "/top/").0), "/top/a.txt 423 Locked\n");
     assert_eq!(Refusal::read(&data("apache-423.html")), Refusal::default());
@@ -80,7 +80,7 @@ fn nginx() {
          /top/a.txt 6 @1795301412 [urn:5945e80d \"\" Some(60s)]\n"
     );
     let lock = Properties::read(&data("nginx-lock.xml")).unwrap().locks.remove(0);
-    assert_eq!((lock.timeout, lock.root.as_deref()), (Some(Duration::from_secs(60)), Some("/top/a.txt")));
+    assert_eq!((lock.timeout, lock.root.as_deref()), (Some(Duration::from_mins(1)), Some("/top/a.txt")));
 }
 
 #[test]

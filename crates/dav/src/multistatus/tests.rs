@@ -138,7 +138,7 @@ fn many_entries_take_little_memory() {
     feed(&mut answer, "<D:multistatus xmlns:D='DAV:'>");
     let mut piece = String::new();
     for n in 0..100_000 {
-        let _ = write!(piece, "{RESPONSE}<!-- {n} -->\n");
+        let _ = writeln!(piece, "{RESPONSE}<!-- {n} -->");
         if piece.len() > 16 * 1024 {
             let cut = 16 * 1000;
             feed(&mut answer, &piece[..cut]);

@@ -55,7 +55,7 @@ fn properties_are_set_together() {
 
 #[test]
 fn locks_are_taken_kept_and_given_back() {
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     let (head, body) = told(requests().lock(&path("/a"), "Ann <ann@example.org> & \u{1}co", hour));
     assert_eq!(head, format!("LOCK http://dav.example:8080/a\n{XML}\ndepth: 0\ntimeout: Second-3600"));
     assert_eq!(
@@ -98,8 +98,13 @@ fn writing_says_what_must_be_true() {
 
 #[test]
 fn changes_since_a_token() {
-    let (head, body) =
-        told(requests().sync_collection(&path("/a/"), Some("urn:1?a&b"), Depth::One, Some(500), Wanted(&[Tag::ETag])));
+    let (head, body) = told(requests().sync_collection(
+        &path("/a/"),
+        Some("urn:1?a&b"),
+        Depth::One,
+        Some(500),
+        Wanted(&[Tag::Validator]),
+    ));
     assert_eq!(head, format!("REPORT http://dav.example:8080/a/\n{XML}\ndepth: 0"));
     assert_eq!(
         body,
