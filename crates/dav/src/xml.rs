@@ -120,12 +120,12 @@ pub(crate) fn read<S: Sink>(bytes: &[u8], mut sink: S) -> Result<S, XmlError> {
 impl Document {
     /// Reads what can be read with this piece.
     pub(crate) fn feed(&mut self, piece: &[u8], sink: &mut impl Sink) -> Result<(), XmlError> {
-        // A long tag that comes byte by byte is looked at again only when it may be over.
         let bytes = if self.rest.is_empty() {
             Cow::Borrowed(piece)
         } else {
+            let pending = self.is_pending(piece);
             self.rest.extend_from_slice(piece);
-            if self.rest[0] == b'<' && self.rest.len() > piece.len() + 9 && !piece.contains(&b'>') {
+            if pending {
                 return self.bounded();
             }
             Cow::Owned(std::mem::take(&mut self.rest))
@@ -140,6 +140,13 @@ impl Document {
     pub(crate) fn finish(&self) -> Result<(), XmlError> {
         let whole = self.ended && self.rest.is_empty();
         if whole { Ok(()) } else { Err(self.error(self.rest.len(), Problem::Truncated)) }
+    }
+
+    /// Whether a tag is still not over with this piece. So a long one that comes byte by byte is read only once.
+    fn is_pending(&self, piece: &[u8]) -> bool {
+        let in_tag = self.rest.len() > "<![CDATA[".len() && self.rest[0] == b'<';
+        // A character that is cut in two may go on wrongly.
+        in_tag && self.rest.last().is_some_and(u8::is_ascii) && piece.is_ascii() && !piece.contains(&b'>')
     }
 
     fn bounded(&self) -> Result<(), XmlError> {
@@ -166,7 +173,10 @@ impl Document {
             }
         };
         let used = self.consume_text(text, start, sink)?;
-        if wrong { Err(self.error(start + text.len(), Problem::Utf8)) } else { Ok(start + used) }
+        if wrong && text.len() - used <= LONGEST {
+            return Err(self.error(start + text.len(), Problem::Utf8));
+        }
+        Ok(start + used)
     }
 
     fn consume_text(&mut self, text: &str, offset: usize, sink: &mut impl Sink) -> Result<usize, XmlError> {

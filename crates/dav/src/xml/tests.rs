@@ -70,6 +70,14 @@ fn every_cut_gives_the_same() {
 }
 
 #[test]
+fn what_is_no_character_is_found_within_a_tag_too() {
+    let document = b"<r><?processing \x80 never ends</r>";
+    for cut in 0..document.len() {
+        assert_eq!(in_pieces(document, &[cut]).1, Err(XmlError { at: 16, problem: Problem::Utf8 }), "cut at {cut}");
+    }
+}
+
+#[test]
 fn every_truncation_is_an_error() {
     let end = GOOD.rfind("</D:a>").unwrap() + "</D:a>".len();
     for length in 0..end {
