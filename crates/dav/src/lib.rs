@@ -1,0 +1,46 @@
+//! A WebDAV client's knowledge.
+//!
+//! WebDAV (RFC 4918) is HTTP with folders, properties and locks, and a good deal of freedom, which its servers have
+//! used. This crate knows what to send, what the answers mean, and what must not be believed. It sends nothing: all
+//! here is plain data and state machines, fed with bytes and times, so that each can be tested without a server and
+//! attacked without a network.
+//!
+//! # How data passes through
+//! [`Requests`] makes `http` requests for one server, guarded by [`Guard`] and [`If`]. Somebody sends them through
+//! [`haul_http`]. A listing's body goes, piece by piece as it arrives, into [`Multistatus`], which gives an [`Entry`]
+//! for each resource as soon as it is whole; the answer to LOCK into [`Properties::read`]; a refusal into
+//! [`Failure`], which explains it. [`Locks`] says when to lock, refresh and unlock; [`Abilities`] what else a server
+//! can do.
+//!
+//! # What is not believed
+//! Paths from a server become names of files here, so each goes through [`RemotePath`], out of which nothing
+//! escapes. XML is read with bounds on everything, and an answer that is cut off is an error and never a short list.
+
+mod abilities;
+mod condition;
+mod date;
+mod etag;
+mod failure;
+mod guard;
+mod lock_token;
+mod locks;
+mod multistatus;
+mod names;
+mod path;
+mod properties;
+mod requests;
+mod xml;
+
+pub use abilities::{Abilities, Chunking, ETags, Family};
+pub use condition::{Code, Condition, Refusal};
+pub use etag::ETag;
+pub use failure::{Failure, retry_after};
+pub use guard::{Guard, If};
+pub use lock_token::LockToken;
+pub use locks::{Action, Locks, Permit, Policy};
+pub use multistatus::{End, Entry, Item, Multistatus};
+pub use names::Name;
+pub use path::{PathError, RemotePath, Unfit};
+pub use properties::{ActiveLock, Lockable, Properties, Windows};
+pub use requests::{Depth, Requests, Setting, Wanted};
+pub use xml::{Problem, XmlError};

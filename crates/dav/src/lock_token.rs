@@ -1,0 +1,51 @@
+//! The name of a lock (RFC 4918 §6.5).
+
+use std::fmt;
+
+use http::HeaderValue;
+
+/// A lock's token: a URI, fit to be sent back.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LockToken(String);
+
+impl LockToken {
+    /// The token in a property. `None` if it could not be sent back as it is.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let sound = text.contains(':') && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
+        sound.then(|| Self(text.to_owned()))
+    }
+
+    /// The token in a header `Lock-Token` (RFC 4918 §10.5). Some servers leave the brackets out.
+    pub fn from_header(value: &HeaderValue) -> Option<Self> {
+        let text = value.to_str().ok()?.trim();
+        Self::parse(text.strip_prefix('<').and_then(|text| text.strip_suffix('>')).unwrap_or(text))
+    }
+
+    /// The URI.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// As it stands in the headers `Lock-Token` and `If`: in angle brackets.
+impl fmt::Display for LockToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{}>", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_sent_back_is_no_token() {
+        let header = |text: &'static str| LockToken::from_header(&HeaderValue::from_static(text));
+        assert_eq!(header("<urn:uuid:1>").unwrap().to_string(), "<urn:uuid:1>");
+        assert_eq!(header("urn:uuid:1"), header("<urn:uuid:1>"));
+        for wrong in ["", "token", "a:b> (<c:d", "a:\r\nb", "urn:ä"] {
+            assert_eq!(LockToken::parse(wrong), None, "{wrong:?}");
+        }
+    }
+}

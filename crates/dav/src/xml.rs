@@ -1,0 +1,313 @@
+//! XML as it comes in: bytes in pieces of any size go in, elements and text come out.
+//!
+//! quick-xml reads a whole document or waits for a reader; a body that arrives is neither. So each piece is read
+//! as far as it goes: quick-xml says where it came upon the end within a tag, and from there on the bytes are kept
+//! until more have come. Nothing else is kept but the names of the open elements, so memory does not grow with the
+//! document, and the result does not depend on how it was cut.
+//!
+//! What is sent here may be an attack. There are no document types, hence no entities but XML's own five (RFC 4918
+//! §20.6); elements nest no deeper than [`DEEPEST`], a tag is no longer than [`LONGEST`], and a document that ends
+//! before its root does is an error. Only UTF-8 is read: RFC 4918 §19 asks clients for UTF-16 too, but no server is
+//! known that sends it, and a decoder nobody needs is a risk.
+
+use std::borrow::Cow;
+
+use quick_xml::{
+    Reader,
+    errors::{Error as Malformed, IllFormedError},
+    events::{BytesRef, BytesStart, Event},
+    name::{NamespaceResolver, ResolveResult},
+};
+
+/// Elements within elements. A lock's owner may hold any XML, but not any depth.
+const DEEPEST: usize = 64;
+/// Bytes in a tag, a comment, a CDATA section or a value.
+pub(crate) const LONGEST: usize = 64 * 1024;
+/// Bytes in an element's name.
+const LONGEST_NAME: usize = 1024;
+
+/// Where and why a document could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the server's XML is wrong at byte {at}: {problem}")]
+pub struct XmlError {
+    /// The byte, from 0, at which the piece begins that is wrong.
+    pub at: u64,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What can be wrong with a document.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// It is not in UTF-8.
+    #[error("it is encoded as {0}, where only UTF-8 is read")]
+    Encoding(String),
+    /// A byte that is not UTF-8.
+    #[error("this is not UTF-8")]
+    Utf8,
+    /// A document type.
+    #[error("a document type, which WebDAV does not need and attacks do, is refused")]
+    Doctype,
+    /// A reference to what only a document type could declare.
+    #[error("the entity &{0}; is not known")]
+    Entity(String),
+    /// Too many elements within elements.
+    #[error("elements are nested more than {DEEPEST} deep")]
+    Deep,
+    /// A tag, name, comment or value that goes on and on.
+    #[error("a tag or value is longer than any server needs")]
+    Long,
+    /// A response that goes on and on.
+    #[error("a single response is longer than 1 MiB")]
+    Large,
+    /// Not XML.
+    #[error("{0}")]
+    Malformed(String),
+    /// An element ended by another's name.
+    #[error("<{open}> is ended by </{close}>")]
+    Mismatch {
+        /// The open element.
+        open: String,
+        /// The name at its end.
+        close: String,
+    },
+    /// Something outside of the only root.
+    #[error("there is something outside of the root element (a program's warning, or a second document?)")]
+    Outside,
+    /// Another document than was to be expected.
+    #[error("it begins with <{0}>: not WebDAV's answer but another program's, such as a proxy's or a login page")]
+    Root(String),
+    /// A status that is none.
+    #[error("{0:?} is no HTTP status")]
+    Status(String),
+    /// Its end is missing.
+    #[error("it ends here, unfinished: part of the answer is missing, ask again")]
+    Truncated,
+}
+
+/// Who makes sense of a document.
+pub(crate) trait Sink {
+    /// An element begins; both parts of its name. An undeclared namespace is the empty one.
+    fn open(&mut self, namespace: &str, local: &str) -> Result<(), Problem>;
+    /// A piece of text in the innermost open element, unescaped. One text may come in many pieces.
+    fn text(&mut self, text: &str) -> Result<(), Problem>;
+    /// The innermost open element ends.
+    fn close(&mut self) -> Result<(), Problem>;
+}
+
+/// A document on its way in. After an error it is not to be fed again.
+#[derive(Debug, Default)]
+pub(crate) struct Document {
+    /// What came of a tag, a reference or a character that is not over.
+    rest: Vec<u8>,
+    /// The number of bytes before it.
+    at: u64,
+    begun: bool,
+    ended: bool,
+    open: Vec<String>,
+    namespaces: NamespaceResolver,
+}
+
+/// A whole document at once.
+pub(crate) fn read<S: Sink>(bytes: &[u8], mut sink: S) -> Result<S, XmlError> {
+    let mut document = Document::default();
+    document.feed(bytes, &mut sink)?;
+    document.finish()?;
+    Ok(sink)
+}
+
+impl Document {
+    /// Reads what can be read with this piece.
+    pub(crate) fn feed(&mut self, piece: &[u8], sink: &mut impl Sink) -> Result<(), XmlError> {
+        let bytes = if self.rest.is_empty() {
+            Cow::Borrowed(piece)
+        } else {
+            let pending = self.is_pending(piece);
+            self.rest.extend_from_slice(piece);
+            if pending {
+                return self.bounded();
+            }
+            Cow::Owned(std::mem::take(&mut self.rest))
+        };
+        let used = self.consume(&bytes, sink)?;
+        self.at += used as u64;
+        self.rest = bytes[used..].to_vec();
+        self.bounded()
+    }
+
+    /// The document has come in whole: an error if its root is not closed.
+    pub(crate) fn finish(&self) -> Result<(), XmlError> {
+        let whole = self.ended && self.rest.is_empty();
+        if whole { Ok(()) } else { Err(self.error(self.rest.len(), Problem::Truncated)) }
+    }
+
+    /// Whether a tag is still not over with this piece. So a long one that comes byte by byte is read only once.
+    fn is_pending(&self, piece: &[u8]) -> bool {
+        let in_tag = self.rest.len() > "<![CDATA[".len() && self.rest[0] == b'<';
+        // A character that is cut in two may go on wrongly.
+        in_tag && self.rest.last().is_some_and(u8::is_ascii) && piece.is_ascii() && !piece.contains(&b'>')
+    }
+
+    fn bounded(&self) -> Result<(), XmlError> {
+        if self.rest.len() > LONGEST { Err(self.error(0, Problem::Long)) } else { Ok(()) }
+    }
+
+    fn error(&self, offset: usize, problem: Problem) -> XmlError {
+        XmlError { at: self.at + offset as u64, problem }
+    }
+
+    /// Reads as far as it goes; the number of bytes that need not be kept.
+    fn consume(&mut self, bytes: &[u8], sink: &mut impl Sink) -> Result<usize, XmlError> {
+        let mut start = 0;
+        if !self.begun {
+            let Some(mark) = bytes.first_chunk::<4>() else { return Ok(0) };
+            start = byte_order_mark(*mark).map_err(|problem| self.error(0, problem))?;
+            self.begun = true;
+        }
+        let (text, wrong) = match str::from_utf8(&bytes[start..]) {
+            Ok(text) => (text, false),
+            Err(error) => {
+                let valid = &bytes[start..start + error.valid_up_to()];
+                (str::from_utf8(valid).unwrap_or_default(), error.error_len().is_some())
+            }
+        };
+        let used = self.consume_text(text, start, sink)?;
+        if wrong && text.len() - used <= LONGEST {
+            return Err(self.error(start + text.len(), Problem::Utf8));
+        }
+        Ok(start + used)
+    }
+
+    fn consume_text(&mut self, text: &str, offset: usize, sink: &mut impl Sink) -> Result<usize, XmlError> {
+        let base = self.at + offset as u64;
+        let error = |at: usize, problem| XmlError { at: base + at as u64, problem };
+        // What marks the byte order at the start of a document is a character of the text anywhere else, but
+        // quick-xml would drop it at the start of every piece.
+        let mut marks = 0;
+        while let Some(mark) = text[marks..].chars().next().filter(|char| *char == '\u{feff}') {
+            self.text("\u{feff}", sink).map_err(|problem| error(marks, problem))?;
+            marks += mark.len_utf8();
+        }
+        let mut reader = Reader::from_str(&text[marks..]);
+        let config = reader.config_mut();
+        // Elements may have been opened in an earlier piece, so their ends are checked here.
+        config.check_end_names = false;
+        config.allow_unmatched_ends = true;
+        config.expand_empty_elements = true;
+        loop {
+            let start = marks + reader.buffer_position() as usize;
+            match reader.read_event() {
+                Ok(Event::Eof) => return Ok(text.len()),
+                Ok(event) => {
+                    let length = marks + reader.buffer_position() as usize - start;
+                    if length > LONGEST && !matches!(event, Event::Text(_)) {
+                        return Err(error(start, Problem::Long));
+                    }
+                    self.event(&event, sink).map_err(|problem| error(start, problem))?;
+                }
+                Err(_) if unfinished(&text[start..]) => return Ok(start),
+                Err(_) if is_doctype(&text[start..]) => return Err(error(start, Problem::Doctype)),
+                Err(Malformed::IllFormed(IllFormedError::UnclosedReference)) => {
+                    return Err(error(start, Problem::Malformed("a `&` begins no reference".to_owned())));
+                }
+                Err(wrong) => return Err(error(start, Problem::Malformed(wrong.to_string()))),
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Event, sink: &mut impl Sink) -> Result<(), Problem> {
+        match event {
+            Event::Start(start) => self.start(start, sink),
+            Event::End(end) => {
+                let name = end.name();
+                let open = self.open.pop().ok_or(Problem::Outside)?;
+                if open != name.0 {
+                    return Err(Problem::Mismatch { open, close: name.0.to_owned() });
+                }
+                self.namespaces.pop();
+                self.ended = self.open.is_empty();
+                sink.close()
+            }
+            Event::Text(text) => self.text(text, sink),
+            Event::CData(text) => self.text(text, sink),
+            Event::GeneralRef(reference) => self.text(character(reference)?.encode_utf8(&mut [0; 4]), sink),
+            Event::Decl(declaration) => match declaration.encoding().transpose() {
+                Ok(Some(name)) if !["utf-8", "us-ascii"].iter().any(|known| name.eq_ignore_ascii_case(known)) => {
+                    Err(Problem::Encoding(name.into_owned()))
+                }
+                _ => Ok(()),
+            },
+            Event::DocType(_) => Err(Problem::Doctype),
+            Event::Comment(_) | Event::PI(_) | Event::Empty(_) | Event::Eof => Ok(()),
+        }
+    }
+
+    fn start(&mut self, start: &BytesStart, sink: &mut impl Sink) -> Result<(), Problem> {
+        if self.ended {
+            return Err(Problem::Outside);
+        }
+        if self.open.len() == DEEPEST {
+            return Err(Problem::Deep);
+        }
+        let name = start.name();
+        if name.0.len() > LONGEST_NAME {
+            return Err(Problem::Long);
+        }
+        self.namespaces.push(start).map_err(|error| Problem::Malformed(error.to_string()))?;
+        self.open.push(name.0.to_owned());
+        let (namespace, local) = self.namespaces.resolve_element(name);
+        let namespace = if let ResolveResult::Bound(namespace) = &namespace { namespace.0 } else { "" };
+        sink.open(namespace, local.as_ref())
+    }
+
+    fn text(&self, text: &str, sink: &mut impl Sink) -> Result<(), Problem> {
+        match (self.open.is_empty(), text.trim_ascii().is_empty()) {
+            (true, true) => Ok(()),
+            (true, false) => Err(Problem::Outside),
+            (false, _) => sink.text(text),
+        }
+    }
+}
+
+/// The length of the mark at the start of a document in UTF-8.
+fn byte_order_mark(start: [u8; 4]) -> Result<usize, Problem> {
+    match start {
+        [0xef, 0xbb, 0xbf, _] => Ok(3),
+        [0xfe, 0xff, ..] | [0xff, 0xfe, ..] | [b'<', 0, ..] | [0, b'<', ..] => {
+            Err(Problem::Encoding("UTF-16".to_owned()))
+        }
+        _ => Ok(0),
+    }
+}
+
+/// Whether what begins with this may still become right.
+fn unfinished(text: &str) -> bool {
+    match text.as_bytes() {
+        [b'&', rest @ ..] => !rest.iter().any(|byte| b";&<".contains(byte)),
+        [b'<', b'!', ..] => {
+            ["<!--", "<![CDATA["].iter().any(|start| start.starts_with(text) || text.starts_with(start))
+        }
+        [b'<', ..] => true,
+        _ => false,
+    }
+}
+
+fn is_doctype(text: &str) -> bool {
+    text.as_bytes().first_chunk().is_some_and(|start: &[u8; 3]| start.eq_ignore_ascii_case(b"<!d"))
+}
+
+fn character(reference: &BytesRef) -> Result<char, Problem> {
+    match reference.resolve_char_ref() {
+        Ok(Some(char)) => Ok(char),
+        Ok(None) => {
+            let name = reference.xml10_content();
+            let known = quick_xml::escape::resolve_xml_entity(&name).and_then(|text| text.chars().next());
+            known.ok_or_else(|| Problem::Entity(name.into_owned()))
+        }
+        Err(error) => Err(Problem::Malformed(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests;
