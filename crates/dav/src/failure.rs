@@ -30,6 +30,8 @@ pub struct Failure {
     pub message: Option<String>,
     /// How long to wait before the next try (`Retry-After`).
     pub retry_after: Option<Duration>,
+    /// How often the request was put on a wire. Above 1, the refusal may be of its own echo.
+    pub sendings: u32,
     /// The lock in the way, where it is known: its owner, and how long it lasts.
     pub lock: Option<(String, Option<Duration>)>,
 }
@@ -47,13 +49,22 @@ impl Failure {
     ) -> Self {
         let Refusal { conditions, message } = Refusal::read(body);
         let retry_after = retry_after(headers, now);
-        Self { method: method.clone(), path: path.clone(), status, conditions, message, retry_after, lock: None }
+        Self {
+            method: method.clone(),
+            path: path.clone(),
+            status,
+            conditions,
+            message,
+            retry_after,
+            sendings: 1,
+            lock: None,
+        }
     }
 
     /// The failure in a part of an answer about many (RFC 4918 §13).
     pub fn of_part(method: &Method, path: &RemotePath, status: StatusCode, conditions: Vec<Condition>) -> Self {
         let (method, path) = (method.clone(), path.clone());
-        Self { method, path, status, conditions, message: None, retry_after: None, lock: None }
+        Self { method, path, status, conditions, message: None, retry_after: None, sendings: 1, lock: None }
     }
 
     /// Adds whose lock it is, from the property `lockdiscovery`, which is to be asked for after a 423.

@@ -17,8 +17,10 @@
 //! escapes. XML is read with bounds on everything, and an answer that is cut off is an error and never a short list.
 
 mod abilities;
+mod client;
 mod condition;
 mod date;
+mod error;
 mod etag;
 mod failure;
 mod guard;
@@ -32,7 +34,9 @@ mod requests;
 mod xml;
 
 pub use abilities::{Abilities, Chunking, ETags, Family};
+pub use client::{Dav, Stored};
 pub use condition::{Code, Condition, Refusal};
+pub use error::Error;
 pub use etag::ETag;
 pub use failure::{Failure, retry_after};
 pub use guard::{Guard, If};

@@ -77,6 +77,16 @@ impl Body {
         !matches!(self.source, Source::Once(_))
     }
 
+    /// The same body once more, if it can be had twice.
+    pub fn again(&self) -> Option<Self> {
+        let source = match &self.source {
+            Source::Bytes(bytes) => Source::Bytes(bytes.clone()),
+            Source::Repeatable(open) => Source::Repeatable(open.clone()),
+            Source::Once(_) => return None,
+        };
+        Some(Self { length: self.length, source })
+    }
+
     /// Begins to read it; an error if it was had before and cannot be had twice.
     pub fn open(&mut self) -> io::Result<Chunks> {
         match &mut self.source {

@@ -1,0 +1,352 @@
+//! The verbs: one request each, its answer read and its refusal explained.
+//!
+//! What passes by itself (429, 502, 503, 504) is waited for, as long as the server asks (`Retry-After`) or a little longer
+//! each time, a few times; what changes nothing or may be repeated, only.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use haul_http::{Body, Client, Incoming, Journey, Options, Origin, is_idempotent};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http_body_util::BodyExt;
+
+use crate::{
+    Abilities, ETag, Entry, Error, Failure, Guard, If, Item, LockToken, Multistatus, Properties, RemotePath, Requests,
+    Setting, Wanted, requests::Depth,
+};
+
+/// A WebDAV server, for one user.
+#[derive(Clone)]
+pub struct Dav {
+    client: Client,
+    requests: Requests,
+}
+
+/// What became of an upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// Whether there was nothing of that name before.
+    pub created: bool,
+    /// What the server calls this version, if it says so at once.
+    pub etag: Option<ETag>,
+}
+
+/// So many tries, the first included.
+const TRIES: u32 = 4;
+/// The first wait where the server names none; it doubles.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// A server that wants a longer wait than this is not waited for.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How much of a refusal is read.
+const REFUSAL: usize = 64 * 1024;
+
+impl Dav {
+    /// The server at an origin, through a client that has the user's credentials.
+    pub fn new(client: Client, origin: Origin) -> Self {
+        Self { client, requests: Requests::to(origin) }
+    }
+
+    /// The HTTP client beneath.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// What makes its requests.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    /// Sends a request about `path` and gives the answer, if it is a success.
+    pub async fn send(&self, request: Request<Body>, path: &RemotePath) -> Result<Response<Incoming>, Error> {
+        let (mut parts, mut body) = request.into_parts();
+        let method = parts.method.clone();
+        for attempt in 1.. {
+            let again = body.again().map(|body| (parts.clone(), body));
+            let answer = self.client.send(Request::from_parts(parts, body)).await?;
+            if answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED {
+                return Ok(answer);
+            }
+            let failure = refusal(&method, path, answer).await;
+            let wait = failure.retry_after.unwrap_or(FIRST_WAIT * 2_u32.pow(attempt - 1));
+            match again
+                .filter(|_| passes(failure.status) && is_idempotent(&method) && attempt < TRIES && wait <= LONGEST_WAIT)
+            {
+                Some(again) => (parts, body) = again,
+                None => return Err(Box::new(failure).into()),
+            }
+            tokio::time::sleep(wait).await;
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    async fn ask(
+        &self,
+        made: Result<Request<Bytes>, crate::PathError>,
+        path: &RemotePath,
+        options: Options,
+    ) -> Result<Response<Incoming>, Error> {
+        let mut request = made?.map(Body::from);
+        request.extensions_mut().insert(options);
+        self.send(request, path).await
+    }
+
+    /// Asks what the server can do at a path.
+    pub async fn options(&self, path: &RemotePath) -> Result<Abilities, Error> {
+        let answer = self.ask(self.requests.plain(Method::OPTIONS, path), path, Options::default()).await?;
+        let abilities = Abilities::from_options(answer.headers());
+        drain(answer).await?;
+        Ok(abilities)
+    }
+
+    /// Lists a folder, or a whole tree where the server does that; each entry as soon as it is there. The folder
+    /// itself is among them. What cannot be here by its name is told as an error to `each`, and left out.
+    pub async fn list(
+        &self,
+        path: &RemotePath,
+        depth: Depth,
+        wanted: Wanted,
+        mut each: impl FnMut(Result<Entry, crate::PathError>),
+    ) -> Result<(), Error> {
+        let answer = self.ask(self.requests.propfind(path, depth, wanted), path, Options::default()).await?;
+        if answer.status() != StatusCode::MULTI_STATUS {
+            let (parts, _) = answer.into_parts();
+            let none = Failure::new(
+                &Method::from_bytes(b"PROPFIND").unwrap_or_default(),
+                path,
+                parts.status,
+                &parts.headers,
+                b"",
+                SystemTime::now(),
+            );
+            return Err(Box::new(none).into());
+        }
+        let mut reader = Multistatus::new(path.clone());
+        let listing = |why| Error::Listing { path: path.clone(), why };
+        let mut body = answer.into_body();
+        while let Some(frame) = body.frame().await {
+            if let Ok(piece) = frame?.into_data() {
+                for item in reader.feed(&piece) {
+                    match item.map_err(listing)? {
+                        Item::Entry(entry) => each(Ok(*entry)),
+                        Item::Misplaced(why) => each(Err(why)),
+                    }
+                }
+            }
+        }
+        reader.finish().map_err(listing)?;
+        Ok(())
+    }
+
+    /// What is at a path; none if nothing is.
+    pub async fn stat(&self, path: &RemotePath, wanted: Wanted) -> Result<Option<Entry>, Error> {
+        let mut found = None;
+        let listed = self.list(path, Depth::Zero, wanted, |entry| found = found.take().or(entry.ok())).await;
+        match listed {
+            Ok(()) => Ok(found),
+            Err(error) if error.is(404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Begins to fetch a file; `headers` may ask for a range or name a condition.
+    pub async fn get(
+        &self,
+        path: &RemotePath,
+        headers: HeaderMap,
+        options: Options,
+    ) -> Result<Response<Incoming>, Error> {
+        let mut request = self.requests.plain(Method::GET, path)?;
+        request.headers_mut().extend(headers);
+        self.ask(Ok(request), path, options).await
+    }
+
+    /// Uploads a file, unless the guard forbids. A guarded upload that was sent more than once and is refused with 412
+    /// may have been its own hindrance: then what is there is compared in length, and if that fits it is taken for
+    /// ours.
+    pub async fn put(
+        &self,
+        path: &RemotePath,
+        body: Body,
+        headers: HeaderMap,
+        guard: &Guard,
+        locks: &If,
+        options: Options,
+    ) -> Result<Stored, Error> {
+        let mut request = self.requests.put(path, guard, locks)?;
+        request.headers_mut().extend(headers);
+        request.extensions_mut().insert(options);
+        let length = body.length();
+        let answer = self.send(request.map(|_| body), path).await;
+        let answer = match answer {
+            Err(error) if error.is(412) && *guard != Guard::None && self.is_ours(&error, path, length).await => {
+                return Ok(Stored { created: *guard == Guard::Absent, etag: None });
+            }
+            other => other?,
+        };
+        let created = answer.status() == StatusCode::CREATED;
+        let etag = answer.headers().get(header::ETAG).and_then(ETag::from_header);
+        drain(answer).await?;
+        Ok(Stored { created, etag })
+    }
+
+    async fn is_ours(&self, refused: &Error, path: &RemotePath, length: Option<u64>) -> bool {
+        let repeated = refused.refusal().is_some_and(|failure| failure.sendings > 1);
+        repeated
+            && length.is_some()
+            && matches!(self.stat(path, Wanted::LISTING).await, Ok(Some(found)) if found.properties.length == length)
+    }
+
+    /// Makes a folder; whether it was not there before.
+    pub async fn mkcol(&self, path: &RemotePath, locks: &If) -> Result<bool, Error> {
+        let options = Options { pipeline: true, ..Options::default() };
+        match self.ask(self.requests.mkcol(path, locks), path, options).await {
+            Ok(answer) => drain(answer).await.map(|()| true),
+            // Something is there. A folder, as a rule: the way to know is to look, and to be sure it is left to who cares.
+            Err(error) if error.is(405) => match self.stat(path, Wanted::LISTING).await? {
+                Some(entry) if entry.path.is_folder() => Ok(false),
+                _ => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes a file, or a folder with all that is in it.
+    pub async fn delete(&self, path: &RemotePath, guard: &Guard, locks: &If) -> Result<(), Error> {
+        let answer = self.ask(self.requests.delete(path, guard, locks), path, Options::default()).await?;
+        self.parts(answer, path, &Method::DELETE, None).await
+    }
+
+    /// Copies on the server.
+    pub async fn copy(&self, from: &RemotePath, to: &RemotePath, overwrite: bool) -> Result<(), Error> {
+        let request = self.requests.copy(from, to, overwrite, Depth::Infinity, &If::default());
+        let answer = self.ask(request, from, slow()).await?;
+        self.parts(answer, from, &method("COPY"), Some(to)).await
+    }
+
+    /// Renames on the server.
+    pub async fn rename(&self, from: &RemotePath, to: &RemotePath, overwrite: bool, locks: &If) -> Result<(), Error> {
+        let answer = self.ask(self.requests.rename(from, to, overwrite, locks), from, slow()).await?;
+        self.parts(answer, from, &method("MOVE"), Some(to)).await
+    }
+
+    /// Sets properties.
+    pub async fn proppatch(&self, path: &RemotePath, settings: &[Setting], locks: &If) -> Result<(), Error> {
+        let options = Options { pipeline: true, ..Options::default() };
+        let answer = self.ask(self.requests.proppatch(path, settings, locks), path, options).await?;
+        self.parts(answer, path, &method("PROPPATCH"), None).await
+    }
+
+    /// Locks a file or a folder for oneself. A refusal names who else has a lock, where the server tells.
+    pub async fn lock(
+        &self,
+        path: &RemotePath,
+        owner: &str,
+        lasting: Duration,
+    ) -> Result<(LockToken, Option<Duration>), Error> {
+        let answer = self.ask(self.requests.lock(path, owner, lasting), path, Options::default()).await;
+        let answer = match answer {
+            Err(Error::Refused(failure)) if failure.status == StatusCode::LOCKED => {
+                let found = self.stat(path, Wanted::LOCKS).await.ok().flatten();
+                let locks = found.map(|entry| entry.properties.locks).unwrap_or_default();
+                return Err(Box::new(failure.with_locks(&locks)).into());
+            }
+            other => other?,
+        };
+        let token = answer.headers().get("lock-token").and_then(|token| LockToken::parse(token.to_str().ok()?));
+        let body = whole(answer).await?;
+        let lock = Properties::read(&body).ok().and_then(|found| found.locks.into_iter().next()).unwrap_or_default();
+        let token = token.or(lock.token).ok_or_else(|| Error::Differs {
+            path: path.clone(),
+            why: "the server says that it is locked, but gives no lock token".into(),
+        })?;
+        Ok((token, lock.timeout))
+    }
+
+    /// Gives a lock back.
+    pub async fn unlock(&self, path: &RemotePath, token: &LockToken) -> Result<(), Error> {
+        drain(self.ask(self.requests.unlock(path, token), path, Options::default()).await?).await
+    }
+
+    /// A success that may name parts that failed (RFC 4918 §13).
+    async fn parts(
+        &self,
+        answer: Response<Incoming>,
+        path: &RemotePath,
+        method: &Method,
+        other: Option<&RemotePath>,
+    ) -> Result<(), Error> {
+        if answer.status() != StatusCode::MULTI_STATUS {
+            return drain(answer).await;
+        }
+        let body = whole(answer).await?;
+        let mut reader = Multistatus::new(path.clone());
+        if let Some(other) = other {
+            reader = reader.or_below(other.clone());
+        }
+        let listing = |why| Error::Listing { path: path.clone(), why };
+        let items: Vec<Item> = reader.feed(&body).collect::<Result<_, _>>().map_err(listing)?;
+        reader.finish().map_err(listing)?;
+        for item in items {
+            let Item::Entry(entry) = item else { continue };
+            let refused = entry.status.into_iter().chain(entry.refused.iter().map(|(_, status)| *status));
+            if let Some(status) = refused.into_iter().find(|status| !status.is_success()) {
+                return Err(Box::new(Failure::of_part(method, &entry.path, status, entry.conditions)).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A method of WebDAV's.
+fn method(name: &'static str) -> Method {
+    Method::from_bytes(name.as_bytes()).unwrap_or_default()
+}
+
+/// The way of what the server takes its time for.
+fn slow() -> Options {
+    Options { class: haul_http::Class::Large, ..Options::default() }
+}
+
+/// Whether the same request may be taken later.
+fn passes(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 425 | 429 | 502 | 503 | 504)
+}
+
+/// Reads a refusal as far as it is of use.
+async fn refusal(method: &Method, path: &RemotePath, answer: Response<Incoming>) -> Failure {
+    let sendings = answer.extensions().get::<Journey>().map_or(1, |journey| journey.sendings);
+    let (parts, mut body) = answer.into_parts();
+    let mut text = Vec::new();
+    while text.len() < REFUSAL
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+    }
+    let mut failure = Failure::new(method, path, parts.status, &parts.headers, &text, SystemTime::now());
+    failure.sendings = sendings;
+    failure
+}
+
+/// Reads an answer's body to its end, which is short.
+async fn whole(answer: Response<Incoming>) -> Result<Bytes, Error> {
+    const MOST: usize = 4 * 1024 * 1024;
+    let mut body = answer.into_body();
+    let mut text = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data()
+            && text.len() < MOST
+        {
+            text.extend_from_slice(&data);
+        }
+    }
+    Ok(text.into())
+}
+
+/// Reads an answer's body and forgets it.
+async fn drain(answer: Response<Incoming>) -> Result<(), Error> {
+    let mut body = answer.into_body();
+    while let Some(frame) = body.frame().await {
+        frame?;
+    }
+    Ok(())
+}

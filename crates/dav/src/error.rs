@@ -1,0 +1,63 @@
+//! What can go wrong, in one sentence each.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use crate::{failure::Failure, path::PathError, path::RemotePath, xml::XmlError};
+
+/// Why something was not done.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There was no answer, or no whole one.
+    #[error(transparent)]
+    Http(#[from] haul_http::Error),
+    /// The server refused.
+    #[error(transparent)]
+    Refused(#[from] Box<Failure>),
+    /// The server's answer cannot be read.
+    #[error("the server's listing of {path} cannot be used: {why}")]
+    Listing {
+        /// What was listed.
+        path: RemotePath,
+        /// What is wrong with the answer.
+        why: XmlError,
+    },
+    /// A name cannot be on that side.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// Something here, not on the server, failed.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Local {
+        /// What was tried.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: Arc<io::Error>,
+    },
+    /// What arrived is not what was sent.
+    #[error("{path}: {why}")]
+    Differs {
+        /// Which file.
+        path: RemotePath,
+        /// In what.
+        why: String,
+    },
+}
+
+impl Error {
+    /// An error of this side's file system.
+    pub(crate) fn local(doing: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Self::Local { doing, path: path.into(), source: source.into() }
+    }
+
+    /// The server's refusal, if it is one.
+    pub fn refusal(&self) -> Option<&Failure> {
+        if let Self::Refused(failure) = self { Some(failure) } else { None }
+    }
+
+    /// Whether the server refused with this status.
+    pub fn is(&self, status: u16) -> bool {
+        self.refusal().is_some_and(|failure| failure.status.as_u16() == status)
+    }
+}
