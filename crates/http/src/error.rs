@@ -4,7 +4,7 @@ use std::{fmt, io, sync::Arc, time::Duration};
 
 use http::{Method, StatusCode, Uri};
 
-use crate::Origin;
+use crate::{Origin, digest};
 
 /// Why there is no answer, or no whole one.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -58,6 +58,16 @@ pub enum Error {
         uri: Uri,
         /// Why not.
         source: Arc<io::Error>,
+    },
+    /// The body that came is not the one that the server says it sent.
+    #[error("{method} {uri}: {mismatch}; nothing of it may be kept: try again")]
+    Digest {
+        /// The request's method.
+        method: Method,
+        /// The request's URL.
+        uri: Uri,
+        /// Which digest differs, and how.
+        mismatch: digest::Mismatch,
     },
     /// The client, or the part that serves this origin, has ended.
     #[error("the HTTP client was shut down")]

@@ -18,6 +18,7 @@
 //! I/O.
 
 mod body;
+pub mod digest;
 mod error;
 mod method;
 mod options;
