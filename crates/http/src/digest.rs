@@ -1,7 +1,7 @@
 //! Whether what came is what was sent.
 //!
-//! TCP's checksum lets about one damaged segment in 65,536 pass, TLS ends at the next proxy, and neither notices
-//! a server that sends the wrong bytes. Messages may therefore say a digest of their body, and five header fields
+//! TCP's checksum has sixteen bits, TLS ends at the next proxy, and neither notices a server that sends the wrong
+//! bytes. Messages may therefore say a digest of their body, and five header fields
 //! exist for it, each with its own alphabet and, what matters more, its own idea of *which* bytes it is a digest
 //! of:
 //!

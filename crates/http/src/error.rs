@@ -67,7 +67,7 @@ pub enum Error {
         /// The request's URL.
         uri: Uri,
         /// Which digest differs, and how.
-        mismatch: digest::Mismatch,
+        mismatch: Box<digest::Mismatch>,
     },
     /// The client, or the part that serves this origin, has ended.
     #[error("the HTTP client was shut down")]

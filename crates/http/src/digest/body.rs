@@ -91,11 +91,11 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Body for Checked<B> {
                 None => {
                     let Stage::Checking(verifier) = std::mem::replace(&mut this.stage, Stage::Right) else { continue };
                     match verifier.finish() {
-                        Ok(verified) => this.verified = verified,
+                        Ok(right) => this.verified = right,
                         Err(mismatch) => {
                             this.stage = Stage::Over;
                             this.held = None;
-                            let (method, uri) = (this.method.clone(), this.uri.clone());
+                            let (method, uri, mismatch) = (this.method.clone(), this.uri.clone(), mismatch.into());
                             return Poll::Ready(Some(Err(Error::Digest { method, uri, mismatch })));
                         }
                     }

@@ -46,7 +46,9 @@ impl Verifier {
         let covering: Vec<Field> =
             Field::ALL.into_iter().filter(|field| field.covers(method, status, headers)).collect();
         let announced = covering.iter().flat_map(|field| announced(*field, headers)).copied();
-        let claims = strongest(claims(headers).into_iter().filter(|claim| covering.contains(&claim.field)).collect());
+        let mut claims = claims(headers);
+        claims.retain(|claim| covering.contains(&claim.field));
+        let claims = strongest(&claims);
         let mut algorithms: Vec<Algorithm> = claims.iter().map(|claim| claim.algorithm).chain(announced).collect();
         algorithms.sort_unstable();
         algorithms.dedup();
@@ -67,10 +69,9 @@ impl Verifier {
     /// The message's trailers.
     pub fn trailers(&mut self, trailers: &HeaderMap) {
         let summed = |algorithm| self.sums.iter().any(|(known, _)| *known == algorithm);
-        let late = claims(trailers)
-            .into_iter()
-            .filter(|claim| claim.field.trails() && self.covering.contains(&claim.field) && summed(claim.algorithm));
-        self.claims.extend(strongest(late.collect()));
+        let mut late = claims(trailers);
+        late.retain(|claim| claim.field.trails() && self.covering.contains(&claim.field) && summed(claim.algorithm));
+        self.claims.extend(strongest(&late));
     }
 
     /// The end of the body: what was right, which may be nothing, or the first that was wrong.
@@ -97,7 +98,7 @@ impl fmt::Debug for Verifier {
 }
 
 /// The claims of each field's strongest algorithm.
-fn strongest(claims: Vec<Claim>) -> Vec<Claim> {
+fn strongest(claims: &[Claim]) -> Vec<Claim> {
     let best = |field| claims.iter().filter(|claim| claim.field == field).map(|claim| claim.algorithm).max();
     claims.iter().filter(|claim| best(claim.field) == Some(claim.algorithm)).cloned().collect()
 }
