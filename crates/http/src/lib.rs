@@ -18,15 +18,20 @@
 //! I/O.
 
 mod body;
+mod cookies;
+pub mod credentials;
 pub mod digest;
 mod error;
 mod method;
 mod options;
 mod origin;
+mod redirect;
 mod wire;
 
 pub use body::{Body, Chunks, Incoming};
+pub use cookies::Cookies;
 pub use error::{Cause, Error, Step};
 pub use method::{is_idempotent, is_safe};
 pub use options::{Class, Expected, Journey, Options, Timeouts};
 pub use origin::Origin;
+pub use redirect::{Follow, MOST_REDIRECTS, Stop, redirect};
