@@ -103,8 +103,8 @@ mod tests {
         Origin::of(&url.parse().unwrap()).unwrap()
     }
 
-    fn password(user: &str, password: &str) -> Option<Credential> {
-        Some(Credential::Password { user: user.into(), password: password.into() })
+    fn password(user: &str, password: &str) -> Credential {
+        Credential::Password { user: user.into(), password: password.into() }
     }
 
     #[test]
@@ -118,15 +118,15 @@ mod tests {
             Some(Userinfo { user: user.into(), password: password.map(Secret::from) })
         };
         for (host, url, environment, found) in [
-            ("http://a", None, Environment::default(), password("me", "file")),
-            ("http://a", None, name_alone.clone(), password("you", "yours")),
-            ("http://a", user("you", None), Environment::default(), password("you", "yours")),
-            ("http://a", user("you", None), both.clone(), password("you", "yours")),
-            ("http://a", user("env", None), both.clone(), password("env", "e")),
-            ("http://a", user("x", Some("y")), token.clone(), password("x", "y")),
-            ("http://a", None, both, password("env", "e")),
+            ("http://a", None, Environment::default(), Some(password("me", "file"))),
+            ("http://a", None, name_alone.clone(), Some(password("you", "yours"))),
+            ("http://a", user("you", None), Environment::default(), Some(password("you", "yours"))),
+            ("http://a", user("you", None), both.clone(), Some(password("you", "yours"))),
+            ("http://a", user("env", None), both.clone(), Some(password("env", "e"))),
+            ("http://a", user("x", Some("y")), token.clone(), Some(password("x", "y"))),
+            ("http://a", None, both, Some(password("env", "e"))),
             ("http://a", None, token, Some(Credential::Token("t".into()))),
-            ("http://b", None, Environment::default(), password("d", "dd")),
+            ("http://b", None, Environment::default(), Some(password("d", "dd"))),
             ("http://b", None, name_alone, None),
         ] {
             let mut credentials = Credentials::new(netrc.clone());
@@ -144,6 +144,6 @@ mod tests {
         assert_eq!(credentials.get(&origin("http://a")), None);
         assert_eq!(credentials.get(&origin("https://a:444")), None);
         assert_eq!(credentials.get(&origin("https://c")), None);
-        assert_eq!(credentials.get(&origin("https://b")), password("me", "m"));
+        assert_eq!(credentials.get(&origin("https://b")), Some(password("me", "m")));
     }
 }

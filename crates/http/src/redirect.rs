@@ -29,36 +29,36 @@ pub struct Follow {
 #[non_exhaustive]
 pub enum Stop {
     /// It does not say where to, or not in a URL.
-    #[error("the server redirects {method} {uri} ({status}), but not to a URL")]
+    #[error("the server redirects {method} {from} ({status}), but not to a URL")]
     Nowhere {
         /// The request's method.
         method: Method,
         /// The request's URL.
-        uri: Uri,
+        from: String,
         /// The answer's status.
         status: StatusCode,
     },
     /// The last of too many.
-    #[error("{uri} is redirected more than {MOST_REDIRECTS} times")]
+    #[error("{from} is redirected more than {MOST_REDIRECTS} times")]
     TooMany {
         /// The URL that was redirected last.
-        uri: Uri,
+        from: String,
     },
     /// Out of TLS.
-    #[error("{uri} redirects to {to}, which is not encrypted: ask there directly if that is meant")]
+    #[error("{from} redirects to {to}, which is not encrypted: ask there directly if that is meant")]
     Downgrade {
         /// The request's URL.
-        uri: Uri,
+        from: String,
         /// Where it would have gone.
         to: String,
     },
     /// A method that must not be repeated without asking.
-    #[error("{uri} is now {to}, but {method} is not sent there unasked: use that URL ({status})")]
+    #[error("{from} is now {to}, but {method} is not sent there unasked: use that URL ({status})")]
     Unsafe {
         /// The request's method.
         method: Method,
         /// The request's URL.
-        uri: Uri,
+        from: String,
         /// Where it would have gone.
         to: String,
         /// The answer's status.
@@ -83,16 +83,16 @@ pub fn redirect(
         _ => return None,
     };
     Some((|| {
-        let nowhere = || Stop::Nowhere { method: method.clone(), uri: uri.clone(), status };
+        let nowhere = || Stop::Nowhere { method: method.clone(), from: uri.to_string(), status };
         if followed >= MOST_REDIRECTS {
-            return Err(Stop::TooMany { uri: uri.clone() });
+            return Err(Stop::TooMany { from: uri.to_string() });
         }
         let target = location.and_then(|location| resolve(uri, location)).ok_or_else(nowhere)?;
         let to = target.to_string();
         let here = Origin::of(uri).map_err(|_| nowhere())?;
         let there = Origin::of(&target).map_err(|_| nowhere())?;
         if here.is_tls() && !there.is_tls() {
-            return Err(Stop::Downgrade { uri: uri.clone(), to });
+            return Err(Stop::Downgrade { from: uri.to_string(), to });
         }
         let keep_credentials = here == there;
         // A COPY or MOVE names its destination at the first origin (RFC 4918 §10.3); elsewhere it means nothing.
@@ -102,7 +102,7 @@ pub fn redirect(
             // What was asked for can be had there, by GET (RFC 9110 §15.4.4).
             StatusCode::SEE_OTHER if *method == Method::HEAD => Method::HEAD,
             StatusCode::SEE_OTHER if is_safe(method) => Method::GET,
-            _ => return Err(Stop::Unsafe { method: method.clone(), uri: uri.clone(), to, status }),
+            _ => return Err(Stop::Unsafe { method: method.clone(), from: uri.to_string(), to, status }),
         };
         Ok(Follow { uri: target, method, keep_credentials })
     })())
@@ -110,7 +110,7 @@ pub fn redirect(
 
 impl Follow {
     /// Takes out of a request's headers what must not follow: what proves who asks, if it goes to another origin,
-    /// and what describes a body that is not sent (RFC 9110 §15.4, items 2 and 5 of its first list).
+    /// and what describes a body that is not sent (RFC 9110 §15.4, items 3 and 5 of its list).
     pub fn prune(&self, first: &Method, headers: &mut HeaderMap) {
         if !self.keep_credentials {
             for name in [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION] {

@@ -31,24 +31,20 @@ pub enum Clear {
 /// What one request has tried. It goes with the request, and comes back with its `401`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attempt {
-    sent: Sent,
-    /// A nonce was called stale already.
+    /// It came with a header of its own.
+    own: bool,
+    /// `Basic` or `Bearer`.
+    plain: bool,
+    digest: Option<Tried>,
+    /// A nonce of its own was called stale already.
     renewed: bool,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-enum Sent {
-    #[default]
-    Nothing,
-    /// The caller's own header.
-    Own,
-    Basic,
-    Bearer,
-    Digest {
-        nonce: Vec<u8>,
-        /// The nonce came with this request's own `401`, not with an earlier one.
-        fresh: bool,
-    },
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Tried {
+    nonce: Vec<u8>,
+    /// The nonce came with this request's own `401`, not with an earlier one.
+    fresh: bool,
 }
 
 /// Why a `401` stands. Each sentence says what the server wants; none says a secret.
@@ -158,32 +154,35 @@ impl Authenticator {
     /// as it will stand in the request line (RFC 9112 §3.2). A header that the request has already is left alone.
     pub fn authorize(&mut self, origin: &Origin, method: &Method, target: &str, headers: &mut HeaderMap) -> Attempt {
         if headers.contains_key(header::AUTHORIZATION) {
-            return Attempt { sent: Sent::Own, renewed: false };
+            return Attempt { own: true, ..Attempt::default() };
         }
         let Some(credential) = self.credentials.get(origin) else { return Attempt::default() };
         let safe = self.is_safe(origin);
         let known = self.known.entry(origin.clone()).or_default();
+        let plain = Attempt { plain: true, ..Attempt::default() };
         let made = match (&credential, &mut known.session) {
             (Credential::Password { user, password }, Some(session)) => {
-                let sent = Sent::Digest { nonce: session.nonce.clone(), fresh: false };
-                session.respond(user, password, method, target).map(|value| (sent, value))
+                let digest = Some(Tried { nonce: session.nonce.clone(), fresh: false });
+                session
+                    .respond(user, password, method, target)
+                    .map(|value| (Attempt { digest, ..Attempt::default() }, value))
             }
             (Credential::Password { user, password }, None) if safe && known.refused.is_empty() => {
-                basic(user, password).map(|value| (Sent::Basic, value))
+                basic(user, password).map(|value| (plain, value))
             }
             (Credential::Token(token), _) if safe && known.refused.is_empty() => {
-                bearer(token).map(|value| (Sent::Bearer, value))
+                bearer(token).map(|value| (plain, value))
             }
             _ => None,
         };
-        let Some((sent, value)) = made else { return Attempt::default() };
+        let Some((attempt, value)) = made else { return Attempt::default() };
         put(headers, value);
-        Attempt { sent, renewed: false }
+        attempt
     }
 
     /// After a `401` with the headers `answer`: puts what to try next into the request's `headers`, or says why
-    /// there is nothing. A password is tried once for each nonce, and a nonce called stale is replaced once, so a
-    /// request is answered `401` four times at most.
+    /// there is nothing. A password is tried once in the clear and once with a nonce of the request's own, which is
+    /// replaced once if it is called stale: a request is answered `401` five times at most, and mostly once.
     pub fn retry(
         &mut self,
         origin: &Origin,
@@ -199,7 +198,7 @@ impl Authenticator {
             return Err(GiveUp::Mute { origin });
         }
         let wants = wants(&offered);
-        if attempt.sent == Sent::Own {
+        if attempt.own {
             return Err(GiveUp::Own { origin, wants });
         }
         let Some(credential) = self.credentials.get(&origin) else { return Err(GiveUp::Unknown { origin, wants }) };
@@ -210,7 +209,7 @@ impl Authenticator {
             Credential::Token(_) => ("bearer", "token"),
         };
         let plain = offered.iter().find(|challenge| challenge.is(scheme));
-        let mut refuse = |known: &mut Known, realm: &[u8]| {
+        let refuse = |known: &mut Known, realm: &[u8]| {
             if !known.refused.iter().any(|refused| refused == realm) {
                 known.refused.push(realm.to_vec());
             }
@@ -224,14 +223,14 @@ impl Authenticator {
 
         if let Credential::Password { user, password } = &credential
             && let Some((mut session, stale)) = strongest(&offered)
-            && !(attempt.sent == Sent::Basic && plain.is_some())
+            && !(attempt.plain && plain.is_some())
         {
             let realm = session.realm.clone();
             let mut renewed = attempt.renewed;
             if known.refused.contains(&realm) {
                 return refuse(known, &realm);
             }
-            if let Sent::Digest { nonce, fresh } = &attempt.sent {
+            if let Some(Tried { nonce, fresh }) = &attempt.digest {
                 if !stale && (*fresh || *nonce == session.nonce) {
                     return refuse(known, &realm);
                 }
@@ -243,34 +242,37 @@ impl Authenticator {
             let Some(value) = session.respond(user, password, method, target) else {
                 return Err(GiveUp::Unspeakable { origin, what, why: "the server's challenge cannot be repeated" });
             };
-            let sent = Sent::Digest { nonce: session.nonce.clone(), fresh: true };
+            let digest = Some(Tried { nonce: session.nonce.clone(), fresh: true });
             known.session = Some(session);
             put(headers, value);
-            return Ok(Attempt { sent, renewed });
+            return Ok(Attempt { digest, renewed, ..attempt.clone() });
         }
 
         let Some(plain) = plain else { return Err(GiveUp::Unsupported { origin, what, wants }) };
         let realm = plain.bytes("realm").unwrap_or_default();
-        if matches!(attempt.sent, Sent::Basic | Sent::Bearer) || known.refused.iter().any(|refused| refused == realm) {
+        // What was refused under Digest is not given away to who then asks for it openly.
+        let proved = attempt.digest.as_ref().is_some_and(|tried| tried.fresh);
+        if attempt.plain || proved || known.refused.iter().any(|refused| refused == realm) {
             return refuse(known, realm);
         }
         if !safe {
             return Err(GiveUp::Clear { origin, what, wants });
         }
-        let (sent, value, why) = match &credential {
+        let (value, why) = match &credential {
             Credential::Password { user, password } => {
-                (Sent::Basic, basic(user, password), "Basic allows no colon in a user's name")
+                (basic(user, password), "Basic allows no colon in a user's name")
             }
-            Credential::Token(token) => (Sent::Bearer, bearer(token), "a header cannot hold all of its characters"),
+            Credential::Token(token) => (bearer(token), "a header cannot hold all of its characters"),
         };
         put(headers, value.ok_or(GiveUp::Unspeakable { origin, what, why })?);
-        Ok(Attempt { sent, renewed: false })
+        known.session = None;
+        Ok(Attempt { plain: true, ..attempt.clone() })
     }
 
     /// After any answer but a `401`: the server may have named the nonce it wants next (RFC 7616 §3.5), which
     /// saves the round trip of being told.
     pub fn accepted(&mut self, origin: &Origin, attempt: &Attempt, answer: &HeaderMap) {
-        let Sent::Digest { nonce, .. } = &attempt.sent else { return };
+        let Some(Tried { nonce, .. }) = &attempt.digest else { return };
         let next = answer
             .get(HeaderName::from_static("authentication-info"))
             .and_then(|value| parameter(value.as_bytes(), "nextnonce"));

@@ -144,11 +144,9 @@ mod tests {
     /// `scheme name=value name=value; scheme …`.
     fn read(value: &str) -> String {
         let written = |challenge: &Challenge| {
-            let mut text = challenge.scheme.clone();
-            for (name, value) in &challenge.parameters {
-                text += &format!(" {name}={}", String::from_utf8_lossy(value));
-            }
-            text
+            let pairs =
+                challenge.parameters.iter().map(|(name, value)| [name, "=", &String::from_utf8_lossy(value)].concat());
+            std::iter::once(challenge.scheme.clone()).chain(pairs).collect::<Vec<_>>().join(" ")
         };
         parse(value.as_bytes()).iter().map(written).collect::<Vec<_>>().join("; ")
     }
