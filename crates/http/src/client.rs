@@ -8,15 +8,20 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode, header::LOCATION, request::Parts};
 use tokio::sync::{mpsc, oneshot};
 use tower_service::Service;
 
 use crate::{
-    Body, Choice, Error, Incoming, Knowledge, Origin, Pipelining, Timeouts,
+    Asked, Body, Choice, Cookies, Error, Follow, Incoming, Knowledge, Origin, Pipelining, Timeouts,
     connect::{ConnectSettings, Connected, Connector, Facts, Offer, SettingsError},
+    credentials::Authenticator,
+    digest::Checked,
     dispatch::{self, Demand},
 };
+
+/// What a request is answered with; its body is an error if a digest does not fit.
+pub type Answer = Response<Checked<Incoming>>;
 
 /// How a client behaves.
 #[derive(Debug, Clone)]
@@ -33,6 +38,8 @@ pub struct Settings {
     pub choice: Choice,
     /// The bounds on all waits.
     pub timeouts: Timeouts,
+    /// Whether cookies are kept, for as long as the client lives.
+    pub cookies: bool,
 }
 
 impl Default for Settings {
@@ -45,6 +52,7 @@ impl Default for Settings {
             connections: 6,
             choice: Choice::default(),
             timeouts: Timeouts::default(),
+            cookies: false,
         }
     }
 }
@@ -101,30 +109,98 @@ impl Dial for Connector {
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) dialer: Box<dyn Dial>,
+    authenticator: Mutex<Authenticator>,
+    cookies: Mutex<Cookies>,
     knowledge: Mutex<HashMap<Origin, Knowledge>>,
     facts: Mutex<HashMap<Origin, Facts>>,
 }
 
 impl Client {
-    /// A client; an error if a file that the settings name cannot be used.
-    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+    /// A client that can prove who asks; an error if a file that the settings name cannot be used.
+    pub fn new(settings: Settings, authenticator: Authenticator) -> Result<Self, SettingsError> {
         let connector = Connector::new(settings.connect.clone())?;
-        Ok(Self::with(settings, connector))
+        Ok(Self::with(settings, authenticator, connector))
     }
 
     /// A client whose connections are made otherwise.
-    pub(crate) fn with(settings: Settings, dialer: impl Dial) -> Self {
-        let dialer = Box::new(dialer);
-        let shared = Shared { settings, dialer, knowledge: Mutex::default(), facts: Mutex::default() };
+    pub(crate) fn with(settings: Settings, authenticator: Authenticator, dialer: impl Dial) -> Self {
+        let shared = Shared {
+            settings,
+            dialer: Box::new(dialer),
+            authenticator: authenticator.into(),
+            cookies: Mutex::default(),
+            knowledge: Mutex::default(),
+            facts: Mutex::default(),
+        };
         Self { inner: Arc::new(Inner { shared: Arc::new(shared), origins: Mutex::default() }) }
     }
 
     /// Sends a request, with its options in its extensions ([`crate::Options`]), and waits for its answer's head.
     /// Dropping the future cancels the request.
-    pub async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, Error> {
-        let origin = Origin::of(request.uri())?;
+    ///
+    /// On the way the request gets what its origin is owed: credentials, cookies if they are kept. A `401` is
+    /// answered and a redirect followed, where that is safe and the body can be sent again; digests in the answer
+    /// are checked as its body is read.
+    pub async fn send(&self, request: Request<Body>) -> Result<Answer, Error> {
+        let shared = &self.inner.shared;
+        let first = request.method().clone();
+        let (mut parts, mut body) = request.into_parts();
+        let mut attempt = None;
+        for followed in 0.. {
+            let origin = Origin::of(&parts.uri)?;
+            let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+            let own = parts.headers.clone();
+            loop {
+                if shared.settings.cookies {
+                    lock(&shared.cookies).add(&parts.uri, &mut parts.headers);
+                }
+                let tried = attempt.take().unwrap_or_else(|| {
+                    lock(&shared.authenticator).authorize(&origin, &parts.method, &target, &mut parts.headers)
+                });
+                let again = body.again();
+                let answer = self.once(&origin, Request::from_parts(parts.clone(), body)).await?;
+                if shared.settings.cookies {
+                    lock(&shared.cookies).keep(&parts.uri, answer.headers());
+                }
+                if answer.status() != StatusCode::UNAUTHORIZED {
+                    lock(&shared.authenticator).accepted(&origin, &tried, answer.headers());
+                    let Some(next) = redirect(&parts, &answer, followed)? else { return Ok(checked(&parts, answer)) };
+                    // Without a second body, the redirect is the answer.
+                    let keeps = next.method == parts.method;
+                    let Some(again) = again.filter(|_| keeps).or_else(|| (!keeps).then(Body::empty)) else {
+                        return Ok(checked(&parts, answer));
+                    };
+                    (parts.headers, body) = (own, again);
+                    next.prune(&first, &mut parts.headers);
+                    (parts.method, parts.uri) = (next.method, next.uri);
+                    break;
+                }
+                parts.headers.clone_from(&own);
+                let next = lock(&shared.authenticator).retry(
+                    &origin,
+                    &parts.method,
+                    &target,
+                    &tried,
+                    answer.headers(),
+                    &mut parts.headers,
+                );
+                match (next, again) {
+                    (Ok(next), Some(again)) => (attempt, body) = (Some(next), again),
+                    (Ok(_), None) => return Ok(checked(&parts, answer)),
+                    (Err(why), _) => {
+                        let asked = Asked::new(&parts.method, &parts.uri);
+                        return Err(Error::Credentials { asked, why: why.into() });
+                    }
+                }
+            }
+        }
+        unreachable!("redirects end")
+    }
+
+    /// Sends a request once, as it is.
+    async fn once(&self, origin: &Origin, request: Request<Body>) -> Result<Response<Incoming>, Error> {
         let (reply, answer) = oneshot::channel();
-        self.demand(&origin, Demand::Request(Box::new(request), reply));
+        self.demand(origin, Demand::Request(Box::new(request), reply));
         answer.await.unwrap_or(Err(Error::Shutdown))
     }
 
@@ -160,10 +236,22 @@ impl Client {
     }
 }
 
+/// What follows an answer.
+fn redirect(parts: &Parts, answer: &Response<Incoming>, followed: u32) -> Result<Option<Follow>, Error> {
+    let location = answer.headers().get(LOCATION).map(HeaderValue::as_bytes);
+    let next = crate::redirect(&parts.method, &parts.uri, &parts.headers, answer.status(), location, followed);
+    next.transpose().map_err(|stop| Error::Redirect(stop.into()))
+}
+
+/// The answer, with its digests watched over.
+fn checked(parts: &Parts, answer: Response<Incoming>) -> Answer {
+    Checked::response(Asked::new(&parts.method, &parts.uri), answer)
+}
+
 impl Service<Request<Body>> for Client {
-    type Response = Response<Incoming>;
+    type Response = Answer;
     type Error = Error;
-    type Future = BoxFuture<'static, Result<Response<Incoming>, Error>>;
+    type Future = BoxFuture<'static, Result<Answer, Error>>;
 
     /// Always ready: requests wait in the queue of their origin, bound late.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {

@@ -4,7 +4,7 @@ use std::{fmt, io, sync::Arc, time::Duration};
 
 use http::{Method, Request, StatusCode, Uri};
 
-use crate::{Origin, connect};
+use crate::{Origin, Stop, connect, credentials::GiveUp, digest};
 
 /// Why there is no answer, or no whole one.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -51,6 +51,25 @@ pub enum Error {
         /// Why not.
         source: Arc<io::Error>,
     },
+    /// The body that came is not the one that the server says it sent.
+    #[error("{asked}: {mismatch}; nothing of it may be kept: try again")]
+    Digest {
+        /// What was asked.
+        asked: Asked,
+        /// Which digest differs, and how.
+        mismatch: Box<digest::Mismatch>,
+    },
+    /// The server does not believe who asks.
+    #[error("{asked}: {why}")]
+    Credentials {
+        /// What was asked.
+        asked: Asked,
+        /// What it wants.
+        why: Box<GiveUp>,
+    },
+    /// The server points elsewhere, and there it is not followed.
+    #[error(transparent)]
+    Redirect(Box<Stop>),
     /// The client, or the part that serves this origin, has ended.
     #[error("the HTTP client was shut down")]
     Shutdown,
@@ -63,7 +82,12 @@ pub struct Asked(Box<(Method, Uri)>);
 impl Asked {
     /// The name of a request.
     pub fn of<B>(request: &Request<B>) -> Self {
-        Self(Box::new((request.method().clone(), request.uri().clone())))
+        Self::new(request.method(), request.uri())
+    }
+
+    /// The name of the request with this method and URL.
+    pub fn new(method: &Method, uri: &Uri) -> Self {
+        Self(Box::new((method.clone(), uri.clone())))
     }
 
     /// Its method.

@@ -20,6 +20,9 @@
 mod body;
 mod client;
 pub mod connect;
+mod cookies;
+pub mod credentials;
+pub mod digest;
 mod dispatch;
 mod error;
 mod h1;
@@ -30,14 +33,17 @@ mod model;
 mod options;
 mod origin;
 mod pool;
+mod redirect;
 mod scheduler;
 mod wire;
 
 pub use body::{Body, Chunks, Incoming};
-pub use client::{Client, Settings, Versions};
+pub use client::{Answer, Client, Settings, Versions};
+pub use cookies::Cookies;
 pub use error::{Asked, Cause, Error, Step};
 pub use knowledge::{Knowledge, Pipelining};
 pub use method::{is_idempotent, is_safe};
 pub use options::{Class, Expected, Journey, Options, Timeouts};
 pub use origin::Origin;
 pub use pool::Choice;
+pub use redirect::{Follow, MOST_REDIRECTS, Stop, redirect};

@@ -22,6 +22,7 @@ use crate::{
     Body, Class, Client, Error, Expected, Journey, Options, Origin, Pipelining, Settings,
     client::Dial,
     connect::{Connected, Facts, Io, Offer, TcpInfo},
+    credentials::Authenticator,
 };
 
 /// What a server may do wrong with a request.
@@ -240,7 +241,7 @@ async fn play(asks: Vec<Ask>, pipelining: Pipelining, connections: usize, seed: 
         requests: 0,
     }));
     let settings = Settings { pipelining, connections, ..Settings::default() };
-    let client = Client::with(settings, Server(model.clone()));
+    let client = Client::with(settings, Authenticator::default(), Server(model.clone()));
     let told = join_all(asks.iter().enumerate().map(|(number, ask)| {
         let (client, ask, path) = (client.clone(), ask.clone(), path(number));
         async move {
@@ -298,7 +299,7 @@ async fn pipelines_deepen_with_success_and_only_where_wanted() {
             requests: 0,
         };
         let settings = Settings { pipelining, connections: 1, ..Settings::default() };
-        let client = Client::with(settings, Server(Arc::new(Mutex::new(model))));
+        let client = Client::with(settings, Authenticator::default(), Server(Arc::new(Mutex::new(model))));
         let answers = join_all((0..200).map(|number| {
             let request = Request::get(format!("http://model/{number}")).body(Body::empty()).unwrap();
             client.send(request)

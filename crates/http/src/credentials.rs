@@ -1,0 +1,149 @@
+//! Who asks, and how that is proved.
+//!
+//! A password is given for one origin and is sent to no other. It is held in a [`Secret`], which cannot be
+//! printed, and leaves it for a header that is marked sensitive. Where it comes from (`netrc`, the environment,
+//! a file, the URL) is read here; asking a person is the program's matter.
+//!
+//! [`Authenticator`] decides what a request carries. On a long link a `401` costs a round trip, and for an upload
+//! perhaps the whole body twice; so a password goes out unasked wherever `Basic` (RFC 7617) may be spoken at all:
+//! through TLS and on loopback. In the clear it waits to be asked, answers `Digest` (RFC 7616) and refuses
+//! `Basic` and `Bearer` (RFC 6750), unless the user allows it. A server's `Digest` nonce is used again until the
+//! server wants another, which it may announce ahead (`nextnonce`).
+//!
+//! Not done: `qop=auth-int`, which would hash every body before it is sent; the server's proof of itself
+//! (`rspauth`), which TLS gives; normalising of passwords (RFC 8265), which are sent as they were typed, in UTF-8.
+
+mod authenticator;
+mod challenge;
+mod netrc;
+mod response;
+mod secret;
+mod sources;
+
+use std::collections::HashMap;
+
+pub use authenticator::{Attempt, Authenticator, Clear, GiveUp};
+pub use challenge::{Challenge, challenges};
+pub use netrc::Netrc;
+pub use secret::Secret;
+pub use sources::{Environment, Exposed, SourceError, Userinfo, default_netrc, take_userinfo};
+
+use crate::Origin;
+
+/// What proves who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// For `Basic` and `Digest`.
+    Password {
+        /// The user's name; not a secret.
+        user: String,
+        /// The password.
+        password: Secret,
+    },
+    /// For `Bearer`.
+    Token(Secret),
+}
+
+/// The credentials of each origin.
+#[derive(Debug, Clone, Default)]
+pub struct Credentials {
+    own: HashMap<Origin, Credential>,
+    netrc: Netrc,
+}
+
+impl Credentials {
+    /// None but those that a `netrc` gives to hosts by name. Its `default` entry is for origins that the user
+    /// names ([`admit`](Self::admit)), not for those that a server names in a redirect.
+    pub fn new(netrc: Netrc) -> Self {
+        Self { own: HashMap::new(), netrc }
+    }
+
+    /// Gives an origin a credential, in place of any it has.
+    pub fn set(&mut self, origin: Origin, credential: Credential) {
+        self.own.insert(origin, credential);
+    }
+
+    /// The credential of an origin.
+    pub fn get(&self, origin: &Origin) -> Option<Credential> {
+        self.own.get(origin).cloned().or_else(|| self.netrc.machine(origin.host(), None))
+    }
+
+    /// The user has named this origin: finds its credential and tells whether there is one. In this order: user
+    /// and password in the URL, the environment's token, its user and password, the `netrc` entry for the host,
+    /// its `default` entry. A user's name without a password restricts the `netrc` to entries of that user.
+    pub fn admit(&mut self, origin: &Origin, url: Option<Userinfo>, environment: &Environment) -> bool {
+        let found = match (url, environment) {
+            (Some(Userinfo { user, password: Some(password) }), _) => Some(Credential::Password { user, password }),
+            (None, Environment { token: Some(token), .. }) => Some(Credential::Token(token.clone())),
+            (url, Environment { user: known, password, .. }) => {
+                let named = url.map(|url| url.user);
+                let theirs = named.is_none() || known.is_none() || named == *known;
+                match (named.or_else(|| known.clone()), password.clone().filter(|_| theirs)) {
+                    (Some(user), Some(password)) => Some(Credential::Password { user, password }),
+                    (user, _) => self
+                        .netrc
+                        .machine(origin.host(), user.as_deref())
+                        .or_else(|| self.netrc.default_entry(user.as_deref())),
+                }
+            }
+        };
+        let is_found = found.is_some();
+        if let Some(credential) = found {
+            self.set(origin.clone(), credential);
+        }
+        is_found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(url: &str) -> Origin {
+        Origin::of(&url.parse().unwrap()).unwrap()
+    }
+
+    fn password(user: &str, password: &str) -> Credential {
+        Credential::Password { user: user.into(), password: password.into() }
+    }
+
+    #[test]
+    fn what_is_nearer_wins() {
+        let netrc = "machine a login me password file\nmachine a login you password yours\ndefault login d password dd";
+        let netrc = Netrc::parse(netrc, "netrc".as_ref()).unwrap();
+        let both = Environment { user: Some("env".into()), password: Some("e".into()), token: None };
+        let name_alone = Environment { user: Some("you".into()), ..Environment::default() };
+        let token = Environment { token: Some("t".into()), ..both.clone() };
+        let user = |user: &str, password: Option<&str>| {
+            Some(Userinfo { user: user.into(), password: password.map(Secret::from) })
+        };
+        for (host, url, environment, found) in [
+            ("http://a", None, Environment::default(), Some(password("me", "file"))),
+            ("http://a", None, name_alone.clone(), Some(password("you", "yours"))),
+            ("http://a", user("you", None), Environment::default(), Some(password("you", "yours"))),
+            ("http://a", user("you", None), both.clone(), Some(password("you", "yours"))),
+            ("http://a", user("env", None), both.clone(), Some(password("env", "e"))),
+            ("http://a", user("x", Some("y")), token.clone(), Some(password("x", "y"))),
+            ("http://a", None, both, Some(password("env", "e"))),
+            ("http://a", None, token, Some(Credential::Token("t".into()))),
+            ("http://b", None, Environment::default(), Some(password("d", "dd"))),
+            ("http://b", None, name_alone, None),
+        ] {
+            let mut credentials = Credentials::new(netrc.clone());
+            assert_eq!(credentials.admit(&origin(host), url, &environment), found.is_some());
+            assert_eq!(credentials.get(&origin(host)), found);
+        }
+    }
+
+    #[test]
+    fn an_origin_that_the_user_did_not_name_gets_nothing_of_another() {
+        let netrc = Netrc::parse("machine b login me password m default login d password dd", "".as_ref()).unwrap();
+        let mut credentials = Credentials::new(netrc);
+        credentials.admit(&origin("https://a"), None, &Environment::default());
+        assert!(credentials.get(&origin("https://a")).is_some());
+        assert_eq!(credentials.get(&origin("http://a")), None);
+        assert_eq!(credentials.get(&origin("https://a:444")), None);
+        assert_eq!(credentials.get(&origin("https://c")), None);
+        assert_eq!(credentials.get(&origin("https://b")), Some(password("me", "m")));
+    }
+}

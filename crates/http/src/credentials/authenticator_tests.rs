@@ -1,0 +1,290 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn origin(url: &str) -> Origin {
+    Origin::of(&url.parse().unwrap()).unwrap()
+}
+
+fn password() -> Credential {
+    Credential::Password { user: "me".into(), password: "hunter2".into() }
+}
+
+fn challenge(texts: &[&str]) -> HeaderMap {
+    texts.iter().map(|text| (header::WWW_AUTHENTICATE, text.parse().unwrap())).collect()
+}
+
+/// A request to one origin, as the client would send it.
+struct Exchange {
+    authenticator: Authenticator,
+    origin: Origin,
+    headers: HeaderMap,
+    attempt: Attempt,
+}
+
+impl Exchange {
+    fn begin(url: &str, credential: Option<Credential>) -> Self {
+        let mut credentials = Credentials::default();
+        if let Some(credential) = credential {
+            credentials.set(origin(url), credential);
+        }
+        let mut exchange = Self {
+            authenticator: Authenticator::new(credentials, Clear::Refused),
+            origin: origin(url),
+            headers: HeaderMap::new(),
+            attempt: Attempt::default(),
+        };
+        exchange.send();
+        exchange
+    }
+
+    fn send(&mut self) {
+        self.headers = HeaderMap::new();
+        self.attempt = self.authenticator.authorize(&self.origin, &Method::GET, "/", &mut self.headers);
+    }
+
+    fn refused(&mut self, with: &[&str]) -> Result<(), GiveUp> {
+        let answer = challenge(with);
+        let (origin, attempt) = (&self.origin, &self.attempt);
+        self.attempt = self.authenticator.retry(origin, &Method::GET, "/", attempt, &answer, &mut self.headers)?;
+        Ok(())
+    }
+
+    fn sent(&self) -> &str {
+        self.headers.get(header::AUTHORIZATION).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+/// RFC 7617 §2 and §2.1.
+#[test]
+fn basic_is_as_in_the_rfc() {
+    assert_eq!(basic("Aladdin", &"open sesame".into()).unwrap(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+    assert_eq!(basic("test", &"123\u{a3}".into()).unwrap(), "Basic dGVzdDoxMjPCow==");
+    assert_eq!(basic("a:b", &"c".into()), None);
+}
+
+#[test]
+fn a_password_goes_out_unasked_where_nobody_reads_it() {
+    for (url, unasked) in [
+        ("https://example.org", true),
+        ("http://127.0.0.1:8080", true),
+        ("http://[::1]", true),
+        ("http://localhost", true),
+        ("http://dav.localhost", true),
+        ("http://example.org", false),
+        ("http://127.0.0.1.example.org", false),
+        ("http://notlocalhost", false),
+    ] {
+        assert_eq!(Exchange::begin(url, Some(password())).sent().starts_with("Basic "), unasked, "{url}");
+        let token = Exchange::begin(url, Some(Credential::Token("mF_9.B5f-4.1JqM".into())));
+        assert_eq!(token.sent(), if unasked { "Bearer mF_9.B5f-4.1JqM" } else { "" });
+    }
+}
+
+#[test]
+fn a_password_is_not_sent_in_the_clear_unless_allowed() {
+    let mut exchange = Exchange::begin("http://example.org", Some(password()));
+    let told = exchange.refused(&["Basic realm=\"files\""]).unwrap_err();
+    assert_eq!(
+        told.to_string(),
+        "http://example.org wants Basic for \"files\", which would send the password in the clear: \
+         use https, or allow it explicitly"
+    );
+    assert_eq!(exchange.sent(), "");
+    exchange.authenticator.clear = Clear::Allowed;
+    exchange.send();
+    assert_eq!(exchange.sent(), "Basic bWU6aHVudGVyMg==");
+}
+
+#[test]
+fn the_strongest_challenge_is_answered() {
+    let offered = [
+        "Basic realm=r, Digest realm=r, nonce=a, qop=auth, algorithm=MD5",
+        "Negotiate, Digest realm=r, nonce=b, qop=auth, algorithm=SHA-256",
+        "Digest realm=r, nonce=c, qop=auth-int, algorithm=SHA-512-256",
+    ];
+    let mut exchange = Exchange::begin("http://example.org", Some(password()));
+    exchange.refused(&offered).unwrap();
+    assert!(exchange.sent().contains("algorithm=SHA-256, nonce=\"b\", nc=00000001"), "{}", exchange.sent());
+    assert!(exchange.headers[header::AUTHORIZATION].is_sensitive());
+    exchange.send();
+    assert!(exchange.sent().contains("nc=00000002"));
+}
+
+#[test]
+fn a_wrong_password_is_tried_once() {
+    for (url, offered) in [
+        ("https://example.org", "Basic realm=r"),
+        ("http://example.org", "Digest realm=r, nonce=n, qop=auth"),
+        ("https://example.org", "Basic realm=r, Digest realm=r, nonce=n, qop=auth"),
+    ] {
+        let mut exchange = Exchange::begin(url, Some(password()));
+        if exchange.sent().is_empty() {
+            exchange.refused(&[offered]).unwrap();
+        }
+        let told = exchange.refused(&[&offered.replace("=n", "=other")]).unwrap_err();
+        assert!(matches!(told, GiveUp::Refused { .. }), "{told}");
+        // The requests behind do not insist.
+        exchange.send();
+        assert_eq!(exchange.sent(), "");
+        assert_eq!(
+            exchange.refused(&[offered]).unwrap_err(),
+            GiveUp::Refused {
+                origin: origin(url),
+                what: "password of \"me\"".into(),
+                wants: wants(&challenges(&challenge(&[offered]))),
+            }
+        );
+        // Until there is another.
+        exchange.authenticator.set(origin(url), password());
+        exchange.send();
+        assert_eq!(exchange.sent().is_empty(), !url.starts_with("https"));
+    }
+}
+
+#[test]
+fn a_server_that_wants_digest_gets_it_after_basic() {
+    let mut exchange = Exchange::begin("https://example.org", Some(password()));
+    exchange.refused(&["Digest realm=r, nonce=n, qop=auth"]).unwrap();
+    assert!(exchange.sent().starts_with("Digest username=\"me\""));
+}
+
+#[test]
+fn who_asks_for_digest_first_does_not_get_the_password_itself_afterwards() {
+    let mut exchange = Exchange::begin("https://a", Some(password()));
+    exchange.headers.clear();
+    exchange.attempt = Attempt::default();
+    exchange.refused(&["Digest realm=r, nonce=n, qop=auth"]).unwrap();
+    assert!(matches!(exchange.refused(&["Basic realm=r"]), Err(GiveUp::Refused { .. })));
+}
+
+#[test]
+fn a_server_that_goes_over_to_basic_gets_it() {
+    let mut exchange = Exchange::begin("https://a", Some(password()));
+    exchange.refused(&["Digest realm=r, nonce=n, qop=auth"]).unwrap();
+    exchange.send();
+    assert!(exchange.sent().starts_with("Digest "));
+    for _ in 0..2 {
+        if exchange.sent().starts_with("Digest ") {
+            exchange.refused(&["Basic realm=r"]).unwrap();
+        }
+        assert!(exchange.sent().starts_with("Basic "));
+        exchange.send();
+    }
+}
+
+#[test]
+fn an_old_nonce_is_replaced_whether_the_server_calls_it_stale_or_not() {
+    for stale in ["", ", stale=TRUE"] {
+        let mut exchange = Exchange::begin("http://a", Some(password()));
+        exchange.refused(&["Digest realm=r, nonce=one, qop=auth"]).unwrap();
+        exchange.send();
+        assert!(exchange.sent().contains("nonce=\"one\", nc=00000002"));
+        exchange.refused(&[&format!("Digest realm=r, nonce=two, qop=auth{stale}")]).unwrap();
+        assert!(exchange.sent().contains("nonce=\"two\", nc=00000001"));
+        exchange.refused(&["Digest realm=r, nonce=three, qop=auth, stale=true"]).unwrap();
+        let told = exchange.refused(&["Digest realm=r, nonce=four, qop=auth, stale=true"]).unwrap_err();
+        assert!(matches!(told, GiveUp::Stale { .. }));
+    }
+}
+
+#[test]
+fn the_next_nonce_may_be_announced() {
+    let mut exchange = Exchange::begin("http://a", Some(password()));
+    exchange.refused(&["Digest realm=r, nonce=one, qop=auth"]).unwrap();
+    let info = HeaderMap::from_iter([("authentication-info".parse().unwrap(), "nextnonce=\"two\"".parse().unwrap())]);
+    let first = exchange.attempt.clone();
+    exchange.authenticator.accepted(&exchange.origin, &first, &info);
+    exchange.send();
+    assert!(exchange.sent().contains("nonce=\"two\", nc=00000001"));
+    // A late answer to an earlier nonce changes nothing.
+    exchange.authenticator.accepted(&exchange.origin, &first, &info);
+    exchange.send();
+    assert!(exchange.sent().contains("nonce=\"two\", nc=00000002"));
+}
+
+#[test]
+fn the_requests_own_header_wins() {
+    let mut exchange = Exchange::begin("https://a", Some(password()));
+    exchange.headers.insert(header::AUTHORIZATION, "Basic b3duOm93bg==".parse().unwrap());
+    exchange.attempt = exchange.authenticator.authorize(&exchange.origin, &Method::GET, "/", &mut exchange.headers);
+    assert_eq!(exchange.sent(), "Basic b3duOm93bg==");
+    assert!(matches!(exchange.refused(&["Basic realm=r"]), Err(GiveUp::Own { .. })));
+    assert_eq!(exchange.sent(), "Basic b3duOm93bg==");
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let told = |credential: Option<Credential>, offered: &[&str]| {
+        Exchange::begin("http://a", credential).refused(offered).unwrap_err().to_string()
+    };
+    assert_eq!(told(None, &[]), "http://a answered 401 and did not say what it wants");
+    assert!(told(None, &["Basic realm=r"]).contains("wants Basic for \"r\", and nothing is known to send"));
+    assert_eq!(
+        told(Some(password()), &["Negotiate", "Digest realm=\"a\\\"b\", nonce=n, qop=auth-int"]),
+        "http://a wants Negotiate, or Digest (auth-int) for \"a\\\"b\", which cannot be done with a password"
+    );
+    assert!(told(Some(Credential::Token("t".into())), &["Basic realm=r"]).contains("cannot be done with a token"));
+    let unspeakable = Exchange::begin("https://a", Some(Credential::Token("hunter2\n".into())))
+        .refused(&["Bearer realm=r"])
+        .unwrap_err()
+        .to_string();
+    assert!(unspeakable.contains("the token for https://a cannot be sent"), "{unspeakable}");
+}
+
+#[test]
+fn no_secret_is_printed() {
+    let mut exchange = Exchange::begin("https://a", Some(password()));
+    let mut printed = Vec::new();
+    let mut look = |exchange: &Exchange| {
+        printed.push(format!("{:?} {:?} {:?}", exchange.authenticator, exchange.headers, exchange.attempt));
+    };
+    look(&exchange);
+    let told = exchange.refused(&["Basic realm=r"]).unwrap_err();
+    exchange.authenticator.set(origin("https://a"), Credential::Token("hunter2".into()));
+    exchange.send();
+    look(&exchange);
+    exchange.authenticator.set(origin("https://a"), password());
+    exchange.send();
+    exchange.refused(&["Digest realm=r, nonce=n, qop=auth"]).unwrap();
+    look(&exchange);
+    let printed = format!("{printed:?} {told:?} {told}");
+    assert!(
+        !printed.contains("hunter2") && !printed.contains("aHVudGVyMg") && !printed.contains("response="),
+        "{printed}"
+    );
+}
+
+proptest! {
+    /// Whatever a server answers, nobody goes round in a circle.
+    #[test]
+    fn it_ends(
+        url in proptest::sample::select(vec!["http://a", "https://a", "http://localhost"]),
+        token in any::<bool>(),
+        allowed in any::<bool>(),
+        before in 0_usize..2,
+        offers in proptest::collection::vec(
+            proptest::collection::vec(
+                "(Basic|Bearer|Negotiate|Digest) realm=[rs], nonce=[a-z], qop=auth(, stale=true)?(, algorithm=(MD5|SHA-256|MD5-sess))?",
+                1..3,
+            ),
+            8,
+        ),
+    ) {
+        let credential = if token { Credential::Token("hunter2".into()) } else { password() };
+        let mut exchange = Exchange::begin(url, Some(credential));
+        exchange.authenticator.clear = if allowed { Clear::Allowed } else { Clear::Refused };
+        for offer in &offers[..before] {
+            let _ = exchange.refused(&offer.iter().map(String::as_str).collect::<Vec<_>>());
+            exchange.send();
+        }
+        let mut refusals = 0;
+        for offer in &offers {
+            refusals += 1;
+            if exchange.refused(&offer.iter().map(String::as_str).collect::<Vec<_>>()).is_err() {
+                break;
+            }
+        }
+        prop_assert!(refusals <= 5, "{refusals}");
+    }
+}

@@ -1,0 +1,216 @@
+//! Holding a body against what its message says of it.
+
+use std::fmt;
+
+use http::{HeaderMap, Method, StatusCode, header};
+
+use super::{Algorithm, Claim, Field, algorithm::Hasher, claims};
+
+/// Sums a body up and compares at its end. It sees bytes and headers only: whoever reads the body drives it.
+#[derive(Clone)]
+pub struct Verifier {
+    /// The fields that speak of just these bytes.
+    covering: Vec<Field>,
+    claims: Vec<Claim>,
+    sums: Vec<(Algorithm, Hasher)>,
+}
+
+/// A digest that was right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verified {
+    /// Where it was said.
+    pub field: Field,
+    /// Of which kind it was.
+    pub algorithm: Algorithm,
+}
+
+/// A digest that was wrong. Both values are written as the field writes them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field} says {algorithm} {said}, but what came has {found}")]
+pub struct Mismatch {
+    /// Where it was said.
+    pub field: Field,
+    /// Of which kind it was.
+    pub algorithm: Algorithm,
+    /// What was said.
+    pub said: String,
+    /// What came out.
+    pub found: String,
+}
+
+impl Verifier {
+    /// For the body of a response. Of what each field says, the strongest algorithm counts; a weaker one beside it
+    /// would cost time and prove nothing more. Digests that are yet to come as trailers must be announced
+    /// (RFC 9110 §6.6.2): nothing that has gone by can be summed up afterwards.
+    pub fn of_response(method: &Method, status: StatusCode, headers: &HeaderMap) -> Self {
+        let covering: Vec<Field> =
+            Field::ALL.into_iter().filter(|field| field.covers(method, status, headers)).collect();
+        let announced = covering.iter().flat_map(|field| announced(*field, headers)).copied();
+        let mut claims = claims(headers);
+        claims.retain(|claim| covering.contains(&claim.field));
+        let claims = strongest(&claims);
+        let mut algorithms: Vec<Algorithm> = claims.iter().map(|claim| claim.algorithm).chain(announced).collect();
+        algorithms.sort_unstable();
+        algorithms.dedup();
+        let sums = algorithms.into_iter().map(|algorithm| (algorithm, Hasher::new(algorithm))).collect();
+        Self { covering, claims, sums }
+    }
+
+    /// Whether there is nothing to hold the body against, now or at its end.
+    pub fn is_idle(&self) -> bool {
+        self.sums.is_empty()
+    }
+
+    /// The next bytes of the body, as they travel: freed of transfer codings, with content codings.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.sums.iter_mut().for_each(|(_, sum)| sum.update(bytes));
+    }
+
+    /// The message's trailers.
+    pub fn trailers(&mut self, trailers: &HeaderMap) {
+        let summed = |algorithm| self.sums.iter().any(|(known, _)| *known == algorithm);
+        let mut late = claims(trailers);
+        late.retain(|claim| claim.field.trails() && self.covering.contains(&claim.field) && summed(claim.algorithm));
+        self.claims.extend(strongest(&late));
+    }
+
+    /// The end of the body: what was right, which may be nothing, or the first that was wrong.
+    pub fn finish(self) -> Result<Vec<Verified>, Mismatch> {
+        let sums: Vec<(Algorithm, Vec<u8>)> =
+            self.sums.into_iter().map(|(algorithm, sum)| (algorithm, sum.finish())).collect();
+        let mut verified = Vec::new();
+        for Claim { field, algorithm, digest } in self.claims {
+            let Some((_, found)) = sums.iter().find(|(known, _)| *known == algorithm) else { continue };
+            if *found != digest {
+                let text = |digest: &[u8]| field.text(algorithm, digest).unwrap_or_default();
+                return Err(Mismatch { field, algorithm, said: text(&digest), found: text(found) });
+            }
+            verified.push(Verified { field, algorithm });
+        }
+        Ok(verified)
+    }
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verifier").field("claims", &self.claims).finish_non_exhaustive()
+    }
+}
+
+/// The claims of each field's strongest algorithm.
+fn strongest(claims: &[Claim]) -> Vec<Claim> {
+    let best = |field| claims.iter().filter(|claim| claim.field == field).map(|claim| claim.algorithm).max();
+    claims.iter().filter(|claim| best(claim.field) == Some(claim.algorithm)).cloned().collect()
+}
+
+/// What a trailer that the header `Trailer` names is likely to say: the algorithms in use (RFC 9530 §5), and for
+/// the old fields the old ones.
+fn announced(field: Field, headers: &HeaderMap) -> &'static [Algorithm] {
+    let named = headers
+        .get_all(header::TRAILER)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|names| names.split(','))
+        .any(|name| name.trim().eq_ignore_ascii_case(field.title()));
+    match field {
+        _ if !named => &[],
+        Field::ContentMd5 => &[Algorithm::Md5],
+        Field::Digest => &[Algorithm::Md5, Algorithm::Sha1, Algorithm::Sha256, Algorithm::Sha512],
+        Field::ContentDigest | Field::ReprDigest => &[Algorithm::Sha256, Algorithm::Sha512],
+        Field::OcChecksum => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderName;
+
+    use super::*;
+
+    const HELLO: &[u8] = b"{\"hello\": \"world\"}\n";
+    const HELLO_SHA256: &str = "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:";
+    const WORLD_SHA256: &str = "sha-256=:jjcgBDWNAtbYUXI37CVG3gRuGOAjaaDRGpIUFsdyepQ=:";
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        lines.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    fn check(status: u16, lines: &[(&'static str, &str)], body: &[u8]) -> Result<Vec<Field>, Mismatch> {
+        let status = StatusCode::from_u16(status).unwrap();
+        let mut verifier = Verifier::of_response(&Method::GET, status, &headers(lines));
+        body.chunks(5).for_each(|chunk| verifier.update(chunk));
+        verifier.finish().map(|verified| verified.into_iter().map(|verified| verified.field).collect())
+    }
+
+    #[test]
+    fn a_whole_answer_is_held_against_every_field() {
+        // RFC 9530 §2's and appendix B.1's examples.
+        let sha512 =
+            "sha-512=:YMAam51Jz/jOATT6/zvHrLVgOYTGFy1d6GJiOHTohq4yP+pgk4vf2aCsyRZOtw8MjkM7iw7yZ/WkppmM44T3qg==:";
+        let lines = [("repr-digest", HELLO_SHA256), ("content-digest", sha512)];
+        assert_eq!(check(200, &lines, HELLO).unwrap(), [Field::ContentDigest, Field::ReprDigest]);
+        assert!(check(200, &lines, &HELLO[1..]).is_err());
+        assert_eq!(check(200, &[], HELLO).unwrap(), []);
+    }
+
+    #[test]
+    fn a_part_is_held_against_its_own_digest_alone() {
+        // RFC 9530 appendix B.3's example.
+        let lines = [
+            ("content-range", "bytes 10-18/19"),
+            ("content-digest", WORLD_SHA256),
+            ("repr-digest", HELLO_SHA256),
+            ("digest", "md5=UFIauregE76D7gDe0/n0JA=="),
+            ("content-md5", "UFIauregE76D7gDe0/n0JA=="),
+        ];
+        assert_eq!(check(206, &lines, &HELLO[10..]).unwrap(), [Field::ContentDigest]);
+        let all = [("content-range", "bytes 0-18/19"), ("repr-digest", HELLO_SHA256)];
+        assert_eq!(check(206, &all, HELLO).unwrap(), [Field::ReprDigest]);
+        assert_eq!(check(206, &[("content-range", "bytes 0-8/*"), ("repr-digest", HELLO_SHA256)], b"x").unwrap(), []);
+    }
+
+    #[test]
+    fn what_brings_no_content_is_not_held_against_anything() {
+        let lines = headers(&[("content-digest", HELLO_SHA256), ("content-md5", "UFIauregE76D7gDe0/n0JA==")]);
+        assert!(Verifier::of_response(&Method::HEAD, StatusCode::OK, &lines).is_idle());
+        assert!(Verifier::of_response(&Method::GET, StatusCode::NOT_MODIFIED, &lines).is_idle());
+        let put = headers(&[("repr-digest", WORLD_SHA256), ("digest", "md5=UFIauregE76D7gDe0/n0JA==")]);
+        assert!(Verifier::of_response(&Method::PUT, StatusCode::OK, &put).is_idle());
+    }
+
+    #[test]
+    fn a_stored_files_checksum_says_nothing_of_a_coded_body() {
+        let lines = [("oc-checksum", "MD5:00000000000000000000000000000000"), ("content-encoding", "gzip")];
+        assert_eq!(check(200, &lines, b"...").unwrap(), []);
+        assert!(check(200, &lines[..1], b"...").is_err());
+    }
+
+    #[test]
+    fn a_mismatch_names_both_values_in_the_fields_own_words() {
+        let wrong = check(200, &[("content-md5", "6Cxy6QbruJs0hrT/P8exaA")], HELLO).unwrap_err();
+        assert_eq!(
+            wrong.to_string(),
+            "Content-MD5 says MD5 6Cxy6QbruJs0hrT/P8exaA==, but what came has UFIauregE76D7gDe0/n0JA=="
+        );
+    }
+
+    #[test]
+    fn the_strongest_of_one_field_decides() {
+        let lines = [("digest", "md5=UFIauregE76D7gDe0/n0JA==, adler32=1")];
+        assert_eq!(check(200, &lines, HELLO).unwrap(), [Field::Digest]);
+    }
+
+    #[test]
+    fn a_trailer_is_checked_if_it_was_announced() {
+        let trailers = headers(&[("content-digest", HELLO_SHA256), ("oc-checksum", "MD5:00")]);
+        for (announced, body, outcome) in
+            [("Foo, content-digest", HELLO, Some(1)), ("Content-Digest", b"x", None), ("foo", b"x", Some(0))]
+        {
+            let lines = headers(&[("trailer", announced)]);
+            let mut verifier = Verifier::of_response(&Method::GET, StatusCode::OK, &lines);
+            verifier.update(body);
+            verifier.trailers(&trailers);
+            assert_eq!(verifier.finish().ok().map(|verified| verified.len()), outcome, "{announced}");
+        }
+    }
+}
