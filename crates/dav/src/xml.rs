@@ -204,7 +204,12 @@ impl Document {
                     if length > LONGEST && !matches!(event, Event::Text(_)) {
                         return Err(error(start, Problem::Long));
                     }
-                    self.event(&event, sink).map_err(|problem| error(start, problem))?;
+                    // Text comes in pieces; what is wrong outside of the root is where its first character is.
+                    let blank = match &event {
+                        Event::Text(text) if self.open.is_empty() => text.len() - text.trim_ascii_start().len(),
+                        _ => 0,
+                    };
+                    self.event(&event, sink).map_err(|problem| error(start + blank, problem))?;
                 }
                 Err(_) if unfinished(&text[start..]) => return Ok(start),
                 Err(_) if is_doctype(&text[start..]) => return Err(error(start, Problem::Doctype)),

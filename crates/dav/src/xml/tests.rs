@@ -107,7 +107,7 @@ fn what_is_wrong_is_said_with_its_byte() {
     for (document, at, expected) in [
         (&b"<a><b></a>"[..], 6, Problem::Mismatch { open: "b".into(), close: "a".into() }),
         (b"<a/><b/>", 4, Problem::Outside),
-        (b"<a/>tail", 4, Problem::Outside),
+        (b"<a/> tail", 5, Problem::Outside),
         (b"Warning: <a/>", 0, Problem::Outside),
         (b"<a></a></a>", 7, Problem::Outside),
         (b"<a>ab\xff</a>", 5, Problem::Utf8),
