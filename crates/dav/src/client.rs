@@ -6,8 +6,8 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use haul_http::{Body, Client, Incoming, Journey, Options, Origin, is_idempotent};
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use haul_http::{Answer, Body, Client, Journey, Options, Origin, is_idempotent};
+use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 
 use crate::{
@@ -36,7 +36,7 @@ const TRIES: u32 = 4;
 /// The first wait where the server names none; it doubles.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// A server that wants a longer wait than this is not waited for.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// How much of a refusal is read.
 const REFUSAL: usize = 64 * 1024;
 
@@ -57,7 +57,7 @@ impl Dav {
     }
 
     /// Sends a request about `path` and gives the answer, if it is a success.
-    pub async fn send(&self, request: Request<Body>, path: &RemotePath) -> Result<Response<Incoming>, Error> {
+    pub async fn send(&self, request: Request<Body>, path: &RemotePath) -> Result<Answer, Error> {
         let (mut parts, mut body) = request.into_parts();
         let method = parts.method.clone();
         for attempt in 1.. {
@@ -84,7 +84,7 @@ impl Dav {
         made: Result<Request<Bytes>, crate::PathError>,
         path: &RemotePath,
         options: Options,
-    ) -> Result<Response<Incoming>, Error> {
+    ) -> Result<Answer, Error> {
         let mut request = made?.map(Body::from);
         request.extensions_mut().insert(options);
         self.send(request, path).await
@@ -149,12 +149,7 @@ impl Dav {
     }
 
     /// Begins to fetch a file; `headers` may ask for a range or name a condition.
-    pub async fn get(
-        &self,
-        path: &RemotePath,
-        headers: HeaderMap,
-        options: Options,
-    ) -> Result<Response<Incoming>, Error> {
+    pub async fn get(&self, path: &RemotePath, headers: HeaderMap, options: Options) -> Result<Answer, Error> {
         let mut request = self.requests.plain(Method::GET, path)?;
         request.headers_mut().extend(headers);
         self.ask(Ok(request), path, options).await
@@ -270,7 +265,7 @@ impl Dav {
     /// A success that may name parts that failed (RFC 4918 §13).
     async fn parts(
         &self,
-        answer: Response<Incoming>,
+        answer: Answer,
         path: &RemotePath,
         method: &Method,
         other: Option<&RemotePath>,
@@ -313,7 +308,7 @@ fn passes(status: StatusCode) -> bool {
 }
 
 /// Reads a refusal as far as it is of use.
-async fn refusal(method: &Method, path: &RemotePath, answer: Response<Incoming>) -> Failure {
+async fn refusal(method: &Method, path: &RemotePath, answer: Answer) -> Failure {
     let sendings = answer.extensions().get::<Journey>().map_or(1, |journey| journey.sendings);
     let (parts, mut body) = answer.into_parts();
     let mut text = Vec::new();
@@ -328,7 +323,7 @@ async fn refusal(method: &Method, path: &RemotePath, answer: Response<Incoming>)
 }
 
 /// Reads an answer's body to its end, which is short.
-async fn whole(answer: Response<Incoming>) -> Result<Bytes, Error> {
+async fn whole(answer: Answer) -> Result<Bytes, Error> {
     const MOST: usize = 4 * 1024 * 1024;
     let mut body = answer.into_body();
     let mut text = Vec::new();
@@ -343,7 +338,7 @@ async fn whole(answer: Response<Incoming>) -> Result<Bytes, Error> {
 }
 
 /// Reads an answer's body and forgets it.
-async fn drain(answer: Response<Incoming>) -> Result<(), Error> {
+async fn drain(answer: Answer) -> Result<(), Error> {
     let mut body = answer.into_body();
     while let Some(frame) = body.frame().await {
         frame?;

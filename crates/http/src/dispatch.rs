@@ -79,7 +79,9 @@ pub(crate) async fn run(
             Some(opened) = opens.recv() => dispatch.open(opened),
             demand = demands.recv(), if demanded => {
                 demanded = demand.is_some();
-                demand.into_iter().for_each(|demand| dispatch.demand(demand));
+                if let Some(demand) = demand {
+                    dispatch.demand(demand);
+                }
             }
         }
         // Connections that open after the last demand are of no use.
@@ -135,7 +137,7 @@ impl Dispatch {
             Report::Dropped { connection, job } => self.scheduler.dropped(connection, job, now),
             Report::Refused { connection, job } => {
                 let id = job.id;
-                self.jobs.insert(id, job);
+                self.jobs.insert(id, *job);
                 self.scheduler.refused(connection, id, now);
             }
             Report::Streams { connection, limit, .. } => self.scheduler.streams(connection, limit, now),

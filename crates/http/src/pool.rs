@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(pick(Choice::LargestBurst, now), Some("large"));
         assert_eq!(pick(Choice::FadingBurst, now), Some("large"));
         // After a minute all windows have fallen to the initial one, and the freshest is the surest.
-        assert_eq!(pick(Choice::FadingBurst, now + Duration::from_secs(60)), Some("last"));
+        assert_eq!(pick(Choice::FadingBurst, now + Duration::from_mins(1)), Some("last"));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(crate) enum Report {
     /// has been told. Its place is free.
     Dropped { connection: ConnectionId, job: JobId },
     /// The server did nothing with the request, and says so (HTTP/2's REFUSED_STREAM); the connection goes on.
-    Refused { connection: ConnectionId, job: Job },
+    Refused { connection: ConnectionId, job: Box<Job> },
     /// How many requests may be under way at once on this connection (HTTP/2's SETTINGS_MAX_CONCURRENT_STREAMS).
     Streams { connection: ConnectionId, limit: usize },
     /// The connection has ended and takes no more. Jobs with an answer begun are not among the unanswered: their

@@ -1,5 +1,7 @@
 use super::*;
 
+type Change = fn(http::request::Builder) -> http::request::Builder;
+
 fn ask(exchanges: &mut Exchanges, number: u64, change: impl Fn(http::request::Builder) -> http::request::Builder) {
     let request = change(Request::get(format!("http://example.org/{number}")));
     exchanges.ask(JobId(number), &request.body(()).unwrap());
@@ -34,7 +36,6 @@ fn what_cannot_be_an_answer_is_refused() {
     let range = |request: http::request::Builder| request.header("range", "bytes=5-9");
     let condition = |request: http::request::Builder| request.header("if-none-match", "*");
     let plain = |request: http::request::Builder| request;
-    type Change = fn(http::request::Builder) -> http::request::Builder;
     let cases: [(Change, &str, bool); 9] = [
         (plain, "304 Not Modified\r\n", false),
         (condition, "304 Not Modified\r\n", true),
