@@ -3,6 +3,7 @@
 mod changes;
 mod flags;
 mod server;
+mod sysctl;
 
 use std::{
     error::Error,
@@ -19,17 +20,19 @@ use link::{
     cable::{Cable, DEFAULT_MTU, Options, Traffic},
     calibrate::calibrate,
     host::Host,
+    lanes::Lanes,
     lateness::Lateness,
     outside::Outside,
     sandbox::{self, Sandbox},
-    spec::LinkSpec,
+    spec::{LinkSpec, SpecError},
     tap::Tap,
 };
 
 use crate::link::{
-    changes::Change,
-    flags::{Network, Sysctl},
+    changes::{Change, Timetable},
+    flags::Network,
     server::Server,
+    sysctl::Sysctl,
 };
 
 /// The statuses of a command that cannot be run, as in a shell (POSIX, Shell Command Language, 2.8.2).
@@ -61,7 +64,7 @@ pub(crate) struct Args {
     capture: Option<PathBuf>,
 
     /// Keep only so many bytes of each packet in the captures
-    #[arg(long, value_name = "BYTES", requires = "capture")]
+    #[arg(long, value_name = "BYTES", requires = "capture", value_parser = clap::value_parser!(u32).range(1..))]
     snaplen: Option<u32>,
 
     /// Let the client host also reach the network this machine is on, beside the link, with the help of
@@ -78,11 +81,11 @@ pub(crate) struct Args {
     quiet: bool,
 
     /// Measure how true the emulator is on this machine, and run nothing
-    #[arg(long, conflicts_with_all = ["server", "capture", "command"])]
+    #[arg(long, conflicts_with_all = ["at", "server", "capture", "snaplen", "outside", "sysctl", "command"])]
     calibrate: bool,
 
     /// Write the calibration (schema longhaul.calibration/1) to this file; `-`: to standard output
-    #[arg(long, value_name = "FILE", requires = "calibrate")]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
     /// The command, after `--`
@@ -92,24 +95,45 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let spec = args.network.spec();
+    if args.calibrate && spec != LinkSpec::default() {
+        return Err(crate::usage("--calibrate measures cables of its own; leave out what describes a link"));
+    }
+    if args.json.is_some() && !args.calibrate {
+        return Err(crate::usage("--json is for the calibration; give --calibrate too, and no command"));
+    }
+    let laid = lanes(&spec, |error| error.to_string())?;
+    let timetable = changes::timetable(&spec, &args.at)?;
     let sandbox = sandbox::enter()?;
     if args.calibrate {
         sandbox.on_signal(|signal| std::process::exit(128 + signal))?;
         print_calibration(args.json.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let status = connect(args, &spec, &sandbox)?;
+    let status = connect(args, &spec, laid, &timetable, &sandbox)?;
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(1)))
 }
 
+/// The stages of a cable. Options that do not go together are wrong usage; a file that cannot be read is a
+/// failure.
+fn lanes(spec: &LinkSpec, told: impl Fn(&SpecError) -> String) -> Result<Lanes, Box<dyn Error>> {
+    spec.lanes().map_err(|error| match error {
+        SpecError::ReadTrace { .. } | SpecError::Trace { .. } => told(&error).into(),
+        _ => crate::usage(told(&error)),
+    })
+}
+
 /// Lays the cable, runs both commands, and pulls it out again.
-fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<dyn Error>> {
-    let lanes = spec.lanes()?;
-    let timetable = changes::timetable(spec, &args.at)?;
+fn connect(
+    args: &Args,
+    spec: &LinkSpec,
+    lanes: Lanes,
+    timetable: &Timetable,
+    sandbox: &Sandbox,
+) -> Result<i32, Box<dyn Error>> {
     let (client, server) = (Host::new("client")?, Host::new("server")?);
     for host in [&client, &server] {
-        for Sysctl { name, value } in &args.sysctl {
-            host.sysctl(name, value)?;
+        for sysctl in &args.sysctl {
+            sysctl.set(host)?;
         }
     }
     // First come, first routed: what is not for the server goes this way.
@@ -132,7 +156,7 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
     let mut status = thread::scope(|scope| {
         let (running, over) = mpsc::channel::<()>();
         let cable = &cable;
-        scope.spawn(move || changes::follow(&timetable, cable, &over));
+        scope.spawn(move || changes::follow(timetable, cable, &over));
         let status = run_both(args, sandbox, [&client, &server], equip);
         drop(running);
         status
@@ -187,13 +211,19 @@ fn tap(folder: &Path, end: &str, snaplen: Option<u32>) -> Result<Arc<Tap>, Box<d
 
 fn describe(spec: &LinkSpec, cable: &Cable) {
     let [client, server] = cable.addresses();
-    eprintln!("haul: a link of {spec}; client {}, server {}", client.v4, server.v4);
+    // A cable that does nothing is told as such, not as what the link consists of.
+    let kind = if *spec == LinkSpec::default() { "a " } else { "a link of " };
+    eprintln!("haul: {kind}{spec}; client {}, server {}", client.v4, server.v4);
     if cable.passes_segments_whole().contains(&true) {
         eprintln!("haul: nothing on it looks at single packets, so TCP segments of up to 64 KiB pass whole");
     }
 }
 
 fn account([up, down]: &[Traffic; 2]) {
+    if up.packets_out + down.packets_out == 0 {
+        eprintln!("haul: no packet crossed the link");
+        return;
+    }
     let mut late = Lateness::default();
     late.merge(&up.lateness);
     late.merge(&down.lateness);

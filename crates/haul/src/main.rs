@@ -13,7 +13,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, error::ErrorKind};
 use tracing_subscriber::EnvFilter;
 
 /// HTTP and WebDAV over long links: measure it, explain it, make it fast.
@@ -67,6 +67,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     })
+}
+
+/// Options that make no sense together or here: told as clap tells of one that it does not know, and with
+/// the same status.
+fn usage(error: impl Display) -> Box<dyn Error> {
+    clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).into()
 }
 
 /// Prints to standard output; a reader that has gone (`| head`) is no error.
