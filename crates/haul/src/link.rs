@@ -26,6 +26,7 @@ use link::{
     sandbox::{self, Sandbox},
     spec::{LinkSpec, SpecError},
     tap::Tap,
+    units::Span,
 };
 
 use crate::link::{
@@ -145,7 +146,7 @@ fn connect(
     let options = Options { taps: taps.clone(), mtu: DEFAULT_MTU, ..Options::default() };
     let cable = Cable::lay(&client, &server, lanes, &options)?;
     if !args.quiet {
-        describe(spec, &cable);
+        describe(spec, timetable, &cable);
     }
     let equip = |command: &mut Command| {
         for (end, addresses) in ["CLIENT", "SERVER"].into_iter().zip(cable.addresses()) {
@@ -209,13 +210,16 @@ fn tap(folder: &Path, end: &str, snaplen: Option<u32>) -> Result<Arc<Tap>, Box<d
     Ok(Arc::new(Tap::create(&folder.join(end).with_extension("pcapng"), end, snaplen)?))
 }
 
-fn describe(spec: &LinkSpec, cable: &Cable) {
+fn describe(spec: &LinkSpec, timetable: &Timetable, cable: &Cable) {
     let [client, server] = cable.addresses();
     // A cable that does nothing is told as such, not as what the link consists of.
     let kind = if *spec == LinkSpec::default() { "a " } else { "a link of " };
     eprintln!("haul: {kind}{spec}; client {}, server {}", client.v4, server.v4);
     if cable.passes_segments_whole().contains(&true) {
         eprintln!("haul: nothing on it looks at single packets, so TCP segments of up to 64 KiB pass whole");
+    }
+    for (at, spec) in timetable {
+        eprintln!("haul: from {} on: {spec}", Span(*at));
     }
 }
 
@@ -254,7 +258,8 @@ fn print_calibration(json: Option<&Path>) -> Result<(), Box<dyn Error>> {
         let (p50, p99, max) = (us(row.error.quantile(0.5)), us(row.error.quantile(0.99)), us(row.error.max()));
         println!("{:>12}  {p50:>6}  {p99:>6}  {max:>6}  {:>5}", row.packets_per_second, row.lost);
     }
-    println!("rate of 100 Mbit/s, error: {:+.2} %", calibration.rate_error * 100.0);
+    let error = (calibration.rate_error * 10_000.0).round() / 100.0 + 0.0; // not -0
+    println!("rate of 100 Mbit/s, error: {error:+.2} %");
     println!("capacity: {:.0} packets/s of 100 bytes one way", calibration.packets_per_second);
     Ok(())
 }
