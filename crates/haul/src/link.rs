@@ -8,6 +8,7 @@ mod sysctl;
 use std::{
     error::Error,
     ffi::OsString,
+    fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -167,7 +168,7 @@ fn connect(
     let traffic = cable.pull()?;
     for tap in taps.into_iter().flatten().filter_map(Arc::into_inner) {
         if let Err(error) = tap.finish() {
-            eprintln!("haul: {error}");
+            crate::say(error);
             status = status.max(1); // what the command said stands, unless it said that all was well
         }
     }
@@ -199,7 +200,7 @@ fn run_both(
     match command.spawn() {
         Ok(child) => Ok(sandbox.wait_for(&child)),
         Err(error) => {
-            eprintln!("haul: cannot run {}: {error}", program.display());
+            crate::say(format_args!("cannot run {}: {error}", program.display()));
             Ok(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
         }
     }
@@ -214,30 +215,30 @@ fn describe(spec: &LinkSpec, timetable: &Timetable, cable: &Cable) {
     let [client, server] = cable.addresses();
     // A cable that does nothing is told as such, not as what the link consists of.
     let kind = if *spec == LinkSpec::default() { "a " } else { "a link of " };
-    eprintln!("haul: {kind}{spec}; client {}, server {}", client.v4, server.v4);
+    crate::say(format_args!("{kind}{spec}; client {}, server {}", client.v4, server.v4));
     if cable.passes_segments_whole().contains(&true) {
-        eprintln!("haul: nothing on it looks at single packets, so TCP segments of up to 64 KiB pass whole");
+        crate::say("nothing on it looks at single packets, so TCP segments of up to 64 KiB pass whole");
     }
     for (at, spec) in timetable {
-        eprintln!("haul: from {} on: {spec}", Span(*at));
+        crate::say(format_args!("from {} on: {spec}", Span(*at)));
     }
 }
 
 fn account([up, down]: &[Traffic; 2]) {
     if up.packets_out + down.packets_out == 0 {
-        eprintln!("haul: no packet crossed the link");
+        crate::say("no packet crossed the link");
         return;
     }
     let mut late = Lateness::default();
     late.merge(&up.lateness);
     late.merge(&down.lateness);
-    eprintln!(
-        "haul: {} packets up, {} down; the relays sent them {} µs late at the median, {} µs at the 99th percentile",
+    crate::say(format_args!(
+        "{} packets up, {} down; the relays sent them {} µs late at the median, {} µs at the 99th percentile",
         up.packets_out,
         down.packets_out,
         late.quantile(0.5).as_micros(),
         late.quantile(0.99).as_micros(),
-    );
+    ));
 }
 
 fn print_calibration(json: Option<&Path>) -> Result<(), Box<dyn Error>> {
@@ -251,15 +252,15 @@ fn print_calibration(json: Option<&Path>) -> Result<(), Box<dyn Error>> {
         }
         fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
-    println!("one-way delay of 9 ms, error in µs:");
-    println!("{:>12}  {:>6}  {:>6}  {:>6}  {:>5}", "packets/s", "p50", "p99", "max", "lost");
+    let mut text = String::from("one-way delay of 9 ms, error in µs:\n");
+    writeln!(text, "{:>12}  {:>6}  {:>6}  {:>6}  {:>5}", "packets/s", "p50", "p99", "max", "lost")?;
     for row in &calibration.delay {
         let us = |time: Duration| time.as_micros();
         let (p50, p99, max) = (us(row.error.quantile(0.5)), us(row.error.quantile(0.99)), us(row.error.max()));
-        println!("{:>12}  {p50:>6}  {p99:>6}  {max:>6}  {:>5}", row.packets_per_second, row.lost);
+        writeln!(text, "{:>12}  {p50:>6}  {p99:>6}  {max:>6}  {:>5}", row.packets_per_second, row.lost)?;
     }
     let error = (calibration.rate_error * 10_000.0).round() / 100.0 + 0.0; // not -0
-    println!("rate of 100 Mbit/s, error: {error:+.2} %");
-    println!("capacity: {:.0} packets/s of 100 bytes one way", calibration.packets_per_second);
-    Ok(())
+    writeln!(text, "rate of 100 Mbit/s, error: {error:+.2} %")?;
+    writeln!(text, "capacity: {:.0} packets/s of 100 bytes one way", calibration.packets_per_second)?;
+    crate::print(text.as_bytes())
 }

@@ -24,7 +24,7 @@ fn main() {
     if !ready {
         eprintln!("SKIPPED: links: {}", text(&probe.stderr));
     }
-    let links: [(&str, fn()); 17] = [
+    let links: [(&str, fn()); 18] = [
         ("the_exit_status_is_the_commands", the_exit_status_is_the_commands),
         ("a_command_that_cannot_run_is_told_as_by_a_shell", a_command_that_cannot_run_is_told_as_by_a_shell),
         ("both_commands_know_both_addresses", both_commands_know_both_addresses),
@@ -32,6 +32,7 @@ fn main() {
         ("a_server_that_ends_early_is_told", a_server_that_ends_early_is_told),
         ("a_server_that_does_not_listen_is_not_waited_for_long", a_server_that_does_not_listen_is_not_waited_for_long),
         ("captures_of_both_ends_can_be_read", captures_of_both_ends_can_be_read),
+        ("nobody_needs_to_hear_what_it_says", nobody_needs_to_hear_what_it_says),
         (
             "a_setting_that_no_host_takes_is_told_with_those_it_does",
             a_setting_that_no_host_takes_is_told_with_those_it_does,
@@ -163,6 +164,21 @@ fn a_setting_that_no_host_takes_is_told_with_those_it_does() {
     assert!(said.contains("tcp_allowed_congestion_control") && said.contains(available.trim()), "{said}");
     let said = set("net.ipv4.none_such=1");
     assert!(said.contains("net.ipv4.none_such") && said.contains("sysctl -a"), "{said}");
+    room.assert_clear();
+}
+
+/// A full disk behind 2> must not end a command that runs well, nor a closed pipe a calibration.
+fn nobody_needs_to_hear_what_it_says() {
+    let room = Room::new();
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut deaf = room.command(HAUL);
+    deaf.args(["link", "--at", "9s:rtt=2ms", "--", "sh", "-c", "exit 5"]).stderr(full());
+    assert_eq!(Running::start(deaf).status().code(), Some(5));
+    let mut calibration = room.command(HAUL);
+    calibration.args(["link", "--calibrate"]).stdout(full()).stderr(fs::File::create(room.path("said")).unwrap());
+    assert_eq!(Running::start(calibration).status().code(), Some(1));
+    let said = fs::read_to_string(room.path("said")).unwrap();
+    assert!(said.starts_with("haul: cannot print the results: ") && said.lines().count() == 1, "{said}");
     room.assert_clear();
 }
 

@@ -103,7 +103,7 @@ pub(crate) fn follow(table: &Timetable, cable: &Cable, over: &Receiver<()>) {
         if let Err(error) =
             spec.lanes().map_err(Box::<dyn Error>::from).and_then(|lanes: Lanes| Ok(cable.change(lanes)?))
         {
-            eprintln!("haul: the link stays as it is: {error}");
+            crate::say(format_args!("the link stays as it is: {error}"));
         }
     }
 }
