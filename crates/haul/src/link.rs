@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     if args.json.is_some() && !args.calibrate {
         return Err(crate::usage("--json is for the calibration; give --calibrate too, and no command"));
     }
-    let laid = lanes(&spec, |error| error.to_string())?;
+    let laid = lanes(&spec, ToString::to_string)?;
     let timetable = changes::timetable(&spec, &args.at)?;
     let sandbox = sandbox::enter()?;
     if args.calibrate {
