@@ -56,7 +56,7 @@ pub(crate) struct Network {
     #[arg(long, value_name = "BYTES")]
     mtu: Option<MtuSpec>,
 
-    /// What stands in the way: NAME or NAME:KEY=VALUE,…; may be repeated
+    /// What stands in the way: NAME or NAME:KEY=VALUE,…, of the list that --help ends with; may be repeated
     #[arg(long, value_name = "BOX", value_parser = middlebox)]
     middlebox: Vec<Middlebox>,
 
