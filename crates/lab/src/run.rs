@@ -213,7 +213,8 @@ impl Run<'_> {
         };
         let mut server = self.server.start(&setup)?;
         let task = Payload::new(cell.workload.work, self.seed).task(folder, FOLDER).map_err(SampleError::Layout)?;
-        task.prepare_server(server.root(), server.owner()).map_err(SampleError::Layout)?;
+        let root = server.root().to_owned();
+        task.prepare_server(&root, server.owner()).map_err(SampleError::Layout)?;
         let bounds = Bounds::new(self.patience, self.cancel.clone());
         let share = world.share_address();
         let sample = contenders::Sample {
@@ -222,6 +223,7 @@ impl Run<'_> {
             url: format!("{}{FOLDER}/", server.url()),
             certificates,
             task: &task,
+            root: &root,
             scratch: folder,
             bounds: bounds.clone(),
         };
@@ -229,7 +231,7 @@ impl Run<'_> {
         server.mark();
         let start = Instant::now();
         let done = prepared.run()?;
-        let end = task.wait_done(server.root(), &done, &bounds)?;
+        let end = task.wait_done(&root, &done, &bounds)?;
         // Locks may be released after the work is done; when the contender has finished they are.
         prepared.finish()?;
         let requests = server.requests();
