@@ -99,7 +99,8 @@ fn an_edit_is_done_when_the_last_version_is_there() {
 #[test]
 fn merged_saves_are_seen_in_the_requests() {
     let (_folder, _, task) = task(Work::Edit { times: 3, size: Size::bytes(50) });
-    let puts = |n| Requests([("PUT".to_owned(), n), ("LOCK".to_owned(), 9)].into());
+    let methods = |n| [("PUT".to_owned(), n), ("LOCK".to_owned(), 9)].into();
+    let puts = |n| Requests { methods: methods(n), ..Requests::default() };
     task.verify_requests(&puts(3)).unwrap();
     let merged = task.verify_requests(&puts(2)).unwrap_err().to_string();
     assert_eq!(merged, "the result is wrong: the server was sent 2 PUT requests for 3 saves");
