@@ -104,9 +104,10 @@ pub fn check_room(plan: &Plan, scratch: &Path) -> Result<(), NoRoom> {
 /// The bytes of memory that a sample of `work` takes.
 fn needed(work: Work) -> u64 {
     let (files, size) = match work {
-        Work::Upload { files, size } | Work::Download { files, size } | Work::Edit { times: files, size } => {
-            (files, size.as_bytes())
-        }
+        Work::Upload { files, size }
+        | Work::Tree { files, size, .. }
+        | Work::Download { files, size }
+        | Work::Edit { times: files, size } => (files, size.as_bytes()),
         Work::List { entries } => (entries, 0),
     };
     u64::from(files).saturating_mul(size.saturating_add(FILE)).saturating_mul(COPIES)

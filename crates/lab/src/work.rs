@@ -85,7 +85,9 @@ impl Payload {
     /// Makes the bytes of `work` from `seed`.
     pub fn new(work: Work, seed: u64) -> Arc<Self> {
         let (count, size) = match work {
-            Work::Upload { files, size } | Work::Download { files, size } => (files, size),
+            Work::Upload { files, size } | Work::Tree { files, size, .. } | Work::Download { files, size } => {
+                (files, size)
+            }
             Work::List { entries } => (entries, Size::bytes(0)),
             Work::Edit { times, size } => (times + 1, size),
         };
@@ -105,8 +107,12 @@ impl Payload {
         for local in [&task.source, &task.target] {
             fs::create_dir_all(local).map_err(io_error("create", local))?;
         }
+        for folder in task.folders() {
+            let local = task.source.join(folder);
+            fs::create_dir_all(&local).map_err(io_error("create", &local))?;
+        }
         match self.work {
-            Work::Upload { .. } | Work::Edit { .. } => {
+            Work::Upload { .. } | Work::Tree { .. } | Work::Edit { .. } => {
                 for (index, content) in self.contents.iter().enumerate() {
                     let file = task.local(index);
                     fs::write(&file, content).map_err(io_error("write", &file))?;
@@ -144,7 +150,16 @@ impl Task {
         self.payload.work
     }
 
-    /// The names of the files in the task's folder on the server, when all is done.
+    /// The folders to make in the task's folder on the server, before there can be files in them.
+    pub fn folders(&self) -> Vec<String> {
+        match self.work() {
+            Work::Tree { folders, .. } => (0..u64::from(folders)).map(folder_name).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The names of the files in the task's folder on the server, when all is done; with the folder below it, if
+    /// they are in one.
     pub fn names(&self) -> Vec<String> {
         match self.work() {
             Work::Edit { .. } => vec![self.name(0)],
@@ -156,6 +171,10 @@ impl Task {
     fn name(&self, index: usize) -> String {
         match self.work() {
             Work::Upload { .. } | Work::Download { .. } => format!("file{index:04}.bin"),
+            Work::Tree { folders, files, .. } => {
+                let folder = index as u64 * u64::from(folders) / u64::from(files);
+                format!("{}/file{index:04}.bin", folder_name(folder))
+            }
             Work::List { .. } => format!("entry{index:04}.txt"),
             Work::Edit { .. } => "note.txt".to_owned(),
         }
@@ -173,21 +192,12 @@ impl Task {
     /// its name on the server.
     pub fn writes(&self) -> impl Iterator<Item = (PathBuf, &[u8], String)> {
         let skip = match self.work() {
-            Work::Upload { .. } => 0,
+            Work::Upload { .. } | Work::Tree { .. } => 0,
             Work::Edit { .. } => 1,
             Work::Download { .. } | Work::List { .. } => self.payload.contents.len(),
         };
         let contents = self.payload.contents.iter().enumerate().skip(skip);
         contents.map(|(index, content)| (self.local(index), content.as_slice(), self.name(index)))
-    }
-
-    /// The bytes of files that have to cross the network.
-    pub fn bytes(&self) -> u64 {
-        match self.work() {
-            Work::Upload { files, size } | Work::Download { files, size } => u64::from(files) * size.as_bytes(),
-            Work::Edit { times, size } => u64::from(times) * size.as_bytes(),
-            Work::List { .. } => 0,
-        }
     }
 
     /// Makes the task's folder below the server's document root, with what must be there
@@ -196,7 +206,7 @@ impl Task {
         let folder = root.join(&self.folder);
         fs::create_dir_all(&folder).map_err(io_error("create", &folder))?;
         let present = match self.work() {
-            Work::Upload { .. } => 0,
+            Work::Upload { .. } | Work::Tree { .. } => 0,
             Work::Edit { .. } => 1,
             Work::Download { .. } | Work::List { .. } => self.payload.contents.len(),
         };
@@ -245,7 +255,7 @@ impl Task {
         let folder = root.join(&self.folder);
         let contents = &self.payload.contents;
         match self.work() {
-            Work::Upload { .. } => same_files(&folder, &self.names(), contents),
+            Work::Upload { .. } | Work::Tree { .. } => same_files(&folder, &self.names(), contents),
             Work::Download { .. } => same_files(&self.target, &self.names(), contents),
             Work::Edit { .. } => same_files(&folder, &self.names(), contents.last().map_or(&[], std::slice::from_ref)),
             Work::List { .. } => {
@@ -254,6 +264,10 @@ impl Task {
             }
         }
     }
+}
+
+fn folder_name(number: u64) -> String {
+    format!("folder{number:03}")
 }
 
 /// Looks until what it sees is right, less and less often, and returns when the last look began; without bounds

@@ -111,10 +111,11 @@ fn skipped(contender: &dyn Contender, server: &dyn Server, tls: bool, root: bool
         .flatten()
 }
 
-fn works() -> [Work; 4] {
+fn works() -> [Work; 5] {
     let size = Size::bytes(10 * 1024);
     [
         Work::Upload { files: FILES, size },
+        Work::Tree { folders: 2, files: FILES, size },
         Work::Download { files: FILES, size },
         Work::List { entries: 30 },
         Work::Edit { times: 3, size },
@@ -210,6 +211,9 @@ fn expected(contender: &str, work: &Work) -> BTreeMap<&'static str, u64> {
     match (contender, work) {
         ("curl" | "curl-parallel-h1" | "curl-parallel-h2", Work::Upload { .. }) => [("PUT", n)].into(),
         ("curl" | "curl-parallel-h1" | "curl-parallel-h2" | "rclone", Work::Download { .. }) => [("GET", n)].into(),
+        // Which makes each twice, and looks before.
+        ("rclone", Work::Tree { .. }) => BTreeMap::new(),
+        (_, Work::Tree { folders, .. }) => [("MKCOL", u64::from(*folders))].into(),
         ("davfs2", Work::Upload { .. }) => [("LOCK", n), ("PUT", n), ("UNLOCK", n)].into(),
         ("davfs2-nolocks" | "samba-davfs2-nolocks", Work::Upload { .. }) => [("LOCK", 0), ("UNLOCK", 0)].into(),
         ("redirector-h1" | "redirector-h2", Work::Upload { .. }) => {

@@ -184,7 +184,11 @@ impl Drop for Worker {
 fn work(task: &Task, folder: &Path, root: &Path, bounds: &Bounds) -> Result<Done, Failure> {
     let mut done = Done { listing: None, writes_behind: task.work().writes() };
     match task.work() {
-        Work::Upload { .. } => {
+        Work::Upload { .. } | Work::Tree { .. } => {
+            for name in task.folders() {
+                let made = folder.join(name);
+                fs::create_dir(&made).map_err(io_failure("create", &made))?;
+            }
             for (file, _, name) in task.writes() {
                 copy(&file, &folder.join(name))?;
             }

@@ -16,6 +16,15 @@ pub enum Work {
         /// The size of each.
         size: Size,
     },
+    /// Bring folders full of files to the server, which has neither.
+    Tree {
+        /// How many folders, beside one another.
+        folders: u32,
+        /// How many files, shared out among them.
+        files: u32,
+        /// The size of each file.
+        size: Size,
+    },
     /// Bring files from the server, into an empty folder.
     Download {
         /// How many.
@@ -41,7 +50,7 @@ impl Work {
     /// How many things are done one by one: files, listings, saves.
     pub fn steps(self) -> u32 {
         match self {
-            Self::Upload { files, .. } | Self::Download { files, .. } => files,
+            Self::Upload { files, .. } | Self::Tree { files, .. } | Self::Download { files, .. } => files,
             Self::List { .. } => 1,
             Self::Edit { times, .. } => times,
         }
@@ -49,13 +58,13 @@ impl Work {
 
     /// Whether it brings files to the server.
     pub fn writes(self) -> bool {
-        matches!(self, Self::Upload { .. } | Self::Edit { .. })
+        matches!(self, Self::Upload { .. } | Self::Tree { .. } | Self::Edit { .. })
     }
 
     /// What one of them is called.
     pub fn step(self) -> &'static str {
         match self {
-            Self::Upload { .. } | Self::Download { .. } => "file",
+            Self::Upload { .. } | Self::Tree { .. } | Self::Download { .. } => "file",
             Self::List { .. } => "listing",
             Self::Edit { .. } => "save",
         }
@@ -64,9 +73,10 @@ impl Work {
     /// The bytes of the files that cross the link; a listing has none.
     pub fn payload(self) -> u64 {
         match self {
-            Self::Upload { size, .. } | Self::Download { size, .. } | Self::Edit { size, .. } => {
-                u64::from(self.steps()).saturating_mul(size.as_bytes())
-            }
+            Self::Upload { size, .. }
+            | Self::Tree { size, .. }
+            | Self::Download { size, .. }
+            | Self::Edit { size, .. } => u64::from(self.steps()).saturating_mul(size.as_bytes()),
             Self::List { .. } => 0,
         }
     }
@@ -77,6 +87,10 @@ impl fmt::Display for Work {
         let files = |n: u32| if n == 1 { "file" } else { "files" };
         match self {
             Self::Upload { files: n, size } => write!(f, "upload {n} {} of {size}", files(*n)),
+            Self::Tree { folders, files: n, size } => {
+                let folders_word = if *folders == 1 { "folder" } else { "folders" };
+                write!(f, "upload {n} {} of {size} in {folders} {folders_word}", files(*n))
+            }
             Self::Download { files: n, size } => write!(f, "download {n} {} of {size}", files(*n)),
             Self::List { entries } => write!(f, "list a folder of {entries} entries"),
             Self::Edit { times, size } => write!(f, "save a file of {size} in place {times} times"),

@@ -58,6 +58,31 @@ fn an_upload_is_right_only_when_every_byte_is() {
 }
 
 #[test]
+fn a_tree_is_right_only_with_each_file_in_its_folder() {
+    let (_folder, root, task) = task(Work::Tree { folders: 3, files: 10_007, size: Size::bytes(3) });
+    let server = root.join("s1");
+    assert_eq!(task.folders(), ["folder000", "folder001", "folder002"]);
+    let names = task.names();
+    assert_eq!((names[0].as_str(), names[10_006].as_str()), ("folder000/file0000.bin", "folder002/file10006.bin"));
+    for folder in task.folders() {
+        assert!(names.iter().filter(|name| name.starts_with(&folder)).count() >= 3335);
+        fs::create_dir(server.join(folder)).unwrap();
+    }
+    assert!(wrong(&task, &root, &Done::default()).contains("folder000/file0000.bin is missing"));
+    for (local, content, name) in task.writes() {
+        assert_eq!(fs::read(&local).unwrap(), content);
+        fs::rename(local, server.join(name)).unwrap();
+    }
+    fs::create_dir(server.join("folder001/.DAV")).unwrap();
+    task.wait_done(&root, &Done::default(), &bounds()).unwrap();
+    fs::create_dir(server.join("folder001/more")).unwrap();
+    assert!(wrong(&task, &root, &Done::default()).ends_with("has folder001/more/, which should not be there"));
+    fs::remove_dir(server.join("folder001/more")).unwrap();
+    fs::rename(server.join("folder001/file5000.bin"), server.join("folder002/file5000.bin")).unwrap();
+    assert!(wrong(&task, &root, &Done::default()).contains("folder001/file5000.bin is missing"));
+}
+
+#[test]
 fn a_download_is_looked_for_on_the_client() {
     let (_folder, root, task) = task(Work::Download { files: 2, size: Size::bytes(10) });
     assert_eq!(task.writes().count(), 0);

@@ -14,11 +14,7 @@ pub(super) fn same_names(
     found: impl Iterator<Item = String>,
     expected: &[String],
 ) -> Result<(), WorkError> {
-    let mut found: Vec<String> = found.collect();
-    found.sort();
-    if found == expected {
-        return Ok(());
-    }
+    let found: Vec<String> = found.collect();
     let wrong = |what: String| Err(WorkError::Wrong(format!("{place} {what}")));
     let (have, want) = (found.iter().collect::<BTreeSet<_>>(), expected.iter().collect::<BTreeSet<_>>());
     if let Some(name) = want.difference(&have).next() {
@@ -27,24 +23,43 @@ pub(super) fn same_names(
     if let Some(name) = have.difference(&want).next() {
         return wrong(format!("has {name}, which should not be there"));
     }
+    if found.len() == want.len() {
+        return Ok(());
+    }
     wrong(format!("names {} files {} times", want.len(), found.len()))
 }
 
-/// Whether a folder holds exactly these files with these contents; names are in order.
-/// The cheap questions come first, since this may be asked often.
+/// Whether a folder holds exactly these files, each with the content at its place. The cheap questions come first, since this may be asked often.
 pub(super) fn same_files(folder: &Path, names: &[String], contents: &[Vec<u8>]) -> Result<(), WorkError> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(io_error("list", folder))? {
-        let name = entry.map_err(io_error("list", folder))?.file_name().to_string_lossy().into_owned();
-        if name != PROPERTIES {
-            found.push(name);
-        }
-    }
+    files_below(folder, "", &mut found)?;
     same_names(&folder.display().to_string(), found.into_iter(), names)?;
     for (name, content) in names.iter().zip(contents) {
         same_length(&folder.join(name), content)?;
     }
     names.iter().zip(contents).try_for_each(|(name, content)| same_content(&folder.join(name), content))
+}
+
+/// The files in a folder and in the folders in it, which count themselves only where they are empty.
+fn files_below(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<(), WorkError> {
+    let before = found.len();
+    for entry in fs::read_dir(folder).map_err(io_error("list", folder))? {
+        let entry = entry.map_err(io_error("list", folder))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name == PROPERTIES {
+            continue;
+        }
+        let name = format!("{prefix}{name}");
+        if entry.file_type().map_err(io_error("look at", folder))?.is_dir() {
+            files_below(&entry.path(), &format!("{name}/"), found)?;
+        } else {
+            found.push(name);
+        }
+    }
+    if found.len() == before && !prefix.is_empty() {
+        found.push(prefix.to_owned());
+    }
+    Ok(())
 }
 
 fn same_length(path: &Path, content: &[u8]) -> Result<(), WorkError> {
