@@ -33,7 +33,7 @@ use link::{
 
 use nix::mount::{MsFlags, mount};
 
-use crate::place::Place;
+use crate::{machine, place::Place};
 
 /// The port of the server under test.
 const SERVER_PORT: u16 = 8443;
@@ -99,7 +99,7 @@ impl World {
         };
         for host in [Some(&client), Some(&server), pc.as_ref()].into_iter().flatten() {
             // Refused where the kernel does not offer it; what it is then is recorded with the run.
-            let _ = host.sysctl("net.ipv4.tcp_congestion_control", CONGESTION_CONTROL);
+            let _ = host.sysctl(machine::CONGESTION_CONTROL, CONGESTION_CONTROL);
         }
         Ok(Self { client, server, pc, cable, lan, tap, capture: capture.to_owned() })
     }

@@ -122,6 +122,11 @@ fn mistakes_are_told_where_they_stand() {
         ("claim twice", told("id = \"redirector-slowest-by-far\"", "id = \"redirector-slowest\"")),
         ("missing key", told("entries = 1000", "")),
         ("another kind's key", told("entries = 1000", "entries = 1000\nfiles = 3")),
+        (
+            "folders without a file",
+            told("kind = \"list\"\nentries = 1000", "kind = \"tree\"\nfolders = 4\nfiles = 3\nsize = \"1KiB\""),
+        ),
+        ("name over two lines", told("what = \"samba-davfs2-nolocks\"", "what = \"samba\\nnolocks\"")),
         ("nothing to do", told("entries = 1000", "entries = 0")),
         ("too many samples", told("samples = 5", "samples = 500")),
         ("bound missing", told(", at_least = 1.2", "")),
