@@ -132,7 +132,9 @@ mod tests {
         /// Changes one direction only.
         pub(super) fn put(&mut self, direction: Direction, stages: Vec<Box<dyn Stage>>, ms: u64) {
             let now = self.at(ms);
-            self.chains[direction as usize].replace(stages, now);
+            let mut output = Output::default();
+            self.chains[direction as usize].replace(stages, now, &mut output);
+            self.take(direction, output);
         }
 
         fn take(&mut self, direction: Direction, output: Output) {

@@ -42,6 +42,10 @@ impl Stage for Delay {
         self.held.release(now, out);
     }
 
+    fn leave(&mut self) -> Vec<Packet> {
+        self.held.leave()
+    }
+
     fn passes_segments_whole(&self) -> bool {
         true
     }
@@ -77,7 +81,7 @@ mod tests {
         let mut chain = Chain::new(vec![Box::new(Delay::new(Duration::from_millis(9)))]);
         let mut output = Output::default();
         chain.push(0, Packet::new(vec![1]), ms(0), &mut output);
-        chain.replace(vec![Box::new(Delay::new(Duration::from_millis(1)))], ms(2));
+        chain.replace(vec![Box::new(Delay::new(Duration::from_millis(1)))], ms(2), &mut output);
         chain.push(0, Packet::new(vec![2]), ms(2), &mut output);
         chain.push(0, Packet::new(vec![3]), ms(20), &mut output);
         chain.run(ms(100), &mut output);

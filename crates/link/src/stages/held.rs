@@ -32,6 +32,11 @@ impl Held {
         self.0.front().map(|(at, _)| *at)
     }
 
+    /// Gives up all packets, in the order of their times.
+    pub(super) fn leave(&mut self) -> Vec<Packet> {
+        self.0.drain(..).map(|(_, packet)| packet).collect()
+    }
+
     /// Lets the packets go on whose time has come.
     pub(super) fn release(&mut self, now: Instant, out: &mut Out) {
         while let Some((_, packet)) = self.0.pop_front_if(|(at, _)| *at <= now) {

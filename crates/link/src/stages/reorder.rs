@@ -46,6 +46,10 @@ impl Stage for Reorder {
         self.held.release(now, out);
     }
 
+    fn leave(&mut self) -> Vec<Packet> {
+        self.held.leave()
+    }
+
     fn replace(&mut self, old: Box<dyn Stage>, _now: Instant) {
         if let Some(old) = same_kind::<Self>(old) {
             self.held = old.held;
