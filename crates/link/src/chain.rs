@@ -206,7 +206,7 @@ mod tests {
         let ms = |n| start + Duration::from_millis(n);
         let rate = || Box::new(RateLimit::new(Rate::bits_per_second(8000), Queue::new(Discipline::Infinite)));
         let dice = Dice::new(1, Effect::Jitter, crate::stage::Direction::Up);
-        let jitter = Box::new(Jitter::new(Spread::Uniform(Duration::from_secs(60)), false, dice));
+        let jitter = Box::new(Jitter::new(Spread::Uniform(Duration::from_mins(1)), false, dice));
         let mut chain = Chain::new(vec![rate(), delay(9), jitter]);
         let mut output = Output::default();
         for n in 0..9 {

@@ -33,7 +33,7 @@ fn other(direction: Direction) -> Direction {
 
 impl Cable {
     fn new(spec: &LinkSpec) -> Self {
-        let Lanes { up, down } = Lanes::of(spec.elements().unwrap());
+        let Lanes { up, down } = spec.lanes().unwrap();
         let chains = [Chain::new(up.stages), Chain::new(down.stages)];
         Self { start: Instant::now(), chains, back: [up.back, down.back], delivered: Vec::new() }
     }

@@ -2,7 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{ALL, Kind, Pair, Side};
+use super::{ALL, Kind, Side};
+use crate::lanes::Element;
 
 /// A middlebox as somebody describes it: its name, where it stands, and its parameters, all of which
 /// were found to make sense.
@@ -88,7 +89,7 @@ impl Middlebox {
     }
 
     /// Its stages.
-    pub fn build(&self) -> Result<Pair, MiddleboxError> {
+    pub fn build(&self) -> Result<Element, MiddleboxError> {
         (self.kind.build)(&self.arguments)
     }
 }

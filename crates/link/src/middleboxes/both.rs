@@ -14,8 +14,8 @@ use std::{
     time::Instant,
 };
 
-use super::Pair;
 use crate::{
+    lanes::Element,
     packet::Packet,
     stage::{Direction, Out, Stage, same_kind},
 };
@@ -94,11 +94,11 @@ fn lock<W>(home: &Home<W>) -> MutexGuard<'_, W> {
 }
 
 /// The two stages of a watcher.
-pub(super) fn stages<W: Watcher>(watcher: W) -> Pair {
+pub(super) fn stages<W: Watcher>(watcher: W) -> Element {
     let own = Arc::new(Mutex::new(watcher));
     let shared = Arc::new(Shared { own, moved: OnceLock::new(), is_replaced: AtomicBool::new(false) });
     let way = |direction| Some(Box::new(Way { direction, shared: Arc::clone(&shared) }) as Box<dyn Stage>);
-    Pair { up: way(Direction::Up), down: way(Direction::Down) }
+    Element { up: way(Direction::Up), down: way(Direction::Down) }
 }
 
 impl<W: Watcher> Stage for Way<W> {
