@@ -5,10 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::held::Held;
+use super::held::{Held, keeps};
 use crate::{
     packet::Packet,
-    stage::{Out, Stage, same_kind},
+    stage::{Out, Stage},
 };
 
 /// See the module's page.
@@ -26,6 +26,8 @@ impl Delay {
 }
 
 impl Stage for Delay {
+    keeps!(held);
+
     fn push(&mut self, packet: Packet, now: Instant, out: &mut Out) {
         if self.time.is_zero() && self.held.next().is_none() {
             out.forward(packet);
@@ -34,26 +36,8 @@ impl Stage for Delay {
         }
     }
 
-    fn wake(&self) -> Option<Instant> {
-        self.held.next()
-    }
-
-    fn poll(&mut self, now: Instant, out: &mut Out) {
-        self.held.release(now, out);
-    }
-
-    fn leave(&mut self) -> Vec<Packet> {
-        self.held.leave()
-    }
-
     fn passes_segments_whole(&self) -> bool {
         true
-    }
-
-    fn replace(&mut self, old: Box<dyn Stage>, _now: Instant) {
-        if let Some(old) = same_kind::<Self>(old) {
-            self.held = old.held; // what is under way arrives when it would have
-        }
     }
 }
 
