@@ -1,9 +1,9 @@
 //! The flags that describe a link.
 
-use std::{fmt::Write as _, path::PathBuf, str::FromStr};
+use std::{fmt::Write as _, path::PathBuf};
 
 use link::{
-    middleboxes::{self, Middlebox, Parameter},
+    middleboxes::{self, Middlebox, MiddleboxError, Parameter},
     spec::{JitterSpec, LinkSpec, LossSpec, MtuSpec, QueueSpec, RateSpec, ReorderSpec},
     units::{Percent, Span},
 };
@@ -32,7 +32,7 @@ pub(crate) struct Network {
     #[arg(long, value_name = "FILE")]
     trace_down: Option<PathBuf>,
 
-    /// Queue before the rate: 100p (packets), 64KiB, infinite, codel
+    /// Queue before the rate: bdp (what one RTT holds; the default), 100p (packets), 64KiB, codel, infinite
     #[arg(long, value_name = "QUEUE")]
     queue: Option<QueueSpec>,
 
@@ -57,7 +57,7 @@ pub(crate) struct Network {
     mtu: Option<MtuSpec>,
 
     /// What stands in the way: NAME or NAME:KEY=VALUE,…; may be repeated
-    #[arg(long, value_name = "BOX")]
+    #[arg(long, value_name = "BOX", value_parser = middlebox)]
     middlebox: Vec<Middlebox>,
 
     /// Seed of everything random
@@ -86,23 +86,15 @@ impl Network {
     }
 }
 
-/// A sysctl to set, `NAME=VALUE`.
-#[derive(Debug, Clone)]
-pub(crate) struct Sysctl {
-    pub(crate) name: String,
-    pub(crate) value: String,
-}
-
-impl FromStr for Sysctl {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('=') {
-            Some((name, value)) if name.starts_with("net.") && !name.contains("..") && !name.contains('/') => {
-                Ok(Self { name: name.to_owned(), value: value.to_owned() })
-            }
-            _ => Err("write it like net.ipv4.tcp_fastopen=3".to_owned()),
+/// Reads a middlebox; where the name is not one, all that are stand in the error.
+pub(crate) fn middlebox(text: &str) -> Result<Middlebox, String> {
+    text.parse().map_err(|error| match error {
+        MiddleboxError::UnknownName { .. } => {
+            let names: Vec<&str> = middleboxes::ALL.iter().map(|kind| kind.name).collect();
+            format!("{error}; there are {}", names.join(", "))
         }
-    }
+        error => error.to_string(),
+    })
 }
 
 /// The list of middleboxes at the end of the help.
