@@ -56,46 +56,60 @@ const LEAST_QUEUE: usize = 100;
 const LARGEST_TRACE: u64 = 1 << 28;
 
 /// A cable. The default one carries packets and does nothing else.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
+#[command(next_help_heading = "The link")]
 pub struct LinkSpec {
-    /// The time that the cable takes there and back; each way takes half of it.
+    /// Round-trip time, half of it each way: 18ms
     #[serde(skip_serializing_if = "is_zero")]
+    #[arg(long, value_name = "TIME", default_value = "0ms")]
     pub rtt: Span,
-    /// What is added to each way's delay.
+    /// Random delay each way: 2ms (uniform), "2ms normal", "2ms reorder"
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "TIME")]
     pub jitter: Option<JitterSpec>,
-    /// How fast the link is.
+    /// Rate of each direction, or up/down: 100mbit, 20mbit/100mbit
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "RATE")]
     pub rate: Option<RateSpec>,
-    /// A file in Mahimahi's format that takes the place of `rate` on the way up.
+    /// Mahimahi trace in place of the rate, from the client on
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "FILE")]
     pub trace_up: Option<PathBuf>,
-    /// The same for the way down.
+    /// Mahimahi trace in place of the rate, to the client
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "FILE")]
     pub trace_down: Option<PathBuf>,
-    /// The queue in front of the link, each way; only where the rate is limited.
+    /// Queue before the rate: bdp (what one RTT holds; the default), 100p (packets), 64KiB, codel, infinite
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "QUEUE")]
     pub queue: Option<QueueSpec>,
-    /// Which packets are lost, each way.
+    /// Loss each way: 0.1%, or in bursts (Gilbert–Elliott): ge:p=1%,r=20%
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "LOSS")]
     pub loss: Option<LossSpec>,
-    /// Which packets come late.
+    /// Packets that others overtake: 1%, or "1% 5ms" with how late they come
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "SHARE")]
     pub reorder: Option<ReorderSpec>,
-    /// Which packets come twice.
+    /// Packets that arrive twice: 0.1%
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "SHARE")]
     pub duplicate: Option<Percent>,
-    /// Which packets have a bit flipped.
+    /// Packets in which a bit is flipped: 0.1%
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "SHARE")]
     pub corrupt: Option<Percent>,
-    /// The largest packet that passes.
+    /// Largest packet that passes, below the hosts' 1500: 1400, or "1400 black-hole"
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "BYTES")]
     pub mtu: Option<MtuSpec>,
-    /// What stands in the way, at each end in order from the client to the server.
+    /// What stands in the way: NAME or NAME:KEY=VALUE,…; may be repeated
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[arg(long, value_name = "BOX")]
     pub middlebox: Vec<Middlebox>,
-    /// From which everything random is drawn; the same seed gives the same luck.
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 

@@ -24,11 +24,16 @@ pub struct Arguments {
     given: Vec<(&'static str, String)>,
 }
 
+/// The names of all.
+fn names() -> String {
+    ALL.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
+}
+
 /// A text that does not describe a middlebox.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MiddleboxError {
     /// There is none of that name.
-    #[error("there is no middlebox `{name}`; the nearest is `{nearest}`")]
+    #[error("there is no middlebox `{name}`; the nearest is `{nearest}`; there are {}", names())]
     UnknownName {
         /// The name.
         name: String,
@@ -202,7 +207,9 @@ mod tests {
 
     #[test]
     fn mistakes_are_named_with_what_would_be_right() {
-        assert_eq!(error("strip-tof"), "there is no middlebox `strip-tof`; the nearest is `strip-tfo`");
+        let unknown = error("strip-tof");
+        assert!(unknown.starts_with("there is no middlebox `strip-tof`; the nearest is `strip-tfo`; there are strip-"));
+        assert!(ALL.iter().all(|kind| unknown.contains(kind.name)), "{unknown}");
         assert_eq!(
             error("hold-acks:time=3ms"),
             "the middlebox `hold-acks` has no parameter `time`; the nearest is `timer`"
