@@ -321,7 +321,7 @@ fn a_cable_whose_stage_panics_says_so() -> Result<(), Failed> {
     struct Bad;
     impl Stage for Bad {
         fn push(&mut self, _: Packet, _: Instant, _: &mut Out) {
-            panic!("on purpose");
+            std::panic::resume_unwind(Box::new("on purpose")); // which prints nothing
         }
     }
     let (a, b, cable) = lay(|| vec![Box::new(Bad)])?;
