@@ -47,15 +47,11 @@ const NOT_EXECUTABLE: i32 = 126;
 /// (and `HAUL_SERVER_IP6`, `HAUL_CLIENT_IP6`). The exit status is the command's, as in a shell: 127 if there is
 /// no such command, 128 + n if signal n ended it. No root is needed.
 #[derive(clap::Args)]
-#[command(after_help = middlebox_help())]
+#[command(
+    override_usage = "haul link [OPTIONS] -- <CMD>...\n       haul link --calibrate [--json <FILE>]",
+    after_long_help = middlebox_help()
+)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    link: LinkSpec,
-
-    /// Change the link while the command runs: 5s:loss=100%, then 8s:loss=0%; may be repeated
-    #[arg(long, value_name = "TIME:KEY=VALUE")]
-    at: Vec<Change>,
-
     /// Run this on the server host, by sh; without it that host answers pings
     #[arg(long, value_name = "CMD")]
     server: Option<String>,
@@ -73,7 +69,7 @@ pub(crate) struct Args {
     #[arg(long)]
     outside: bool,
 
-    /// Set a sysctl on both hosts, such as net.ipv4.tcp_congestion_control=cubic
+    /// Set a sysctl on both hosts, such as net.ipv4.tcp_fastopen=3; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     sysctl: Vec<Sysctl>,
 
@@ -92,6 +88,14 @@ pub(crate) struct Args {
     /// The command, after `--`
     #[arg(last = true, required_unless_present = "calibrate", value_name = "CMD")]
     command: Vec<OsString>,
+
+    // Behind the others, which would come under its heading.
+    #[command(flatten)]
+    link: LinkSpec,
+
+    /// Change the link while the command runs: 5s:loss=100%, then 8s:loss=0%; may be repeated
+    #[arg(long, value_name = "TIME:KEY=VALUE")]
+    at: Vec<Change>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {

@@ -104,7 +104,7 @@ pub struct LinkSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "BYTES")]
     pub mtu: Option<MtuSpec>,
-    /// What stands in the way: NAME or NAME:KEY=VALUE,…; may be repeated
+    /// What stands in the way: NAME or NAME:KEY=VALUE,…, of the list that --help ends with; may be repeated
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[arg(long, value_name = "BOX")]
     pub middlebox: Vec<Middlebox>,
