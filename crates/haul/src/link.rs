@@ -1,7 +1,6 @@
 //! `haul link`: a command at the end of an emulated link.
 
 mod changes;
-mod flags;
 mod server;
 mod sysctl;
 
@@ -23,6 +22,7 @@ use link::{
     host::Host,
     lanes::Lanes,
     lateness::Lateness,
+    middleboxes::{self, Parameter},
     outside::Outside,
     sandbox::{self, Sandbox},
     spec::{LinkSpec, SpecError},
@@ -32,7 +32,6 @@ use link::{
 
 use crate::link::{
     changes::{Change, Timetable},
-    flags::Network,
     server::Server,
     sysctl::Sysctl,
 };
@@ -50,7 +49,7 @@ const NOT_EXECUTABLE: i32 = 126;
 #[derive(clap::Args)]
 #[command(
     override_usage = "haul link [OPTIONS] -- <CMD>...\n       haul link --calibrate [--json <FILE>]",
-    after_long_help = flags::middlebox_help()
+    after_long_help = middlebox_help()
 )]
 pub(crate) struct Args {
     /// Run this on the server host, by sh; without it that host answers pings
@@ -92,7 +91,7 @@ pub(crate) struct Args {
 
     // Behind the others, which would come under its heading.
     #[command(flatten)]
-    network: Network,
+    link: LinkSpec,
 
     /// Change the link while the command runs: 5s:loss=100%, then 8s:loss=0%; may be repeated
     #[arg(long, value_name = "TIME:KEY=VALUE")]
@@ -100,22 +99,22 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
-    let spec = args.network.spec();
-    if args.calibrate && spec != LinkSpec::default() {
+    let spec = &args.link;
+    if args.calibrate && *spec != LinkSpec::default() {
         return Err(crate::usage("--calibrate measures cables of its own; leave out what describes a link"));
     }
     if args.json.is_some() && !args.calibrate {
         return Err(crate::usage("--json is for the calibration; give --calibrate too, and no command"));
     }
-    let laid = lanes(&spec, ToString::to_string)?;
-    let timetable = changes::timetable(&spec, &args.at)?;
+    let laid = lanes(spec, ToString::to_string)?;
+    let timetable = changes::timetable(spec, &args.at)?;
     let sandbox = sandbox::enter()?;
     if args.calibrate {
         sandbox.on_signal(|signal| std::process::exit(128 + signal))?;
         print_calibration(args.json.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let status = connect(args, &spec, laid, &timetable, &sandbox)?;
+    let status = connect(args, spec, laid, &timetable, &sandbox)?;
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(1)))
 }
 
@@ -221,7 +220,12 @@ fn describe(spec: &LinkSpec, timetable: &Timetable, cable: &Cable) {
     let kind = if *spec == LinkSpec::default() { "a " } else { "a link of " };
     crate::say(format_args!("{kind}{spec}; client {}, server {}", client.v4, server.v4));
     if cable.passes_segments_whole().contains(&true) {
-        crate::say("nothing on it looks at single packets, so TCP segments of up to 64 KiB pass whole");
+        let way = match cable.passes_segments_whole() {
+            [true, true] => "",
+            [true, false] => " from the client to the server",
+            _ => " from the server to the client",
+        };
+        crate::say(format_args!("nothing looks at single packets{way}, so TCP segments of up to 64 KiB pass whole"));
     }
     for (at, spec) in timetable {
         crate::say(format_args!("from {} on: {spec}", Span(*at)));
@@ -243,6 +247,10 @@ fn account([up, down]: &[Traffic; 2]) {
         late.quantile(0.5).as_micros(),
         late.quantile(0.99).as_micros(),
     ));
+    let missed = up.missed + down.missed;
+    if missed > 0 {
+        crate::say(format_args!("it did not keep up: {missed} packets were dropped before they came to the link"));
+    }
 }
 
 fn print_calibration(json: Option<&Path>) -> Result<(), Box<dyn Error>> {
@@ -266,5 +274,20 @@ fn print_calibration(json: Option<&Path>) -> Result<(), Box<dyn Error>> {
     let error = (calibration.rate_error * 10_000.0).round() / 100.0 + 0.0; // not -0
     writeln!(text, "rate of 100 Mbit/s, error: {error:+.2} %")?;
     writeln!(text, "capacity: {:.0} packets/s of 100 bytes one way", calibration.packets_per_second)?;
+    let real_time = if calibration.real_time { "in real time" } else { "behind other programs, not in real time" };
+    writeln!(text, "relays run {real_time}")?;
     crate::print(text.as_bytes())
+}
+
+/// The list of middleboxes at the end of the help.
+fn middlebox_help() -> String {
+    let mut text = String::from("Middleboxes, each with at=client or at=server:\n");
+    for kind in middleboxes::ALL {
+        let _ = writeln!(text, "  {}\n      {}", kind.name, kind.help);
+        for Parameter { name, form, help, default } in kind.parameters {
+            let default = if default.is_empty() { String::new() } else { format!(" [{default}]") };
+            let _ = writeln!(text, "      {name}={form}  {help}{default}");
+        }
+    }
+    text
 }

@@ -99,6 +99,7 @@ pub(crate) fn circumstances() -> Circumstances {
             delay_error_p99_us: 90.0,
             packets_per_s: 7e5,
             rate_error: 0.0,
+            real_time: Some(true),
             delay_errors: vec![],
         }),
         settings: [("server", "apache"), ("tls", "yes"), ("quick", "yes")]

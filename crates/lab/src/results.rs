@@ -104,6 +104,10 @@ pub struct Calibration {
     /// How far a rate of 100 Mbit/s is off, as a fraction; positive is too fast.
     #[serde(default)]
     pub rate_error: f64,
+    /// Whether the relays ran in real time, so that no other program could keep them waiting; none in runs
+    /// that did not say.
+    #[serde(default)]
+    pub real_time: Option<bool>,
     /// The error of a packet's delay at several packet rates.
     #[serde(default)]
     pub delay_errors: Vec<DelayError>,
@@ -141,6 +145,7 @@ impl From<&link::calibrate::Calibration> for Calibration {
             delay_error_p99_us: middle.map_or(0.0, |row| row.p99_us),
             packets_per_s: measured.packets_per_second,
             rate_error: measured.rate_error,
+            real_time: Some(measured.real_time),
             delay_errors,
         }
     }

@@ -10,7 +10,7 @@ use std::{
 
 use link::{cable::Cable, lanes::Lanes, spec::LinkSpec, units::Span};
 
-use crate::link::{flags::middlebox, lanes};
+use crate::link::lanes;
 
 /// The values that can change: all options of a link but the seed, whose luck goes on.
 const KEYS: [&str; 12] = [
@@ -57,12 +57,8 @@ impl Change {
     fn apply(&self, spec: &LinkSpec) -> Result<LinkSpec, String> {
         let say = |error: serde_json::Error| error.to_string();
         let mut fields = serde_json::to_value(spec).map_err(say)?;
-        fields[self.key.replace('-', "_")] = if self.key == "middlebox" {
-            let boxes: Result<Vec<_>, String> = self.value.split_whitespace().map(middlebox).collect();
-            serde_json::to_value(boxes?).map_err(say)?
-        } else {
-            self.value.as_str().into()
-        };
+        fields[self.key.replace('-', "_")] =
+            if self.key == "middlebox" { self.value.split_whitespace().collect() } else { self.value.as_str().into() };
         serde_json::from_value(fields).map_err(say)
     }
 }

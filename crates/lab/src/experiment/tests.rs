@@ -47,7 +47,11 @@ fn the_race_is_what_it_should_be() {
     assert_eq!(race.name, "webdav-race");
     assert_eq!(race.contenders.iter().map(Row::name).collect::<Vec<_>>(), NAMES);
     let networks: Vec<_> = race.networks.iter().map(|n| (n.name.as_str(), n.describe())).collect();
-    let described = [("article", "18ms RTT, 100mbit"), ("lan", "500us RTT, 1gbit"), ("long", "140ms RTT, 20mbit")];
+    let described = [
+        ("article", "18ms RTT, 100mbit, queue 150p"),
+        ("lan", "500us RTT, 1gbit, queue 100p"),
+        ("long", "140ms RTT, 20mbit, queue 234p"),
+    ];
     assert_eq!(networks, described.map(|(name, what)| (name, what.to_owned())));
     assert!(race.networks.iter().all(|network| network.note.is_some()));
     let tasks: Vec<_> = race.workloads.iter().map(|workload| workload.work.to_string()).collect();
