@@ -231,6 +231,28 @@ impl Run<'_> {
     ) -> Result<(Duration, Sample), SampleError> {
         let capture = folder.join("client.pcapng");
         let world = World::make(&cell.network.link, contender.needs_pc(), &capture)?;
+        let measured = self.measure(&world, folder, cell, contender);
+        // A contender whose link broke under it is not to blame.
+        let broken = world.check().map_err(SampleError::from);
+        let (took, sample) = measured.or_else(|error| broken.and(Err(error)))?;
+        let seen = world.end()?;
+        self.captures().take(&capture, cell, round)?;
+        let counts = Sample {
+            bytes: Some(seen.inbound.bytes + seen.outbound.bytes),
+            connections: Some(seen.connections.len() as u64),
+            ..sample
+        };
+        Ok((took, counts))
+    }
+
+    /// Lets the contender do its work, and holds it against what the server has and saw.
+    fn measure(
+        &self,
+        world: &World,
+        folder: &Path,
+        cell: &Cell,
+        contender: &dyn Contender,
+    ) -> Result<(Duration, Sample), SampleError> {
         let address = world.server_address();
         let certificates = self.tls.then(|| Certificates::make(folder, &[address.ip()])).transpose()?;
         let certificates = certificates.as_ref();
@@ -269,15 +291,8 @@ impl Run<'_> {
         task.verify_requests(&requests)?;
         server.check().map_err(SampleError::ServerEnded)?;
         server.stop();
-        let seen = world.end()?;
-        self.captures().take(&capture, cell, round)?;
-        let counts = Sample {
-            bytes: Some(seen.inbound.bytes + seen.outbound.bytes),
-            methods: Some(requests.methods),
-            protocols: Some(requests.protocols),
-            connections: Some(seen.connections.len() as u64),
-            ..Sample::default()
-        };
+        let counts =
+            Sample { methods: Some(requests.methods), protocols: Some(requests.protocols), ..Sample::default() };
         Ok((end - start, counts))
     }
 }

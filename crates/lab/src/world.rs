@@ -114,6 +114,12 @@ impl World {
         self.lan.as_ref().map(|lan| (lan.addresses()[1].v4, SHARE_PORT).into())
     }
 
+    /// Whether all cables still carry packets.
+    pub fn check(&self) -> Result<(), WorldError> {
+        self.cable.check()?;
+        Ok(self.lan.as_ref().map_or(Ok(()), Cable::check)?)
+    }
+
     /// Tears everything down and says what the tap saw.
     pub fn end(self) -> Result<Summary, WorldError> {
         let mut traffic = self.cable.pull()?.to_vec();
