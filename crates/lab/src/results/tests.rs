@@ -43,8 +43,8 @@ fn the_json_has_the_names_of_the_schema() {
     insta::assert_snapshot!(names.map(keys).join("\n"), @r"
     calibration cells claims comparisons experiment host networks schema settings started title workloads
     cpu kernel sysctls tools
-     delay_error_p50_us delay_error_p99_us delay_errors packets_per_s rate_error real_time
-     bytes ci95_s connections contender floor_s median_s methods model network protocols reason requests round_trips samples_s status times_floor workload
+    delay_error_p50_us delay_error_p99_us delay_errors packets_per_s rate_error real_time
+    bytes ci95_s connections contender floor_s median_s methods model network protocols reason requests round_trips samples_s status times_floor workload
     a b ci95 confidence differs ratio
     ci95 confidence id in_run measured network said source verdict workload
     ");
