@@ -1,6 +1,7 @@
 //! `haul race` and `haul lab`: experiments, run, shown and compared.
 
 mod conduct;
+mod deadline;
 mod progress;
 
 use std::{
@@ -229,9 +230,9 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
     }
     for listed in listed {
         let line = match &listed.run {
-            Ok(run) => format!("{} cells, {} of {} claims judged", run.cells.len(), run.judged(), run.claims.len()),
+            Ok(run) => run.summary(),
             Err(_) if !runs.join(&listed.id).join("run.json").exists() => {
-                "no results: it is still going on, or was killed".to_owned()
+                "no results: it is still going on, or was killed; its samples.csv has what it measured".to_owned()
             }
             Err(error) => error.to_string(),
         };

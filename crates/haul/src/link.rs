@@ -1,12 +1,13 @@
 //! `haul link`: a command at the end of an emulated link.
 
 mod changes;
-mod flags;
 mod server;
+mod sysctl;
 
 use std::{
     error::Error,
     ffi::OsString,
+    fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -19,17 +20,20 @@ use link::{
     cable::{Cable, DEFAULT_MTU, Options, Traffic},
     calibrate::calibrate,
     host::Host,
+    lanes::Lanes,
     lateness::Lateness,
+    middleboxes::{self, Parameter},
     outside::Outside,
     sandbox::{self, Sandbox},
-    spec::LinkSpec,
+    spec::{LinkSpec, SpecError},
     tap::Tap,
+    units::Span,
 };
 
 use crate::link::{
-    changes::Change,
-    flags::{Network, Sysctl},
+    changes::{Change, Timetable},
     server::Server,
+    sysctl::Sysctl,
 };
 
 /// The statuses of a command that cannot be run, as in a shell (POSIX, Shell Command Language, 2.8.2).
@@ -43,15 +47,11 @@ const NOT_EXECUTABLE: i32 = 126;
 /// (and `HAUL_SERVER_IP6`, `HAUL_CLIENT_IP6`). The exit status is the command's, as in a shell: 127 if there is
 /// no such command, 128 + n if signal n ended it. No root is needed.
 #[derive(clap::Args)]
-#[command(after_help = flags::middlebox_help())]
+#[command(
+    override_usage = "haul link [OPTIONS] -- <CMD>...\n       haul link --calibrate [--json <FILE>]",
+    after_long_help = middlebox_help()
+)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    network: Network,
-
-    /// Change the link while the command runs: 5s:loss=100%, then 8s:loss=0%; may be repeated
-    #[arg(long, value_name = "TIME:KEY=VALUE")]
-    at: Vec<Change>,
-
     /// Run this on the server host, by sh; without it that host answers pings
     #[arg(long, value_name = "CMD")]
     server: Option<String>,
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     capture: Option<PathBuf>,
 
     /// Keep only so many bytes of each packet in the captures
-    #[arg(long, value_name = "BYTES", requires = "capture")]
+    #[arg(long, value_name = "BYTES", requires = "capture", value_parser = clap::value_parser!(u32).range(1..))]
     snaplen: Option<u32>,
 
     /// Let the client host also reach the network this machine is on, beside the link, with the help of
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     #[arg(long)]
     outside: bool,
 
-    /// Set a sysctl on both hosts, such as net.ipv4.tcp_congestion_control=cubic
+    /// Set a sysctl on both hosts, such as net.ipv4.tcp_fastopen=3; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     sysctl: Vec<Sysctl>,
 
@@ -78,38 +78,67 @@ pub(crate) struct Args {
     quiet: bool,
 
     /// Measure how true the emulator is on this machine, and run nothing
-    #[arg(long, conflicts_with_all = ["server", "capture", "command"])]
+    #[arg(long, conflicts_with_all = ["at", "server", "capture", "snaplen", "outside", "sysctl", "command"])]
     calibrate: bool,
 
     /// Write the calibration (schema longhaul.calibration/1) to this file; `-`: to standard output
-    #[arg(long, value_name = "FILE", requires = "calibrate")]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
     /// The command, after `--`
     #[arg(last = true, required_unless_present = "calibrate", value_name = "CMD")]
     command: Vec<OsString>,
+
+    // Behind the others, which would come under its heading.
+    #[command(flatten)]
+    link: LinkSpec,
+
+    /// Change the link while the command runs: 5s:loss=100%, then 8s:loss=0%; may be repeated
+    #[arg(long, value_name = "TIME:KEY=VALUE")]
+    at: Vec<Change>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
-    let spec = args.network.spec();
+    let spec = &args.link;
+    if args.calibrate && *spec != LinkSpec::default() {
+        return Err(crate::usage("--calibrate measures cables of its own; leave out what describes a link"));
+    }
+    if args.json.is_some() && !args.calibrate {
+        return Err(crate::usage("--json is for the calibration; give --calibrate too, and no command"));
+    }
+    let laid = lanes(spec, ToString::to_string)?;
+    let timetable = changes::timetable(spec, &args.at)?;
     let sandbox = sandbox::enter()?;
     if args.calibrate {
         sandbox.on_signal(|signal| std::process::exit(128 + signal))?;
         print_calibration(args.json.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let status = connect(args, &spec, &sandbox)?;
+    let status = connect(args, spec, laid, &timetable, &sandbox)?;
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(1)))
 }
 
+/// The stages of a cable. Options that do not go together are wrong usage; a file that cannot be read is a
+/// failure.
+fn lanes(spec: &LinkSpec, told: impl Fn(&SpecError) -> String) -> Result<Lanes, Box<dyn Error>> {
+    spec.lanes().map_err(|error| match error {
+        SpecError::ReadTrace { .. } | SpecError::Trace { .. } => told(&error).into(),
+        _ => crate::usage(told(&error)),
+    })
+}
+
 /// Lays the cable, runs both commands, and pulls it out again.
-fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<dyn Error>> {
-    let lanes = spec.lanes()?;
-    let timetable = changes::timetable(spec, &args.at)?;
+fn connect(
+    args: &Args,
+    spec: &LinkSpec,
+    lanes: Lanes,
+    timetable: &Timetable,
+    sandbox: &Sandbox,
+) -> Result<i32, Box<dyn Error>> {
     let (client, server) = (Host::new("client")?, Host::new("server")?);
     for host in [&client, &server] {
-        for Sysctl { name, value } in &args.sysctl {
-            host.sysctl(name, value)?;
+        for sysctl in &args.sysctl {
+            sysctl.set(host)?;
         }
     }
     // First come, first routed: what is not for the server goes this way.
@@ -121,7 +150,7 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
     let options = Options { taps: taps.clone(), mtu: DEFAULT_MTU, ..Options::default() };
     let cable = Cable::lay(&client, &server, lanes, &options)?;
     if !args.quiet {
-        describe(spec, &cable);
+        describe(spec, timetable, &cable);
     }
     let equip = |command: &mut Command| {
         for (end, addresses) in ["CLIENT", "SERVER"].into_iter().zip(cable.addresses()) {
@@ -132,7 +161,7 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
     let mut status = thread::scope(|scope| {
         let (running, over) = mpsc::channel::<()>();
         let cable = &cable;
-        scope.spawn(move || changes::follow(&timetable, cable, &over));
+        scope.spawn(move || changes::follow(timetable, cable, &over));
         let status = run_both(args, sandbox, [&client, &server], equip);
         drop(running);
         status
@@ -142,7 +171,7 @@ fn connect(args: &Args, spec: &LinkSpec, sandbox: &Sandbox) -> Result<i32, Box<d
     let traffic = cable.pull()?;
     for tap in taps.into_iter().flatten().filter_map(Arc::into_inner) {
         if let Err(error) = tap.finish() {
-            eprintln!("haul: {error}");
+            crate::say(error);
             status = status.max(1); // what the command said stands, unless it said that all was well
         }
     }
@@ -174,7 +203,7 @@ fn run_both(
     match command.spawn() {
         Ok(child) => Ok(sandbox.wait_for(&child)),
         Err(error) => {
-            eprintln!("haul: cannot run {}: {error}", program.display());
+            crate::say(format_args!("cannot run {}: {error}", program.display()));
             Ok(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
         }
     }
@@ -185,25 +214,43 @@ fn tap(folder: &Path, end: &str, snaplen: Option<u32>) -> Result<Arc<Tap>, Box<d
     Ok(Arc::new(Tap::create(&folder.join(end).with_extension("pcapng"), end, snaplen)?))
 }
 
-fn describe(spec: &LinkSpec, cable: &Cable) {
+fn describe(spec: &LinkSpec, timetable: &Timetable, cable: &Cable) {
     let [client, server] = cable.addresses();
-    eprintln!("haul: a link of {spec}; client {}, server {}", client.v4, server.v4);
+    // A cable that does nothing is told as such, not as what the link consists of.
+    let kind = if *spec == LinkSpec::default() { "a " } else { "a link of " };
+    crate::say(format_args!("{kind}{spec}; client {}, server {}", client.v4, server.v4));
     if cable.passes_segments_whole().contains(&true) {
-        eprintln!("haul: nothing on it looks at single packets, so TCP segments of up to 64 KiB pass whole");
+        let way = match cable.passes_segments_whole() {
+            [true, true] => "",
+            [true, false] => " from the client to the server",
+            _ => " from the server to the client",
+        };
+        crate::say(format_args!("nothing looks at single packets{way}, so TCP segments of up to 64 KiB pass whole"));
+    }
+    for (at, spec) in timetable {
+        crate::say(format_args!("from {} on: {spec}", Span(*at)));
     }
 }
 
 fn account([up, down]: &[Traffic; 2]) {
+    if up.packets_out + down.packets_out == 0 {
+        crate::say("no packet crossed the link");
+        return;
+    }
     let mut late = Lateness::default();
     late.merge(&up.lateness);
     late.merge(&down.lateness);
-    eprintln!(
-        "haul: {} packets up, {} down; the relays sent them {} µs late at the median, {} µs at the 99th percentile",
+    crate::say(format_args!(
+        "{} packets up, {} down; the relays sent them {} µs late at the median, {} µs at the 99th percentile",
         up.packets_out,
         down.packets_out,
         late.quantile(0.5).as_micros(),
         late.quantile(0.99).as_micros(),
-    );
+    ));
+    let missed = up.missed + down.missed;
+    if missed > 0 {
+        crate::say(format_args!("it did not keep up: {missed} packets were dropped before they came to the link"));
+    }
 }
 
 fn print_calibration(json: Option<&Path>) -> Result<(), Box<dyn Error>> {
@@ -217,14 +264,30 @@ fn print_calibration(json: Option<&Path>) -> Result<(), Box<dyn Error>> {
         }
         fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
-    println!("one-way delay of 9 ms, error in µs:");
-    println!("{:>12}  {:>6}  {:>6}  {:>6}  {:>5}", "packets/s", "p50", "p99", "max", "lost");
+    let mut text = String::from("one-way delay of 9 ms, error in µs:\n");
+    writeln!(text, "{:>12}  {:>6}  {:>6}  {:>6}  {:>5}", "packets/s", "p50", "p99", "max", "lost")?;
     for row in &calibration.delay {
         let us = |time: Duration| time.as_micros();
         let (p50, p99, max) = (us(row.error.quantile(0.5)), us(row.error.quantile(0.99)), us(row.error.max()));
-        println!("{:>12}  {p50:>6}  {p99:>6}  {max:>6}  {:>5}", row.packets_per_second, row.lost);
+        writeln!(text, "{:>12}  {p50:>6}  {p99:>6}  {max:>6}  {:>5}", row.packets_per_second, row.lost)?;
     }
-    println!("rate of 100 Mbit/s, error: {:+.2} %", calibration.rate_error * 100.0);
-    println!("capacity: {:.0} packets/s of 100 bytes one way", calibration.packets_per_second);
-    Ok(())
+    let error = (calibration.rate_error * 10_000.0).round() / 100.0 + 0.0; // not -0
+    writeln!(text, "rate of 100 Mbit/s, error: {error:+.2} %")?;
+    writeln!(text, "capacity: {:.0} packets/s of 100 bytes one way", calibration.packets_per_second)?;
+    let real_time = if calibration.real_time { "in real time" } else { "behind other programs, not in real time" };
+    writeln!(text, "relays run {real_time}")?;
+    crate::print(text.as_bytes())
+}
+
+/// The list of middleboxes at the end of the help.
+fn middlebox_help() -> String {
+    let mut text = String::from("Middleboxes, each with at=client or at=server:\n");
+    for kind in middleboxes::ALL {
+        let _ = writeln!(text, "  {}\n      {}", kind.name, kind.help);
+        for Parameter { name, form, help, default } in kind.parameters {
+            let default = if default.is_empty() { String::new() } else { format!(" [{default}]") };
+            let _ = writeln!(text, "      {name}={form}  {help}{default}");
+        }
+    }
+    text
 }

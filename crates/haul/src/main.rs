@@ -13,8 +13,11 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, error::ErrorKind};
 use tracing_subscriber::EnvFilter;
+
+/// What is logged unless `HAUL_LOG` says otherwise.
+const LOG: &str = "warn";
 
 /// HTTP and WebDAV over long links: measure it, explain it, make it fast.
 #[derive(Parser)]
@@ -46,7 +49,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_env("HAUL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let asked = std::env::var("HAUL_LOG").unwrap_or_default();
+    let filter = EnvFilter::try_new(if asked.is_empty() { LOG } else { &asked }).unwrap_or_else(|error| {
+        say(format_args!("HAUL_LOG={asked} is not understood ({error}), so it is as if it were {LOG}"));
+        EnvFilter::new(LOG)
+    });
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
@@ -67,6 +74,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     })
+}
+
+/// Options that make no sense together or here: told as clap tells of one that it does not know, and with
+/// the same status.
+fn usage(error: impl Display) -> Box<dyn Error> {
+    clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).into()
 }
 
 /// Prints to standard output; a reader that has gone (`| head`) is no error.

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR")]
     root: PathBuf,
     /// Where to listen; may be given several times. Port 0 lets the system choose.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: Vec<SocketAddr>,
     /// Serve over TLS, with a certificate made on the spot or with the PEM files CERT,KEY.
     #[arg(long, value_name = "self-signed|CERT,KEY")]
@@ -36,6 +36,11 @@ pub(crate) struct Args {
     /// Write a line per request to FILE (`-`: standard output).
     #[arg(long, value_name = "FILE|-")]
     log: Option<PathBuf>,
+}
+
+/// Names are not resolved: what listens where should not depend on an answer from elsewhere.
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "write an address and a port, like 127.0.0.1:8080, 0.0.0.0:8080 or [::1]:8080")
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {

@@ -24,7 +24,7 @@ fn main() {
     if !ready {
         eprintln!("SKIPPED: links: {}", text(&probe.stderr));
     }
-    let links: [(&str, fn()); 16] = [
+    let links: [(&str, fn()); 18] = [
         ("the_exit_status_is_the_commands", the_exit_status_is_the_commands),
         ("a_command_that_cannot_run_is_told_as_by_a_shell", a_command_that_cannot_run_is_told_as_by_a_shell),
         ("both_commands_know_both_addresses", both_commands_know_both_addresses),
@@ -32,6 +32,11 @@ fn main() {
         ("a_server_that_ends_early_is_told", a_server_that_ends_early_is_told),
         ("a_server_that_does_not_listen_is_not_waited_for_long", a_server_that_does_not_listen_is_not_waited_for_long),
         ("captures_of_both_ends_can_be_read", captures_of_both_ends_can_be_read),
+        ("nobody_needs_to_hear_what_it_says", nobody_needs_to_hear_what_it_says),
+        (
+            "a_setting_that_no_host_takes_is_told_with_those_it_does",
+            a_setting_that_no_host_takes_is_told_with_those_it_does,
+        ),
         ("what_the_command_leaves_running_ends", what_the_command_leaves_running_ends),
         ("a_signal_is_passed_on_and_all_is_cleared", a_signal_is_passed_on_and_all_is_cleared),
         ("a_signal_ends_a_command_that_knows_of_none", a_signal_ends_a_command_that_knows_of_none),
@@ -43,7 +48,7 @@ fn main() {
         ("links_in_links_and_side_by_side_do_not_meet", links_in_links_and_side_by_side_do_not_meet),
     ];
     let mut trials: Vec<_> = links.map(|(name, f)| trial(name, f).with_ignored_flag(!ready)).into();
-    trials.push(trial("an_unknown_middlebox_is_told_with_the_nearest", an_unknown_middlebox_is_told_with_the_nearest));
+    trials.push(trial("wrong_usage_is_told_with_what_is_right", wrong_usage_is_told_with_what_is_right));
     // These two are simulated in a user namespace, root's too.
     let none = !output(unprivileged(&Room::new(), &["true"])).status.success();
     if none {
@@ -126,12 +131,54 @@ fn a_server_that_does_not_listen_is_not_waited_for_long() {
     room.assert_clear();
 }
 
-fn an_unknown_middlebox_is_told_with_the_nearest() {
+fn wrong_usage_is_told_with_what_is_right() {
     let room = Room::new();
-    let output = room.link(&["--middlebox", "strip-tof", "--", "true"]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("strip-tof") && said.contains("strip-tfo"), "{said}");
+    for (arguments, told) in [
+        (&["--middlebox", "strip-tof"][..], &["the nearest is `strip-tfo`", "hold-acks", "nat"][..]),
+        (&["--at", "1s:middlebox=strip-tof"], &["the nearest is `strip-tfo`", "hold-acks", "nat"]),
+        (&["--at", "1s:speed=1mbit"], &["`speed`", "rate, trace-up"]),
+        (&["--at", "1s:seed=2"], &["`seed`", "rate, trace-up"]),
+        (&["--at", "1s:rate=fast"], &["`fast`", "100mbit"]),
+        (&["--at", "1s:queue=9p"], &["--at 1s:queue=9p", "give a rate"]),
+        (&["--queue", "9p"], &["give a rate"]),
+        (&["--queue", "x"], &["`bdp`"]),
+        (&["--sysctl", "net.ipv4.tcp_sack="], &["net.ipv4.tcp_fastopen=3"]),
+        (&["--capture", "x", "--snaplen", "0"], &["--snaplen"]),
+        (&["--json", "-"], &["--calibrate"]),
+    ] {
+        let output = room.link(&[arguments, &["--", "true"]].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(told.iter().all(|part| said.contains(part)), "{arguments:?}: {said}");
+    }
+    let said = text(&room.link(&["--calibrate", "--rtt", "5ms"]).stderr);
+    assert!(said.contains("--calibrate") && said.contains("leave out"), "{said}");
+    room.assert_clear();
+}
+
+fn a_setting_that_no_host_takes_is_told_with_those_it_does() {
+    let room = Room::new();
+    let set = |setting| one_sentence(&room.link(&["--sysctl", setting, "--", "true"]), 1);
+    let said = set("net.ipv4.tcp_congestion_control=none_such");
+    let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    assert!(said.contains("tcp_allowed_congestion_control") && said.contains(available.trim()), "{said}");
+    let said = set("net.ipv4.none_such=1");
+    assert!(said.contains("net.ipv4.none_such") && said.contains("sysctl -a"), "{said}");
+    room.assert_clear();
+}
+
+/// A full disk behind 2> must not end a command that runs well, nor a closed pipe a calibration.
+fn nobody_needs_to_hear_what_it_says() {
+    let room = Room::new();
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut deaf = room.command(HAUL);
+    deaf.args(["link", "--at", "9s:rtt=2ms", "--", "sh", "-c", "exit 5"]).stderr(full());
+    assert_eq!(Running::start(deaf).status().code(), Some(5));
+    let mut calibration = room.command(HAUL);
+    calibration.args(["link", "--calibrate"]).stdout(full()).stderr(fs::File::create(room.path("said")).unwrap());
+    assert_eq!(Running::start(calibration).status().code(), Some(1));
+    let said = fs::read_to_string(room.path("said")).unwrap();
+    assert!(said.starts_with("haul: cannot print the results: ") && said.lines().count() == 1, "{said}");
     room.assert_clear();
 }
 

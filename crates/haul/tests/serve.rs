@@ -171,7 +171,14 @@ fn mistakes_are_one_sentence_and_status_1() {
 
 #[test]
 fn wrong_usage_is_status_2() {
-    for arguments in [&["serve"][..], &["serve", "/", "--listen", "x"], &["serve", "/", "--tls", "x"], &["sevre"]] {
-        haul().args(arguments).assert().code(2);
+    for (arguments, said) in [
+        (&["serve"][..], "<DIR>"),
+        (&["serve", "/", "--listen", "localhost:8080"], "like 127.0.0.1:8080"),
+        (&["serve", "/", "--tls", "x"], "self-signed"),
+        (&["sevre"], "'serve'"),
+    ] {
+        let failure = haul().args(arguments).assert().code(2);
+        let text = String::from_utf8_lossy(&failure.get_output().stderr).into_owned();
+        assert!(text.contains(said), "{arguments:?}: {text}");
     }
 }

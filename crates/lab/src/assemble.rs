@@ -8,12 +8,13 @@ use std::{
 
 use crate::{
     claims::judge,
-    experiment::{Cell, Experiment, Plan},
+    experiment::{Cell, Experiment, Network, Plan, Workload},
     floor::floor,
     results::{
         Calibration, CellResult, Comparison, Host, NOT_REACHED, NetworkRecord, Outcome, RunResult, SCHEMA, Sample,
         Status, WorkloadRecord, timestamp,
     },
+    servers::Protocol,
     stats::{bootstrap, median, shift},
 };
 
@@ -61,10 +62,12 @@ pub fn assemble(experiment: &Experiment, plan: &Plan, outcomes: &[Outcome], circ
 
 fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellResult {
     let floor = floor(cell.workload.work, &cell.network, tls);
+    let taken = outcome.map_or(&[][..], Outcome::samples);
+    // Of a cell that failed no number is made: its samples are kept, and no more.
     let (status, reason, samples): (_, _, &[Sample]) = match outcome {
         Some(Outcome::Done(samples)) if !samples.is_empty() => (Status::Ok, None, samples),
         Some(Outcome::Skipped(why)) => (Status::Skipped, Some(why.clone()), &[]),
-        Some(Outcome::Failed(why)) => (Status::Failed, Some(why.clone()), &[]),
+        Some(Outcome::Failed { why, .. }) => (Status::Failed, Some(why.clone()), &[]),
         Some(Outcome::Done(_)) | None => (Status::Skipped, Some(NOT_REACHED.to_owned()), &[]),
     };
     let samples_s: Vec<f64> = samples.iter().map(|sample| sample.seconds).collect();
@@ -82,12 +85,13 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
         bytes: middle(samples, |sample| sample.bytes),
         requests: middle(samples, Sample::requests),
         methods: methods(samples),
+        protocols: protocols(samples),
         connections: middle(samples, |sample| sample.connections),
         round_trips: median_s.filter(|_| rtt_s > 0.0).map(|median| median / rtt_s),
         floor_s: floor.time.as_secs_f64(),
         times_floor: median_s
             .and_then(|median| floor.multiple(Duration::try_from_secs_f64(median).unwrap_or_default())),
-        samples_s,
+        samples_s: taken.iter().map(|sample| sample.seconds).collect(),
     }
 }
 
@@ -106,6 +110,14 @@ fn methods(samples: &[Sample]) -> Option<BTreeMap<String, u64>> {
         middle(samples, |sample| sample.methods.as_ref().map(|methods| methods.get(name).copied().unwrap_or(0)))
     };
     (!samples.is_empty()).then(|| names.into_iter().filter_map(|name| Some((name.clone(), count(name)?))).collect())
+}
+
+/// All that the requests of any sample came over.
+fn protocols(samples: &[Sample]) -> Option<Vec<Protocol>> {
+    let seen: Vec<&BTreeSet<Protocol>> =
+        samples.iter().map(|sample| sample.protocols.as_ref()).collect::<Option<_>>()?;
+    let all: BTreeSet<&Protocol> = seen.into_iter().flatten().collect();
+    (!samples.is_empty()).then(|| all.into_iter().cloned().collect())
 }
 
 pub(crate) fn comparisons(cells: &[CellResult]) -> Vec<Comparison> {
@@ -135,33 +147,27 @@ fn comparison(a: &CellResult, b: &CellResult) -> Option<Comparison> {
 }
 
 fn networks(plan: &Plan) -> Vec<NetworkRecord> {
-    let mut records: Vec<NetworkRecord> = Vec::new();
-    for network in plan.cells.iter().map(|cell| &cell.network) {
-        if !records.iter().any(|record| record.name == network.name) {
-            records.push(NetworkRecord {
-                name: network.name.clone(),
-                description: network.describe(),
-                rtt_s: network.rtt().as_secs_f64(),
-                link: serde_json::to_value(&network.link).unwrap_or_default(),
-            });
-        }
-    }
-    records
+    let mut seen = BTreeSet::new();
+    let networks = plan.cells.iter().map(|cell| &cell.network).filter(|network| seen.insert(&network.name));
+    let record = |network: &Network| NetworkRecord {
+        name: network.name.clone(),
+        description: network.describe(),
+        rtt_s: network.rtt().as_secs_f64(),
+        link: serde_json::to_value(&network.link).unwrap_or_default(),
+    };
+    networks.map(record).collect()
 }
 
 fn workloads(plan: &Plan) -> Vec<WorkloadRecord> {
-    let mut records: Vec<WorkloadRecord> = Vec::new();
-    for workload in plan.cells.iter().map(|cell| &cell.workload) {
-        if !records.iter().any(|record| record.name == workload.name) {
-            records.push(WorkloadRecord {
-                name: workload.name.clone(),
-                description: workload.work.to_string(),
-                steps: workload.work.steps(),
-                step: workload.work.step().to_owned(),
-            });
-        }
-    }
-    records
+    let mut seen = BTreeSet::new();
+    let workloads = plan.cells.iter().map(|cell| &cell.workload).filter(|workload| seen.insert(&workload.name));
+    let record = |workload: &Workload| WorkloadRecord {
+        name: workload.name.clone(),
+        description: workload.work.to_string(),
+        steps: workload.work.steps(),
+        step: workload.work.step().to_owned(),
+    };
+    workloads.map(record).collect()
 }
 
 #[cfg(test)]

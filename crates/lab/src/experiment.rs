@@ -26,7 +26,7 @@ mod plan;
 
 use std::{fmt, path::Path, time::Duration};
 
-use link::units::{Rate, Span};
+use link::units::Rate;
 
 use crate::{claims::Claim, contenders::Parameters, work::Work};
 
@@ -178,18 +178,9 @@ impl Network {
         self.link.rate.map(|rate| rate.down)
     }
 
-    /// `18ms RTT, 100mbit, loss 0.1%`: all that the file says of the link.
+    /// `18ms RTT, 100mbit, queue 150p, loss 0.1%`: all that the link is.
     pub fn describe(&self) -> String {
-        let rate = self.link.rate.map_or_else(|| "no rate limit".to_owned(), |rate| rate.to_string());
-        let spec = serde_json::to_value(&self.link).unwrap_or_default();
-        let rest = spec
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(key, value)| !["rtt", "rate", "seed"].contains(&key.as_str()) && !value.is_null());
-        rest.fold(format!("{} RTT, {rate}", Span(self.rtt())), |text, (key, value)| {
-            format!("{text}, {key} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-        })
+        self.link.to_string()
     }
 }
 

@@ -11,6 +11,7 @@
 //! | TCP handshake (RFC 9293, §3.5); the ACK that ends it already carries data | 1 |
 //! | TLS 1.3 full handshake (RFC 8446, §2) | 1 |
 //! | upload: everything is sent at once; the last byte takes half a round trip to arrive, its answer half to return | 1 |
+//! | upload of a tree: the same; each folder is asked for just before its files, on their connection, whose requests the server takes in order (RFC 9112, §9.3.2) | 1 |
 //! | download: everything is asked for at once, by known names; half a round trip for the request, half for the last byte | 1 |
 //! | listing: one request with `Depth: 1` (RFC 4918, §9.1) | 1 |
 //! | saving in place: a save begins when the last one is confirmed | 1 each |

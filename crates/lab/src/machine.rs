@@ -12,12 +12,15 @@ use crate::{
     results,
     servers::Server,
     work::Work,
-    world::{CONGESTION_CONTROL, WorldError},
+    world::{self, WorldError},
 };
+
+/// The sysctl that names a host's congestion control.
+pub const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
 /// The settings of TCP that decide how fast a transfer is.
 const SYSCTLS: [&str; 9] = [
-    "net.ipv4.tcp_congestion_control",
+    CONGESTION_CONTROL,
     "net.ipv4.tcp_fastopen",
     "net.ipv4.tcp_no_metrics_save",
     "net.ipv4.tcp_notsent_lowat",
@@ -31,7 +34,7 @@ const SYSCTLS: [&str; 9] = [
 /// What the machine is, what its hosts are set to, and which programs take part in `plan`.
 pub fn record(plan: &Plan, server: &dyn Server) -> Result<results::Host, WorldError> {
     let host = Host::new("probe")?;
-    let _ = host.sysctl("net.ipv4.tcp_congestion_control", CONGESTION_CONTROL);
+    let _ = host.sysctl(CONGESTION_CONTROL, world::CONGESTION_CONTROL);
     let sysctls = SYSCTLS.iter().filter_map(|name| Some(((*name).to_owned(), host.read_sysctl(name).ok()?))).collect();
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     Ok(results::Host {
@@ -101,9 +104,10 @@ pub fn check_room(plan: &Plan, scratch: &Path) -> Result<(), NoRoom> {
 /// The bytes of memory that a sample of `work` takes.
 fn needed(work: Work) -> u64 {
     let (files, size) = match work {
-        Work::Upload { files, size } | Work::Download { files, size } | Work::Edit { times: files, size } => {
-            (files, size.as_bytes())
-        }
+        Work::Upload { files, size }
+        | Work::Tree { files, size, .. }
+        | Work::Download { files, size }
+        | Work::Edit { times: files, size } => (files, size.as_bytes()),
         Work::List { entries } => (entries, 0),
     };
     u64::from(files).saturating_mul(size.saturating_add(FILE)).saturating_mul(COPIES)

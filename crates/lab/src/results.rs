@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{claims::Verdict, stats::Interval};
+use crate::{claims::Verdict, servers::Protocol, stats::Interval, words::counted};
 
 pub(crate) use folder::timestamp;
 pub use folder::{Listed, create_folder, find, list};
-pub use samples::{Outcome, Sample, write_samples};
+pub use samples::{Outcome, Sample, SampleLog};
 pub use store::{ResultsError, read, write};
 
 /// The name of the schema.
@@ -67,6 +67,12 @@ impl RunResult {
         self.cells.iter().find(|cell| cell.is(workload, network, contender))
     }
 
+    /// How much it is, in a few words.
+    pub fn summary(&self) -> String {
+        let (cells, claims) = (counted(self.cells.len() as u64, "cell"), counted(self.claims.len() as u64, "claim"));
+        format!("{cells}, {} of {claims} judged", self.judged())
+    }
+
     /// How many checks have a verdict that says yes or no.
     pub fn judged(&self) -> usize {
         self.claims.iter().filter(|claim| claim.verdict != Verdict::Inconclusive).count()
@@ -98,6 +104,10 @@ pub struct Calibration {
     /// How far a rate of 100 Mbit/s is off, as a fraction; positive is too fast.
     #[serde(default)]
     pub rate_error: f64,
+    /// Whether the relays ran in real time, so that no other program could keep them waiting; none in runs
+    /// that did not say.
+    #[serde(default)]
+    pub real_time: Option<bool>,
     /// The error of a packet's delay at several packet rates.
     #[serde(default)]
     pub delay_errors: Vec<DelayError>,
@@ -135,6 +145,7 @@ impl From<&link::calibrate::Calibration> for Calibration {
             delay_error_p99_us: middle.map_or(0.0, |row| row.p99_us),
             packets_per_s: measured.packets_per_second,
             rate_error: measured.rate_error,
+            real_time: Some(measured.real_time),
             delay_errors,
         }
     }
@@ -193,7 +204,8 @@ pub struct CellResult {
     pub status: Status,
     /// Why it was skipped (and how to get it) or how it failed.
     pub reason: Option<String>,
-    /// The times, in the order in which they were taken.
+    /// The times, in the order in which they were taken; of a cell that failed, those before it did, of
+    /// which nothing else is made.
     pub samples_s: Vec<f64>,
     /// Their median.
     pub median_s: Option<f64>,
@@ -206,6 +218,9 @@ pub struct CellResult {
     /// HTTP requests by method, medians of the samples; none where they were not logged.
     #[serde(default)]
     pub methods: Option<BTreeMap<String, u64>>,
+    /// What the requests came over, in any sample; none where they were not logged.
+    #[serde(default)]
+    pub protocols: Option<Vec<Protocol>>,
     /// TCP connections, median of the samples.
     pub connections: Option<u64>,
     /// The median time in round trips of the network; none where it has no delay.

@@ -10,6 +10,8 @@
 //! lab fails (a server that does not start, a cable that cannot be laid, a full disk) nobody could do
 //! better, and the next sample would fail like this one: the run ends there, with what it has.
 
+mod captures;
+
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -21,13 +23,14 @@ use crate::{
     bounds::Bounds,
     certs::{CertError, Certificates},
     contenders::{self, Contender, Failure, Pc},
-    experiment::{Cell, Plan},
+    experiment::{Block, Cell, Plan},
     process::ProcessError,
-    results::{Outcome, Sample},
+    results::{Outcome, Sample, SampleLog},
     servers::{Server, ServerError, Setup},
     work::{Payload, WorkError},
     world::{World, WorldError},
 };
+use captures::{Captures, NotKept};
 
 /// The folder of the work on the server.
 const FOLDER: &str = "work";
@@ -49,7 +52,8 @@ pub struct Run<'a> {
     pub patience: Duration,
     /// An empty folder, quick to write, for all that samples need.
     pub scratch: &'a Path,
-    /// The folder that gets one capture for each cell: that of its last sample.
+    /// The folder that gets the captures of each cell: its typical sample's, and the slowest's if that is far
+    /// out.
     pub captures: &'a Path,
     /// Becomes true when the user wants no more.
     pub cancel: Arc<AtomicBool>,
@@ -96,8 +100,8 @@ enum SampleError {
     ServerEnded(ProcessError),
     #[error("cannot make the folder {}: {error}", path.display())]
     Folder { path: PathBuf, error: io::Error },
-    #[error("cannot keep the capture {}: {error}", path.display())]
-    Capture { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Capture(#[from] NotKept),
 }
 
 impl SampleError {
@@ -109,8 +113,8 @@ impl SampleError {
 
 impl Run<'_> {
     /// Runs the plan to its end, or as far as it goes: one outcome for each cell of the plan, and why it
-    /// went no further.
-    pub fn run(&self, mut watch: impl FnMut(Event<'_>)) -> (Vec<Outcome>, Result<(), Halt>) {
+    /// went no further. Each sample is in `log` as soon as it is taken.
+    pub fn run(&self, log: &mut SampleLog, mut watch: impl FnMut(Event<'_>)) -> (Vec<Outcome>, Result<(), Halt>) {
         let contenders: Vec<_> = self.plan.cells.iter().map(contender).collect();
         let mut outcomes: Vec<_> =
             self.plan.cells.iter().zip(&contenders).map(|(cell, contender)| self.outlook(cell, contender)).collect();
@@ -119,7 +123,7 @@ impl Run<'_> {
                 watch(Event::Drops(cell, self.plan.samples, why));
             }
         }
-        let ended = self.run_blocks(&contenders, &mut outcomes, watch);
+        let ended = self.run_blocks(&contenders, &mut outcomes, log, watch);
         (outcomes, ended)
     }
 
@@ -127,38 +131,64 @@ impl Run<'_> {
         &self,
         contenders: &[Result<Box<dyn Contender>, String>],
         outcomes: &mut [Outcome],
+        log: &mut SampleLog,
         mut watch: impl FnMut(Event<'_>),
     ) -> Result<(), Halt> {
         let start = Instant::now();
         for block in self.plan.blocks(self.seed) {
-            for (round, cells) in (0..).zip(&block.rounds) {
-                for &index in cells {
-                    let cell = &self.plan.cells[index];
-                    let (Outcome::Done(samples), Ok(contender)) = (&mut outcomes[index], &contenders[index]) else {
-                        continue;
-                    };
-                    if self.is_cancelled() {
-                        return Err(Halt::Interrupted);
+            let ended = self.run_block(&block, start, contenders, outcomes, log, &mut watch);
+            let cells = block.rounds.first().into_iter().flatten();
+            let kept = cells.map(|cell| self.captures().settle(&self.plan.cells[*cell], outcomes[*cell].samples()));
+            let kept = kept.collect::<Result<(), NotKept>>();
+            ended?;
+            kept.map_err(broken)?;
+        }
+        Ok(())
+    }
+
+    fn run_block(
+        &self,
+        block: &Block,
+        start: Instant,
+        contenders: &[Result<Box<dyn Contender>, String>],
+        outcomes: &mut [Outcome],
+        log: &mut SampleLog,
+        watch: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), Halt> {
+        for (round, cells) in (0..).zip(&block.rounds) {
+            for &index in cells {
+                let cell = &self.plan.cells[index];
+                let (Outcome::Done(samples), Ok(contender)) = (&mut outcomes[index], &contenders[index]) else {
+                    continue;
+                };
+                if self.is_cancelled() {
+                    return Err(Halt::Interrupted);
+                }
+                watch(Event::Begins(cell));
+                let start_s = start.elapsed().as_secs_f64();
+                match self.sample(cell, contender.as_ref(), round) {
+                    Ok((took, counts)) => {
+                        let sample = Sample { round, start_s, seconds: took.as_secs_f64(), ..counts };
+                        let logged = log.append(cell, &sample);
+                        samples.push(sample);
+                        watch(Event::Took(cell, took));
+                        logged.map_err(broken)?;
                     }
-                    watch(Event::Begins(cell));
-                    let start_s = start.elapsed().as_secs_f64();
-                    match self.sample(cell, contender.as_ref()) {
-                        Ok((took, counts)) => {
-                            samples.push(Sample { round, start_s, seconds: took.as_secs_f64(), ..counts });
-                            watch(Event::Took(cell, took));
-                        }
-                        Err(_) if self.is_cancelled() => return Err(Halt::Interrupted),
-                        Err(error) if error.is_the_contenders() => {
-                            let why = error.to_string();
-                            watch(Event::Drops(cell, self.plan.samples - round, &why));
-                            outcomes[index] = Outcome::Failed(why);
-                        }
-                        Err(error) => return Err(Halt::Broken(error.to_string())),
+                    Err(_) if self.is_cancelled() => return Err(Halt::Interrupted),
+                    Err(error) if error.is_the_contenders() => {
+                        let why = error.to_string();
+                        watch(Event::Drops(cell, self.plan.samples - round, &why));
+                        outcomes[index] = Outcome::Failed { why, samples: std::mem::take(samples) };
                     }
+                    Err(error) => return Err(broken(error)),
                 }
             }
         }
         Ok(())
+    }
+
+    fn captures(&self) -> Captures<'_> {
+        Captures(self.captures)
     }
 
     fn is_cancelled(&self) -> bool {
@@ -183,11 +213,11 @@ impl Run<'_> {
     }
 
     /// One sample, in a folder of its own that is removed after.
-    fn sample(&self, cell: &Cell, contender: &dyn Contender) -> Result<(Duration, Sample), SampleError> {
+    fn sample(&self, cell: &Cell, contender: &dyn Contender, round: u32) -> Result<(Duration, Sample), SampleError> {
         let folder = self.scratch.join("sample");
         let made = fs::create_dir_all(&folder);
         made.map_err(|error| SampleError::Folder { path: folder.clone(), error })?;
-        let result = self.sample_in(&folder, cell, contender);
+        let result = self.sample_in(&folder, cell, contender, round);
         let _ = fs::remove_dir_all(&folder);
         result
     }
@@ -197,9 +227,32 @@ impl Run<'_> {
         folder: &Path,
         cell: &Cell,
         contender: &dyn Contender,
+        round: u32,
     ) -> Result<(Duration, Sample), SampleError> {
         let capture = folder.join("client.pcapng");
         let world = World::make(&cell.network.link, contender.needs_pc(), &capture)?;
+        let measured = self.measure(&world, folder, cell, contender);
+        // A contender whose link broke under it is not to blame.
+        let broken = world.check().map_err(SampleError::from);
+        let (took, sample) = measured.or_else(|error| broken.and(Err(error)))?;
+        let seen = world.end()?;
+        self.captures().take(&capture, cell, round)?;
+        let counts = Sample {
+            bytes: Some(seen.inbound.bytes + seen.outbound.bytes),
+            connections: Some(seen.connections.len() as u64),
+            ..sample
+        };
+        Ok((took, counts))
+    }
+
+    /// Lets the contender do its work, and holds it against what the server has and saw.
+    fn measure(
+        &self,
+        world: &World,
+        folder: &Path,
+        cell: &Cell,
+        contender: &dyn Contender,
+    ) -> Result<(Duration, Sample), SampleError> {
         let address = world.server_address();
         let certificates = self.tls.then(|| Certificates::make(folder, &[address.ip()])).transpose()?;
         let certificates = certificates.as_ref();
@@ -213,7 +266,8 @@ impl Run<'_> {
         };
         let mut server = self.server.start(&setup)?;
         let task = Payload::new(cell.workload.work, self.seed).task(folder, FOLDER).map_err(SampleError::Layout)?;
-        task.prepare_server(server.root(), server.owner()).map_err(SampleError::Layout)?;
+        let root = server.root().to_owned();
+        task.prepare_server(&root, server.owner()).map_err(SampleError::Layout)?;
         let bounds = Bounds::new(self.patience, self.cancel.clone());
         let share = world.share_address();
         let sample = contenders::Sample {
@@ -222,6 +276,7 @@ impl Run<'_> {
             url: format!("{}{FOLDER}/", server.url()),
             certificates,
             task: &task,
+            root: &root,
             scratch: folder,
             bounds: bounds.clone(),
         };
@@ -229,42 +284,22 @@ impl Run<'_> {
         server.mark();
         let start = Instant::now();
         let done = prepared.run()?;
-        let end = task.wait_done(server.root(), &done, &bounds)?;
+        let end = task.wait_done(&root, &done, &bounds)?;
         // Locks may be released after the work is done; when the contender has finished they are.
         prepared.finish()?;
         let requests = server.requests();
         task.verify_requests(&requests)?;
         server.check().map_err(SampleError::ServerEnded)?;
         server.stop();
-        let seen = world.end()?;
-        self.keep(&capture, cell)?;
-        let counts = Sample {
-            round: 0,
-            start_s: 0.0,
-            seconds: 0.0,
-            bytes: Some(seen.inbound.bytes + seen.outbound.bytes),
-            methods: Some(requests.0),
-            connections: Some(seen.connections.len() as u64),
-        };
+        let counts =
+            Sample { methods: Some(requests.methods), protocols: Some(requests.protocols), ..Sample::default() };
         Ok((end - start, counts))
-    }
-
-    /// Takes the capture out of the sample's folder. Half of one is not kept, and gives a full disk room
-    /// for the results.
-    fn keep(&self, capture: &Path, cell: &Cell) -> Result<(), SampleError> {
-        let path = self.captures.join(capture_name(cell));
-        let copied = fs::copy(capture, &path);
-        copied.map(drop).map_err(|error| {
-            let _ = fs::remove_file(&path);
-            SampleError::Capture { path, error }
-        })
     }
 }
 
-/// The name of a cell's capture.
-fn capture_name(cell: &Cell) -> String {
-    let name = format!("{}-{}-{}", cell.workload.name, cell.network.name, cell.row.name());
-    name.replace([' ', '/'], "-") + ".pcapng"
+/// What ends a run.
+fn broken(error: impl std::fmt::Display) -> Halt {
+    Halt::Broken(error.to_string())
 }
 
 /// The contender of a cell, with its parameters.

@@ -100,7 +100,8 @@ fn heading(run: &RunResult, look: Look) -> String {
 }
 
 fn legend(run: &RunResult, look: Look) -> String {
-    let fewest = run.cells.iter().map(|cell| cell.samples_s.len()).filter(|samples| *samples > 0).min().unwrap_or(0);
+    let measured = run.cells.iter().filter(|cell| cell.median_s.is_some());
+    let fewest = measured.map(|cell| cell.samples_s.len()).min().unwrap_or(0);
     let spread = match range_coverage(fewest) {
         _ if fewest < 2 => String::new(),
         coverage if coverage < 0.95 => {

@@ -33,7 +33,7 @@ use link::{
 
 use nix::mount::{MsFlags, mount};
 
-use crate::place::Place;
+use crate::{machine, place::Place};
 
 /// The port of the server under test.
 const SERVER_PORT: u16 = 8443;
@@ -99,7 +99,7 @@ impl World {
         };
         for host in [Some(&client), Some(&server), pc.as_ref()].into_iter().flatten() {
             // Refused where the kernel does not offer it; what it is then is recorded with the run.
-            let _ = host.sysctl("net.ipv4.tcp_congestion_control", CONGESTION_CONTROL);
+            let _ = host.sysctl(machine::CONGESTION_CONTROL, CONGESTION_CONTROL);
         }
         Ok(Self { client, server, pc, cable, lan, tap, capture: capture.to_owned() })
     }
@@ -114,11 +114,22 @@ impl World {
         self.lan.as_ref().map(|lan| (lan.addresses()[1].v4, SHARE_PORT).into())
     }
 
+    /// Whether all cables still carry packets.
+    pub fn check(&self) -> Result<(), WorldError> {
+        self.cable.check()?;
+        Ok(self.lan.as_ref().map_or(Ok(()), Cable::check)?)
+    }
+
     /// Tears everything down and says what the tap saw.
     pub fn end(self) -> Result<Summary, WorldError> {
-        self.cable.pull()?;
+        let mut traffic = self.cable.pull()?.to_vec();
         if let Some(lan) = self.lan {
-            lan.pull()?;
+            traffic.extend(lan.pull()?);
+        }
+        // Nothing that an experiment asks for; its link is slower than the one that was measured.
+        let missed: u64 = traffic.iter().map(|way| way.missed).sum();
+        if missed > 0 {
+            tracing::warn!("the emulator did not keep up: {missed} packets were dropped before they came to a cable");
         }
         if let Some(tap) = Arc::into_inner(self.tap) {
             tap.finish()?;

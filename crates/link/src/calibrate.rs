@@ -65,6 +65,8 @@ pub struct Calibration {
     pub rate_error: f64,
     /// Packets of 100 bytes per second that a cable with rate, delay and loss carried one way.
     pub packets_per_second: f64,
+    /// Whether the relays ran in real time; see [`Traffic::real_time`].
+    pub real_time: bool,
 }
 
 /// The error of the delay at one packet rate.
@@ -80,11 +82,10 @@ pub struct DelayError {
 
 /// Calibrates, in about three seconds.
 pub fn calibrate() -> Result<Calibration, CalibrateError> {
-    Ok(Calibration {
-        delay: PROBE_RATES.map(probe_delay).into_iter().collect::<Result<_, _>>()?,
-        rate_error: probe_rate()?,
-        packets_per_second: probe_capacity()?,
-    })
+    let delay = PROBE_RATES.map(probe_delay).into_iter().collect::<Result<_, _>>()?;
+    let rate_error = probe_rate()?;
+    let (packets_per_second, real_time) = probe_capacity()?;
+    Ok(Calibration { delay, rate_error, packets_per_second, real_time })
 }
 
 /// A packet's arrival: its number, and when it was sent and came, since the start.
@@ -131,8 +132,8 @@ fn probe_rate() -> Result<f64, CalibrateError> {
 }
 
 /// A flood through what most races have: a rate (out of reach), a delay and a loss (of nothing), packet
-/// by packet.
-fn probe_capacity() -> Result<f64, CalibrateError> {
+/// by packet; and whether that was carried in real time.
+fn probe_capacity() -> Result<(f64, bool), CalibrateError> {
     let never = Dice::new(1, Effect::Loss, Direction::Up);
     let stages: Vec<Box<dyn Stage>> = vec![
         Box::new(RateLimit::new(Rate::bits_per_second(100_000_000_000), Queue::new(Discipline::Infinite))),
@@ -147,7 +148,8 @@ fn probe_capacity() -> Result<f64, CalibrateError> {
     })?;
     // The receiver may have missed some; when the first and the last came is known all the same.
     let [first, .., last] = arrivals.as_slice() else { return Err(nothing_came().into()) };
-    Ok(traffic.packets_out as f64 / last.came.saturating_sub(first.came).as_secs_f64())
+    let packets_per_second = traffic.packets_out as f64 / last.came.saturating_sub(first.came).as_secs_f64();
+    Ok((packets_per_second, traffic.real_time))
 }
 
 fn nothing_came() -> io::Error {

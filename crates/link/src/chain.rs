@@ -10,6 +10,7 @@ use std::{
 };
 
 use crate::{
+    offload::{self, Spare},
     packet::Packet,
     stage::{Out, Stage},
 };
@@ -48,11 +49,6 @@ impl Chain {
         Self { slots: stages.into_iter().map(|stage| Slot { stage, out: Out::default() }).collect() }
     }
 
-    /// The number of stages.
-    pub fn stages(&self) -> usize {
-        self.slots.len()
-    }
-
     /// Whether no stage looks at single packets, so that segments may pass whole.
     pub fn passes_segments_whole(&self) -> bool {
         self.slots.iter().all(|slot| slot.stage.passes_segments_whole())
@@ -81,17 +77,39 @@ impl Chain {
         }
     }
 
-    /// Puts `stages` in the place of those of a running chain. Each takes over from the first stage
-    /// of its kind that no other took over from, so that parameters change and stages come and go
-    /// around one that holds packets; the packets held by stages that are gone are lost, as on a
-    /// cable that is cut and spliced.
-    pub fn replace(&mut self, stages: Vec<Box<dyn Stage>>, now: Instant) {
-        let mut old = std::mem::replace(self, Self::new(stages)).slots;
-        for slot in &mut self.slots {
-            if let Some(place) = old.iter().position(|old| old.kind() == slot.kind()) {
-                slot.stage.replace(old.remove(place).stage, now);
+    /// Puts `stages` in the place of those of a running chain, which has been run up to `now`.
+    ///
+    /// Each takes over from the first stage of its kind that no other took over from, so that parameters
+    /// change and stages come and go around one that holds packets. What is held by a stage that is gone
+    /// enters the new chain where that stage stood, at once. So every packet goes on, and in order; only
+    /// a shorter queue, or a stage that is new on its way, may drop it.
+    ///
+    /// Returns the place in the new chain for each in the old one, the end included: what was to enter
+    /// before a stage enters behind the nearest one before that which is still there.
+    pub fn replace(&mut self, stages: Vec<Box<dyn Stage>>, now: Instant, output: &mut Output) -> Vec<usize> {
+        let old = std::mem::replace(self, Self::new(stages)).slots;
+        let mut old: Vec<_> = old.into_iter().map(Some).collect();
+        let mut heirs = vec![None; old.len()];
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            let same = |old: &Option<Slot>| old.as_ref().is_some_and(|old| old.kind() == slot.kind());
+            if let Some(place) = old.iter().position(same)
+                && let Some(predecessor) = old[place].take()
+            {
+                slot.stage.replace(predecessor.stage, now);
+                heirs[place] = Some(index);
             }
         }
+        let mut places = vec![0];
+        for (place, heir) in heirs.into_iter().enumerate() {
+            places.push(heir.map_or(places[place], |index| index + 1));
+        }
+        // The nearest to the far end first, so that nobody overtakes.
+        for (gone, place) in old.into_iter().zip(&places).rev() {
+            for packet in gone.into_iter().flat_map(|mut slot| slot.stage.leave()) {
+                self.enter(*place, packet, now, output);
+            }
+        }
+        places
     }
 
     /// The earliest event and its stage; of several at one time, that of the last stage, so that
@@ -103,6 +121,17 @@ impl Chain {
 
     fn enter(&mut self, index: usize, packet: Packet, now: Instant, output: &mut Output) {
         match self.slots.get_mut(index) {
+            // It was on its way when the stage came.
+            Some(slot)
+                if !slot.stage.passes_segments_whole()
+                    && let Some(header) = packet.offload =>
+            {
+                let mut packets = Vec::new();
+                offload::split(header, &packet.bytes, &mut Spare::default(), |packet| packets.push(packet));
+                for packet in packets {
+                    self.enter(index, packet, now, output);
+                }
+            }
             Some(slot) => {
                 slot.stage.push(packet, now, &mut slot.out);
                 self.pass_on(index, now, output);
@@ -123,5 +152,73 @@ impl Chain {
             self.enter(index + 1, packet, now, output);
         }
         self.slots[index].out.forward = forward; // its allocation serves again
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        offload::Header,
+        stages::{Delay, Dice, Discipline, Effect, Jitter, Loss, Queue, RateLimit, Spread},
+        testing::{checksums_are_right, segment, tcp},
+        units::{Percent, Rate},
+    };
+
+    fn delay(ms: u64) -> Box<dyn Stage> {
+        Box::new(Delay::new(Duration::from_millis(ms)))
+    }
+
+    fn loss() -> Box<dyn Stage> {
+        let dice = Dice::new(1, Effect::Loss, crate::stage::Direction::Up);
+        Box::new(Loss::new(Percent::default(), dice))
+    }
+
+    #[test]
+    fn a_segment_under_way_is_cut_before_a_new_stage_that_looks_at_packets() {
+        let start = Instant::now();
+        let ms = |n| start + Duration::from_millis(n);
+        let mut header = [0; Header::LEN];
+        (header[0], header[1]) = (1, 1); // an unfinished checksum, TCP over IPv4
+        for (at, word) in [(4, 1000u16), (6, 20), (8, 16)] {
+            header[at..at + 2].copy_from_slice(&word.to_ne_bytes());
+        }
+        let whole = Packet { offload: Some(Header::from_bytes(header)), ..Packet::new(tcp(segment(2500))) };
+        let mut chain = Chain::new(vec![delay(9)]);
+        let mut output = Output::default();
+        chain.push(0, whole.clone(), ms(0), &mut output);
+        chain.replace(vec![delay(1), loss()], ms(1), &mut output);
+        chain.push(0, Packet::new(tcp(segment(7))), ms(2), &mut output);
+        // And another change before the first segment has left.
+        chain.replace(vec![delay(2), loss()], ms(3), &mut output);
+        chain.push(0, Packet::new(tcp(segment(8))), ms(4), &mut output);
+        chain.run(ms(100), &mut output);
+        let left: Vec<_> = output.delivered.iter().map(|(at, packet)| (*at, packet.len() - 40)).collect();
+        assert_eq!(left, [(ms(9), 1000), (ms(9), 1000), (ms(9), 500), (ms(9), 7), (ms(9), 8)]);
+        assert!(output.delivered.iter().all(|(_, packet)| checksums_are_right(&packet.bytes)));
+    }
+
+    #[test]
+    fn what_a_stage_held_that_is_gone_goes_on_in_order() {
+        let start = Instant::now();
+        let ms = |n| start + Duration::from_millis(n);
+        let rate = || Box::new(RateLimit::new(Rate::bits_per_second(8000), Queue::new(Discipline::Infinite)));
+        let dice = Dice::new(1, Effect::Jitter, crate::stage::Direction::Up);
+        let jitter = Box::new(Jitter::new(Spread::Uniform(Duration::from_mins(1)), false, dice));
+        let mut chain = Chain::new(vec![rate(), delay(9), jitter]);
+        let mut output = Output::default();
+        for n in 0..9 {
+            chain.push(0, Packet::new(vec![n; 10]), ms(0), &mut output); // each takes 10 ms to send
+        }
+        chain.run(ms(45), &mut output); // 0, 1 and 2 are in the jitter, 3 in the delay, 4 is being sent
+        assert!(output.delivered.is_empty());
+        assert_eq!(chain.replace(vec![loss(), delay(9)], ms(45), &mut output), [0, 0, 2, 2]);
+        chain.push(0, Packet::new(vec![9; 10]), ms(46), &mut output);
+        chain.run(ms(100), &mut output);
+        let left: Vec<_> = output.delivered.iter().map(|(at, packet)| (*at, packet.bytes[0])).collect();
+        let times = [45, 45, 45, 49, 54, 54, 54, 54, 54, 55];
+        assert_eq!(left, times.map(ms).into_iter().zip(0..).collect::<Vec<_>>());
     }
 }

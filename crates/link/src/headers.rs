@@ -15,8 +15,9 @@ use std::{
 };
 
 use etherparse::{
-    IpFragOffset, IpHeaders, IpNumber, IpSlice, Ipv4Extensions, Ipv4Header, Ipv4HeaderSlice, Ipv6ExtensionSlice,
-    Ipv6Extensions, Ipv6Header, Ipv6HeaderSlice, PacketBuilder, PacketBuilderStep, TcpSlice, ip_number,
+    IpHeaders, IpNumber, IpSlice, Ipv4Extensions, Ipv4Header, Ipv4HeaderSlice, Ipv6ExtensionSlice, Ipv6Extensions,
+    Ipv6FragmentHeaderSlice, Ipv6Header, Ipv6HeaderSlice, Ipv6RawExtHeaderSlice, PacketBuilder, PacketBuilderStep,
+    TcpSlice, ip_number,
 };
 
 use crate::{packet::Packet, stage::Direction};
@@ -38,8 +39,9 @@ pub(crate) struct Headers {
 /// What a fragment says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fragment {
-    /// The datagram's identification.
-    pub(crate) id: u32,
+    /// What tells its datagram from others with the same addresses: the identification, in IPv4 (RFC 791
+    /// §3.2) with the protocol above, in IPv6 (RFC 8200 §4.5) alone.
+    pub(crate) datagram: u64,
     /// Whether it is the first, in which the transport header is.
     pub(crate) is_first: bool,
 }
@@ -53,18 +55,17 @@ impl Headers {
     /// Those of an IP packet; of a fragment other than the first, the payload is the middle of
     /// something.
     pub(crate) fn of_any(bytes: &[u8]) -> Option<Self> {
+        if let Some(headers) = Self::of_later_fragment(bytes) {
+            return Some(headers);
+        }
         let ip = IpSlice::from_slice(bytes).ok()?;
-        let fragment = |id, offset: IpFragOffset| Fragment { id, is_first: offset.value() == 0 };
         let fragment = match &ip {
             IpSlice::Ipv4(ip) => {
                 let header = ip.header();
-                let id = header.identification().into();
-                header.is_fragmenting_payload().then(|| fragment(id, header.fragments_offset()))
+                header.is_fragmenting_payload().then(|| Fragment::v4(&header))
             }
             IpSlice::Ipv6(ip) => ip.extensions().clone().into_iter().find_map(|extension| match extension {
-                Ipv6ExtensionSlice::Fragment(header) if header.is_fragmenting_payload() => {
-                    Some(fragment(header.identification(), header.fragment_offset()))
-                }
+                Ipv6ExtensionSlice::Fragment(header) if header.is_fragmenting_payload() => Some(Fragment::v6(&header)),
                 _ => None,
             }),
         };
@@ -77,6 +78,41 @@ impl Headers {
             payload: at..at + payload.payload.len(),
             fragment,
         })
+    }
+
+    /// Those of a fragment other than the first. What its header says is next is at the beginning of the
+    /// datagram; here it would be looked for in the middle, extension headers too (RFC 8200 §4.5).
+    fn of_later_fragment(bytes: &[u8]) -> Option<Self> {
+        let headers = if let Ok(ip) = Ipv4HeaderSlice::from_slice(bytes) {
+            Self {
+                source: ip.source_addr().into(),
+                destination: ip.destination_addr().into(),
+                protocol: ip.protocol(),
+                payload: ip.slice().len()..ip.total_len().into(),
+                fragment: Some(Fragment::v4(&ip)),
+            }
+        } else {
+            let ip = Ipv6HeaderSlice::from_slice(bytes).ok()?;
+            let (mut next, mut at) = (ip.next_header(), ip.slice().len());
+            let end = at + usize::from(ip.payload_length());
+            while let ip_number::IPV6_HOP_BY_HOP | ip_number::IPV6_ROUTE | ip_number::IPV6_DEST_OPTIONS = next {
+                let header = Ipv6RawExtHeaderSlice::from_slice(bytes.get(at..end)?).ok()?;
+                (next, at) = (header.next_header(), at + header.slice().len());
+            }
+            if next != ip_number::IPV6_FRAG {
+                return None;
+            }
+            let header = Ipv6FragmentHeaderSlice::from_slice(bytes.get(at..end)?).ok()?;
+            Self {
+                source: ip.source_addr().into(),
+                destination: ip.destination_addr().into(),
+                protocol: header.next_header(),
+                payload: at + header.slice().len()..end,
+                fragment: Some(Fragment::v6(&header)),
+            }
+        };
+        let is_whole = bytes.get(headers.payload.clone()).is_some();
+        (is_whole && headers.fragment.is_some_and(|fragment| !fragment.is_first)).then_some(headers)
     }
 
     /// Those of the packet that an ICMP error quotes, of which the end may be missing. One with IPv6
@@ -92,6 +128,17 @@ impl Headers {
             (ip.source_addr().into(), ip.destination_addr().into(), ip.next_header(), ip.slice().len())
         };
         Some(Self { source, destination, protocol, payload: at..bytes.len(), fragment: None })
+    }
+}
+
+impl Fragment {
+    fn v4(header: &Ipv4HeaderSlice<'_>) -> Self {
+        let datagram = u64::from(header.protocol().0) << 16 | u64::from(header.identification());
+        Self { datagram, is_first: header.fragments_offset().value() == 0 }
+    }
+
+    fn v6(header: &Ipv6FragmentHeaderSlice<'_>) -> Self {
+        Self { datagram: header.identification().into(), is_first: header.fragment_offset().value() == 0 }
     }
 }
 

@@ -145,10 +145,13 @@ impl Host {
             .map_err(|error| HostError::new(self.name(), format!("read {name}"), error))
     }
 
-    /// Lets packets that are not for this host go on to others.
+    /// Lets packets that are not for this host go on to others; of IPv6 only where there is any.
     pub fn forward(&self) -> Result<(), HostError> {
         self.sysctl("net.ipv4.ip_forward", "1")?;
-        self.sysctl("net.ipv6.conf.all.forwarding", "1")
+        match self.sysctl("net.ipv6.conf.all.forwarding", "1") {
+            Err(error) if error.error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
     }
 
     /// Sends packets for `network`/`prefix` to the neighbour at `gateway`.

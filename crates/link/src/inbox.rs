@@ -7,15 +7,19 @@ use std::{
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::{cable::CableError, lanes::Lane, packet::Packet};
+use crate::{lanes::Lane, packet::Packet};
 
 /// What a relay is told.
 pub(crate) enum Message {
     /// A stage of the other direction sends a packet this way; it enters before the stage of this
     /// index, not before this time.
     Packet(usize, Packet, Instant),
-    /// Other stages take the place of those that are there.
-    Change(Lane),
+    /// Other stages take the place of those that are there; then, with the second lane, in the other
+    /// direction.
+    Change(Lane, Option<Lane>),
+    /// The other direction has changed as well: the places of the packets that come from now on are those
+    /// of the new stages.
+    Changed,
     Stop,
 }
 
@@ -27,9 +31,11 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn send(&self, message: Message) -> Result<(), CableError> {
-        self.messages.send(message).map_err(|_| CableError::Broken)?;
-        self.bell.write(1).map(drop).map_err(|_| CableError::Broken)
+    /// Tells the relay; one that has ended hears nothing any more.
+    pub(crate) fn send(&self, message: Message) {
+        if self.messages.send(message).is_ok() {
+            let _ = self.bell.write(1); // fails only where it rings already
+        }
     }
 }
 
@@ -40,8 +46,8 @@ pub(crate) struct Inbox {
 }
 
 /// A new inbox, and what writes to it.
-pub(crate) fn inbox() -> Result<(Outbox, Inbox), CableError> {
-    let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(std::io::Error::from)?;
+pub(crate) fn inbox() -> std::io::Result<(Outbox, Inbox)> {
+    let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
     let bell = Arc::new(bell);
     let (sender, receiver) = mpsc::channel();
     Ok((Outbox { messages: sender, bell: bell.clone() }, Inbox { messages: receiver, bell }))

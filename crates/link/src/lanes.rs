@@ -2,16 +2,22 @@
 //!
 //! The way up passes the elements from the client to the server, the way down in reverse order.
 
-use crate::stage::Stage;
+use crate::stage::{Direction, Stage};
 
 /// One element of a cable: what it does to the packets of each direction, if anything.
+#[derive(Default)]
 pub struct Element {
-    /// What it is, in a word.
-    pub name: &'static str,
     /// Its stage on the way from the client to the server.
     pub up: Option<Box<dyn Stage>>,
     /// Its stage on the way from the server to the client.
     pub down: Option<Box<dyn Stage>>,
+}
+
+impl Element {
+    /// One that does the same in both directions.
+    pub(crate) fn both<S: Stage>(stage: impl Fn(Direction) -> S) -> Self {
+        Self { up: Some(Box::new(stage(Direction::Up))), down: Some(Box::new(stage(Direction::Down))) }
+    }
 }
 
 /// The stages of one direction, first passed first.

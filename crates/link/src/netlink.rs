@@ -6,7 +6,13 @@ use std::{
 };
 
 use futures_util::TryStreamExt;
-use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder, packet_route::route::RouteMessage};
+use rtnetlink::{
+    Handle, LinkUnspec, RouteMessageBuilder,
+    packet_route::{
+        link::{LinkAttribute, LinkMessage},
+        route::RouteMessage,
+    },
+};
 
 /// A connection to the kernel.
 pub(crate) struct Net(Handle);
@@ -28,12 +34,25 @@ fn failed(error: rtnetlink::Error) -> io::Error {
 }
 
 impl Net {
-    /// The index of the device called `name`.
-    pub(crate) async fn index(&self, name: &str) -> io::Result<u32> {
+    /// The device called `name`.
+    async fn link(&self, name: &str) -> io::Result<LinkMessage> {
         let mut links = self.0.link().get().match_name(name.to_owned()).execute();
         let link = links.try_next().await.map_err(failed)?;
-        link.map(|link| link.header.index)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no device {name}")))
+        link.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no device {name}")))
+    }
+
+    /// The index of the device called `name`.
+    pub(crate) async fn index(&self, name: &str) -> io::Result<u32> {
+        Ok(self.link(name).await?.header.index)
+    }
+
+    /// How many packets the device dropped that its host sent (`tx_dropped`).
+    pub(crate) async fn dropped(&self, name: &str) -> io::Result<u64> {
+        let counters = self.link(name).await?.attributes.into_iter().find_map(|attribute| match attribute {
+            LinkAttribute::Stats64(counters) => Some(counters.tx_dropped),
+            _ => None,
+        });
+        counters.ok_or_else(|| io::Error::other(format!("the kernel says nothing of what {name} dropped")))
     }
 
     /// Switches a device on.

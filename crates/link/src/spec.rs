@@ -7,7 +7,7 @@
 //! middlebox = ["strip-tfo", "hold-acks:timer=100ms"]
 //! ```
 //!
-//! [`LinkSpec::elements`] turns it into the elements of the cable, in the order in which they are met
+//! [`LinkSpec::lanes`] makes of it the elements of the cable, in the order in which they are met
 //! on the way from the client to the server:
 //!
 //! 1. the middleboxes at the client's end, in the order given: firewalls and translators stand in
@@ -56,46 +56,60 @@ const LEAST_QUEUE: usize = 100;
 const LARGEST_TRACE: u64 = 1 << 28;
 
 /// A cable. The default one carries packets and does nothing else.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
+#[command(next_help_heading = "The link")]
 pub struct LinkSpec {
-    /// The time that the cable takes there and back; each way takes half of it.
+    /// Round-trip time, half of it each way: 18ms
     #[serde(skip_serializing_if = "is_zero")]
+    #[arg(long, value_name = "TIME", default_value = "0ms")]
     pub rtt: Span,
-    /// What is added to each way's delay.
+    /// Random delay each way: 2ms (uniform), "2ms normal", "2ms reorder"
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "TIME")]
     pub jitter: Option<JitterSpec>,
-    /// How fast the link is.
+    /// Rate of each direction, or up/down: 100mbit, 20mbit/100mbit
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "RATE")]
     pub rate: Option<RateSpec>,
-    /// A file in Mahimahi's format that takes the place of `rate` on the way up.
+    /// Mahimahi trace in place of the rate, from the client on
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "FILE")]
     pub trace_up: Option<PathBuf>,
-    /// The same for the way down.
+    /// Mahimahi trace in place of the rate, to the client
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "FILE")]
     pub trace_down: Option<PathBuf>,
-    /// The queue in front of the link, each way; only where the rate is limited.
+    /// Queue before the rate: bdp (what one RTT holds; the default), 100p (packets), 64KiB, codel, infinite
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "QUEUE")]
     pub queue: Option<QueueSpec>,
-    /// Which packets are lost, each way.
+    /// Loss each way: 0.1%, or in bursts (Gilbert–Elliott): ge:p=1%,r=20%
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "LOSS")]
     pub loss: Option<LossSpec>,
-    /// Which packets come late.
+    /// Packets that others overtake: 1%, or "1% 5ms" with how late they come
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "SHARE")]
     pub reorder: Option<ReorderSpec>,
-    /// Which packets come twice.
+    /// Packets that arrive twice: 0.1%
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "SHARE")]
     pub duplicate: Option<Percent>,
-    /// Which packets have a bit flipped.
+    /// Packets in which a bit is flipped: 0.1%
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "SHARE")]
     pub corrupt: Option<Percent>,
-    /// The largest packet that passes.
+    /// Largest packet that passes, below the hosts' 1500: 1400, or "1400 black-hole"
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "BYTES")]
     pub mtu: Option<MtuSpec>,
-    /// What stands in the way, at each end in order from the client to the server.
+    /// What stands in the way: NAME or NAME:KEY=VALUE,…, of the list that --help ends with; may be repeated
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[arg(long, value_name = "BOX")]
     pub middlebox: Vec<Middlebox>,
-    /// From which everything random is drawn; the same seed gives the same luck.
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
@@ -156,35 +170,35 @@ pub enum SpecError {
 
 impl LinkSpec {
     /// The elements of the cable, from the client to the server. Trace files are read.
-    pub fn elements(&self) -> Result<Vec<Element>, SpecError> {
+    fn elements(&self) -> Result<Vec<Element>, SpecError> {
         let mut elements = Vec::new();
         self.middleboxes(Side::Client, &mut elements)?;
         if let Some(MtuSpec { bytes, black_hole }) = self.mtu {
-            elements.push(both("mtu", |_| Mtu::new(bytes, black_hole)));
+            elements.push(Element::both(|_| Mtu::new(bytes, black_hole)));
         }
         elements.extend(self.link()?);
-        elements.push(both("delay", |_| Delay::new(self.rtt.0 / 2)));
+        elements.push(Element::both(|_| Delay::new(self.rtt.0 / 2)));
         if let Some(JitterSpec { time, normal, reorder }) = self.jitter {
             let spread = if normal { Spread::Normal(time) } else { Spread::Uniform(time) };
-            elements.push(both("jitter", |way| Jitter::new(spread, reorder, self.dice(Effect::Jitter, way))));
+            elements.push(Element::both(|way| Jitter::new(spread, reorder, self.dice(Effect::Jitter, way))));
         }
         match self.loss {
             Some(LossSpec::Independent(probability)) => {
-                elements.push(both("loss", |way| Loss::new(probability, self.dice(Effect::Loss, way))));
+                elements.push(Element::both(|way| Loss::new(probability, self.dice(Effect::Loss, way))));
             }
             Some(LossSpec::Bursts(bursts)) => {
-                elements.push(both("loss", |way| GilbertElliott::new(bursts, self.dice(Effect::Loss, way))));
+                elements.push(Element::both(|way| GilbertElliott::new(bursts, self.dice(Effect::Loss, way))));
             }
             None => {}
         }
         if let Some(ReorderSpec { probability, by }) = self.reorder {
-            elements.push(both("reorder", |way| Reorder::new(probability, by, self.dice(Effect::Reorder, way))));
+            elements.push(Element::both(|way| Reorder::new(probability, by, self.dice(Effect::Reorder, way))));
         }
         if let Some(probability) = self.duplicate {
-            elements.push(both("duplicate", |way| Duplicate::new(probability, self.dice(Effect::Duplicate, way))));
+            elements.push(Element::both(|way| Duplicate::new(probability, self.dice(Effect::Duplicate, way))));
         }
         if let Some(probability) = self.corrupt {
-            elements.push(both("corrupt", |way| Corrupt::new(probability, self.dice(Effect::Corrupt, way))));
+            elements.push(Element::both(|way| Corrupt::new(probability, self.dice(Effect::Corrupt, way))));
         }
         self.middleboxes(Side::Server, &mut elements)?;
         Ok(elements)
@@ -201,8 +215,7 @@ impl LinkSpec {
 
     fn middleboxes(&self, side: Side, elements: &mut Vec<Element>) -> Result<(), SpecError> {
         for middlebox in self.middlebox.iter().filter(|middlebox| middlebox.side() == side) {
-            let pair = middlebox.build()?;
-            elements.push(Element { name: middlebox.kind().name, up: pair.up, down: pair.down });
+            elements.push(middlebox.build()?);
         }
         Ok(())
     }
@@ -229,7 +242,7 @@ impl LinkSpec {
         };
         let up = way(self.trace_up.as_ref(), self.rate.map(|rate| rate.up))?;
         let down = way(self.trace_down.as_ref(), self.rate.map(|rate| rate.down))?;
-        Ok((up.is_some() || down.is_some()).then_some(Element { name: "rate", up, down }))
+        Ok((up.is_some() || down.is_some()).then_some(Element { up, down }))
     }
 
     /// The queue in front of a link of this rate.
@@ -259,11 +272,6 @@ impl LinkSpec {
         let (up, down) = (packets(rate.up), packets(rate.down));
         if up == down { up } else { format!("{up}/{down}") }
     }
-}
-
-/// An element that does the same in both directions.
-fn both<S: Stage>(name: &'static str, stage: impl Fn(Direction) -> S) -> Element {
-    Element { name, up: Some(Box::new(stage(Direction::Up))), down: Some(Box::new(stage(Direction::Down))) }
 }
 
 fn read_trace(path: &Path) -> Result<Schedule, SpecError> {
@@ -301,13 +309,16 @@ impl fmt::Display for LinkSpec {
         if self.seed != Self::default().seed && (random || self.duplicate.is_some() || self.corrupt.is_some()) {
             words.push(format!("seed {}", self.seed));
         }
-        if words.is_empty() { f.write_str("plain cable") } else { f.write_str(&words.join(", ")) }
+        if words.is_empty() { f.write_str("cable without delay") } else { f.write_str(&words.join(", ")) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::{
+        any::{Any, TypeId},
+        io::Write,
+    };
 
     use super::*;
 
@@ -315,8 +326,23 @@ mod tests {
         toml::from_str(toml).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// What the stages on the way up are.
     fn names(spec: &LinkSpec) -> Vec<&'static str> {
-        spec.elements().unwrap().iter().map(|element| element.name).collect()
+        let kinds = [
+            (TypeId::of::<Mtu>(), "mtu"),
+            (TypeId::of::<RateLimit>(), "rate"),
+            (TypeId::of::<Delay>(), "delay"),
+            (TypeId::of::<Jitter>(), "jitter"),
+            (TypeId::of::<GilbertElliott>(), "loss"),
+            (TypeId::of::<Reorder>(), "reorder"),
+            (TypeId::of::<Duplicate>(), "duplicate"),
+            (TypeId::of::<Corrupt>(), "corrupt"),
+        ];
+        let name = |stage: Box<dyn Stage>| {
+            let stage: Box<dyn Any> = stage;
+            kinds.iter().find(|(kind, _)| *kind == (*stage).type_id()).map_or("middlebox", |(_, name)| name)
+        };
+        spec.lanes().unwrap().up.stages.into_iter().map(name).collect()
     }
 
     const FULL: &str = r#"
@@ -343,7 +369,7 @@ mod tests {
 
     #[test]
     fn one_line_for_people() {
-        assert_eq!(LinkSpec::default().to_string(), "plain cable");
+        assert_eq!(LinkSpec::default().to_string(), "cable without delay");
         let article = "rtt = '18ms'\nrate = '100mbit'\nloss = '0.1%'\nmiddlebox = ['strip-tfo']";
         assert_eq!(spec(article).to_string(), "18ms RTT, 100mbit, queue 150p, loss 0.1%, strip-tfo");
         assert_eq!(
@@ -361,14 +387,14 @@ mod tests {
     fn the_order_is_that_of_the_path() {
         assert_eq!(names(&LinkSpec::default()), ["delay"]);
         let link = ["mtu", "rate", "delay", "jitter", "loss", "reorder", "duplicate", "corrupt"];
-        assert_eq!(names(&spec(FULL)), [&["strip-tfo", "reset"], &link[..], &["hold-acks"]].concat());
+        assert_eq!(names(&spec(FULL)), [&["middlebox"; 2], &link[..], &["middlebox"]].concat());
     }
 
     #[test]
     fn what_is_sent_back_enters_just_past_its_element() {
         let element = |up: bool, down: bool| {
             let stage = |there: bool| there.then(|| Box::new(Delay::new(std::time::Duration::ZERO)) as Box<dyn Stage>);
-            Element { name: "", up: stage(up), down: stage(down) }
+            Element { up: stage(up), down: stage(down) }
         };
         let elements = vec![element(true, true), element(true, false), element(false, true), element(true, true)];
         let lanes = Lanes::of(elements);
@@ -394,7 +420,7 @@ mod tests {
         file.write_all(b"1\n2\n").unwrap();
         let mut traced = spec("rate = '5mbit'");
         traced.trace_down = Some(file.path().to_owned());
-        assert_eq!(names(&traced), ["rate", "delay"]);
+        assert_eq!((names(&traced), traced.lanes().unwrap().down.stages.len()), (vec!["rate", "delay"], 2));
         traced.rate = None;
         let link = traced.link().unwrap().unwrap();
         assert!(link.up.is_none() && link.down.is_some());

@@ -50,6 +50,12 @@ pub trait Stage: Any + Send {
     /// cable, where `old` is of the same kind. A stage that keeps nothing has nothing to do; a
     /// stage that holds packets must take them, so that none is lost by a change of parameters.
     fn replace(&mut self, _old: Box<dyn Stage>, _now: Instant) {}
+
+    /// Gives up the packets that it holds, in the order in which they would have gone on: no stage takes
+    /// its place in a running cable.
+    fn leave(&mut self) -> Vec<Packet> {
+        Vec::new()
+    }
 }
 
 /// For [`Stage::replace`]: the old stage, if it is of this kind.

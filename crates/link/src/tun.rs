@@ -50,7 +50,7 @@ pub enum TunError {
     )]
     Forbidden,
     /// A step failed.
-    #[error("cannot set up a device on host `{host}`: {error}")]
+    #[error("cannot set up or ask a device on host `{host}`: {error}")]
     Step {
         /// The host.
         host: String,
@@ -63,6 +63,8 @@ pub enum TunError {
 #[derive(Debug)]
 pub(crate) struct Tun {
     file: File,
+    host: Host,
+    name: String,
     /// `None` where the kernel does not tell.
     departures: Option<Departures>,
 }
@@ -73,9 +75,10 @@ impl Tun {
     pub(crate) fn new(host: &Host, addresses: Addresses, mtu: u32) -> Result<Self, TunError> {
         let (name, default_route) = (host.next_device(), host.wants_default_route());
         let file = create(host, &name, libc::IFF_TUN | libc::IFF_VNET_HDR)?;
+        let device = name.clone();
         let set_up = move || {
             netlink::run(|net| async move {
-                let index = net.index(&name).await?;
+                let index = net.index(&device).await?;
                 net.address(index, IpAddr::V4(addresses.v4), 24).await?;
                 net.set_up(index, mtu, QUEUE).await?;
                 // Where IPv6 is switched off, the cable is one of IPv4.
@@ -91,7 +94,24 @@ impl Tun {
             })
         };
         let departures = offload(&file).and_then(|()| host.run(set_up)?).map_err(|error| step(host, error))?;
-        Ok(Self { file, departures })
+        Ok(Self { file, host: host.clone(), name, departures })
+    }
+
+    /// The host that it is on.
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// How many packets of its host's it had no room for, so that nobody read them.
+    pub(crate) fn dropped(&self) -> Result<u64, TunError> {
+        let name = self.name.clone();
+        let read = self.host.run(move || netlink::run(|net| async move { net.dropped(&name).await }));
+        read.and_then(|result| result).map_err(|error| step(&self.host, error))
+    }
+
+    /// Whether a read or write failed because there is no device any more.
+    pub(crate) fn is_gone(error: &io::Error) -> bool {
+        error.raw_os_error().map(Errno::from_raw) == Some(Errno::EBADFD)
     }
 
     /// Reads one packet, or one segment; `None` when there is none.

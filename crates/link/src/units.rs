@@ -17,11 +17,12 @@ fn split(text: &str) -> Option<(f64, String)> {
     (number.is_finite() && number >= 0.0).then(|| (number, text[end..].trim().to_lowercase()))
 }
 
-/// Prints `value` in the largest unit that keeps it at or above one, without trailing zeros.
-fn scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -> fmt::Result {
-    let (factor, unit) =
-        units.iter().find(|(factor, _)| value >= *factor).or(units.last()).copied().unwrap_or((1.0, ""));
-    let number = format!("{:.3}", value / factor);
+/// Prints `value` exactly, in the largest unit that keeps it at or above one with no more than three
+/// decimals. The last unit is one.
+fn scaled(f: &mut fmt::Formatter<'_>, value: u128, units: &[(u128, &str)]) -> fmt::Result {
+    let fits = |factor: u128| value >= factor && (value % factor * 1000).is_multiple_of(factor);
+    let (factor, unit) = units.iter().find(|(factor, _)| fits(*factor)).or(units.last()).copied().unwrap_or((1, ""));
+    let number = format!("{}.{:03}", value / factor, value % factor * 1000 / factor);
     write!(f, "{}{unit}", number.trim_end_matches('0').trim_end_matches('.'))
 }
 
@@ -62,7 +63,7 @@ text_form!(Rate, "a rate", "`100mbit`", |text| {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        scaled(f, self.0 as f64, &[(1e9, "gbit"), (1e6, "mbit"), (1e3, "kbit"), (1.0, "bit")])
+        scaled(f, self.0.into(), &[(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1000, "kbit"), (1, "bit")])
     }
 }
 
@@ -115,26 +116,26 @@ impl fmt::Display for Size {
     }
 }
 
-/// A probability, printed and parsed in percent.
+/// A probability, printed, parsed and kept in percent: so what is printed is what was parsed.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub struct Percent(f64);
 
 impl Percent {
     /// A probability between 0 and 1; what lies outside is moved to the nearest end.
     pub fn from_fraction(fraction: f64) -> Self {
-        Self(fraction.clamp(0.0, 1.0))
+        Self(fraction.clamp(0.0, 1.0) * 100.0)
     }
 
     /// The probability, between 0 and 1.
     pub fn fraction(self) -> f64 {
-        self.0
+        self.0 / 100.0
     }
 }
 
 text_form!(Percent, "a probability", "`0.1%`", |text| {
     let (number, unit) = split(text)?;
     match &unit[..] {
-        "%" if number <= 100.0 => Some(Percent(number / 100.0)),
+        "%" if number <= 100.0 => Some(Percent(number)),
         "" if number == 0.0 => Some(Percent(0.0)),
         _ => None,
     }
@@ -142,8 +143,7 @@ text_form!(Percent, "a probability", "`0.1%`", |text| {
 
 impl fmt::Display for Percent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = format!("{:.6}", self.0 * 100.0);
-        write!(f, "{}%", number.trim_end_matches('0').trim_end_matches('.'))
+        write!(f, "{}%", self.0)
     }
 }
 
@@ -153,17 +153,17 @@ pub struct Span(pub Duration);
 
 text_form!(Span, "a time", "`18ms`", |text| {
     let (number, unit) = split(text)?;
-    let seconds = match &unit[..] {
-        "ns" => number / 1e9,
-        "us" | "µs" => number / 1e6,
-        "ms" => number / 1e3,
-        "s" => number,
-        "min" => number * 60.0,
+    let factor = match &unit[..] {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "min" => 60e9,
         "" if number == 0.0 => 0.0,
         _ => return None,
     };
     // Rounded to the nanosecond, so that 0.1ms is 100 µs exactly.
-    let nanos = (seconds * 1e9).round();
+    let nanos = (number * factor).round();
     (nanos < u64::MAX as f64).then(|| Span(Duration::from_nanos(nanos as u64)))
 });
 
@@ -172,7 +172,7 @@ impl fmt::Display for Span {
         if self.0.is_zero() {
             return write!(f, "0ms");
         }
-        scaled(f, self.0.as_secs_f64() * 1e9, &[(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")])
+        scaled(f, self.0.as_nanos(), &[(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")])
     }
 }
 
@@ -204,7 +204,21 @@ mod tests {
             ["0B", "1500B", "64KiB", "1500KiB", "3MB"]
         );
         assert_eq!("0.1ms".parse(), Ok(Span(Duration::from_micros(100))));
-        assert_eq!("0.1%".parse(), Ok(Percent(0.001)));
+        assert_eq!("0.1%".parse(), Ok(Percent::from_fraction(0.001)));
+    }
+
+    #[test]
+    fn prints_the_unit_that_people_would_take_and_never_rounds() {
+        let spans = [0, 1, 1500, 500_000, 18_000_000, 1_234_567, 90_000_000_000, 1_000_000_001];
+        assert_eq!(
+            spans.map(|nanos| Span(Duration::from_nanos(nanos)).to_string()),
+            ["0ms", "1ns", "1.5us", "500us", "18ms", "1234.567us", "90s", "1000000.001us"]
+        );
+        let rates = [999, 1500, 100_000_000, 1_234_567, 2_500_000_000, 100_000_001];
+        assert_eq!(
+            rates.map(|bits| Rate(bits).to_string()),
+            ["999bit", "1.5kbit", "100mbit", "1234.567kbit", "2.5gbit", "100000.001kbit"]
+        );
     }
 
     #[test]
@@ -225,10 +239,20 @@ mod tests {
             prop_assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
         }
         #[test]
-        fn whole_microseconds_print_and_parse(us in 0u64..10_000_000) {
-            // Three decimals of the printed unit are kept.
-            let time = Duration::from_micros(us / 1000 * 1000);
-            prop_assert_eq!(Span(time).to_string().parse(), Ok(Span(time)));
+        fn times_print_and_parse(digits in 0u64..1 << 50, zeros in 0u32..10) {
+            let time = Span(Duration::from_nanos(digits / 10u64.pow(zeros) * 10u64.pow(zeros)));
+            prop_assert_eq!(time.to_string().parse(), Ok(time));
+        }
+        #[test]
+        fn rates_print_and_parse(digits in 1u64..1 << 50, zeros in 0u32..10) {
+            let rate = Rate::bits_per_second(digits / 10u64.pow(zeros) * 10u64.pow(zeros));
+            prop_assert_eq!(rate.to_string().parse(), Ok(rate));
+        }
+        #[test]
+        fn probabilities_print_and_parse(fraction in 0.0..=1.0f64, percent in 0u32..=1_000_000) {
+            for share in [Percent::from_fraction(fraction), format!("{}%", f64::from(percent) / 1e4).parse().unwrap()] {
+                prop_assert_eq!(share.to_string().parse(), Ok(share));
+            }
         }
         #[test]
         fn never_panics(text in ".*") {

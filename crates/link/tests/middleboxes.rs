@@ -11,7 +11,7 @@ use std::{
 };
 
 use capture::{Summary, pcapng, summary::FastOpen};
-use common::{PATIENCE, Result, ask, echo, noise, transfer};
+use common::{PATIENCE, Result, ask, echo, noise, receive, transfer};
 use libtest_mimic::Failed;
 use link::{
     cable::{Cable, Options},
@@ -130,15 +130,7 @@ fn fast_open(middlebox: &str) -> Result<Option<FastOpen>> {
 
 /// As `transfer`, by a client that asks for TCP Fast Open.
 fn transfer_fast(from: &Host, to: &Host, ip: IpAddr, bytes: Vec<u8>) -> Result<Vec<u8>> {
-    let listener = to.run(move || TcpListener::bind((ip, 0)))??;
-    let address = listener.local_addr()?;
-    let receiver = to.thread("receiver", move || -> std::io::Result<Vec<u8>> {
-        let (mut stream, _) = listener.accept()?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        let mut received = Vec::new();
-        stream.read_to_end(&mut received)?;
-        Ok(received)
-    })?;
+    let (address, receiver) = receive(to, ip)?;
     from.run(move || -> Result<(), String> {
         use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, sendto, socket};
         use std::os::fd::AsRawFd;

@@ -3,7 +3,9 @@
 mod common;
 
 use std::{
-    net::{IpAddr, UdpSocket},
+    io::Write,
+    net::{IpAddr, TcpListener, TcpStream, UdpSocket},
+    path::Path,
     process::Command,
     sync::Arc,
     time::{Duration, Instant},
@@ -11,15 +13,22 @@ use std::{
 
 use capture::Source as _;
 use common::{PATIENCE, Result, ask, echo, noise, transfer};
+use futures_util::TryStreamExt;
 use libtest_mimic::Failed;
 use link::{
     cable::{Cable, Options},
     host::Host,
     lanes::Lanes,
-    stage::{Direction, Stage},
+    packet::Packet,
+    stage::{Direction, Out, Stage},
     stages::{Delay, Dice, Effect, Loss},
     tap::Tap,
 };
+use nix::{
+    mount::{MsFlags, mount},
+    sched::{CloneFlags, unshare},
+};
+use rtnetlink::LinkUnspec;
 
 fn main() {
     common::run(&[
@@ -31,7 +40,12 @@ fn main() {
         ("segments_pass_whole_only_where_nobody_looks", segments_pass_whole_only_where_nobody_looks),
         ("a_tap_misses_nothing_and_sees_true_packets", a_tap_misses_nothing_and_sees_true_packets),
         ("a_cable_that_changes_loses_nothing_under_way", a_cable_that_changes_loses_nothing_under_way),
+        ("many_changes_keep_the_order_of_all_packets", many_changes_keep_the_order_of_all_packets),
+        ("what_a_device_has_no_room_for_is_counted", what_a_device_has_no_room_for_is_counted),
+        ("a_cable_without_a_device_says_so", a_cable_without_a_device_says_so),
+        ("a_cable_whose_stage_panics_says_so", a_cable_whose_stage_panics_says_so),
         ("a_middle_host_forwards", a_middle_host_forwards),
+        ("a_middle_host_without_ipv6_forwards", a_middle_host_without_ipv6_forwards),
         ("programs_run_on_a_host", programs_run_on_a_host),
     ]);
 }
@@ -192,13 +206,128 @@ fn a_cable_that_changes_loses_nothing_under_way() -> Result<(), Failed> {
         let length = socket.recv(&mut buffer)?;
         heard.push(buffer[..length].to_vec());
     }
-    heard.sort();
-    assert_eq!(heard, [b"fast", b"slow"]);
+    assert_eq!(heard, [b"slow", b"fast"]);
     assert!(ask(&a, echo(&b, ip.into())?, Duration::from_millis(300)).is_err(), "a link that is down carried a packet");
     cable.change(Lanes::default())?;
     std::thread::sleep(Duration::from_millis(50));
     ask(&a, echo(&b, ip.into())?, PATIENCE)?;
     Ok(())
+}
+
+/// A change takes effect between two packets, whether they pass whole or are looked at.
+fn many_changes_keep_the_order_of_all_packets() -> Result<(), Failed> {
+    let (a, b, cable) = lay(|| vec![delay(3)])?;
+    let ip = cable.addresses()[1].v4;
+    let receiver = b.run(move || UdpSocket::bind((ip, 0)))??;
+    receiver.set_read_timeout(Some(PATIENCE))?;
+    let address = receiver.local_addr()?;
+    let listener = b.run(move || TcpListener::bind((ip, 0)))??;
+    let stream_address = listener.local_addr()?;
+    let sender = a.thread("sender", move || -> std::io::Result<()> {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        let mut stream = TcpStream::connect_timeout(&stream_address, PATIENCE)?;
+        for n in 0..600u32 {
+            socket.send_to(&n.to_be_bytes(), address)?;
+            stream.write_all(&[7; 10_000])?; // segments that pass whole where nobody looks
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        Ok(())
+    })?;
+    let numbers = b.thread("receiver", move || {
+        let mut buffer = [0; 4];
+        (0..600)
+            .map(|_| receiver.recv(&mut buffer).map(|_| u32::from_be_bytes(buffer)))
+            .collect::<std::io::Result<Vec<_>>>()
+    })?;
+    let reader = b.thread("reader", move || {
+        let (mut stream, _) = listener.accept()?;
+        std::io::copy(&mut stream, &mut std::io::sink())
+    })?;
+    for n in 0..60 {
+        let lane = || -> Vec<Box<dyn Stage>> {
+            let mut stages = vec![delay([9, 0, 5, 1][n % 4])];
+            stages.extend((n % 3 == 0).then(|| loss("0%")));
+            stages
+        };
+        cable.change(Lanes { up: lane().into(), down: lane().into() })?;
+        std::thread::sleep(Duration::from_millis(if n % 2 == 0 { 1 } else { 9 }));
+    }
+    assert_eq!(numbers.join().map_err(|_| "the receiver panicked")??, (0..600).collect::<Vec<u32>>());
+    sender.join().map_err(|_| "the sender panicked")??;
+    assert_eq!(reader.join().map_err(|_| "the reader panicked")??, 6_000_000);
+    let [up, down] = cable.pull()?;
+    assert_eq!((up.missed, up.refused, down.missed, down.refused), (0, 0, 0, 0));
+    Ok(())
+}
+
+/// Gives the first device of a host another queue, or takes the device away.
+fn alter_device(host: &Host, queue: Option<u32>) -> Result<()> {
+    host.run(move || {
+        tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+            let (connection, handle, _) = rtnetlink::new_connection()?;
+            tokio::spawn(connection);
+            let mut links = handle.link().get().match_name("eth0".to_owned()).execute();
+            let index = links.try_next().await.map_err(std::io::Error::other)?.map_or(0, |link| link.header.index);
+            match queue {
+                Some(length) => {
+                    let link = LinkUnspec::new_with_index(index).txqueuelen(length).build();
+                    handle.link().set(link).execute().await
+                }
+                None => handle.link().del(index).execute().await,
+            }
+            .map_err(std::io::Error::other)
+        })
+    })??;
+    Ok(())
+}
+
+fn what_a_device_has_no_room_for_is_counted() -> Result<(), Failed> {
+    let (a, b, cable) = lay(Vec::new)?;
+    let address = echo(&b, cable.addresses()[1].v4.into())?;
+    ask(&a, address, PATIENCE)?;
+    alter_device(&a, Some(0))?;
+    for _ in 0..3 {
+        assert!(ask(&a, address, Duration::from_millis(10)).is_err(), "a packet found room where there is none");
+    }
+    let [up, down] = cable.pull()?;
+    assert!(up.missed >= 3 && down.missed == 0, "{up:?} {down:?}");
+    Ok(())
+}
+
+/// Waits until somebody who only holds the cable learns that it is broken.
+fn hear_of_failure(cable: Cable, of: &str) -> Result<(), Failed> {
+    let start = Instant::now();
+    let error = loop {
+        match cable.check() {
+            Err(error) => break error.to_string(),
+            Ok(()) if start.elapsed() > PATIENCE => return Err("nobody noticed".into()),
+            Ok(()) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    assert!(error.contains("out of order") && error.contains(of), "{error}");
+    assert_eq!(cable.change(Lanes::default()).unwrap_err().to_string(), error);
+    assert_eq!(cable.pull().unwrap_err().to_string(), error);
+    Ok(())
+}
+
+fn a_cable_without_a_device_says_so() -> Result<(), Failed> {
+    let (a, _b, cable) = lay(|| vec![delay(1)])?;
+    assert!(cable.check().is_ok());
+    alter_device(&a, None)?;
+    hear_of_failure(cable, "host `a`")
+}
+
+fn a_cable_whose_stage_panics_says_so() -> Result<(), Failed> {
+    struct Bad;
+    impl Stage for Bad {
+        fn push(&mut self, _: Packet, _: Instant, _: &mut Out) {
+            std::panic::resume_unwind(Box::new("on purpose")); // which prints nothing
+        }
+    }
+    let (a, b, cable) = lay(|| vec![Box::new(Bad)])?;
+    let address = echo(&b, cable.addresses()[1].v4.into())?;
+    assert!(ask(&a, address, Duration::from_millis(10)).is_err());
+    hear_of_failure(cable, "panicked")
 }
 
 fn a_middle_host_forwards() -> Result<(), Failed> {
@@ -212,6 +341,28 @@ fn a_middle_host_forwards() -> Result<(), Failed> {
     for ip in [IpAddr::V4(address.v4), IpAddr::V6(address.v6)] {
         ask(&client, echo(&server, ip)?, PATIENCE)?;
     }
+    Ok(())
+}
+
+fn a_middle_host_without_ipv6_forwards() -> Result<(), Failed> {
+    let host = Host::new("middle")?;
+    let same = host.clone();
+    // On this thread and those that it starts, there is nothing of IPv6 in /proc/sys.
+    let forwarded = host.run(move || {
+        const NONE: Option<&str> = None;
+        unshare(CloneFlags::CLONE_NEWNS)?;
+        mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
+        if Path::new("/proc/sys/net/ipv6").exists() {
+            mount(Some("none"), "/proc/sys/net/ipv6", Some("tmpfs"), MsFlags::empty(), NONE)?;
+        }
+        nix::Result::Ok(same.forward())
+    })?;
+    match forwarded {
+        Ok(forwarded) => forwarded?,
+        Err(errno) => eprintln!("SKIPPED: a host without IPv6: nothing can be mounted on /proc/sys here ({errno})"),
+    }
+    assert_eq!(host.read_sysctl("net.ipv4.ip_forward")?, "1");
+    assert_eq!(host.read_sysctl("net.ipv6.conf.all.forwarding").unwrap_or("0".to_owned()), "0");
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
@@ -23,14 +23,14 @@ use lab::{
     assemble::{Circumstances, assemble},
     experiment::{Experiment, Plan, Selection, nearest},
     machine,
-    results::{self, Calibration, Outcome},
+    results::{self, Calibration, Outcome, SampleLog},
     run::{Halt, Run},
     servers::{self, Server},
     world,
 };
 use link::{calibrate::calibrate, sandbox};
 
-use super::{RunOptions, progress::Progress, read, show, usage};
+use super::{RunOptions, deadline::ask_to_end, progress::Progress, read, show, usage};
 use crate::say;
 
 /// Runs an experiment, shows what it found and keeps it in a folder.
@@ -40,10 +40,11 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
     let started = SystemTime::now();
     let sandbox = sandbox::enter()?;
     let cancel = Arc::new(AtomicBool::new(false));
-    let flag = cancel.clone();
-    sandbox.on_signal(move |_| flag.store(true, Ordering::Relaxed))?;
+    let place = Arc::new(Place::default());
+    let (asked, of_run) = (cancel.clone(), place.clone());
+    sandbox.on_signal(move |_| ask_to_end(&asked, &of_run))?;
 
-    let mut folder = Folder::create(&options.place.runs, &experiment.name, started)?;
+    let mut folder = Folder::create(&options.place.runs, &experiment.name, started, place)?;
     check_lasting(&folder.path)?;
     if let Some(json) = options.json.json.as_deref().filter(|json| *json != Path::new("-")) {
         check_lasting(json)?;
@@ -62,24 +63,28 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
         seed: options.seed,
         patience: options.patience.into(),
         scratch: &scratch,
-        captures: &folder.captures(),
+        captures: &captures(&folder.path),
         cancel,
     };
-    let (outcomes, ended) = run.run(|event| progress.show(&event));
+    let mut log = SampleLog::create(&samples(&folder.path))?;
+    let (outcomes, ended) = run.run(&mut log, |event| progress.show(&event));
     drop(progress);
-    let measured = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Done(samples) if !samples.is_empty()));
+    let taken = outcomes.iter().any(|outcome| !outcome.samples().is_empty());
     match &ended {
-        Err(Halt::Interrupted) if !measured => return Err("interrupted before anything was measured".into()),
-        Err(halt) if !measured => return Err(halt.to_string().into()),
+        Err(Halt::Interrupted) if !taken => return Err("interrupted before anything was measured".into()),
+        Err(halt) if !taken => return Err(halt.to_string().into()),
         _ => folder.keep(),
     }
 
+    let unknown = || "unknown".to_owned();
     let settings = [
         ("server", server.name().to_owned()),
         ("tls", (!options.plain).to_string()),
         ("seed", options.seed.to_string()),
         ("quick", options.quick.to_string()),
         ("samples", plan.samples.to_string()),
+        ("patience", options.patience.to_string()),
+        ("congestion control", host.sysctls.get(machine::CONGESTION_CONTROL).cloned().unwrap_or_else(unknown)),
         ("root", sandbox::is_root().to_string()),
     ];
     let circumstances = Circumstances {
@@ -92,20 +97,28 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
     };
     let result = assemble(&experiment, &plan, &outcomes, circumstances);
     let kept = results::write(&folder.path.join("run.json"), &result);
-    let kept = kept.and(results::write_samples(&folder.path.join("samples.csv"), &plan, &outcomes));
     let shown = show(&result, &options.json);
 
     let place = folder.path.display();
-    kept.map_err(|error| format!("{error}; what was measured is shown above and nowhere else"))?;
+    kept.map_err(|error| {
+        format!("{error}; the results are shown above and nowhere else, the samples in {place}/samples.csv")
+    })?;
     shown.map_err(|error| format!("{error}; the results are kept in {place}"))?;
     match ended {
         Err(halt) => Err(format!("{halt}; what was measured until then is shown above and kept in {place}").into()),
-        Ok(()) if !measured => Err(format!("nothing could be measured; why is shown above and kept in {place}").into()),
+        Ok(()) if !outcomes.iter().any(is_measured) => {
+            Err(format!("nothing could be measured; why is shown above and kept in {place}").into())
+        }
         Ok(()) => {
             say(format_args!("kept in {place}"));
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Whether a cell has a result.
+fn is_measured(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Done(samples) if !samples.is_empty())
 }
 
 /// The experiment, and what of it is to be run.
@@ -179,23 +192,56 @@ fn unless<T: Send + 'static>(cancelled: &AtomicBool, f: impl FnOnce() -> T + Sen
 /// The folder of a run; dropping removes it again, unless there is something to keep.
 struct Folder {
     path: PathBuf,
-    /// The folder of all runs, if it was not there before.
-    new_runs: Option<PathBuf>,
+    place: Arc<Place>,
     keep: bool,
 }
 
-impl Folder {
-    fn create(runs: &Path, name: &str, started: SystemTime) -> Result<Self, Box<dyn Error>> {
-        let new_runs = (!runs.exists()).then(|| runs.to_owned());
-        let mut folder = Self { path: PathBuf::new(), new_runs, keep: false };
-        folder.path = results::create_folder(runs, name, started)?;
-        let captures = folder.captures();
-        fs::create_dir(&captures).map_err(|error| format!("cannot make the folder {}: {error}", captures.display()))?;
-        Ok(folder)
+/// Where a run is kept, for whoever has to clear it away.
+#[derive(Default)]
+pub(super) struct Place {
+    folder: OnceLock<PathBuf>,
+    /// The folder of all runs, if it was not there before.
+    new_runs: OnceLock<PathBuf>,
+}
+
+impl Place {
+    /// The run's folder, once it is made.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.folder.get().map(PathBuf::as_path)
     }
 
-    fn captures(&self) -> PathBuf {
-        self.path.join("captures")
+    /// Removes what was made for a run that has measured nothing.
+    pub(super) fn discard(&self) {
+        if let Some(folder) = self.folder() {
+            let _ = fs::remove_file(samples(folder));
+            let _ = fs::remove_dir(captures(folder));
+            let _ = fs::remove_dir(folder);
+        }
+        if let Some(runs) = self.new_runs.get() {
+            let _ = fs::remove_dir(runs);
+        }
+    }
+}
+
+fn captures(folder: &Path) -> PathBuf {
+    folder.join("captures")
+}
+
+pub(super) fn samples(folder: &Path) -> PathBuf {
+    folder.join("samples.csv")
+}
+
+impl Folder {
+    fn create(runs: &Path, name: &str, started: SystemTime, place: Arc<Place>) -> Result<Self, Box<dyn Error>> {
+        if !runs.exists() {
+            let _ = place.new_runs.set(runs.to_owned());
+        }
+        let mut folder = Self { path: PathBuf::new(), place, keep: false };
+        folder.path = results::create_folder(runs, name, started)?;
+        let _ = folder.place.folder.set(folder.path.clone());
+        let captures = captures(&folder.path);
+        fs::create_dir(&captures).map_err(|error| format!("cannot make the folder {}: {error}", captures.display()))?;
+        Ok(folder)
     }
 
     fn keep(&mut self) {
@@ -206,9 +252,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !self.keep {
-            for made in [Some(&self.captures()), Some(&self.path), self.new_runs.as_ref()].into_iter().flatten() {
-                let _ = fs::remove_dir(made);
-            }
+            self.place.discard();
         }
     }
 }

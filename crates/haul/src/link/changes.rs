@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    fmt,
     str::FromStr,
     sync::mpsc::{Receiver, RecvTimeoutError},
     time::{Duration, Instant},
@@ -9,11 +10,29 @@ use std::{
 
 use link::{cable::Cable, lanes::Lanes, spec::LinkSpec, units::Span};
 
+use crate::link::lanes;
+
+/// The values that can change: all options of a link but the seed, whose luck goes on.
+const KEYS: [&str; 12] = [
+    "rtt",
+    "jitter",
+    "rate",
+    "trace-up",
+    "trace-down",
+    "queue",
+    "loss",
+    "reorder",
+    "duplicate",
+    "corrupt",
+    "mtu",
+    "middlebox",
+];
+
 /// One value that changes at one time.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     at: Span,
-    key: String,
+    key: &'static str,
     value: String,
 }
 
@@ -23,7 +42,30 @@ impl FromStr for Change {
         let parts = text.split_once(':').and_then(|(at, rest)| Some((at, rest.split_once('=')?)));
         let Some((at, (key, value))) = parts else { return Err("write it like 5s:rate=1mbit".to_owned()) };
         let at = at.parse().map_err(|error| format!("{error}"))?;
-        Ok(Self { at, key: key.trim().replace('-', "_"), value: value.trim().to_owned() })
+        let key = key.trim();
+        let Some(key) = KEYS.into_iter().find(|known| *known == key) else {
+            return Err(format!("`{key}` cannot change; what can is {}", KEYS.join(", ")));
+        };
+        let change = Self { at, key, value: value.trim().to_owned() };
+        change.apply(&LinkSpec::default())?;
+        Ok(change)
+    }
+}
+
+impl Change {
+    /// The link after it.
+    fn apply(&self, spec: &LinkSpec) -> Result<LinkSpec, String> {
+        let say = |error: serde_json::Error| error.to_string();
+        let mut fields = serde_json::to_value(spec).map_err(say)?;
+        fields[self.key.replace('-', "_")] =
+            if self.key == "middlebox" { self.value.split_whitespace().collect() } else { self.value.as_str().into() };
+        serde_json::from_value(fields).map_err(say)
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}={}", self.at, self.key, self.value)
     }
 }
 
@@ -31,19 +73,16 @@ impl FromStr for Change {
 pub(crate) type Timetable = Vec<(Duration, LinkSpec)>;
 
 /// The link after each change, in the order of their times. Every one is checked here, before anything
-/// runs.
+/// runs; the error names the change.
 pub(crate) fn timetable(first: &LinkSpec, changes: &[Change]) -> Result<Timetable, Box<dyn Error>> {
     let mut changes = changes.to_vec();
     changes.sort_by_key(|change| change.at);
     let mut spec = first.clone();
     let mut table = Timetable::new();
-    for Change { at, key, value } in changes {
-        let mut fields = serde_json::to_value(&spec)?;
-        let boxes: Vec<&str> = value.split_whitespace().collect();
-        fields[&key] = if key == "middlebox" { boxes.into() } else { value.as_str().into() };
-        spec = serde_json::from_value(fields).map_err(|error| format!("--at {at}:{key}={value}: {error}"))?;
-        spec.lanes()?;
-        table.push((at.into(), spec.clone()));
+    for change in changes {
+        spec = change.apply(&spec)?;
+        lanes(&spec, |error| format!("--at {change}: {error}"))?;
+        table.push((change.at.into(), spec.clone()));
     }
     Ok(table)
 }
@@ -60,7 +99,7 @@ pub(crate) fn follow(table: &Timetable, cable: &Cable, over: &Receiver<()>) {
         if let Err(error) =
             spec.lanes().map_err(Box::<dyn Error>::from).and_then(|lanes: Lanes| Ok(cable.change(lanes)?))
         {
-            eprintln!("haul: the link stays as it is: {error}");
+            crate::say(format_args!("the link stays as it is: {error}"));
         }
     }
 }
@@ -85,7 +124,25 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_told_before_anything_runs() {
         assert_eq!(changes(&["soon"]).unwrap_err(), "write it like 5s:rate=1mbit");
-        assert!(changes(&["5s:rate=fast"]).unwrap_err().starts_with("--at 5s:rate=fast: `fast` is not a rate"));
-        assert!(changes(&["5s:speed=1mbit"]).unwrap_err().contains("unknown field `speed`"));
+        assert!(changes(&["5s:rate=fast"]).unwrap_err().starts_with("`fast` is not a rate"));
+        assert!(changes(&["5s:middlebox=strip-tfo strip-tof"]).unwrap_err().contains("no middlebox `strip-tof`"));
+        assert!(changes(&["5s:queue=9p"]).unwrap_err().contains("--at 5s:queue=9p: the queue `9p` needs a link"));
+        assert!(changes(&["5s:trace-up=/no/file"]).unwrap_err().contains("cannot read the trace file /no/file"));
+    }
+
+    #[test]
+    fn what_cannot_change_is_told_with_what_can() {
+        for key in ["speed", "seed", "trace_up", ""] {
+            let told = changes(&[&format!("5s:{key}=1")]).unwrap_err();
+            assert!(told.starts_with(&format!("`{key}` cannot change; what can is rtt, ")), "{told}");
+            assert!(told.contains("trace-up") && !told.contains(", seed"), "{told}");
+        }
+    }
+
+    #[test]
+    fn everything_but_the_seed_can_change() {
+        let unknown = serde_json::from_str::<LinkSpec>(r#"{"": 0}"#).unwrap_err().to_string();
+        let names = unknown.split('`').skip(1).step_by(2).filter(|name| !name.is_empty() && *name != "seed");
+        assert_eq!(names.collect::<Vec<_>>(), KEYS.map(|key| key.replace('-', "_")));
     }
 }

@@ -50,7 +50,7 @@ impl Server {
             std::thread::sleep(Duration::from_millis(5));
         }
         if start.elapsed() >= PATIENCE {
-            eprintln!("haul: nothing listens on the server host after 5 s; going on all the same");
+            crate::say("nothing listens on the server host after 5 s; going on all the same");
         }
         Ok(())
     }

@@ -1,16 +1,18 @@
 //! How a race ends before its time.
 
-use std::{fs, os::unix::process::ExitStatusExt, process::Command, time::Duration};
+use std::{fs, io::Write, os::fd::OwnedFd, os::unix::process::ExitStatusExt, process::Command, time::Duration};
 
 use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    pty::openpty,
     sys::signal::{Signal, kill},
-    unistd::Pid,
+    unistd::{Pid, pipe},
 };
 
 use crate::{
     Trials,
     common::{HAUL, Room, output, printed},
-    race::{Ended, Race, cells, lab_run, results, room, runs},
+    race::{Ended, Race, cells, lab_run, results, room, runs, samples},
 };
 
 pub(crate) const TRIALS: Trials = &[
@@ -21,6 +23,7 @@ pub(crate) const TRIALS: Trials = &[
     ("an_interrupt_keeps_what_was_measured", an_interrupt_keeps_what_was_measured),
     ("a_request_to_end_keeps_what_was_measured", a_request_to_end_keeps_what_was_measured),
     ("a_terminal_that_is_gone_takes_no_result_with_it", a_terminal_that_is_gone_takes_no_result_with_it),
+    ("an_end_that_hangs_is_cut_short_at_a_terminal_too", an_end_that_hangs_is_cut_short_at_a_terminal_too),
     ("nohup_is_heeded", nohup_is_heeded),
     ("a_killed_supervisor_takes_everything_with_it", a_killed_supervisor_takes_everything_with_it),
     ("a_killed_worker_is_told", a_killed_worker_is_told),
@@ -81,9 +84,11 @@ fn check_kept(room: &Room, ended: &Ended) {
     let of = |status: &str| cells(&kept).iter().filter(|cell| cell["status"] == status).collect::<Vec<_>>();
     assert!(!of("ok").is_empty(), "nothing is kept");
     assert!(of("failed").is_empty(), "{:#?}", of("failed"));
-    let samples: usize = of("ok").iter().map(|cell| cell["samples_s"].as_array().unwrap().len()).sum();
-    let csv = fs::read_to_string(runs(room)[0].join("samples.csv")).unwrap();
-    assert_eq!(csv.lines().count(), 1 + samples, "{csv}");
+    let of_cells: usize = of("ok").iter().map(|cell| cell["samples_s"].as_array().unwrap().len()).sum();
+    assert_eq!(samples(room), of_cells);
+    let captures = fs::read_dir(runs(room)[0].join("captures")).unwrap();
+    let waiting = captures.flatten().filter(|capture| capture.file_name().to_string_lossy().contains("-round"));
+    assert_eq!(waiting.count(), 0, "captures are kept of which nobody has said that they are worth it");
     let unreached = of("skipped").iter().filter(|cell| cell["reason"] == "the run was stopped before it").count();
     if unreached > 0 {
         let said = format!("{unreached} of 11 cells were not measured, because the run was stopped.");
@@ -114,6 +119,36 @@ fn a_terminal_that_is_gone_takes_no_result_with_it() {
     assert!(cells(&kept)[0]["samples_s"].as_array().unwrap().len() > 1, "{kept:#}");
 }
 
+/// A pipe that takes no more, and its other end.
+fn full_pipe() -> (OwnedFd, OwnedFd) {
+    let (reader, writer) = pipe().unwrap();
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    while nix::unistd::write(&writer, &[0; 4096]).is_ok() {}
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    (reader, writer)
+}
+
+/// Ctrl-C, from the terminal itself: the supervisor hears of it and sets nobody a limit. And then the table
+/// goes to somebody who does not read.
+fn an_end_that_hangs_is_cut_short_at_a_terminal_too() {
+    let room = room();
+    let terminal = openpty(None, None).unwrap();
+    let (unread, full) = full_pipe();
+    let command = by(&room, &["setsid", "--ctty", "--wait"], &["--samples", "100"]);
+    let mut race = Race::between(command, terminal.slave, full);
+    race.wait_for_sample();
+    race.watch(Duration::from_millis(100));
+    let mut keyboard = fs::File::from(terminal.master);
+    keyboard.write_all(b"\x03").unwrap();
+    let ended = race.end();
+    let said = ended.failure();
+    assert!(said.starts_with("haul: interrupted, and not at an end 18s later, so everything"), "{said}");
+    assert!(said.contains("what was measured is kept in runs/"), "{said}");
+    race.assert_clear(&room);
+    check_kept(&room, &ended);
+    drop(unread);
+}
+
 fn nohup_is_heeded() {
     let room = room();
     let mut race = Race::start(by(&room, &["nohup"], &[]));
@@ -132,7 +167,8 @@ fn a_killed_supervisor_takes_everything_with_it() {
     race.send(Signal::SIGKILL, false);
     race.end();
     race.assert_gone(&room);
-    // All that stands is an empty folder, which the next run removes; and the captures.
+    assert!(samples(&room) > 0, "what was measured is gone");
+    // All that stands is an empty folder, which the next run removes; and the samples and captures.
     let left = room.left_over();
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(fs::read_dir(&left[0]).unwrap().count(), 0);
@@ -140,7 +176,7 @@ fn a_killed_supervisor_takes_everything_with_it() {
     assert!(room.left_over().is_empty(), "{:?}", room.left_over());
     let mut list = room.command(HAUL);
     list.args(["lab", "list"]).current_dir(room.path("."));
-    assert!(printed(&output(list)).contains("no results: it is still going on, or was killed"));
+    assert!(printed(&output(list)).contains("no results: it is still going on, or was killed; its samples.csv"));
 }
 
 fn a_killed_worker_is_told() {

@@ -7,11 +7,12 @@ use nix::unistd::geteuid;
 use crate::{
     Trials,
     common::{HAUL, Room, output, text},
-    race::{cells, lab_run, program, results, room, run, runs},
+    race::{cells, lab_run, program, results, room, run, runs, samples},
 };
 
 pub(crate) const TRIALS: Trials = &[
     ("a_contender_that_hangs_fails_alone", a_contender_that_hangs_fails_alone),
+    ("a_contender_that_fails_keeps_the_samples_it_had", a_contender_that_fails_keeps_the_samples_it_had),
     ("a_contender_that_does_half_the_work_fails", a_contender_that_does_half_the_work_fails),
     ("a_server_that_ends_at_once_ends_the_run", a_server_that_ends_at_once_ends_the_run),
     ("a_server_that_never_listens_ends_the_run", a_server_that_never_listens_ends_the_run),
@@ -39,6 +40,28 @@ fn a_contender_that_hangs_fails_alone() {
     assert_eq!((curl["status"].as_str(), curl["samples_s"].as_array().unwrap().len()), (Some("ok"), 2));
     assert_eq!(rclone["reason"], "rclone did not end within 5s and was ended: stuck");
     assert_eq!((rclone["status"].as_str(), &rclone["median_s"]), (Some("failed"), &serde_json::Value::Null));
+}
+
+fn a_contender_that_fails_keeps_the_samples_it_had() {
+    let room = room();
+    // Three files make a sample.
+    let count = room.path("count");
+    let script = format!(
+        "case $* in -V|--version) echo curl v0; exit;; esac; echo >> {count}; \
+         if [ $(wc -l < {count}) -le 3 ]; then exec /usr/bin/curl \"$@\"; fi; echo no such luck >&2; exit 7",
+        count = count.display()
+    );
+    let mut command = lab_run(&room, &["--workload", "upload", "--contender", "curl", "--samples", "3"]);
+    command.env("PATH", program(&room, "curl", &script));
+    let ended = run(&room, command);
+    assert!(ended.failure().contains("nothing could be measured"), "{:?}", ended.said);
+    let kept = results(&room);
+    let cell = &cells(&kept)[0];
+    assert_eq!((cell["status"].as_str(), &cell["median_s"]), (Some("failed"), &serde_json::Value::Null));
+    assert!(cell["reason"].as_str().unwrap().ends_with("no such luck"), "{cell:#}");
+    assert_eq!(cell["samples_s"].as_array().unwrap().len(), 1);
+    assert_eq!(samples(&room), 1);
+    assert!(runs(&room)[0].join("captures/upload-near-curl.pcapng").exists());
 }
 
 fn a_contender_that_does_half_the_work_fails() {
@@ -143,7 +166,7 @@ fn a_disk_that_fills_with_captures_keeps_the_results() {
     let workloads = ["--workload", "upload", "--workload", "large", "--contender", "curl"];
     let ended = run(&room, small_disk(&room, "size=160k", &workloads));
     let said = ended.failure();
-    assert!(said.contains("captures/large-near-curl.pcapng: No space left on device"), "{said}");
+    assert!(said.contains("captures/large-near-curl-round0.pcapng: No space left on device"), "{said}");
     assert!(said.contains("kept in disk/runs/"), "{said}");
     fs::rename(room.path("seen/runs"), room.path("runs")).unwrap();
     let kept = results(&room);
@@ -154,11 +177,13 @@ fn a_disk_that_fills_with_captures_keeps_the_results() {
 
 fn results_that_cannot_be_kept_are_shown() {
     let room = room();
-    // The root, the runs, the run, its captures, and one of them.
-    let ended = run(&room, small_disk(&room, "nr_inodes=5", &["--workload", "upload", "--contender", "curl"]));
+    // The root, the runs, the run, its samples, its captures, and one of them.
+    let ended = run(&room, small_disk(&room, "nr_inodes=6", &["--workload", "upload", "--contender", "curl"]));
     let said = ended.failure();
     assert!(said.contains("/run.json: No space left on device"), "{said}");
-    assert!(said.ends_with("shown above and nowhere else"), "{said}");
+    assert!(said.contains("shown above and nowhere else, the samples in disk/runs/"), "{said}");
+    fs::rename(room.path("seen/runs"), room.path("runs")).unwrap();
+    assert_eq!(samples(&room), 1);
     assert!(ended.printed.contains("upload, near") && ended.printed.contains("curl "), "{}", ended.printed);
 }
 

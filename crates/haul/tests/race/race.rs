@@ -62,19 +62,33 @@ pub(crate) struct Ended {
 
 impl Race {
     pub(crate) fn start(mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().expect("it starts");
-        let (stdout, stderr) = (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
-        let printed = thread::spawn(move || {
-            let mut text = String::new();
-            let _ = BufReader::new(stdout).read_to_string(&mut text);
-            text
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        Self::with(command)
+    }
+
+    /// With this input and output.
+    pub(crate) fn between(mut command: Command, stdin: impl Into<Stdio>, stdout: impl Into<Stdio>) -> Self {
+        command.stdin(stdin).stdout(stdout);
+        Self::with(command)
+    }
+
+    fn with(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).process_group(0).spawn().expect("it starts");
+        // Else what it is started with would live here, and end no reader's wait.
+        drop(command);
+        let stderr = child.stderr.take().expect("a pipe");
+        let printed = child.stdout.take().map(|stdout| {
+            thread::spawn(move || {
+                let mut text = String::new();
+                let _ = BufReader::new(stdout).read_to_string(&mut text);
+                text
+            })
         });
         let (line, lines) = mpsc::channel();
         thread::spawn(move || {
             BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|said| line.send(said))
         });
-        Self { child, lines, said: Vec::new(), printed: Some(printed), namespaces: BTreeSet::new() }
+        Self { child, lines, said: Vec::new(), printed, namespaces: BTreeSet::new() }
     }
 
     /// Waits for a line on its standard error of which this is true.
@@ -237,6 +251,12 @@ fn left_over(room: &Room, namespaces_of_run: &BTreeSet<PathBuf>) -> Vec<String> 
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let ours = |line: &&str| line.contains(" fuse.davfs ") || line.contains(" tmpfs haul ") || line.contains("haul-");
     told.chain(mounts.lines().filter(ours).map(str::to_owned)).collect()
+}
+
+/// The lines of the samples of the only run in the room, without the heading.
+pub(crate) fn samples(room: &Room) -> usize {
+    let csv = fs::read_to_string(runs(room)[0].join("samples.csv")).expect("the samples");
+    csv.lines().count().saturating_sub(1)
 }
 
 /// The folders of the runs in the room.

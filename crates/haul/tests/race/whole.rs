@@ -1,6 +1,6 @@
 //! Whole races: every contender, every server, every kind of work.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use capture::{Summary, pcapng::Reader};
 use nix::unistd::geteuid;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{
     Trials,
     common::{HAUL, Room, output, printed},
-    race::{Ended, cells, lab_run, results, room, run, runs},
+    race::{Ended, cells, lab_run, results, room, run, runs, samples},
 };
 
 pub(crate) const TRIALS: Trials = &[
@@ -33,7 +33,7 @@ const FIELDS: [&str; 11] = [
     "comparisons",
     "claims",
 ];
-const CELL_FIELDS: [&str; 15] = [
+const CELL_FIELDS: [&str; 17] = [
     "workload",
     "network",
     "contender",
@@ -46,6 +46,8 @@ const CELL_FIELDS: [&str; 15] = [
     "bytes",
     "requests",
     "connections",
+    "methods",
+    "protocols",
     "round_trips",
     "floor_s",
     "times_floor",
@@ -106,8 +108,8 @@ fn check_capture(folder: &Path, cell: &Value) {
 
 fn every_contender_races() {
     let room = room();
-    let samples = ["--workload", "upload", "--samples", "3", "--json", "-"];
-    let Some(ended) = race(&room, "apache", &samples) else { return };
+    let arguments = ["--workload", "upload", "--samples", "3", "--json", "-"];
+    let Some(ended) = race(&room, "apache", &arguments) else { return };
     let kept = results(&room);
     let on_stdout: Value = serde_json::from_str(&ended.printed).expect("JSON and nothing else");
     assert_eq!(on_stdout, kept);
@@ -116,12 +118,24 @@ fn every_contender_races() {
         assert!(kept.get(field).is_some(), "{field} is missing");
     }
     assert_eq!(kept["settings"]["server"], "apache");
+    assert_eq!(kept["settings"]["patience"], "300s");
+    assert_eq!(kept["settings"]["congestion control"], kept["host"]["sysctls"]["net.ipv4.tcp_congestion_control"]);
     assert_eq!(cells(&kept).len(), 11);
     let measured: Vec<&Value> = cells(&kept).iter().filter(|cell| cell["status"] == "ok").collect();
     assert!(measured.iter().all(|cell| cell["samples_s"].as_array().unwrap().len() == 3));
     assert_eq!(kept["comparisons"].as_array().unwrap().len(), measured.len() * (measured.len() - 1) / 2);
-    let csv = fs::read_to_string(runs(&room)[0].join("samples.csv")).unwrap();
-    assert_eq!(csv.lines().count(), 1 + 3 * measured.len(), "{csv}");
+    assert_eq!(samples(&room), 3 * measured.len());
+    for cell in measured {
+        let (http, tls) = match cell["contender"].as_str().unwrap() {
+            "curl-parallel-h2" | "rclone" => ("HTTP/2.0", "TLSv1.3"),
+            "redirector-h1" | "webdrive" => ("HTTP/1.1", "TLSv1.2"),
+            "redirector-h2" => ("HTTP/2.0", "TLSv1.2"),
+            _ => ("HTTP/1.1", "TLSv1.3"),
+        };
+        let [protocol] = cell["protocols"].as_array().unwrap().as_slice() else { panic!("{cell:#}") };
+        assert_eq!((protocol["http"].as_str(), protocol["tls"].as_str()), (Some(http), Some(tls)), "{cell:#}");
+        assert!(protocol["cipher"].as_str().is_some_and(|cipher| cipher.contains("AES")), "{cell:#}");
+    }
 
     let lab = |arguments: &[&str]| {
         let mut command = room.command(HAUL);

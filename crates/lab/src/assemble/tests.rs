@@ -16,6 +16,7 @@ fn a_cell_says_what_its_samples_say() {
     assert!((cell.times_floor.unwrap() - median / cell.floor_s).abs() < 1e-6);
     assert_eq!((cell.requests, cell.connections, cell.bytes), (Some(64), Some(17), Some(180_000)));
     assert_eq!(cell.methods.as_ref().unwrap().get("LOCK"), Some(&16));
+    assert_eq!(cell.protocols.as_ref().unwrap()[0].http, "HTTP/1.1");
 }
 
 #[test]
@@ -42,4 +43,15 @@ fn a_cell_that_was_not_reached_is_skipped() {
     assert_eq!(run.cells.len(), plan.cells.len());
     assert!(unreached.iter().all(|cell| cell.status == Status::Skipped && !cell.was_reached()));
     assert!(run.cells[..5].iter().all(CellResult::was_reached));
+}
+
+#[test]
+fn a_cell_that_failed_keeps_its_samples_and_is_in_no_comparison() {
+    let run = run(4, 1.0, &[]);
+    let failed = run.cell("upload-small", "lan", "rclone").unwrap();
+    assert_eq!((failed.status, failed.samples_s.as_slice()), (Status::Failed, &[0.02][..]));
+    assert!(failed.reason.as_deref().unwrap().contains("file 7 of 16"));
+    assert_eq!((failed.median_s, failed.ci95_s, failed.bytes, failed.requests), (None, None, None, None));
+    assert_eq!((failed.methods.as_ref(), failed.protocols.as_ref(), failed.connections), (None, None, None));
+    assert!(!run.comparisons.iter().any(|pair| pair.a == failed.path() || pair.b == failed.path()));
 }

@@ -41,7 +41,7 @@ fn what_is_not_the_same_is_told_and_not_compared() {
     kernel: 6.12, then 7.0
     server: apache, then nginx
     version of rclone: none, then 1.75
-    lan: 500us RTT, 1gbit, then 1ms RTT, 1gbit
+    lan: 500us RTT, 1gbit, queue 100p, then 1ms RTT, 1gbit
     ");
     let why = |network: &str, contender: &str| {
         let named = |cell: &&super::CellChange| cell.network == network && cell.contender == contender;

@@ -54,7 +54,10 @@ fn work(sample: &Sample) -> Result<Done, Failure> {
     let mut done = Done::default();
     let url = |name: &str| format!("{}{name}", sample.url);
     match sample.task.work() {
-        Work::Upload { .. } | Work::Edit { .. } => {
+        Work::Upload { .. } | Work::Tree { .. } | Work::Edit { .. } => {
+            for folder in sample.task.folders() {
+                curl(sample, &["--request", "MKCOL", &url(&format!("{folder}/"))].map(Path::new))?;
+            }
             for (file, _, name) in sample.task.writes() {
                 curl(sample, &[Path::new("--upload-file"), &file, Path::new(&url(&name))])?;
             }

@@ -72,6 +72,9 @@ impl Contender for CurlParallel {
                 Some("curl's parallel transfers fail over HTTP/2 without TLS".to_owned())
             }
             Work::Upload { .. } | Work::Download { .. } => None,
+            Work::Tree { .. } => {
+                Some("curl's parallel transfers keep no order, and a folder must be there before its files".to_owned())
+            }
             Work::List { .. } => Some("a listing is one request, with nothing to do in parallel".to_owned()),
             Work::Edit { .. } => Some("saves of one file cannot be made in parallel".to_owned()),
         }

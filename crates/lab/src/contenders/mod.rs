@@ -60,6 +60,9 @@ pub struct Sample<'a> {
     pub certificates: Option<&'a Certificates>,
     /// What to do.
     pub task: &'a Task,
+    /// The server's document root. Only for a client that is never told whether its work has arrived, and that
+    /// may not go on before: nothing of the work may be done here.
+    pub root: &'a Path,
     /// A folder for all that the contender writes.
     pub scratch: &'a Path,
     /// For preparing and running together.

@@ -73,7 +73,7 @@ impl Rclone {
         let mut done = Done::default();
         let run = |command: &mut Command| run(sample.client, command, &sample.bounds);
         match task.work() {
-            Work::Upload { .. } => {
+            Work::Upload { .. } | Work::Tree { .. } => {
                 run(self.command(sample)?.arg("copy").arg(&task.source).arg(REMOTE))?;
             }
             Work::Download { .. } => {

@@ -75,6 +75,9 @@ impl Contender for Redirector {
     }
 
     fn unable(&self, work: &Work, server: &dyn Server, _tls: bool) -> Option<String> {
+        if let Work::Tree { .. } = work {
+            return Some("no trace was found of how Windows makes a folder, so it is not modelled".to_owned());
+        }
         let writes = matches!(work, Work::Upload { .. } | Work::Edit { .. });
         (writes && !server.proppatch())
             .then(|| format!("Windows writes with PROPPATCH, which {} does not know", server.name()))
@@ -96,7 +99,7 @@ async fn work(connection: Connection, folder: String, task: Task) -> Result<Done
     let mut windows = Windows { connection };
     let mut done = Done::default();
     match task.work() {
-        Work::Upload { .. } => {
+        Work::Upload { .. } | Work::Tree { .. } => {
             for (_, content, name) in task.writes() {
                 windows.create(&format!("{folder}{name}"), content).await?;
             }

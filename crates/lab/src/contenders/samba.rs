@@ -134,8 +134,8 @@ impl Prepared for Shared<'_> {
         let mut done = Done { listing: None, writes_behind: task.work().writes() };
         let enter = format!("cd {}; prompt", task.folder);
         match task.work() {
-            Work::Upload { .. } => {
-                self.smbclient(&format!("{enter}; lcd \"{}\"; mput *", task.source.display()))?;
+            Work::Upload { .. } | Work::Tree { .. } => {
+                self.smbclient(&format!("{enter}; recurse; lcd \"{}\"; mput *", task.source.display()))?;
             }
             Work::Download { .. } => {
                 self.smbclient(&format!("{enter}; lcd \"{}\"; mget file*", task.target.display()))?;

@@ -52,6 +52,9 @@ impl Contender for WebDrive {
     }
 
     fn unable(&self, work: &Work, server: &dyn Server, _tls: bool) -> Option<String> {
+        if let Work::Tree { .. } = work {
+            return Some("no trace was found of how WebDrive makes a folder, so it is not modelled".to_owned());
+        }
         let writes = matches!(work, Work::Upload { .. } | Work::Edit { .. });
         (writes && !server.proppatch())
             .then(|| format!("an upload ends with PROPPATCH, which {} does not know", server.name()))
@@ -70,7 +73,7 @@ impl Contender for WebDrive {
     fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         let endpoint = Endpoint::new(&sample.url, sample.certificates, &[&rustls::version::TLS12], Http::One)?;
         let workers = match sample.task.work() {
-            Work::Upload { .. } => self.uploads.min(self.connections),
+            Work::Upload { .. } | Work::Tree { .. } => self.uploads.min(self.connections),
             Work::Download { .. } => self.connections,
             // One file or one folder: nothing to share out.
             Work::List { .. } | Work::Edit { .. } => 1,
@@ -94,7 +97,7 @@ async fn work(first: Connection, endpoint: Endpoint, task: Arc<Task>, workers: u
     let folder = endpoint.path();
     let path = |name: &str| format!("{folder}{name}");
     let jobs: VecDeque<Job> = match task.work() {
-        Work::Upload { .. } | Work::Edit { .. } => task
+        Work::Upload { .. } | Work::Tree { .. } | Work::Edit { .. } => task
             .writes()
             .map(|(_, content, name)| Job::Write { path: path(&name), content: content.to_vec() })
             .collect(),

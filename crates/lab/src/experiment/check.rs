@@ -178,6 +178,15 @@ fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work,
         |amount: &mut Option<Spanned<Size>>| amount.take().map(Spanned::into_inner).ok_or_else(|| missing("size"));
     let work = match kind {
         Kind::Upload => Work::Upload { files: count(&mut amounts.files, "files")?, size: size(&mut amounts.size)? },
+        Kind::Tree => {
+            let span = amounts.folders.as_ref().map(Spanned::span);
+            let (folders, files) = (count(&mut amounts.folders, "folders")?, count(&mut amounts.files, "files")?);
+            if folders > files {
+                let message = "there must be a file for each folder, or it would be empty".to_owned();
+                return Err(Fault::new(span.unwrap_or_else(|| whole.span()), message));
+            }
+            Work::Tree { folders, files, size: size(&mut amounts.size)? }
+        }
         Kind::Download => Work::Download { files: count(&mut amounts.files, "files")?, size: size(&mut amounts.size)? },
         Kind::List => Work::List { entries: count(&mut amounts.entries, "entries")? },
         Kind::Edit => Work::Edit { times: count(&mut amounts.times, "times")?, size: size(&mut amounts.size)? },
@@ -190,7 +199,8 @@ fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work,
 
 impl Amounts {
     fn leftover(self) -> Option<(&'static str, std::ops::Range<usize>)> {
-        let counts = [("files", self.files), ("entries", self.entries), ("times", self.times)];
+        let counts =
+            [("folders", self.folders), ("files", self.files), ("entries", self.entries), ("times", self.times)];
         let counted = counts.into_iter().find_map(|(key, count)| Some((key, count?.span())));
         counted.or_else(|| Some(("size", self.size?.span())))
     }
@@ -198,6 +208,7 @@ impl Amounts {
     /// These amounts where given, else those of the whole race.
     fn or(self, whole: Self) -> Self {
         Self {
+            folders: self.folders.or(whole.folders),
             files: self.files.or(whole.files),
             size: self.size.or(whole.size),
             entries: self.entries.or(whole.entries),

@@ -49,6 +49,7 @@ pub(super) struct Source {
 #[serde(deny_unknown_fields)]
 pub(super) struct Workload {
     pub(super) kind: Kind,
+    folders: Option<Spanned<u32>>,
     files: Option<Spanned<u32>>,
     size: Option<Spanned<Size>>,
     entries: Option<Spanned<u32>>,
@@ -57,8 +58,8 @@ pub(super) struct Workload {
 
 impl Workload {
     pub(super) fn amounts(&self) -> Amounts {
-        let Self { files, size, entries, times, .. } = self.clone();
-        Amounts { files, size, entries, times }
+        let Self { folders, files, size, entries, times, .. } = self.clone();
+        Amounts { folders, files, size, entries, times }
     }
 }
 
@@ -66,6 +67,7 @@ impl Workload {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
     Upload,
+    Tree,
     Download,
     List,
     Edit,
@@ -75,6 +77,7 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Amounts {
+    pub(super) folders: Option<Spanned<u32>>,
     pub(super) files: Option<Spanned<u32>>,
     pub(super) size: Option<Spanned<Size>>,
     pub(super) entries: Option<Spanned<u32>>,

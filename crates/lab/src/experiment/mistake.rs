@@ -27,7 +27,8 @@ pub(super) struct Fault {
 
 impl Fault {
     pub(super) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
-        Self { span, message: message.into() }
+        // A name may hold a line's end, and what is said of it shall be one line.
+        Self { span, message: message.into().replace(char::is_control, " ") }
     }
 
     /// Gives the mistake its line and column.

@@ -47,7 +47,11 @@ fn the_race_is_what_it_should_be() {
     assert_eq!(race.name, "webdav-race");
     assert_eq!(race.contenders.iter().map(Row::name).collect::<Vec<_>>(), NAMES);
     let networks: Vec<_> = race.networks.iter().map(|n| (n.name.as_str(), n.describe())).collect();
-    let described = [("article", "18ms RTT, 100mbit"), ("lan", "500us RTT, 1gbit"), ("long", "140ms RTT, 20mbit")];
+    let described = [
+        ("article", "18ms RTT, 100mbit, queue 150p"),
+        ("lan", "500us RTT, 1gbit, queue 100p"),
+        ("long", "140ms RTT, 20mbit, queue 234p"),
+    ];
     assert_eq!(networks, described.map(|(name, what)| (name, what.to_owned())));
     assert!(race.networks.iter().all(|network| network.note.is_some()));
     let tasks: Vec<_> = race.workloads.iter().map(|workload| workload.work.to_string()).collect();
@@ -122,6 +126,11 @@ fn mistakes_are_told_where_they_stand() {
         ("claim twice", told("id = \"redirector-slowest-by-far\"", "id = \"redirector-slowest\"")),
         ("missing key", told("entries = 1000", "")),
         ("another kind's key", told("entries = 1000", "entries = 1000\nfiles = 3")),
+        (
+            "folders without a file",
+            told("kind = \"list\"\nentries = 1000", "kind = \"tree\"\nfolders = 4\nfiles = 3\nsize = \"1KiB\""),
+        ),
+        ("name over two lines", told("what = \"samba-davfs2-nolocks\"", "what = \"samba\\nnolocks\"")),
         ("nothing to do", told("entries = 1000", "entries = 0")),
         ("too many samples", told("samples = 5", "samples = 500")),
         ("bound missing", told(", at_least = 1.2", "")),

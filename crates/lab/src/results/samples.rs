@@ -1,14 +1,20 @@
-//! Single samples: what the runner hands in, and one line of `samples.csv` for each.
+//! Single samples: what the runner hands in, and one line of `samples.csv` for each, written as it is taken:
+//! a run that is killed leaves what it had measured.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 
-use super::{ResultsError, store::replace};
-use crate::experiment::Plan;
+use super::ResultsError;
+use crate::{experiment::Cell, servers::Protocol};
 
 /// One run of a cell.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
     /// The round, counted from 0.
     pub round: u32,
@@ -20,6 +26,8 @@ pub struct Sample {
     pub bytes: Option<u64>,
     /// HTTP requests by method, if a log saw them.
     pub methods: Option<BTreeMap<String, u64>>,
+    /// What the requests came over, if a log saw them.
+    pub protocols: Option<BTreeSet<Protocol>>,
     /// TCP connections, if a tap saw them.
     pub connections: Option<u64>,
 }
@@ -38,8 +46,23 @@ pub enum Outcome {
     Done(Vec<Sample>),
     /// Why it could not run here, and how to get what it needs.
     Skipped(String),
-    /// How it went wrong.
-    Failed(String),
+    /// It went wrong.
+    Failed {
+        /// How.
+        why: String,
+        /// The samples that it had until then: each was right.
+        samples: Vec<Sample>,
+    },
+}
+
+impl Outcome {
+    /// The samples that were taken, whatever came after.
+    pub fn samples(&self) -> &[Sample] {
+        match self {
+            Self::Done(samples) | Self::Failed { samples, .. } => samples,
+            Self::Skipped(_) => &[],
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -56,27 +79,48 @@ struct Line<'a> {
     connections: Option<u64>,
 }
 
-/// Writes every sample of a run, one outcome for each cell of the plan, as CSV with a heading.
-pub fn write_samples(path: &Path, plan: &Plan, outcomes: &[Outcome]) -> Result<(), ResultsError> {
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    for (cell, outcome) in plan.cells.iter().zip(outcomes) {
-        let Outcome::Done(samples) = outcome else { continue };
-        for sample in samples {
-            let line = Line {
-                workload: &cell.workload.name,
-                network: &cell.network.name,
-                contender: &cell.row.name(),
-                model: cell.row.model,
-                round: sample.round,
-                start_s: sample.start_s,
-                seconds: sample.seconds,
-                bytes: sample.bytes,
-                requests: sample.requests(),
-                connections: sample.connections,
-            };
-            csv.serialize(line).map_err(|error| ResultsError::write(path, error))?;
-        }
+/// A run's samples as CSV, with a heading before the first.
+#[derive(Debug)]
+pub struct SampleLog {
+    path: PathBuf,
+    file: File,
+    len: u64,
+}
+
+impl SampleLog {
+    /// Makes the file, empty.
+    pub fn create(path: &Path) -> Result<Self, ResultsError> {
+        let file = File::create_new(path).map_err(|error| ResultsError::write(path, error))?;
+        Ok(Self::on(path, file))
     }
-    let bytes = csv.into_inner().map_err(|error| ResultsError::write(path, error.into_error()))?;
-    replace(path, &bytes)
+
+    pub(super) fn on(path: &Path, file: File) -> Self {
+        Self { path: path.to_owned(), file, len: 0 }
+    }
+
+    /// Writes a sample of a cell. What did not fit whole is taken away again.
+    pub fn append(&mut self, cell: &Cell, sample: &Sample) -> Result<(), ResultsError> {
+        let line = Line {
+            workload: &cell.workload.name,
+            network: &cell.network.name,
+            contender: &cell.row.name(),
+            model: cell.row.model,
+            round: sample.round,
+            start_s: sample.start_s,
+            seconds: sample.seconds,
+            bytes: sample.bytes,
+            requests: sample.requests(),
+            connections: sample.connections,
+        };
+        let failed = |why: &dyn std::fmt::Display| ResultsError::write(&self.path, why);
+        let mut csv = csv::WriterBuilder::new().has_headers(self.len == 0).from_writer(Vec::new());
+        csv.serialize(line).map_err(|error| failed(&error))?;
+        let bytes = csv.into_inner().map_err(|error| failed(error.error()))?;
+        if let Err(error) = self.file.write_all(&bytes) {
+            let _ = self.file.set_len(self.len);
+            return Err(failed(&error));
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
 }

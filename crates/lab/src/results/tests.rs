@@ -43,8 +43,8 @@ fn the_json_has_the_names_of_the_schema() {
     insta::assert_snapshot!(names.map(keys).join("\n"), @r"
     calibration cells claims comparisons experiment host networks schema settings started title workloads
     cpu kernel sysctls tools
-    delay_error_p50_us delay_error_p99_us delay_errors packets_per_s rate_error
-    bytes ci95_s connections contender floor_s median_s methods model network reason requests round_trips samples_s status times_floor workload
+    delay_error_p50_us delay_error_p99_us delay_errors packets_per_s rate_error real_time
+    bytes ci95_s connections contender floor_s median_s methods model network protocols reason requests round_trips samples_s status times_floor workload
     a b ci95 confidence differs ratio
     ci95 confidence id in_run measured network said source verdict workload
     ");
@@ -70,12 +70,16 @@ fn a_run_from_before_a_field_was_added_is_read() {
     let path = folder.path().join("run.json");
     let mut json = serde_json::to_value(run(3, 1.0, &[])).unwrap();
     json["cells"][0].as_object_mut().unwrap().remove("methods");
+    json["cells"][0].as_object_mut().unwrap().remove("protocols");
     for field in ["workload", "network", "in_run", "confidence"] {
         json["claims"][0].as_object_mut().unwrap().remove(field);
     }
     fs::write(&path, json.to_string()).unwrap();
     let run = read(&path).unwrap();
-    assert_eq!((run.cells[0].methods.as_ref(), run.claims[0].in_run), (None, true));
+    assert_eq!(
+        (run.cells[0].methods.as_ref(), run.cells[0].protocols.as_ref(), run.claims[0].in_run),
+        (None, None, true)
+    );
 }
 
 #[test]
@@ -113,19 +117,47 @@ fn a_write_that_fails_leaves_the_old_file() {
 }
 
 #[test]
-fn every_sample_is_a_line() {
+fn every_sample_is_a_line_as_soon_as_it_is_taken() {
     let folder = folder();
     let path = folder.path().join("samples.csv");
     let plan = plan(2);
-    write_samples(&path, &plan, &outcomes(&plan, 1.0, &["curl"])).unwrap();
+    let mut log = SampleLog::create(&path).unwrap();
+    let mut lines = 1;
+    for (cell, outcome) in plan.cells.iter().zip(outcomes(&plan, 1.0, &["curl"])) {
+        for sample in outcome.samples() {
+            log.append(cell, sample).unwrap();
+            lines += 1;
+            assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), lines);
+        }
+    }
+    // Twice eleven cells, less curl on both networks; rclone fails on one after its first sample.
+    assert_eq!(lines, 1 + (2 * 11 - 3) * 2 + 1);
     let csv = fs::read_to_string(&path).unwrap();
-    // Twice eleven cells, less curl on both networks and rclone, which fails on one.
-    assert_eq!(csv.lines().count(), 1 + (2 * 11 - 3) * 2);
     insta::assert_snapshot!(csv.lines().take(3).collect::<Vec<_>>().join("\n"), @r"
     workload,network,contender,model,round,start_s,seconds,bytes,requests,connections
     upload-small,article,curl-parallel-h1,false,0,0.0,0.092628,180000,16,16
     upload-small,article,curl-parallel-h1,false,1,1.0,0.090528,180000,16,16
     ");
+    assert!(SampleLog::create(&path).is_err(), "another run's samples are not written over");
+}
+
+#[test]
+fn a_disk_that_is_full_is_told() {
+    // Every write to it fails so.
+    let full = Path::new("/dev/full");
+    let plan = plan(1);
+    let mut log = SampleLog::on(full, fs::OpenOptions::new().write(true).open(full).unwrap());
+    let told = log.append(&plan.cells[0], &Sample::default()).unwrap_err().to_string();
+    assert!(told.starts_with("cannot write the results to /dev/full: No space left on device"), "{told}");
+}
+
+#[test]
+fn a_summary_counts() {
+    assert_eq!(run(2, 1.0, &[]).summary(), "22 cells, 3 of 17 claims judged");
+    let mut small = run(2, 1.0, &[]);
+    small.cells.truncate(1);
+    small.claims.truncate(1);
+    assert_eq!(small.summary(), "1 cell, 0 of 1 claim judged");
 }
 
 #[test]

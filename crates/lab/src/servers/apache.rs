@@ -120,6 +120,8 @@ fn configuration(setup: &Setup, root: &Path, owner: Option<(Uid, Gid)>, tls: Opt
         (Http::Two, Some(_)) => "h2 http/1.1",
         (Http::Two, None) => "h2c http/1.1",
     };
+    // Only mod_ssl knows these.
+    let logged_tls = if tls.is_some() { " %{SSL_PROTOCOL}x %{SSL_CIPHER}x" } else { "" };
     let tls = tls.map_or(String::new(), |(certificate, key)| {
         format!(
             "SSLEngine on\nSSLProtocol -all +TLSv1.2 +TLSv1.3\nSSLSessionCache none\n\
@@ -147,7 +149,7 @@ KeepAlive on
 KeepAliveTimeout 60
 MaxKeepAliveRequests 0
 ErrorLog "{scratch}/error.log"
-LogFormat "%h %l %u %t \"%r\" %>s %b" common
+LogFormat "%h %l %u %t \"%r\" %>s %b{logged_tls}" common
 CustomLog "{scratch}/access.log" common
 DavLockDB "{scratch}/locks/db"
 DocumentRoot "{root}"
@@ -190,6 +192,7 @@ mod tests {
             let text = text(http, tls);
             assert!(text.contains(protocols), "{text}");
             assert_eq!(text.contains("SSLEngine on"), tls);
+            assert_eq!(text.contains("%b %{SSL_PROTOCOL}x %{SSL_CIPHER}x\" common\n"), tls);
             assert!(text.contains("Listen [fd00::2]:443\n"));
         }
     }

@@ -3,7 +3,7 @@
 //! installed and configured on the machine is read or touched.
 //!
 //! What the run wants to know of a server is small: its address, the folder it serves
-//! (the work is checked there, below any protocol), how many requests it was sent, and
+//! (the work is checked there, below any protocol), how many requests it was sent and over what, and
 //! what there is to record of its version and settings.
 
 mod apache;
@@ -23,7 +23,7 @@ use std::{
 use nix::unistd::{Gid, Uid};
 
 use self::requests::RequestLog;
-pub use self::requests::Requests;
+pub use self::requests::{Protocol, Requests};
 use crate::{
     bounds::{Bounds, Stop},
     certs::{CertError, Certificates},

@@ -92,7 +92,8 @@ events {{
     worker_connections 512;
 }}
 http {{
-    access_log "{scratch}/access.log";
+    log_format with_tls '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent $ssl_protocol $ssl_cipher';
+    access_log "{scratch}/access.log" with_tls;
 {temporary}
     client_max_body_size 0;
     keepalive_requests 1000000;

@@ -1,9 +1,9 @@
-//! How many requests a server was sent, from its access log: one line each, in the Common
-//! Log Format that every server writes. What a client does is best seen where it arrives,
-//! and a capture shows no requests under TLS.
+//! How many requests a server was sent, and over what, from its access log: one line each, in the Common
+//! Log Format that every server writes, and after it, from Apache and nginx under TLS, the version and the
+//! cipher suite. What a client does is best seen where it arrives, and a capture shows no requests under TLS.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt, fs,
     io::{Read, Seek, SeekFrom},
     path::PathBuf,
@@ -11,30 +11,56 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::bounds::Bounds;
 
-/// Requests by method.
+/// What requests came over.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Protocol {
+    /// The version of HTTP: `HTTP/1.1`, `HTTP/2.0`.
+    pub http: String,
+    /// The version of TLS, `TLSv1.3`; none without TLS, and where the server does not log it.
+    pub tls: Option<String>,
+    /// TLS's cipher suite, as OpenSSL calls it; none likewise.
+    pub cipher: Option<String>,
+}
+
+/// The requests that a server was sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Requests(pub BTreeMap<String, u64>);
+pub struct Requests {
+    /// How many, by method.
+    pub methods: BTreeMap<String, u64>,
+    /// All that they came over.
+    pub protocols: BTreeSet<Protocol>,
+}
 
 impl Requests {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.0.values().sum()
+        self.methods.values().sum()
     }
 
     /// Those of one method.
     pub fn of(&self, method: &str) -> u64 {
-        self.0.get(method).copied().unwrap_or(0)
+        self.methods.get(method).copied().unwrap_or(0)
     }
 
     fn parse(log: &str) -> Self {
         let mut requests = Self::default();
         for line in log.lines() {
-            // The request line is in quotes: "PUT /a HTTP/1.1".
-            if let Some(method) = line.split('"').nth(1).and_then(|request| request.split(' ').next()) {
-                *requests.0.entry(method.to_owned()).or_default() += 1;
-            }
+            // The request line is in quotes: "PUT /a HTTP/1.1". Status and length follow, then TLS.
+            let Some((request, rest)) = line.split_once('"').and_then(|(_, rest)| rest.rsplit_once('"')) else {
+                continue;
+            };
+            let (method, http) = (request.split(' ').next().unwrap_or_default(), request.rsplit(' ').next());
+            *requests.methods.entry(method.to_owned()).or_default() += 1;
+            let mut tls = rest.split_whitespace().skip(2).map(|word| (word != "-").then(|| word.to_owned()));
+            requests.protocols.insert(Protocol {
+                http: http.unwrap_or_default().to_owned(),
+                tls: tls.next().flatten(),
+                cipher: tls.next().flatten(),
+            });
         }
         requests
     }
@@ -43,7 +69,7 @@ impl Requests {
 /// `PROPFIND 2, PUT 200`.
 impl fmt::Display for Requests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (method, count)) in self.0.iter().enumerate() {
+        for (index, (method, count)) in self.methods.iter().enumerate() {
             write!(f, "{}{method} {count}", if index == 0 { "" } else { ", " })?;
         }
         Ok(())
@@ -118,5 +144,19 @@ mod tests {
         let requests = log.since_mark();
         assert_eq!((requests.total(), requests.of("PUT"), requests.of("GET")), (3, 2, 0));
         assert_eq!(requests.to_string(), "LOCK 1, PUT 2");
+        let versions: Vec<&str> = requests.protocols.iter().map(|protocol| protocol.http.as_str()).collect();
+        assert_eq!(versions, ["HTTP/1.1", "HTTP/2.0"]);
+    }
+
+    #[test]
+    fn reads_what_protected_a_request() {
+        let line = |end: &str| format!("10.0.0.2 - - [21/Nov/2026:20:00:00 +0000] \"PUT /a HTTP/2.0\" 201 99{end}\n");
+        let protocols = |end| Requests::parse(&line(end)).protocols.into_iter().collect::<Vec<_>>();
+        let [protocol] = &protocols(" TLSv1.3 TLS_AES_256_GCM_SHA384")[..] else { panic!("one") };
+        assert_eq!((protocol.http.as_str(), protocol.tls.as_deref()), ("HTTP/2.0", Some("TLSv1.3")));
+        assert_eq!(protocol.cipher.as_deref(), Some("TLS_AES_256_GCM_SHA384"));
+        for end in ["", " - -"] {
+            assert!(protocols(end).iter().all(|protocol| protocol.tls.is_none() && protocol.cipher.is_none()));
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{ALL, Kind, Pair, Side};
+use super::{ALL, Kind, Side};
+use crate::lanes::Element;
 
 /// A middlebox as somebody describes it: its name, where it stands, and its parameters, all of which
 /// were found to make sense.
@@ -23,11 +24,16 @@ pub struct Arguments {
     given: Vec<(&'static str, String)>,
 }
 
+/// The names of all.
+fn names() -> String {
+    ALL.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
+}
+
 /// A text that does not describe a middlebox.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MiddleboxError {
     /// There is none of that name.
-    #[error("there is no middlebox `{name}`; the nearest is `{nearest}`")]
+    #[error("there is no middlebox `{name}`; the nearest is `{nearest}`; there are {}", names())]
     UnknownName {
         /// The name.
         name: String,
@@ -88,7 +94,7 @@ impl Middlebox {
     }
 
     /// Its stages.
-    pub fn build(&self) -> Result<Pair, MiddleboxError> {
+    pub fn build(&self) -> Result<Element, MiddleboxError> {
         (self.kind.build)(&self.arguments)
     }
 }
@@ -201,7 +207,9 @@ mod tests {
 
     #[test]
     fn mistakes_are_named_with_what_would_be_right() {
-        assert_eq!(error("strip-tof"), "there is no middlebox `strip-tof`; the nearest is `strip-tfo`");
+        let unknown = error("strip-tof");
+        assert!(unknown.starts_with("there is no middlebox `strip-tof`; the nearest is `strip-tfo`; there are strip-"));
+        assert!(ALL.iter().all(|kind| unknown.contains(kind.name)), "{unknown}");
         assert_eq!(
             error("hold-acks:time=3ms"),
             "the middlebox `hold-acks` has no parameter `time`; the nearest is `timer`"

@@ -14,8 +14,8 @@ use std::{
     time::Instant,
 };
 
-use super::Pair;
 use crate::{
+    lanes::Element,
     packet::Packet,
     stage::{Direction, Out, Stage, same_kind},
 };
@@ -36,6 +36,11 @@ pub(super) trait Watcher: Send + 'static {
 
     /// Takes what it wants to keep of the one whose place it takes.
     fn take_over(&mut self, old: &mut Self);
+
+    /// Gives up the packets that it holds of a direction.
+    fn leave(&mut self, _direction: Direction) -> Vec<Packet> {
+        Vec::new()
+    }
 }
 
 type Home<W> = Arc<Mutex<W>>;
@@ -89,11 +94,11 @@ fn lock<W>(home: &Home<W>) -> MutexGuard<'_, W> {
 }
 
 /// The two stages of a watcher.
-pub(super) fn stages<W: Watcher>(watcher: W) -> Pair {
+pub(super) fn stages<W: Watcher>(watcher: W) -> Element {
     let own = Arc::new(Mutex::new(watcher));
     let shared = Arc::new(Shared { own, moved: OnceLock::new(), is_replaced: AtomicBool::new(false) });
     let way = |direction| Some(Box::new(Way { direction, shared: Arc::clone(&shared) }) as Box<dyn Stage>);
-    Pair { up: way(Direction::Up), down: way(Direction::Down) }
+    Element { up: way(Direction::Up), down: way(Direction::Down) }
 }
 
 impl<W: Watcher> Stage for Way<W> {
@@ -113,6 +118,10 @@ impl<W: Watcher> Stage for Way<W> {
         if let Some(old) = same_kind::<Self>(old) {
             self.shared.replace(&old.shared);
         }
+    }
+
+    fn leave(&mut self) -> Vec<Packet> {
+        self.lock().leave(self.direction)
     }
 }
 
@@ -172,6 +181,19 @@ mod tests {
         bench.put(Down, down, 4);
         assert_eq!(bench.take_new().len(), 0);
         bench.run(21);
+        assert_eq!(bench.take_new().len(), 1);
+    }
+
+    #[test]
+    fn what_is_held_by_one_that_is_gone_goes_on() {
+        let mut bench = Bench::new("hold-acks");
+        let ack = |number| tcp(Segment { down: true, ack: Some(number), ..segment(0) });
+        bench.passes(Down, 0, ack(1000));
+        assert!(bench.passes(Up, 1, tcp(segment(100))));
+        assert!(!bench.passes(Down, 2, ack(1100)));
+        bench.put(Up, Vec::new(), 3);
+        assert_eq!(bench.take_new().len(), 0);
+        bench.put(Down, Vec::new(), 3);
         assert_eq!(bench.take_new().len(), 1);
     }
 

@@ -9,9 +9,10 @@ use std::time::Instant;
 
 use capture::tcp::options;
 
-use super::{Kind, Pair, Side};
+use super::{Kind, Side};
 use crate::{
     headers::Tcp,
+    lanes::Element,
     middleboxes::Parameter,
     packet::Packet,
     stage::{Out, Stage},
@@ -51,9 +52,8 @@ pub(super) const DATA: Kind = Kind {
     build: |_| Ok(drop_syns(|tcp| !tcp.payload().is_empty())),
 };
 
-fn drop_syns(is_dropped: impl Fn(&Tcp<'_>) -> bool + Clone + Send + 'static) -> Pair {
-    let down = Box::new(DropSyns { is_dropped: is_dropped.clone() });
-    Pair { up: Some(Box::new(DropSyns { is_dropped })), down: Some(down) }
+fn drop_syns(is_dropped: impl Fn(&Tcp<'_>) -> bool + Clone + Send + 'static) -> Element {
+    Element::both(|_| DropSyns { is_dropped: is_dropped.clone() })
 }
 
 struct DropSyns<F> {

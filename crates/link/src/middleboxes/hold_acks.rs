@@ -285,6 +285,14 @@ impl Watcher for HoldAcks {
             std::mem::swap(&mut self.timers, &mut old.timers);
         }
     }
+
+    fn leave(&mut self, direction: Direction) -> Vec<Packet> {
+        if direction != self.acks {
+            return Vec::new();
+        }
+        let timers = std::mem::take(&mut self.timers).into_iter();
+        timers.filter_map(|(until, flow)| Some(self.connections.get(&flow, until)?.held.take()?.packet)).collect()
+    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ mod strip;
 
 pub use arguments::{Arguments, Middlebox, MiddleboxError};
 
-use crate::stage::Stage;
+use crate::lanes::Element;
 
 /// All middleboxes there are.
 pub const ALL: &[&Kind] = &[
@@ -46,7 +46,7 @@ pub struct Kind {
     pub parameters: &'static [Parameter],
     /// Where it stands if nothing else is said: where such boxes are found.
     pub side: Side,
-    build: fn(&Arguments) -> Result<Pair, MiddleboxError>,
+    build: fn(&Arguments) -> Result<Element, MiddleboxError>,
 }
 
 /// A parameter of a middlebox.
@@ -70,15 +70,6 @@ pub enum Side {
     Server,
 }
 
-/// A stage for each direction.
-#[derive(Default)]
-pub struct Pair {
-    /// From the client to the server.
-    pub up: Option<Box<dyn Stage>>,
-    /// From the server to the client.
-    pub down: Option<Box<dyn Stage>>,
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
@@ -87,10 +78,10 @@ mod tests {
     use crate::{
         chain::{Chain, Output},
         packet::Packet,
-        stage::{Direction, Out},
+        stage::{Direction, Out, Stage},
     };
 
-    fn build(middlebox: &str) -> Pair {
+    fn build(middlebox: &str) -> Element {
         middlebox.parse::<Middlebox>().unwrap().build().unwrap()
     }
 
@@ -132,7 +123,9 @@ mod tests {
         /// Changes one direction only.
         pub(super) fn put(&mut self, direction: Direction, stages: Vec<Box<dyn Stage>>, ms: u64) {
             let now = self.at(ms);
-            self.chains[direction as usize].replace(stages, now);
+            let mut output = Output::default();
+            self.chains[direction as usize].replace(stages, now, &mut output);
+            self.take(direction, output);
         }
 
         fn take(&mut self, direction: Direction, output: Output) {

@@ -9,9 +9,10 @@ use std::time::Instant;
 
 use capture::tcp::options;
 
-use super::{Arguments, Kind, MiddleboxError, Pair, Parameter, Side};
+use super::{Arguments, Kind, MiddleboxError, Parameter, Side};
 use crate::{
     headers::{Change, Tcp},
+    lanes::Element,
     packet::Packet,
     stage::{Out, Stage},
 };
@@ -57,12 +58,16 @@ pub(super) const WSCALE: Kind =
         Ok(strip(|option| option[0] == 3))
     });
 
-const fn named(name: &'static str, help: &'static str, build: fn(&Arguments) -> Result<Pair, MiddleboxError>) -> Kind {
+const fn named(
+    name: &'static str,
+    help: &'static str,
+    build: fn(&Arguments) -> Result<Element, MiddleboxError>,
+) -> Kind {
     Kind { name, help, parameters: &[], side: Side::Client, build }
 }
 
-fn strip(is_stripped: impl Fn(&[u8]) -> bool + Copy + Send + 'static) -> Pair {
-    Pair { up: Some(Box::new(Strip { is_stripped })), down: Some(Box::new(Strip { is_stripped })) }
+fn strip(is_stripped: impl Fn(&[u8]) -> bool + Copy + Send + 'static) -> Element {
+    Element::both(|_| Strip { is_stripped })
 }
 
 struct Strip<F> {

@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use rand::RngExt;
 
-use super::dice::Dice;
+use super::{dice::Dice, held::keeps};
 use crate::{
     packet::Packet,
-    stage::{Out, Stage, same_kind},
+    stage::{Out, Stage},
     units::Percent,
 };
 
@@ -31,18 +31,14 @@ impl Corrupt {
 }
 
 impl Stage for Corrupt {
+    keeps!(dice);
+
     fn push(&mut self, mut packet: Packet, _now: Instant, out: &mut Out) {
         if self.dice.hits(self.probability) && !packet.bytes.is_empty() {
             let bit = self.dice.numbers().random_range(0..packet.bytes.len() * 8);
             packet.bytes[bit / 8] ^= 1 << (bit % 8);
         }
         out.forward(packet);
-    }
-
-    fn replace(&mut self, old: Box<dyn Stage>, _now: Instant) {
-        if let Some(old) = same_kind::<Self>(old) {
-            self.dice.resume(old.dice);
-        }
     }
 }
 

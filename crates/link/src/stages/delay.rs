@@ -5,10 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::held::Held;
+use super::held::{Held, keeps};
 use crate::{
     packet::Packet,
-    stage::{Out, Stage, same_kind},
+    stage::{Out, Stage},
 };
 
 /// See the module's page.
@@ -26,6 +26,8 @@ impl Delay {
 }
 
 impl Stage for Delay {
+    keeps!(held);
+
     fn push(&mut self, packet: Packet, now: Instant, out: &mut Out) {
         if self.time.is_zero() && self.held.next().is_none() {
             out.forward(packet);
@@ -34,22 +36,8 @@ impl Stage for Delay {
         }
     }
 
-    fn wake(&self) -> Option<Instant> {
-        self.held.next()
-    }
-
-    fn poll(&mut self, now: Instant, out: &mut Out) {
-        self.held.release(now, out);
-    }
-
     fn passes_segments_whole(&self) -> bool {
         true
-    }
-
-    fn replace(&mut self, old: Box<dyn Stage>, _now: Instant) {
-        if let Some(old) = same_kind::<Self>(old) {
-            self.held = old.held; // what is under way arrives when it would have
-        }
     }
 }
 
@@ -77,7 +65,7 @@ mod tests {
         let mut chain = Chain::new(vec![Box::new(Delay::new(Duration::from_millis(9)))]);
         let mut output = Output::default();
         chain.push(0, Packet::new(vec![1]), ms(0), &mut output);
-        chain.replace(vec![Box::new(Delay::new(Duration::from_millis(1)))], ms(2));
+        chain.replace(vec![Box::new(Delay::new(Duration::from_millis(1)))], ms(2), &mut output);
         chain.push(0, Packet::new(vec![2]), ms(2), &mut output);
         chain.push(0, Packet::new(vec![3]), ms(20), &mut output);
         chain.run(ms(100), &mut output);

@@ -45,7 +45,7 @@ impl Dice {
 
     /// Goes on where `old` was, in a stage whose parameters change but not its seed; so the change
     /// does not repeat the luck of the beginning. A new seed starts anew.
-    pub(super) fn resume(&mut self, old: Self) {
+    pub(super) fn take_over(&mut self, old: Self) {
         if self.0.get_seed() == old.0.get_seed() {
             *self = old;
         }

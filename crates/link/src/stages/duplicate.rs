@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::dice::Dice;
+use super::{dice::Dice, held::keeps};
 use crate::{
     packet::Packet,
-    stage::{Out, Stage, same_kind},
+    stage::{Out, Stage},
     units::Percent,
 };
 
@@ -24,17 +24,13 @@ impl Duplicate {
 }
 
 impl Stage for Duplicate {
+    keeps!(dice);
+
     fn push(&mut self, packet: Packet, _now: Instant, out: &mut Out) {
         if self.dice.hits(self.probability) {
             out.forward(packet.clone());
         }
         out.forward(packet);
-    }
-
-    fn replace(&mut self, old: Box<dyn Stage>, _now: Instant) {
-        if let Some(old) = same_kind::<Self>(old) {
-            self.dice.resume(old.dice);
-        }
     }
 }
 

@@ -55,7 +55,7 @@ impl Stage for GilbertElliott {
     fn replace(&mut self, old: Box<dyn Stage>, _now: Instant) {
         if let Some(old) = same_kind::<Self>(old) {
             self.bad = old.bad;
-            self.dice.resume(old.dice);
+            self.dice.take_over(old.dice);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Packets that wait for their time.
+//! Packets that wait for their time, and what all stages share that hold some or have dice.
 
 use std::{collections::VecDeque, time::Instant};
 
@@ -32,6 +32,16 @@ impl Held {
         self.0.front().map(|(at, _)| *at)
     }
 
+    /// Takes over what another held: it goes on when it would have.
+    pub(super) fn take_over(&mut self, old: Self) {
+        *self = old;
+    }
+
+    /// Gives up all packets, in the order of their times.
+    pub(super) fn leave(&mut self) -> Vec<Packet> {
+        self.0.drain(..).map(|(_, packet)| packet).collect()
+    }
+
     /// Lets the packets go on whose time has come.
     pub(super) fn release(&mut self, now: Instant, out: &mut Out) {
         while let Some((_, packet)) = self.0.pop_front_if(|(at, _)| *at <= now) {
@@ -39,3 +49,35 @@ impl Held {
         }
     }
 }
+
+/// The part of a [`Stage`](crate::stage::Stage) that follows from what it keeps over a change, which is in the
+/// fields of these names: `held`, `dice`, or both.
+macro_rules! keeps {
+    (held $(, $dice:ident)?) => {
+        fn wake(&self) -> Option<std::time::Instant> {
+            self.held.next()
+        }
+
+        fn poll(&mut self, now: std::time::Instant, out: &mut $crate::stage::Out) {
+            self.held.release(now, out);
+        }
+
+        fn leave(&mut self) -> Vec<$crate::packet::Packet> {
+            self.held.leave()
+        }
+
+        $crate::stages::held::keeps!(@ held $(, $dice)?);
+    };
+    (dice) => {
+        $crate::stages::held::keeps!(@ dice);
+    };
+    (@ $($field:ident),+) => {
+        fn replace(&mut self, old: Box<dyn $crate::stage::Stage>, _now: std::time::Instant) {
+            if let Some(old) = $crate::stage::same_kind::<Self>(old) {
+                $(self.$field.take_over(old.$field);)+
+            }
+        }
+    };
+}
+
+pub(crate) use keeps;

@@ -14,10 +14,13 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 
-use super::{dice::Dice, held::Held};
+use super::{
+    dice::Dice,
+    held::{Held, keeps},
+};
 use crate::{
     packet::Packet,
-    stage::{Out, Stage, same_kind},
+    stage::{Out, Stage},
 };
 
 /// How the delay added is spread.
@@ -59,27 +62,14 @@ impl Jitter {
 }
 
 impl Stage for Jitter {
+    keeps!(held, dice);
+
     fn push(&mut self, packet: Packet, now: Instant, _out: &mut Out) {
         let at = now + self.draw();
         if self.reorder {
             self.held.insert(packet, at);
         } else {
             self.held.append(packet, at);
-        }
-    }
-
-    fn wake(&self) -> Option<Instant> {
-        self.held.next()
-    }
-
-    fn poll(&mut self, now: Instant, out: &mut Out) {
-        self.held.release(now, out);
-    }
-
-    fn replace(&mut self, old: Box<dyn Stage>, _now: Instant) {
-        if let Some(old) = same_kind::<Self>(old) {
-            self.held = old.held;
-            self.dice.resume(old.dice);
         }
     }
 }

@@ -95,6 +95,11 @@ impl Queue {
         self.fifo.packets.is_empty()
     }
 
+    /// Gives up the packets that wait, in order.
+    pub(super) fn leave(&mut self) -> impl Iterator<Item = Packet> {
+        std::iter::from_fn(|| self.fifo.take()).map(|(_, packet)| packet)
+    }
+
     /// The packets of a queue that this one replaces wait on here; a shorter queue drops the last.
     pub(super) fn take_over(&mut self, old: Self) {
         if self.discipline == old.discipline {

@@ -89,6 +89,10 @@ impl Stage for RateLimit {
             self.send(left, now);
         }
     }
+
+    fn leave(&mut self) -> Vec<Packet> {
+        self.sending.take().into_iter().chain(self.queue.leave()).collect()
+    }
 }
 
 #[cfg(test)]
@@ -141,7 +145,7 @@ mod tests {
         chain.push(0, Packet::new(vec![0; 1000]), at(0), &mut output);
         chain.push(0, Packet::new(vec![0; 1000]), at(0), &mut output);
         chain.run(at(250), &mut output);
-        chain.replace(vec![link(4_000_000, Discipline::Infinite)], at(250));
+        chain.replace(vec![link(4_000_000, Discipline::Infinite)], at(250), &mut output);
         chain.run(at(9000), &mut output);
         let times: Vec<_> = output.delivered.iter().map(|(at, _)| *at).collect();
         assert_eq!(times, [at(1750), at(3750)]);

@@ -6,10 +6,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::{dice::Dice, held::Held};
+use super::{
+    dice::Dice,
+    held::{Held, keeps},
+};
 use crate::{
     packet::Packet,
-    stage::{Out, Stage, same_kind},
+    stage::{Out, Stage},
     units::Percent,
 };
 
@@ -30,26 +33,13 @@ impl Reorder {
 }
 
 impl Stage for Reorder {
+    keeps!(held, dice);
+
     fn push(&mut self, packet: Packet, now: Instant, out: &mut Out) {
         if self.dice.hits(self.probability) {
             self.held.insert(packet, now + self.by);
         } else {
             out.forward(packet);
-        }
-    }
-
-    fn wake(&self) -> Option<Instant> {
-        self.held.next()
-    }
-
-    fn poll(&mut self, now: Instant, out: &mut Out) {
-        self.held.release(now, out);
-    }
-
-    fn replace(&mut self, old: Box<dyn Stage>, _now: Instant) {
-        if let Some(old) = same_kind::<Self>(old) {
-            self.held = old.held;
-            self.dice.resume(old.dice);
         }
     }
 }

@@ -185,6 +185,11 @@ impl Stage for TraceLink {
             self.next = self.after(now, start);
         }
     }
+
+    fn leave(&mut self) -> Vec<Packet> {
+        let sending = self.sending.take().map(|(packet, _)| packet);
+        sending.into_iter().chain(self.queue.leave()).collect()
+    }
 }
 
 #[cfg(test)]

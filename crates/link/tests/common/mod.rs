@@ -6,6 +6,7 @@
 use std::{
     io::{Read, Write},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -65,17 +66,23 @@ pub(crate) fn ask(host: &Host, address: SocketAddr, patience: Duration) -> Resul
     Ok(took)
 }
 
-/// Sends `bytes` from one host to another over TCP and returns what arrived.
-pub(crate) fn transfer(from: &Host, to: &Host, ip: IpAddr, bytes: Vec<u8>) -> Result<Vec<u8>> {
-    let listener = to.run(move || TcpListener::bind((ip, 0)))??;
+/// Takes one connection, and all the bytes that it brings.
+pub(crate) fn receive(host: &Host, ip: IpAddr) -> Result<(SocketAddr, JoinHandle<std::io::Result<Vec<u8>>>)> {
+    let listener = host.run(move || TcpListener::bind((ip, 0)))??;
     let address = listener.local_addr()?;
-    let receiver = to.thread("receiver", move || -> std::io::Result<Vec<u8>> {
+    let receiver = host.thread("receiver", move || -> std::io::Result<Vec<u8>> {
         let (mut stream, _) = listener.accept()?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut received = Vec::new();
         stream.read_to_end(&mut received)?;
         Ok(received)
     })?;
+    Ok((address, receiver))
+}
+
+/// Sends `bytes` from one host to another over TCP and returns what arrived.
+pub(crate) fn transfer(from: &Host, to: &Host, ip: IpAddr, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    let (address, receiver) = receive(to, ip)?;
     from.run(move || -> std::io::Result<()> {
         let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_write_timeout(Some(PATIENCE))?;

@@ -1,0 +1,174 @@
+//! Work that is right is found right, and any other is not.
+
+use super::*;
+
+fn upload(files: u32, size: u64) -> Work {
+    Work::Upload { files, size: Size::bytes(size) }
+}
+
+fn bounds() -> Bounds {
+    Bounds::tidy(Duration::from_secs(20))
+}
+
+/// A task in a temporary folder, with the server's root prepared.
+fn task(work: Work) -> (tempfile::TempDir, PathBuf, Task) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root");
+    let task = Payload::new(work, 7).task(folder.path(), "s1").unwrap();
+    task.prepare_server(&root, None).unwrap();
+    (folder, root, task)
+}
+
+fn wrong(task: &Task, root: &Path, done: &Done) -> String {
+    task.wait_done(root, done, &bounds()).unwrap_err().to_string()
+}
+
+#[test]
+fn every_file_differs_and_a_seed_repeats() {
+    let [a, b] = [1, 1].map(|seed| Payload::new(upload(3, 100), seed));
+    assert_eq!(a.contents, b.contents);
+    assert_ne!(a.contents[0], a.contents[1]);
+    assert_ne!(a.contents, Payload::new(upload(3, 100), 2).contents);
+}
+
+#[test]
+fn an_upload_is_right_only_when_every_byte_is() {
+    let (_folder, root, task) = task(upload(3, 100));
+    let done = Done::default();
+    assert!(wrong(&task, &root, &done).contains("has 0 of 3 names, file0000.bin is missing"));
+    for (local, content, name) in task.writes() {
+        assert_eq!(fs::read(&local).unwrap(), content);
+        fs::copy(local, root.join("s1").join(name)).unwrap();
+    }
+    task.wait_done(&root, &done, &bounds()).unwrap();
+    fs::create_dir(root.join("s1/.DAV")).unwrap();
+    task.wait_done(&root, &done, &bounds()).unwrap();
+
+    let last = root.join("s1/file0002.bin");
+    let right = fs::read(&last).unwrap();
+    let mut bytes = right.clone();
+    bytes[99] ^= 1;
+    fs::write(&last, &bytes).unwrap();
+    assert!(wrong(&task, &root, &done).ends_with("file0002.bin differs from byte 99 on"));
+    fs::write(&last, &right[..99]).unwrap();
+    assert!(wrong(&task, &root, &done).ends_with("file0002.bin has 99 bytes instead of 100"));
+    fs::write(&last, &right).unwrap();
+    fs::write(root.join("s1/.davfs.tmp1"), "").unwrap();
+    assert!(wrong(&task, &root, &done).ends_with("has .davfs.tmp1, which should not be there"));
+}
+
+#[test]
+fn a_tree_is_right_only_with_each_file_in_its_folder() {
+    let (_folder, root, task) = task(Work::Tree { folders: 3, files: 10_007, size: Size::bytes(3) });
+    let server = root.join("s1");
+    assert_eq!(task.folders(), ["folder000", "folder001", "folder002"]);
+    let names = task.names();
+    assert_eq!((names[0].as_str(), names[10_006].as_str()), ("folder000/file0000.bin", "folder002/file10006.bin"));
+    for folder in task.folders() {
+        assert!(names.iter().filter(|name| name.starts_with(&folder)).count() >= 3335);
+        fs::create_dir(server.join(folder)).unwrap();
+    }
+    assert!(wrong(&task, &root, &Done::default()).contains("folder000/file0000.bin is missing"));
+    for (local, content, name) in task.writes() {
+        assert_eq!(fs::read(&local).unwrap(), content);
+        fs::rename(local, server.join(name)).unwrap();
+    }
+    fs::create_dir(server.join("folder001/.DAV")).unwrap();
+    task.wait_done(&root, &Done::default(), &bounds()).unwrap();
+    fs::create_dir(server.join("folder001/more")).unwrap();
+    assert!(wrong(&task, &root, &Done::default()).ends_with("has folder001/more/, which should not be there"));
+    fs::remove_dir(server.join("folder001/more")).unwrap();
+    fs::rename(server.join("folder001/file5000.bin"), server.join("folder002/file5000.bin")).unwrap();
+    assert!(wrong(&task, &root, &Done::default()).contains("folder001/file5000.bin is missing"));
+}
+
+#[test]
+fn a_download_is_looked_for_on_the_client() {
+    let (_folder, root, task) = task(Work::Download { files: 2, size: Size::bytes(10) });
+    assert_eq!(task.writes().count(), 0);
+    assert!(wrong(&task, &root, &Done::default()).contains("target has 0 of 2 names"));
+    for name in task.names() {
+        fs::copy(root.join("s1").join(&name), task.target.join(&name)).unwrap();
+    }
+    task.wait_done(&root, &Done::default(), &bounds()).unwrap();
+}
+
+#[test]
+fn a_listing_names_each_entry_once() {
+    let (_folder, root, task) = task(Work::List { entries: 1000 });
+    let mut done = Done { listing: Some(task.names()), writes_behind: false };
+    done.listing.as_mut().unwrap().reverse();
+    task.wait_done(&root, &done, &bounds()).unwrap();
+    done.listing.as_mut().unwrap().push("entry0000.txt".to_owned());
+    assert!(wrong(&task, &root, &done).ends_with("the listing names 1000 files 1001 times"));
+    done.listing.as_mut().unwrap().truncate(999);
+    assert!(wrong(&task, &root, &done).ends_with("has 999 of 1000 names, entry0000.txt is missing"));
+    assert!(wrong(&task, &root, &Done::default()).contains("has 0 of 1000 names"));
+}
+
+#[test]
+fn an_edit_is_done_when_the_last_version_is_there() {
+    let (_folder, root, task) = task(Work::Edit { times: 3, size: Size::bytes(50) });
+    let done = Done::default();
+    let file = root.join("s1/note.txt");
+    assert!(wrong(&task, &root, &done).contains("note.txt differs"));
+    let versions: Vec<_> = task.writes().map(|(_, content, name)| (content.to_owned(), name)).collect();
+    assert_eq!(versions.len(), 3);
+    assert!(versions.iter().all(|(content, name)| name == "note.txt" && fs::read(&file).unwrap() != *content));
+    fs::write(&file, &versions[1].0).unwrap();
+    assert!(wrong(&task, &root, &done).contains("note.txt differs"));
+    fs::write(&file, &versions[2].0).unwrap();
+    task.wait_done(&root, &done, &bounds()).unwrap();
+}
+
+#[test]
+fn merged_saves_are_seen_in_the_requests() {
+    let (_folder, _, task) = task(Work::Edit { times: 3, size: Size::bytes(50) });
+    let methods = |n| [("PUT".to_owned(), n), ("LOCK".to_owned(), 9)].into();
+    let puts = |n| Requests { methods: methods(n), ..Requests::default() };
+    task.verify_requests(&puts(3)).unwrap();
+    let merged = task.verify_requests(&puts(2)).unwrap_err().to_string();
+    assert_eq!(merged, "the result is wrong: the server was sent 2 PUT requests for 3 saves");
+    let (_folder, _, listing) = self::task(Work::List { entries: 3 });
+    listing.verify_requests(&puts(0)).unwrap();
+}
+
+#[test]
+fn a_writer_behind_is_waited_for_and_no_longer() {
+    let (_folder, root, task) = task(upload(1, 10));
+    let done = Done { writes_behind: true, ..Done::default() };
+    let (local, _, name) = task.writes().next().map(|(l, c, n)| (l, c.to_owned(), n)).unwrap();
+    let error = task.wait_done(&root, &done, &Bounds::tidy(Duration::from_millis(30))).unwrap_err();
+    assert!(matches!(error, WorkError::Unfinished { stop: Stop::TimedOut(_), .. }), "{error}");
+    let target = root.join("s1").join(name);
+    let writer = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(50));
+        fs::copy(local, target).unwrap();
+    });
+    task.wait_done(&root, &done, &bounds()).unwrap();
+    writer.join().unwrap();
+}
+
+#[test]
+fn a_save_is_waited_for_by_its_bytes() {
+    let (_folder, root, task) = task(Work::Edit { times: 2, size: Size::bytes(40_000) });
+    let saves: Vec<(Vec<u8>, String)> = task.writes().map(|(_, content, name)| (content.to_owned(), name)).collect();
+    let [(first, name), (second, _)] = saves.as_slice() else { panic!("two saves") };
+    let brief = Bounds::tidy(Duration::from_millis(30));
+    let error = task.wait_arrived(&root, name, first, &brief).unwrap_err().to_string();
+    assert!(error.contains("did not end within") && error.ends_with("note.txt differs from byte 0 on"), "{error}");
+    let file = root.join("s1").join(name);
+    let mut half = first.clone();
+    half[39_999] ^= 1;
+    fs::write(&file, half).unwrap();
+    let error = task.wait_arrived(&root, name, first, &brief).unwrap_err().to_string();
+    assert!(error.ends_with("differs from byte 39999 on"), "{error}");
+    let later = (first.clone(), file.clone());
+    let writer = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(20));
+        fs::write(later.1, later.0).unwrap();
+    });
+    task.wait_arrived(&root, name, first, &bounds()).unwrap();
+    writer.join().unwrap();
+    assert!(task.wait_arrived(&root, name, second, &brief).is_err());
+}
