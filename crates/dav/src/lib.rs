@@ -31,6 +31,7 @@ mod names;
 mod path;
 mod properties;
 mod requests;
+pub mod transfer;
 mod xml;
 
 pub use abilities::{Abilities, Chunking, ETags, Family};

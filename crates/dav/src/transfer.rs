@@ -1,0 +1,136 @@
+//! Trees of files, here and there.
+//!
+//! `plan` decides what is to be done and in which order; `upload`, `download` and `remote` do it.
+
+use std::{path::PathBuf, time::Duration};
+
+use crate::{Error, RemotePath, locks::Policy};
+
+/// How files are moved.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Folders with all that is in them; otherwise a folder is an error.
+    pub recursive: bool,
+    /// Which files are locked before they are written.
+    pub lock: Policy,
+    /// What is compared after a file has been moved.
+    pub verify: Verify,
+    /// What is left alone because it is there already.
+    pub skip: Skip,
+    /// Uploads go to a temporary name first, and are renamed when they are whole.
+    pub temporary: bool,
+    /// What is there and not here is deleted (a mirror).
+    pub delete: bool,
+    /// Nothing is changed; what would be is told.
+    pub dry_run: bool,
+    /// Connections at a time.
+    pub connections: usize,
+    /// Who is named as a lock's owner.
+    pub owner: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            recursive: false,
+            lock: Policy::Never,
+            verify: Verify::Size,
+            skip: Skip::Nothing,
+            temporary: false,
+            delete: false,
+            dry_run: false,
+            connections: 6,
+            owner: "longhaul".into(),
+        }
+    }
+}
+
+/// What is compared after a file has been moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// Nothing: the server's word is taken.
+    None,
+    /// The length that the server lists.
+    #[default]
+    Size,
+    /// A digest, where the server gives one, or by reading it back.
+    Digest,
+}
+
+/// Which files need not be moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Skip {
+    /// All are moved.
+    #[default]
+    Nothing,
+    /// Those of the same length that are not older than their original.
+    SameSizeAndTime,
+    /// Those of the same digest.
+    SameDigest,
+}
+
+/// What happens, as it happens.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// So much more has been found that is to be moved.
+    Found { files: u64, bytes: u64 },
+    /// Bytes of a file have moved; again if they had to be sent again.
+    Moved { bytes: u64 },
+    /// A file is there, whole.
+    Done { path: &'a str, bytes: u64 },
+    /// A file was there already.
+    Skipped { path: &'a str, bytes: u64 },
+    /// Something was deleted, or would be.
+    Deleted { path: &'a str },
+    /// A folder was made, or would be.
+    Made { path: &'a str },
+    /// Something was not done.
+    Failed { path: &'a str, why: &'a Error },
+    /// Something that the user should know.
+    Note(&'a str),
+}
+
+/// Hears of what happens.
+pub type Watch<'a> = &'a (dyn Fn(Event<'_>) + Sync);
+
+/// What was done in all.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// Files that were moved.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that were there already.
+    pub skipped: u64,
+    /// Folders that were made.
+    pub folders: u64,
+    /// Files and folders that were deleted.
+    pub deleted: u64,
+    /// What failed, by path, with the reason. What was not tried because its folder failed is named with that.
+    pub failed: Vec<(String, Error)>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Uploads files and folders into the folder `to`, or, if there is one source and `to` is no folder and is not there
+/// as one, under that name.
+pub async fn upload(
+    _dav: &crate::Dav,
+    _sources: &[PathBuf],
+    _to: &RemotePath,
+    _options: &Options,
+    _watch: Watch<'_>,
+) -> Result<Summary, Error> {
+    unimplemented!()
+}
+
+/// Downloads files and folders into the local folder `to`, or under that name, likewise.
+pub async fn download(
+    _dav: &crate::Dav,
+    _sources: &[RemotePath],
+    _to: &std::path::Path,
+    _options: &Options,
+    _watch: Watch<'_>,
+) -> Result<Summary, Error> {
+    unimplemented!()
+}
