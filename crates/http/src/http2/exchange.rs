@@ -212,7 +212,8 @@ async fn receive(
     let status = parts.status;
     let owed = std::mem::replace(answer, Answer::Flowing(pieces.clone()));
     let _ = common.reports.send(Report::Head { connection: common.id, job, status });
-    if let Answer::Owed(reply, _) = owed {
+    if let Answer::Owed(reply, count) = owed {
+        drop(count);
         reply.send(Ok(Response::from_parts(parts, incoming))).map_err(|_| Unreceived::Unwanted)?;
     }
     receive::body(&mut body, &pieces, clock).await?;
