@@ -1,6 +1,7 @@
 //! One request and its answer, on a stream of their own.
 //!
-//! Both halves run at once, because a server may answer before it has read all. Whatever ends the exchange is met
+//! Both halves run at once, because a server may answer before it has read all. Its answer is at an end only when
+//! the request is: an upload that fails after an early success is no success. Whatever ends the exchange is met
 //! in one place, where it is decided whether the job goes back, its reader is told, or all is well.
 
 use std::{
@@ -133,7 +134,11 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let whole = matches!(end, End::Whole | End::Refused);
     let (sent, cause) = match end {
-        End::Whole | End::Refused | End::Unwanted => return over(id, &clock, whole),
+        End::Whole | End::Refused => {
+            answer.end().await;
+            return over(id, &clock, whole);
+        }
+        End::Unwanted => return over(id, &clock, whole),
         End::Source(source) => {
             answer.fail(Error::Sending { method, uri, source: Arc::new(source) }).await;
             return over(id, &clock, whole);
@@ -221,6 +226,13 @@ async fn receive(
 }
 
 impl Answer {
+    /// Tells the reader that this was all.
+    async fn end(self) {
+        if let Self::Flowing(pieces) = self {
+            let _ = pieces.send(Piece::End).await;
+        }
+    }
+
     /// Tells the reader why there is no answer, or no whole one.
     async fn fail(self, error: Error) {
         match self {

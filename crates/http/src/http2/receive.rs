@@ -52,7 +52,7 @@ pub(super) fn channel(head: &Response<RecvStream>, window: u32) -> (mpsc::Sender
     Incoming::channel(length, (window / 2 / FRAME).clamp(1, 16) as usize)
 }
 
-/// Hands the body to its reader.
+/// Hands the body to its reader, all but the end, which is not told before the request is whole.
 pub(super) async fn body(body: &mut RecvStream, pieces: &mpsc::Sender<Piece>, clock: &Clock) -> Result<(), Unreceived> {
     let mut taken = Taken { flow: body.flow_control().clone(), pieces, lengths: VecDeque::new() };
     loop {
@@ -69,8 +69,6 @@ pub(super) async fn body(body: &mut RecvStream, pieces: &mpsc::Sender<Piece>, cl
         taken.room(clock).await?;
         pieces.try_send(Piece::Trailers(trailers)).map_err(|_| Unreceived::Unwanted)?;
     }
-    taken.room(clock).await?;
-    pieces.try_send(Piece::End).map_err(|_| Unreceived::Unwanted)?;
     clock.receiving(Receiving::Done);
     Ok(())
 }

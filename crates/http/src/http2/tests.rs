@@ -2,6 +2,7 @@
 
 mod bodies;
 mod ends;
+mod model;
 
 mod waits;
 
