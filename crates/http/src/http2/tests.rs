@@ -118,15 +118,24 @@ async fn text(answer: Result<Response<Incoming>, Error>) -> Bytes {
     answer.unwrap().into_body().collect().await.unwrap().to_bytes()
 }
 
-/// All that a server gets of a request's body, or the error in place of its end.
-async fn all(mut body: RecvStream) -> Result<Vec<u8>, h2::Error> {
+/// Ends a test that would never end: nothing here waits for a day, and none of that in earnest.
+async fn bounded(test: impl Future<Output = ()>) {
+    tokio::time::pause();
+    timeout(Duration::from_hours(24), test).await.expect("this waits for ever");
+}
+
+/// All that a server gets of a request's body, and how it ends.
+async fn all(mut body: RecvStream) -> (Vec<u8>, Result<(), h2::Error>) {
     let mut all = Vec::new();
     while let Some(data) = body.data().await {
-        let data = data?;
+        let data = match data {
+            Ok(data) => data,
+            Err(error) => return (all, Err(error)),
+        };
         all.extend_from_slice(&data);
-        body.flow_control().release_capacity(data.len())?;
+        let _ = body.flow_control().release_capacity(data.len());
     }
-    Ok(all)
+    (all, Ok(()))
 }
 
 /// Sends an answer's head and, as the window allows, its body.
@@ -158,79 +167,88 @@ async fn pour(stream: &mut h2::SendStream<Bytes>, mut body: Bytes, last: bool) -
 
 #[tokio::test]
 async fn streams_above_the_limit_wait_their_turn() {
-    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let counts = (now.clone(), most.clone());
-    let mut client = Client::to(h2::server::Builder::new().max_concurrent_streams(3), move |request, respond| {
-        let (now, most) = counts.clone();
-        async move {
-            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            tokio::task::yield_now().await;
-            now.fetch_sub(1, Ordering::SeqCst);
-            answer(respond, 200, request.uri().path().to_owned()).await;
+    bounded(async {
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let counts = (now.clone(), most.clone());
+        let mut client = Client::to(h2::server::Builder::new().max_concurrent_streams(3), move |request, respond| {
+            let (now, most) = counts.clone();
+            async move {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                answer(respond, 200, request.uri().path().to_owned()).await;
+            }
+        });
+        text(client.ask(get("/first")).await.unwrap()).await;
+        assert_eq!(
+            client
+                .report(|report| match report {
+                    Report::Streams { limit, .. } => Some(limit),
+                    _ => None,
+                })
+                .await,
+            3
+        );
+        let replies: Vec<_> = (0..50).map(|number| client.ask(get(&format!("/{number}")))).collect();
+        for (number, reply) in replies.into_iter().enumerate() {
+            assert_eq!(text(reply.await.unwrap()).await, format!("/{number}"));
         }
-    });
-    text(client.ask(get("/first")).await.unwrap()).await;
-    assert_eq!(
-        client
-            .report(|report| match report {
-                Report::Streams { limit, .. } => Some(limit),
-                _ => None,
-            })
-            .await,
-        3
-    );
-    let replies: Vec<_> = (0..50).map(|number| client.ask(get(&format!("/{number}")))).collect();
-    for (number, reply) in replies.into_iter().enumerate() {
-        assert_eq!(text(reply.await.unwrap()).await, format!("/{number}"));
-    }
-    assert_eq!(most.load(Ordering::SeqCst), 3);
-    let done = client.finish().await.iter().filter(|report| matches!(report, Report::Done { .. })).count();
-    assert_eq!(done, 51);
+        assert_eq!(most.load(Ordering::SeqCst), 3);
+        let done = client.finish().await.iter().filter(|report| matches!(report, Report::Done { .. })).count();
+        assert_eq!(done, 51);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn an_answer_tells_its_journey_and_hints_are_passed_over() {
-    let mut client = Client::to(&h2::server::Builder::new(), |_, mut respond| async move {
-        for status in [100, 103] {
-            respond.send_informational(Response::builder().status(status).body(()).unwrap()).unwrap();
-        }
-        answer(respond, 421, "elsewhere").await;
-    });
-    let head = client.ask(get("/")).await.unwrap().unwrap();
-    assert_eq!((head.status(), head.version()), (StatusCode::MISDIRECTED_REQUEST, Version::HTTP_2));
-    let journey = Journey { connection: 7, version: Version::HTTP_2, sendings: 1, behind: 0 };
-    assert_eq!(head.extensions().get(), Some(&journey));
+    bounded(async {
+        let mut client = Client::to(&h2::server::Builder::new(), |_, mut respond| async move {
+            for status in [100, 103] {
+                respond.send_informational(Response::builder().status(status).body(()).unwrap()).unwrap();
+            }
+            answer(respond, 421, "elsewhere").await;
+        });
+        let head = client.ask(get("/")).await.unwrap().unwrap();
+        assert_eq!((head.status(), head.version()), (StatusCode::MISDIRECTED_REQUEST, Version::HTTP_2));
+        let journey = Journey { connection: 7, version: Version::HTTP_2, sendings: 1, behind: 0 };
+        assert_eq!(head.extensions().get(), Some(&journey));
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn hyper_serves_it_too() {
-    let (near, far) = tokio::io::duplex(1 << 16);
-    let echo = hyper::service::service_fn(|request: Request<hyper::body::Incoming>| async move {
-        let told = request.headers().get("content-length").cloned();
-        let body = request.into_body().collect().await.unwrap().to_bytes();
-        let mut response = Response::new(Full::new(body));
-        response.headers_mut().extend(told.map(|told| (http::HeaderName::from_static("x-told"), told)));
-        Ok::<_, Infallible>(response)
-    });
-    let server = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
-        .serve_connection(hyper_util::rt::TokioIo::new(far), echo);
-    let server = tokio::spawn(server);
-    let mut client = Client::new(near, Http2Settings::default());
-    let bodies: Vec<Bytes> = (0..20u8).map(|number| vec![number; usize::from(number) * 50_000].into()).collect();
-    let replies: Vec<_> = bodies.iter().map(|body| client.ask(put("/", body.clone()))).collect();
-    for (body, reply) in bodies.into_iter().zip(replies) {
-        let head = reply.await.unwrap().unwrap();
-        assert_eq!(head.headers()["x-told"].to_str().unwrap(), body.len().to_string());
-        assert!(text(Ok(head)).await == body);
-    }
-    let reports = client.finish().await;
-    let moved = |report: &Report| match report {
-        Report::Done { sent, received, .. } => Some((*sent, *received)),
-        _ => None,
-    };
-    let mut moved: Vec<_> = reports.iter().filter_map(moved).collect();
-    moved.sort_unstable();
-    assert_eq!(moved, (0..20).map(|number| (number * 50_000, number * 50_000)).collect::<Vec<_>>());
-    assert!(matches!(reports.last(), Some(Report::Closed { unanswered, .. }) if unanswered.is_empty()));
-    server.await.unwrap().unwrap();
+    bounded(async {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let echo = hyper::service::service_fn(|request: Request<hyper::body::Incoming>| async move {
+            let told = request.headers().get("content-length").cloned();
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let mut response = Response::new(Full::new(body));
+            response.headers_mut().extend(told.map(|told| (http::HeaderName::from_static("x-told"), told)));
+            Ok::<_, Infallible>(response)
+        });
+        let server = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
+            .serve_connection(hyper_util::rt::TokioIo::new(far), echo);
+        let server = tokio::spawn(server);
+        let mut client = Client::new(near, Http2Settings::default());
+        let bodies: Vec<Bytes> = (0..20u8).map(|number| vec![number; usize::from(number) * 50_000].into()).collect();
+        let replies: Vec<_> = bodies.iter().map(|body| client.ask(put("/", body.clone()))).collect();
+        for (body, reply) in bodies.into_iter().zip(replies) {
+            let head = reply.await.unwrap().unwrap();
+            assert_eq!(head.headers()["x-told"].to_str().unwrap(), body.len().to_string());
+            assert!(text(Ok(head)).await == body);
+        }
+        let reports = client.finish().await;
+        let moved = |report: &Report| match report {
+            Report::Done { sent, received, .. } => Some((*sent, *received)),
+            _ => None,
+        };
+        let mut moved: Vec<_> = reports.iter().filter_map(moved).collect();
+        moved.sort_unstable();
+        assert_eq!(moved, (0..20).map(|number| (number * 50_000, number * 50_000)).collect::<Vec<_>>());
+        assert!(matches!(reports.last(), Some(Report::Closed { unanswered, .. }) if unanswered.is_empty()));
+        server.await.unwrap().unwrap();
+    })
+    .await;
 }
