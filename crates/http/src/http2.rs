@@ -220,7 +220,7 @@ impl Connection {
         match (job, &self.farewell) {
             (None, _) => self.open = false,
             (Some(job), None) => self.waiting.push_back(job),
-            (Some(job), Some(cause)) => self.return_job(job, Sent::Nothing, cause.clone()),
+            (Some(job), Some(cause)) => self.return_job(Box::new(job), Sent::Nothing, cause.clone()),
         }
     }
 
@@ -278,7 +278,7 @@ impl Connection {
         self.jobs.close();
         self.report(Report::Draining { connection: self.common.id });
         for job in std::mem::take(&mut self.waiting) {
-            self.return_job(job, Sent::Nothing, cause.clone());
+            self.return_job(Box::new(job), Sent::Nothing, cause.clone());
         }
         self.farewell = Some(cause);
     }
@@ -296,7 +296,7 @@ impl Connection {
         });
     }
 
-    fn return_job(&self, job: Job, sent: Sent, cause: Cause) {
+    fn return_job(&self, job: Box<Job>, sent: Sent, cause: Cause) {
         self.report(Report::Returned { connection: self.common.id, job, sent, cause });
     }
 
@@ -321,7 +321,7 @@ impl Connection {
         poll_fn(|context| {
             while let Poll::Ready(Some(outcome)) = self.exchanges.poll_next_unpin(context) {
                 match outcome {
-                    Outcome::Back(job, sent, _) => unanswered.push((job, sent)),
+                    Outcome::Back(job, sent, _) => unanswered.push((*job, sent)),
                     over @ Outcome::Over { .. } => self.settle(over),
                 }
             }

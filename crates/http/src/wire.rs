@@ -53,7 +53,7 @@ pub(crate) enum Report {
     Abandoned { connection: ConnectionId, job: JobId, sent: u64, received: u64, at: Instant },
     /// A request got no answer, and its place is free: HTTP/2 ended its stream alone, or it never had one. The
     /// connection goes on.
-    Returned { connection: ConnectionId, job: Job, sent: Sent, cause: Cause },
+    Returned { connection: ConnectionId, job: Box<Job>, sent: Sent, cause: Cause },
     /// How many requests may be under way at once on this connection (HTTP/2's SETTINGS_MAX_CONCURRENT_STREAMS),
     /// and how much of their bodies.
     Streams { connection: ConnectionId, limit: usize, windows: Windows },

@@ -272,7 +272,9 @@ mod tests {
         let starved = clock(&traffic);
         starved.receiving(Receiving::Body);
         let mut holders: Vec<_> = (0..4).map(|_| clock(&traffic)).collect();
-        holders.iter().for_each(|holder| holder.receiving(Receiving::Reader));
+        for holder in &holders {
+            holder.receiving(Receiving::Reader);
+        }
         assert_eq!(rings_after(&starved).await, None);
         holders.pop();
         assert!(rings_after(&starved).await.is_some());

@@ -63,7 +63,7 @@ pub(super) enum Outcome {
     /// Whatever there was to say was said to the reader.
     Over { job: JobId, sent: u64, received: u64, whole: bool },
     /// There is no answer.
-    Back(Job, Sent, Cause),
+    Back(Box<Job>, Sent, Cause),
 }
 
 /// What became of the answer so far.
@@ -154,7 +154,7 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     match answer {
         Answer::Owed(reply, _count) => {
             let sendings = sendings + u32::from(sent == Sent::Something);
-            Outcome::Back(Job { id, request, reply, sendings }, sent, cause)
+            Outcome::Back(Box::new(Job { id, request, reply, sendings }), sent, cause)
         }
         flowing @ Answer::Flowing(_) => {
             flowing.fail(failed(method, uri, cause)).await;

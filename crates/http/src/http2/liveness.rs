@@ -40,13 +40,11 @@ impl Liveness {
     pub(super) fn poll_dead(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let (read, written) = self.ear.with(|heard| (heard.read, heard.written));
-            match self.asked.filter(|asked| *asked > read) {
-                Some(asked) => return self.alarm.poll_at(asked.max(written) + self.third, context),
-                None => {
-                    ready!(self.alarm.poll_at(read.max(written) + self.third, context));
-                    self.ask(context);
-                }
+            if let Some(asked) = self.asked.filter(|asked| *asked > read) {
+                return self.alarm.poll_at(asked.max(written) + self.third, context);
             }
+            ready!(self.alarm.poll_at(read.max(written) + self.third, context));
+            self.ask(context);
         }
     }
 

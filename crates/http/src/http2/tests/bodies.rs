@@ -1,9 +1,12 @@
 //! Bodies both ways: windows, slow readers, wrong lengths.
 
 use futures_util::stream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
 use super::*;
 use crate::Chunks;
+
+type Wrong = (Option<u64>, fn() -> Chunks, &'static str);
 
 /// Chunks that come one after another, not all at once.
 fn chunks(chunks: &'static [&'static str]) -> Chunks {
@@ -111,7 +114,7 @@ async fn what_is_not_as_long_as_told_is_not_sent_whole() {
         });
         let broken =
             || -> Chunks { Box::pin(stream::iter([Ok("abc".into()), Err(io::Error::other("the disk is gone"))])) };
-        let wrong: [(Option<u64>, fn() -> Chunks, &str); 4] = [
+        let wrong: [Wrong; 4] = [
             (Some(7), || chunks(&["abc", "de"]), "shorter"),
             (Some(4), || chunks(&["abc", "de"]), "longer"),
             (Some(3), || chunks(&["abc", "de"]), "longer"),
@@ -196,6 +199,55 @@ async fn trailers_come_through() {
         });
         let body = client.ask(get("/")).await.unwrap().unwrap().into_body().collect().await.unwrap();
         assert_eq!(body.trailers().unwrap()["x-sum"], "1");
+    })
+    .await;
+}
+
+/// The two ends of a link without a bound on its rate, but with half a round trip each way.
+fn long_link(round_trip: Duration) -> (DuplexStream, DuplexStream) {
+    let ((near, one), (other, far)) = (tokio::io::duplex(1 << 20), tokio::io::duplex(1 << 20));
+    let ((one_read, one_write), (other_read, other_write)) = (tokio::io::split(one), tokio::io::split(other));
+    tokio::spawn(carry(one_read, other_write, round_trip / 2));
+    tokio::spawn(carry(other_read, one_write, round_trip / 2));
+    (near, far)
+}
+
+async fn carry(mut from: ReadHalf<DuplexStream>, mut to: WriteHalf<DuplexStream>, delay: Duration) {
+    let (sender, mut under_way) = mpsc::unbounded_channel::<(_, Vec<u8>)>();
+    let arrive = async {
+        while let Some((time, bytes)) = under_way.recv().await {
+            tokio::time::sleep_until(time).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    };
+    let leave = async move {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(bytes @ 1..) = from.read(&mut buffer).await {
+            let _ = sender.send((tokio::time::Instant::now() + delay, buffer[..bytes].to_vec()));
+        }
+    };
+    tokio::join!(arrive, leave);
+}
+
+#[tokio::test]
+async fn two_thirds_of_a_window_go_in_each_round_trip() {
+    bounded(async {
+        let round_trip = Duration::from_millis(200);
+        let (near, far) = long_link(round_trip);
+        tokio::spawn(serve(far, h2::server::Builder::new(), |request, respond| async move {
+            let length = request.uri().path()[1..].parse().unwrap();
+            answer(respond, 200, vec![0; length]).await;
+        }));
+        let settings = Http2Settings::default();
+        let mut client = Client::new(near, settings);
+        let windows = 20;
+        let start = tokio::time::Instant::now();
+        let length = settings.stream_window as usize * windows;
+        assert_eq!(text(client.ask(get(&format!("/{length}"))).await.unwrap()).await.len(), length);
+        let round_trips = start.elapsed().as_secs_f64() / round_trip.as_secs_f64();
+        assert!(round_trips < windows as f64 * 1.5 + 2.0, "{round_trips} round trips for {windows} windows");
     })
     .await;
 }

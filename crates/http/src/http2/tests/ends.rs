@@ -151,7 +151,7 @@ async fn who_goes_away_resets_one_stream_and_no_other() {
                 let path = request.uri().path().to_owned();
                 match path.as_str() {
                     "/silent" => {
-                        heard.send((path, poll_fn(|context| respond.poll_reset(context)).await.unwrap())).unwrap()
+                        heard.send((path, poll_fn(|context| respond.poll_reset(context)).await.unwrap())).unwrap();
                     }
                     "/endless" => {
                         let mut stream = respond.send_response(Response::new(()), false).unwrap();

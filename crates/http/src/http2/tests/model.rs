@@ -282,7 +282,7 @@ async fn play(setting: Setting, steps: Vec<Step>) {
             Report::Head { job, .. } => (job.0, "head"),
             Report::Done { job, .. } => (job.0, "done"),
             Report::Abandoned { job, .. } => (job.0, "abandoned"),
-            Report::Returned { job, sent, .. } => (returned(job, sent), "returned"),
+            Report::Returned { job, sent, .. } => (returned(*job, sent), "returned"),
             Report::Closed { unanswered, .. } => {
                 for (job, sent) in unanswered {
                     fates.entry(returned(job, sent)).or_default().push("returned");
@@ -334,7 +334,7 @@ async fn play(setting: Setting, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
     fn every_job_is_settled_once_and_no_bytes_are_mixed(
         setting in settings(),

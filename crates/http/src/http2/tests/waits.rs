@@ -3,7 +3,7 @@
 use super::*;
 
 async fn for_ever() {
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn returned(report: Report) -> Option<(Sent, Cause)> {
@@ -37,7 +37,7 @@ async fn a_request_may_have_bounds_of_its_own() {
             for_ever().await;
         });
         let mut request = get("/");
-        let timeouts = Timeouts { first_byte: Duration::from_secs(3600), ..Timeouts::default() };
+        let timeouts = Timeouts { first_byte: Duration::from_hours(1), ..Timeouts::default() };
         request.extensions_mut().insert(crate::Options { timeouts: Some(timeouts), ..Default::default() });
         let start = tokio::time::Instant::now();
         let _reply = client.ask(request);
