@@ -9,14 +9,14 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, Version};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Asked, Body, Error, Incoming, Options, Origin,
     client::Shared,
     connect::Connected,
-    h1,
+    h1, http2,
     knowledge::Knowledge,
     method::{is_idempotent, is_safe},
     scheduler::{Action, Limits, Moment, Scheduler, Shape},
@@ -121,6 +121,10 @@ impl Dispatch {
         let (timeouts, reports) = (self.shared.settings.timeouts, self.reports.clone());
         self.shared.note(&self.origin, connected.facts);
         match connected.version {
+            Version::HTTP_2 => {
+                let settings = self.shared.settings.http2;
+                drop(tokio::spawn(http2::run(connected.io, id, settings, timeouts, taken, reports)));
+            }
             _ => drop(tokio::spawn(h1::run(connected.io, id, timeouts, taken, reports))),
         }
         self.lines.insert(id, jobs);
@@ -134,13 +138,17 @@ impl Dispatch {
             Report::Done { connection, job, sent, received, window } => {
                 self.scheduler.done(connection, job, (sent, received), window, now);
             }
-            Report::Dropped { connection, job } => self.scheduler.dropped(connection, job, now),
-            Report::Refused { connection, job } => {
+            Report::Abandoned { connection, job } => self.scheduler.dropped(connection, job, now),
+            Report::Draining { connection } => self.scheduler.draining(connection, now),
+            Report::Returned { connection, job, sent, cause } => {
                 let id = job.id;
                 self.jobs.insert(id, *job);
-                self.scheduler.refused(connection, id, now);
+                self.scheduler.returned(connection, id, sent, &cause, now);
             }
-            Report::Streams { connection, limit, .. } => self.scheduler.streams(connection, limit, now),
+            Report::Streams { connection, limit, windows } => {
+                self.shared.see(&self.origin, windows);
+                self.scheduler.streams(connection, limit, now);
+            }
             Report::Closed { connection, cause, unanswered } => {
                 self.lines.remove(&connection);
                 let fates: Vec<(JobId, Sent)> = unanswered.iter().map(|(job, sent)| (job.id, *sent)).collect();

@@ -272,12 +272,20 @@ impl Scheduler {
         self.plan(now);
     }
 
-    /// The server did nothing with the request.
-    pub(crate) fn refused(&mut self, connection: ConnectionId, job: JobId, now: Moment) {
+    /// A request came back, and its connection goes on.
+    pub(crate) fn returned(&mut self, connection: ConnectionId, job: JobId, sent: Sent, cause: &Cause, now: Moment) {
         let released = self.lines.get_mut(&connection).and_then(|line| line.release(job));
-        if let Some(waiting) = released {
-            let cause = Cause::Retired("the server refused it again and again");
-            self.again(waiting, Sent::Nothing, &cause);
+        if let Some(mut waiting) = released {
+            waiting.blames += u32::from(sent == Sent::Something);
+            self.again(waiting, sent, cause);
+        }
+        self.plan(now);
+    }
+
+    /// The connection takes no more requests, and ends when what it has begun is done.
+    pub(crate) fn draining(&mut self, connection: ConnectionId, now: Moment) {
+        if let Some(line) = self.lines.get_mut(&connection) {
+            line.retiring = true;
         }
         self.plan(now);
     }
@@ -287,7 +295,7 @@ impl Scheduler {
         if let Some(line) = self.lines.get_mut(&connection) {
             line.retiring = true;
         }
-        self.refused(connection, job, now);
+        self.returned(connection, job, Sent::Nothing, &Cause::Retired("connections end as soon as they begin"), now);
     }
 
     /// A connection has ended, with these jobs unanswered.

@@ -297,7 +297,7 @@ impl Driver {
     /// Begins to write a job.
     fn begin(&mut self, mut job: Job) -> Result<(), Cause> {
         if job.reply.is_closed() {
-            let _ = self.reports.send(Report::Dropped { connection: self.id, job: job.id });
+            let _ = self.reports.send(Report::Abandoned { connection: self.id, job: job.id });
             return Ok(());
         }
         let start = self.written + self.out.len() as u64;
@@ -306,7 +306,7 @@ impl Driver {
             Ok(chunks) => chunks,
             Err(error) => {
                 let _ = job.reply.send(Err(Error::Sending { asked, source: error.into() }));
-                let _ = self.reports.send(Report::Dropped { connection: self.id, job: job.id });
+                let _ = self.reports.send(Report::Abandoned { connection: self.id, job: job.id });
                 return Ok(());
             }
         };
@@ -376,7 +376,7 @@ impl Driver {
         {
             let source = io::Error::new(error.kind(), error.to_string()).into();
             let _ = job.reply.send(Err(Error::Sending { asked: last.asked.clone(), source }));
-            let _ = self.reports.send(Report::Dropped { connection: self.id, job: last.id });
+            let _ = self.reports.send(Report::Abandoned { connection: self.id, job: last.id });
             self.under_way.pop_back();
         }
         Cause::Retired("what was to be sent could not be read")
