@@ -47,14 +47,14 @@ pub(crate) enum Command {
 
 pub(crate) fn run(command: Command) -> Outcome {
     match command {
-        Command::Ls(args) => runtime::conduct(ls::run(args)),
-        Command::Cp(args) => runtime::conduct(cp::run(*args)),
-        Command::Sync(args) => runtime::conduct(sync::run(*args)),
-        Command::Cat(args) => runtime::conduct(cat::run(args)),
-        Command::Mv(args) => runtime::conduct(mv::run(args)),
-        Command::Rm(args) => runtime::conduct(rm::run(args)),
-        Command::Mkdir(args) => runtime::conduct(mkdir::run(args)),
-        Command::Stat(args) => runtime::conduct(stat::run(args)),
-        Command::Probe(args) => runtime::conduct(probe::run(args)),
+        Command::Ls(args) => runtime::conduct(|_| ls::run(args)),
+        Command::Cp(args) => runtime::conduct(|stop| cp::run(*args, stop)),
+        Command::Sync(args) => runtime::conduct(|stop| sync::run(*args, stop)),
+        Command::Cat(args) => runtime::conduct(|_| cat::run(args)),
+        Command::Mv(args) => runtime::conduct(|_| mv::run(args)),
+        Command::Rm(args) => runtime::conduct(|_| rm::run(args)),
+        Command::Mkdir(args) => runtime::conduct(|_| mkdir::run(args)),
+        Command::Stat(args) => runtime::conduct(|_| stat::run(args)),
+        Command::Probe(args) => runtime::conduct(|_| probe::run(args)),
     }
 }

@@ -70,7 +70,13 @@ pub(super) async fn run(args: Args) -> Outcome {
 }
 
 /// Prints a file as it comes.
-async fn print(session: &Session, path: &RemotePath, digest: bool, output: &mut Stdout, bytes: &mut u64) -> Result<(), Stop> {
+async fn print(
+    session: &Session,
+    path: &RemotePath,
+    digest: bool,
+    output: &mut Stdout,
+    bytes: &mut u64,
+) -> Result<(), Stop> {
     let wanted = digest.then(|| want(Field::ReprDigest, &[Algorithm::Sha256, Algorithm::Sha512])).flatten();
     let options = Options { class: Class::Large, ..Options::default() };
     let answer = session.dav.get(path, HeaderMap::from_iter(wanted), options).await.map_err(Stop::Failed)?;

@@ -1,6 +1,6 @@
 //! `haul cp`: copy files, here to there, there to here, or on a server.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use dav::transfer::Skip;
 use serde::Serialize;
@@ -12,6 +12,7 @@ use super::{
     options::{Manner, Way},
     place::{Place, Remote, one_server, places},
     report::Report,
+    runtime::Stop,
     session::Session,
 };
 use crate::usage;
@@ -42,7 +43,7 @@ struct Done {
     copied: Vec<Carried>,
 }
 
-pub(super) async fn run(args: Args) -> Outcome {
+pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     let places = places(&args.places)?;
     let (sources, to) = split(&places)?;
     let mut report = Report::new("cp", args.way.json.as_deref());
@@ -54,9 +55,9 @@ pub(super) async fn run(args: Args) -> Outcome {
     let keep = args.way.json.is_some();
     match to {
         Place::There(to) if there.is_empty() => {
-            transfer(&session, Route::Up(&sources.here, &to.path), &options, report, keep).await
+            transfer(&session, Route::Up(&sources.here, &to.path), &options, &stop, report, keep).await
         }
-        Place::Here(to) => transfer(&session, Route::Down(&there, to), &options, report, keep).await,
+        Place::Here(to) => transfer(&session, Route::Down(&there, to), &options, &stop, report, keep).await,
         Place::There(to) => {
             let copied = carry(&session, Verb::Copy, &there, &to.path, args.recursive, &mut report).await;
             report.finish(Done { copied })

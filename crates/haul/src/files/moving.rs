@@ -1,13 +1,16 @@
 //! What `cp` and `sync` share: files on their way between here and a server.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use dav::{
     RemotePath,
-    transfer::{self, Options, Skip, Summary},
+    transfer::{self, Event, Options, Skip, Summary, Watch},
 };
 
-use super::{Outcome, progress::Progress, report::Report, session::Session};
+use super::{Outcome, progress::Progress, report::Report, runtime::Stop, session::Session};
 
 /// From where to where.
 pub(super) enum Route<'a> {
@@ -20,6 +23,7 @@ pub(super) fn options(session: &Session) -> Options {
     let settings = &session.settings;
     Options {
         recursive: false,
+        contents: false,
         lock: settings.lock,
         verify: settings.verify,
         skip: Skip::Nothing,
@@ -36,16 +40,27 @@ pub(super) async fn transfer(
     session: &Session,
     route: Route<'_>,
     options: &Options,
-    report: Report,
+    stop: &Stop,
+    mut report: Report,
     keep: bool,
 ) -> Outcome {
-    let progress = Progress::new(&report, options.dry_run, keep);
-    let watch = |event: transfer::Event<'_>| progress.hear(&event);
-    let summary: Result<Summary, dav::Error> = match route {
-        Route::Up(sources, to) => transfer::upload(&session.dav, sources, to, options, &watch).await,
-        Route::Down(sources, to) => transfer::download(&session.dav, sources, to, options, &watch).await,
+    let progress = Arc::new(Progress::new(&report, options.dry_run, keep));
+    let hearer = progress.clone();
+    let watch: Watch = Arc::new(move |event: Event<'_>| hearer.hear(&event));
+    let stop = stop.minded();
+    let (name, summary) = match route {
+        Route::Up(sources, to) => {
+            (to.to_string(), transfer::upload(&session.dav, sources, to, options, stop, &watch).await)
+        }
+        Route::Down(sources, to) => {
+            (to.display().to_string(), transfer::download(&session.dav, sources, to, options, stop, &watch).await)
+        }
     };
-    let summary = summary?;
+    progress.clear();
+    let summary = summary.unwrap_or_else(|why| {
+        report.fail(name, why);
+        Summary::default()
+    });
     progress.finish(report, &summary)
 }
 

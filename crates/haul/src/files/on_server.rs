@@ -118,7 +118,9 @@ impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(error) => error.fmt(f),
-            Self::InTheWay(path, what) => write!(f, "{path}: {what} is there already, and would be lost: choose another name"),
+            Self::InTheWay(path, what) => {
+                write!(f, "{path}: {what} is there already, and would be lost: choose another name")
+            }
         }
     }
 }
@@ -133,9 +135,7 @@ async fn once(dav: &Dav, verb: Verb, from: &RemotePath, to: &RemotePath) -> Resu
         other => return Ok(other?),
     }
     match dav.stat(to, Wanted::LISTING).await? {
-        Some(there) if there.path.is_folder() => {
-            Err(Stop::InTheWay(to.clone(), "a folder of this name"))
-        }
+        Some(there) if there.path.is_folder() => Err(Stop::InTheWay(to.clone(), "a folder of this name")),
         Some(_) if from.is_folder() => Err(Stop::InTheWay(to.clone(), "a file of this name")),
         _ => Ok(send(true).await?),
     }

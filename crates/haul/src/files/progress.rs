@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, IsTerminal},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -42,8 +42,11 @@ struct State {
 
 impl Progress {
     pub(super) fn new(report: &Report, dry_run: bool, keep: bool) -> Self {
-        let target =
-            if io::stderr().is_terminal() && !dry_run { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target = if io::stderr().is_terminal() && !dry_run {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
         // Cleared however the command ends.
         let bar = ProgressBar::with_draw_target(Some(0), target).with_finish(ProgressFinish::AndClear);
         let style = "{bar:30} {msg}, {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
@@ -57,7 +60,7 @@ impl Progress {
 
     /// Something happened.
     pub(super) fn hear(&self, event: &Event<'_>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         match *event {
             Event::Found { files, bytes } => {
                 state.found += files;
@@ -98,10 +101,16 @@ impl Progress {
         }
     }
 
-    /// The end: one line of what was done, and all of it for a program.
-    pub(super) fn finish(self, mut report: Report, summary: &Summary) -> super::Outcome {
+    /// Takes the bar away.
+    pub(super) fn clear(&self) {
         self.bar.finish_and_clear();
-        say(last_line(summary, self.dry_run));
+    }
+
+    /// The end: one line of what was done, and all of it for a program.
+    pub(super) fn finish(&self, mut report: Report, summary: &Summary) -> super::Outcome {
+        if report.is_good() {
+            say(last_line(summary, self.dry_run));
+        }
         for (path, why) in &summary.failed {
             report.note(path, why);
         }
@@ -113,8 +122,12 @@ impl Progress {
             folders: summary.folders,
             deleted: summary.deleted,
             took_s: summary.took.as_secs_f64(),
-            changes: self.state.into_inner().unwrap_or_else(PoisonError::into_inner).changes,
+            changes: std::mem::take(&mut self.state().changes),
         })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

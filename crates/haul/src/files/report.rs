@@ -71,8 +71,7 @@ impl Report {
     /// The end: writes the JSON, with what was found in it.
     pub(super) fn finish(self, found: impl Serialize) -> Outcome {
         if let Some(path) = &self.json {
-            let document =
-                Document { schema: SCHEMA, command: self.command, found, failed: &self.failed };
+            let document = Document { schema: SCHEMA, command: self.command, found, failed: &self.failed };
             let mut text = serde_json::to_vec_pretty(&document)?;
             text.push(b'\n');
             if self.owns_stdout() {

@@ -48,7 +48,8 @@ impl Session {
         };
         if !found && prompt::possible() && settings.client.connect.tls.identity.is_none() {
             if user.is_none() && wants_a_password(&client(&credentials)?, remote).await {
-                user = Some(prompt::ask(&format!("User at {}: ", remote.origin)).await?).filter(|user| !user.is_empty());
+                user =
+                    Some(prompt::ask(&format!("User at {}: ", remote.origin)).await?).filter(|user| !user.is_empty());
             }
             if let Some(user) = &user {
                 let password = prompt::ask_secret(&format!("Password of {user} at {}: ", remote.origin)).await?;
@@ -68,11 +69,6 @@ impl Session {
     pub(super) fn url(&self, path: &RemotePath) -> String {
         format!("{}{}", self.dav.requests().origin(), path.target())
     }
-
-    /// Takes over what another client has learned of the server.
-    pub(super) fn learn(&self, known: Knowledge) {
-        self.dav.client().remember(self.dav.requests().origin().clone(), known);
-    }
 }
 
 impl Drop for Session {
@@ -89,10 +85,7 @@ impl Drop for Session {
 }
 
 /// The credentials for a server, whose they are, and whether there are any.
-fn credentials(
-    remote: &Remote,
-    settings: &Settings,
-) -> Result<(Credentials, Option<String>, bool), Box<dyn Error>> {
+fn credentials(remote: &Remote, settings: &Settings) -> Result<(Credentials, Option<String>, bool), Box<dyn Error>> {
     let environment = Environment::read(|name| std::env::var_os(name))?;
     let netrc = match default_netrc() {
         Some(path) => warned(Netrc::read(&path)?),

@@ -149,8 +149,7 @@ impl File {
         let key = way.client_key.clone().or(host.client_key).or_else(|| all.client_key.clone());
         let identity = certificate.map(|certificate| Identity { key: key.unwrap_or(certificate.clone()), certificate });
         let authority = way.ca.clone().or(host.ca).or_else(|| all.ca.clone());
-        let tls =
-            TlsSettings { authorities: authority.into_iter().collect(), identity, unverified: way.insecure };
+        let tls = TlsSettings { authorities: authority.into_iter().collect(), identity, unverified: way.insecure };
         let http = way.http.or(host.http).or(all.http).unwrap_or_default();
         let pipeline = way.pipeline.or(host.pipeline).or(all.pipeline).unwrap_or_default();
         let client = haul_http::Settings::default();
@@ -254,11 +253,9 @@ mod tests {
         .unwrap();
         let settings = |url: &str, way: &Way| file.settings(&origin(url), way, &Manner::default(), Proxies::default());
         let none = Way::default();
-        for (url, connections, user) in [
-            ("https://a/", 4, Some("ann")),
-            ("https://a:8443/", 5, None),
-            ("https://b/", 3, None),
-        ] {
+        for (url, connections, user) in
+            [("https://a/", 4, Some("ann")), ("https://a:8443/", 5, None), ("https://b/", 3, None)]
+        {
             let found = settings(url, &none);
             assert_eq!((found.client.connections, found.user.as_deref()), (connections, user), "{url}");
             assert_eq!((found.lock, found.client.timeouts.stall), (Policy::OnEdit, Duration::from_secs(7)));

@@ -113,7 +113,9 @@ mod tests {
 
     #[test]
     fn numbers_are_said_as_people_say_them() {
-        for (bytes, said) in [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB"), (1_048_575, "1.0 MiB")] {
+        for (bytes, said) in
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB"), (1_048_575, "1.0 MiB")]
+        {
             assert_eq!(size(bytes), said);
         }
         assert_eq!(size(u64::MAX), "16384.0 PiB");

@@ -97,7 +97,10 @@ fn text(session: &Session, entry: &Entry) -> String {
     let folder = entry.path.is_folder();
     say("kind", if folder { "folder" } else { "file" }.to_owned());
     if let Some(length) = about.length.filter(|_| !folder) {
-        say("length", if length < 1024 { format!("{length} B") } else { format!("{length} B ({})", show::size(length)) });
+        say(
+            "length",
+            if length < 1024 { format!("{length} B") } else { format!("{length} B ({})", show::size(length)) },
+        );
     }
     for (what, time) in [("modified", about.modified), ("created", about.created)] {
         time.into_iter().for_each(|time| say(what, show::second(time)));

@@ -1,5 +1,7 @@
 //! `haul sync`: make a folder like another.
 
+use std::sync::Arc;
+
 use clap::ValueEnum;
 use dav::transfer::Skip;
 
@@ -9,6 +11,7 @@ use super::{
     options::{Manner, Way},
     place::{Place, place},
     report::Report,
+    runtime::Stop,
     session::Session,
 };
 use crate::usage;
@@ -25,7 +28,7 @@ pub(crate) struct Args {
     /// The folder that is to become like it
     #[arg(value_name = "TO")]
     to: String,
-    /// Delete in TO what is not in FROM, if all else went well
+    /// Delete in TO what is not in FROM
     #[arg(long)]
     delete: bool,
     /// Change nothing, and print what would be done
@@ -49,7 +52,7 @@ enum By {
     Digest,
 }
 
-pub(super) async fn run(args: Args) -> Outcome {
+pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     let report = Report::new("sync", args.way.json.as_deref());
     let (from, to) = (place(&args.from).map_err(usage)?, place(&args.to).map_err(usage)?);
     let remote = match (&from, &to) {
@@ -60,6 +63,7 @@ pub(super) async fn run(args: Args) -> Outcome {
     let session = Session::open(remote, &args.way, &args.manner).await?;
     let options = dav::transfer::Options {
         recursive: true,
+        contents: true,
         skip: match args.by {
             By::Time => Skip::SameSizeAndTime,
             By::Digest => Skip::SameDigest,
@@ -72,10 +76,10 @@ pub(super) async fn run(args: Args) -> Outcome {
     let keep = args.way.json.is_some();
     match (&from, &to) {
         (Place::Here(from), _) => {
-            transfer(&session, Route::Up(std::slice::from_ref(from), &path), &options, report, keep).await
+            transfer(&session, Route::Up(std::slice::from_ref(from), &path), &options, &stop, report, keep).await
         }
         (_, Place::Here(to)) => {
-            transfer(&session, Route::Down(std::slice::from_ref(&path), to), &options, report, keep).await
+            transfer(&session, Route::Down(std::slice::from_ref(&path), to), &options, &stop, report, keep).await
         }
         _ => Err(usage("one of them is to be here")),
     }
