@@ -1,7 +1,7 @@
 //! Carries an upload's plan out.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
@@ -213,7 +213,7 @@ struct Upload<'a> {
     watch: &'a Watch,
     holding: Holding<'a>,
     /// Files on the server that are not to stay.
-    temporary: Mutex<BTreeSet<RemotePath>>,
+    temporary: Mutex<BTreeMap<RemotePath, If>>,
 }
 
 impl Upload<'_> {
@@ -310,10 +310,14 @@ impl Upload<'_> {
             Before::Nothing => Guard::Absent,
             Before::File(etag) => etag.map_or(Guard::None, Guard::Unchanged),
         };
+        if made {
+            self.temporary().insert(path.clone(), claims.clone());
+        }
         let sent = self.send(local, path, length, modified, &guard, &claims).await;
         if sent.is_err() && made {
             let _ = self.dav.delete(path, &Guard::None, &claims).await;
         }
+        self.temporary().remove(path);
         self.holding.release(path).await;
         sent
     }
@@ -361,7 +365,7 @@ impl Upload<'_> {
         let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), name);
         let name = [b".", name, format!(".{random:016x}.part").as_bytes()].concat();
         let temporary = parent.join(&name, false)?;
-        self.temporary().insert(temporary.clone());
+        self.temporary().insert(temporary.clone(), If::default());
         let renamed = async {
             self.dav.put(&temporary, body, headers, &Guard::Absent, &If::default(), options).await?;
             let claims = match guard {
@@ -378,18 +382,20 @@ impl Upload<'_> {
         renamed
     }
 
-    fn temporary(&self) -> std::sync::MutexGuard<'_, BTreeSet<RemotePath>> {
+    fn temporary(&self) -> std::sync::MutexGuard<'_, BTreeMap<RemotePath, If>> {
         self.temporary.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leaves nothing behind that was not meant to stay.
     async fn tidy(&self) {
         let left = std::mem::take(&mut *self.temporary());
-        let deletions = left.iter().map(|path| async move {
-            let _ = self.dav.delete(path, &Guard::None, &If::default()).await;
+        let deletions = left.iter().map(|(path, claims)| async move {
+            let _ = self.dav.delete(path, &Guard::None, claims).await;
         });
+        // What is under a lock is deleted under it.
         let _ = timeout(FAREWELL, async {
-            futures_util::join!(futures_util::future::join_all(deletions), self.holding.release_all());
+            futures_util::future::join_all(deletions).await;
+            self.holding.release_all().await;
         })
         .await;
     }
