@@ -69,8 +69,8 @@ enum Node {
 struct State {
     /// By path as in requests, without a slash at the end.
     nodes: BTreeMap<String, Node>,
-    /// Tokens of locks, by path.
-    locks: BTreeMap<String, String>,
+    /// Tokens of locks and their owners, by path.
+    locks: BTreeMap<String, (String, String)>,
     versions: u64,
     requests: u64,
     deepest: usize,
@@ -146,11 +146,11 @@ impl Double {
 
     /// Somebody else's lock.
     pub(crate) fn lock(&self, path: &str) {
-        self.state().locks.insert(path.trim_end_matches('/').into(), "urn:theirs".into());
+        self.state().locks.insert(path.into(), ("urn:theirs".into(), "Jane Doe".into()));
     }
 
     pub(crate) fn unlock(&self, path: &str) {
-        self.state().locks.remove(path.trim_end_matches('/'));
+        self.state().locks.remove(path);
     }
 
     /// Puts a file there, of some age.
@@ -303,7 +303,9 @@ async fn converse(stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()
                 return close(stream).await;
             }
             Some(Fault::WrongDigest) => {
+                // Of a part, Content-MD5 would say nothing.
                 answer = answer.with("content-md5", "Q2hlY2sgSW50ZWdyaXR5IQ==");
+                answer = answer.with("content-digest", "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
                 stream.write_all(&answer.bytes()).await?;
             }
             Some(Fault::EndlessHead) => {
@@ -399,7 +401,7 @@ impl State {
 
     /// Whether a lock, or a condition on the state, forbids to write.
     fn forbids(&self, path: &str, request: &Request) -> Option<u16> {
-        if let Some(token) = self.locks.get(path)
+        if let Some((token, _)) = self.locks.get(path)
             && !request.header("if").is_some_and(|claims| claims.contains(token.as_str()))
         {
             return Some(423);
@@ -443,7 +445,7 @@ impl State {
                 Answer::new(if gone.is_empty() { 404 } else { 204 })
             }
             "MOVE" => self.rename(path, request),
-            "LOCK" => self.take_lock(path, request),
+            "LOCK" => self.take_lock(path, request, &String::from_utf8_lossy(body)),
             "UNLOCK" => Answer::new(if self.locks.remove(path).is_some() { 204 } else { 409 }),
             _ => Answer::new(405),
         }
@@ -473,7 +475,7 @@ impl State {
         let to = to.splitn(4, '/').nth(3).map(|to| format!("/{to}")).unwrap_or_default();
         let exists = self.nodes.contains_key(&to);
         let locked = self.locks.get(&to);
-        if locked.is_some_and(|token| !request.header("if").is_some_and(|claims| claims.contains(token.as_str()))) {
+        if locked.is_some_and(|(token, _)| !request.header("if").is_some_and(|claims| claims.contains(token.as_str()))) {
             return Answer::new(423);
         }
         if !self.nodes.contains_key(path) {
@@ -489,7 +491,7 @@ impl State {
         Answer::new(if exists { 204 } else { 201 })
     }
 
-    fn take_lock(&mut self, path: &str, request: &Request) -> Answer {
+    fn take_lock(&mut self, path: &str, request: &Request, body: &str) -> Answer {
         let refresh = request.header("if").is_some();
         let status = match self.locks.get(path) {
             Some(_) if !refresh => return Answer::new(423),
@@ -502,15 +504,22 @@ impl State {
         let version = self.versions;
         let empty = Node::File { content: Vec::new(), version, modified: SystemTime::now() };
         self.nodes.entry(path.into()).or_insert(empty);
-        let token = self.locks.entry(path.into()).or_insert_with(|| format!("urn:lock:{version}")).clone();
+        let owner = body.split_once("owner>").and_then(|(_, rest)| rest.split_once('<')).map_or("", |(owner, _)| owner);
+        let lock = || (format!("urn:lock:{version}"), owner.to_owned());
+        let (token, _) = self.locks.entry(path.into()).or_insert_with(lock).clone();
         let mut answer = Answer::new(status).with("lock-token", &format!("<{token}>"));
-        answer.body = format!(
-            "<d:prop xmlns:d='DAV:'><d:lockdiscovery><d:activelock><d:locktype><d:write/></d:locktype><d:lockscope>\
-             <d:exclusive/></d:lockscope><d:depth>0</d:depth><d:timeout>Second-600</d:timeout><d:locktoken><d:href>\
-             {token}</d:href></d:locktoken></d:activelock></d:lockdiscovery></d:prop>"
-        )
-        .into();
+        answer.body = format!("<d:prop xmlns:d='DAV:'>{}</d:prop>", self.discover(path)).into();
         answer
+    }
+
+    /// The property `lockdiscovery`.
+    fn discover(&self, path: &str) -> String {
+        let Some((token, owner)) = self.locks.get(path) else { return String::new() };
+        format!(
+            "<d:lockdiscovery><d:activelock><d:locktype><d:write/></d:locktype><d:lockscope><d:exclusive/></d:lockscope>\
+             <d:depth>0</d:depth><d:owner>{owner}</d:owner><d:timeout>Second-600</d:timeout><d:locktoken><d:href>{token}\
+             </d:href></d:locktoken></d:activelock></d:lockdiscovery>"
+        )
     }
 
     fn list(&self, path: &str, children: bool) -> Answer {
@@ -526,12 +535,12 @@ impl State {
                 Node::Folder => ("/", "<d:resourcetype><d:collection/></d:resourcetype>".to_owned()),
                 Node::File { content, version, modified } => {
                     let date = DateTime::<Utc>::from(*modified).format("%a, %d %b %Y %H:%M:%S GMT");
-                    let (length, tag) = (content.len(), etag(*version));
+                    let (length, tag, locks) = (content.len(), etag(*version), self.discover(known));
                     (
                         "",
                         format!(
                             "<d:resourcetype/><d:getcontentlength>{length}</d:getcontentlength><d:getlastmodified>{date}\
-                             </d:getlastmodified><d:getetag>{tag}</d:getetag>"
+                             </d:getlastmodified><d:getetag>{tag}</d:getetag>{locks}"
                         ),
                     )
                 }

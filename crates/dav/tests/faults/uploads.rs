@@ -121,7 +121,7 @@ async fn what_is_refused_is_named_with_the_reason() {
             println!("{fault:?}, temporary: {}", options.temporary);
             let refused = fault.clone();
             let failed = through(&options, move |method, path, _| {
-                let hit = method == "PUT" && path.contains("/a/") && path.contains("file10");
+                let hit = method == "PUT" && (path == "/up/a/file10" || path.contains("/a/.file10"));
                 hit.then(|| refused.clone())
             });
             let failed = failed.await;
