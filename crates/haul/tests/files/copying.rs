@@ -123,7 +123,7 @@ fn a_mirror_becomes_what_it_mirrors() {
 
     write(&place.path("source"), &[("new", "n"), ("many/03", "longer than before")]);
     fs::remove_dir_all(place.path("source/x")).unwrap();
-    let later = SystemTime::now() + Duration::from_secs(60);
+    let later = SystemTime::now() + Duration::from_mins(1);
     fs::File::options().append(true).open(place.path("source/many/04")).unwrap().set_modified(later).unwrap();
     let before = tree(&place.served("mirror"));
     let would = place.haul(&["sync", "source", &there, "--delete", "--dry-run"]);
