@@ -111,12 +111,13 @@ fn skipped(contender: &dyn Contender, server: &dyn Server, tls: bool, root: bool
         .flatten()
 }
 
-fn works() -> [Work; 5] {
+fn works() -> [Work; 6] {
     let size = Size::bytes(10 * 1024);
     [
         Work::Upload { files: FILES, size },
         Work::Tree { folders: 2, files: FILES, size },
-        Work::Download { files: FILES, size },
+        Work::Download { files: FILES, size: vec![size, Size::bytes(300 * 1024)] },
+        Work::Page { objects: vec![size; 6], idle: "10ms".parse().unwrap(), size },
         Work::List { entries: 30 },
         Work::Edit { times: 3, size },
     ]
@@ -158,7 +159,7 @@ fn every_workload(server: &dyn Server, contender: &dyn Contender, tls: bool) -> 
         if contenders::obstacle(contender, work, server, tls, true).is_some() {
             continue;
         }
-        let requests = sample(&mut running, contender, *work, folder.path(), certificates, number)
+        let requests = sample(&mut running, contender, work.clone(), folder.path(), certificates, number)
             .map_err(|failure| format!("{work}: {failure}"))?;
         println!("{} {} {work}: {requests}", server.name(), contender.name());
         let expected = expected(&contender.name(), work);
@@ -283,7 +284,7 @@ fn silent_mount() -> Result<(), Failed> {
         let silent = Arc::new(AtomicBool::new(false));
         let server = running.url().trim_start_matches("http://").trim_end_matches('/').parse()?;
         let scratch = folder.path().join("client");
-        let task = Payload::new(works()[0], 1).task(&scratch, "s")?;
+        let task = Payload::new(works()[0].clone(), 1).task(&scratch, "s")?;
         task.prepare_server(running.root(), running.owner())?;
         let sample = Sample {
             client: &Here,
@@ -337,7 +338,7 @@ fn saves_while_programs_start() -> Result<(), Failed> {
 fn against_silence(contender: &dyn Contender, bounds: Bounds) -> String {
     let folder = scratch();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let task = Payload::new(works()[0], 1).task(folder.path(), "s").unwrap();
+    let task = Payload::new(works()[0].clone(), 1).task(folder.path(), "s").unwrap();
     let sample = Sample {
         client: &Here,
         pc: None,
@@ -392,7 +393,7 @@ fn unexpected_status() -> Result<(), Failed> {
         ("curl", "curl failed (exit status: 22): curl: (22) The requested URL returned error: 409"),
     ] {
         let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
-        let task = Payload::new(works()[0], 1).task(folder.path(), "nowhere")?;
+        let task = Payload::new(works()[0].clone(), 1).task(folder.path(), "nowhere")?;
         let sample = Sample {
             client: &Here,
             pc: None,

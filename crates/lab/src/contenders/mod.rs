@@ -15,6 +15,8 @@
 mod curl;
 mod curl_parallel;
 mod davfs2;
+mod engine;
+mod haul;
 mod rclone;
 mod redirector;
 mod samba;
@@ -153,6 +155,9 @@ pub enum Failure {
         /// What is wrong with it.
         why: String,
     },
+    /// Our own engine could not be made, or a request of it failed.
+    #[error("{0}")]
+    Engine(String),
     /// It needs a third host and has none.
     #[error("{0} needs a desktop computer behind the middle box, and this network has none")]
     NoPc(&'static str),
@@ -191,6 +196,11 @@ pub trait Contender: Send + Sync {
 
     /// Why it cannot do this work over this server, with TLS or without, if so.
     fn unable(&self, work: &Work, server: &dyn Server, tls: bool) -> Option<String>;
+
+    /// Whether it keeps connections open between one load and the next, so that there is an idle one to choose.
+    fn loads_pages(&self) -> bool {
+        false
+    }
 
     /// Options and facts about it to be recorded; versions of its programs come from
     /// [`needs`](Self::needs).
@@ -301,6 +311,18 @@ pub fn all() -> &'static [Registered] {
         redirector::HTTP1,
         redirector::HTTP2,
         webdrive::REGISTERED,
+        haul::DEFAULT,
+        haul::NO_PIPELINING,
+        haul::HTTP2,
+        haul::LOCKS,
+        engine::OLDEST,
+        engine::NEWEST,
+        engine::LARGEST,
+        engine::FADING,
+        engine::OFF,
+        engine::SAFE,
+        engine::AGGRESSIVE,
+        engine::HTTP2,
     ]
 }
 
@@ -321,6 +343,10 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
         .or_else(|| server.missing())
         .map(|missing| missing.to_string())
         .or_else(|| (contender.needs_root() && !root).then(|| "needs root; run the race with sudo".to_owned()))
+        .or_else(|| {
+            let page = matches!(work, Work::Page { .. }) && !contender.loads_pages();
+            page.then(|| "it has no page open between two loads".to_owned())
+        })
         .or_else(|| contender.unable(work, server, tls))
 }
 

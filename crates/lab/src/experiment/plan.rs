@@ -97,7 +97,8 @@ impl Experiment {
         let mut cells = Vec::new();
         for network in &networks {
             for workload in &workloads {
-                cells.extend(rows.iter().map(|row| Cell {
+                let rows = rows.iter().filter(|row| workload.meets(network, row));
+                cells.extend(rows.map(|row| Cell {
                     workload: workload.clone(),
                     network: network.clone(),
                     row: row.clone(),

@@ -82,6 +82,10 @@ fn table(rivals: &Rivals<'_>, look: Look) -> String {
         column("\nrequests", 5, &|cell| whole(cell.requests)),
         column("connec-\ntions", 4, &|cell| whole(cell.connections)),
     ];
+    if ranked.iter().any(|cell| cell.server_cpu_s.is_some()) {
+        let busy = |cell: &CellResult| Some(format!("{:.0} %", 100.0 * cell.server_cpu_s? / cell.median_s?));
+        columns.push(column("server's\nCPU", 6, &busy));
+    }
     if rivals.comparable() {
         columns.insert(1, Column { cells: places.collect(), ..column("\nplace", 2, &|_| None) });
     }

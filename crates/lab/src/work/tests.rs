@@ -84,7 +84,7 @@ fn a_tree_is_right_only_with_each_file_in_its_folder() {
 
 #[test]
 fn a_download_is_looked_for_on_the_client() {
-    let (_folder, root, task) = task(Work::Download { files: 2, size: Size::bytes(10) });
+    let (_folder, root, task) = task(Work::Download { files: 2, size: vec![Size::bytes(10)] });
     assert_eq!(task.writes().count(), 0);
     assert!(wrong(&task, &root, &Done::default()).contains("target has 0 of 2 names"));
     for name in task.names() {
