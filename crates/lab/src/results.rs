@@ -225,7 +225,7 @@ pub struct CellResult {
     pub connections: Option<u64>,
     /// The processor time that the server's processes used, in seconds, median of the samples; none where it was
     /// not measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub server_cpu_s: Option<f64>,
     /// The median time in round trips of the network; none where it has no delay.
     pub round_trips: Option<f64>,

@@ -359,6 +359,7 @@ fn io_failure(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Fail
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::{Cell, Experiment, Known, Selection};
 
     fn rclone() -> &'static Registered {
         all().iter().find(|registered| registered.name == "rclone").unwrap()
@@ -370,6 +371,31 @@ mod tests {
         assert_eq!(names.len(), all().len());
         for registered in all() {
             assert_eq!(registered.with(&Parameters::new()).unwrap().name(), registered.name);
+        }
+    }
+
+    #[test]
+    fn every_experiment_of_ours_makes_sense() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let (contenders, servers) = (known(), crate::servers::all());
+        let servers: Vec<&str> = servers.iter().map(|server| server.name()).collect();
+        let known = Known { contenders: &contenders, servers: &servers };
+        let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+        assert!(files.len() >= 4);
+        for file in files {
+            let experiment = Experiment::read(&file, known).unwrap_or_else(|mistake| panic!("{mistake}"));
+            let plan = experiment.plan(&Selection::default()).unwrap();
+            // No claim asks for a cell that is never run.
+            for claim in &experiment.claims {
+                for contender in claim.check.contenders() {
+                    let is = |cell: &Cell| {
+                        cell.workload.name == claim.workload
+                            && cell.network.name == claim.network
+                            && cell.row.name() == *contender
+                    };
+                    assert!(plan.cells.iter().any(is), "{}: {}: {contender}", file.display(), claim.id);
+                }
+            }
         }
     }
 

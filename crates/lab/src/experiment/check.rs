@@ -80,7 +80,15 @@ impl Names {
 
     /// The rows' names, and those of contenders with several rows.
     fn all_names(&self) -> Vec<String> {
-        self.rows.iter().flat_map(|row| [row.name(), row.contender.clone()]).collect()
+        let mut names = self.row_names();
+        names.extend(
+            self.rows
+                .iter()
+                .map(|row| row.contender.clone())
+                .filter(|name| !names.contains(name))
+                .collect::<BTreeSet<_>>(),
+        );
+        names
     }
 }
 
@@ -277,7 +285,7 @@ fn quick(text: &QuickText, file: &File, names: &Names, whole: &[Workload], sampl
     Ok(Quick {
         networks: chosen(&text.networks, "network", &names.networks)?,
         workloads: chosen(&text.workloads, "workload", &names.workloads)?.into_iter().filter_map(smaller).collect(),
-        contenders: chosen(&text.contenders, "contender of this experiment", &names.row_names())?,
+        contenders: chosen(&text.contenders, "contender of this experiment", &names.all_names())?,
         samples: text.samples.as_ref().map_or(Ok(samples), self::samples)?,
     })
 }

@@ -51,6 +51,11 @@ pub enum PlanError {
         "the experiment has no quick form; run it without --quick, or with fewer --network, --workload, --contender"
     )]
     NoQuick,
+    /// No cell is left.
+    #[error(
+        "the experiment has no cell of what was chosen: its workloads may name the networks and contenders they are for"
+    )]
+    Nothing,
     /// None, or more than anybody waits for.
     #[error("a cell is sampled 1 to {MOST_SAMPLES} times, not {0}")]
     Samples(u32),
@@ -105,7 +110,7 @@ impl Experiment {
                 }));
             }
         }
-        Ok(Plan { samples, cells })
+        if cells.is_empty() { Err(PlanError::Nothing) } else { Ok(Plan { samples, cells }) }
     }
 
     fn kept_networks(&self, selection: &Selection, quick: Option<&Quick>) -> Vec<Network> {
