@@ -98,14 +98,14 @@ impl Work {
     /// The sizes of all files there are to make, in the order of their numbers: the versions of an edit that are
     /// saved, the objects of a page and the one after.
     pub fn sizes(&self) -> impl Iterator<Item = Size> {
-        let (list, last, count) = match self {
+        let (list, after, count) = match self {
             Self::Upload { files, size } | Self::Tree { files, size, .. } => (std::slice::from_ref(size), None, *files),
             Self::Download { files, size } => (size.as_slice(), None, *files),
             Self::Page { objects, size, .. } => (objects.as_slice(), Some(*size), objects.len() as u32),
             Self::List { entries } => (&[EMPTY][..], None, *entries),
             Self::Edit { times, size } => (std::slice::from_ref(size), None, *times),
         };
-        list.iter().copied().cycle().take(count as usize).chain(last)
+        list.iter().copied().cycle().take(count as usize).chain(after)
     }
 
     /// How long it rests on purpose before the clock starts.
