@@ -257,6 +257,18 @@ impl Dav {
         Ok((token, lock.timeout))
     }
 
+    /// Holds a lock for longer; for how long, if it ends.
+    pub async fn relock(
+        &self,
+        path: &RemotePath,
+        token: &LockToken,
+        lasting: Duration,
+    ) -> Result<Option<Duration>, Error> {
+        let answer = self.ask(self.requests.refresh(path, token, lasting), path, Options::default()).await?;
+        let body = whole(answer).await?;
+        Ok(Properties::read(&body).ok().and_then(|found| found.locks.into_iter().next()).and_then(|lock| lock.timeout))
+    }
+
     /// Gives a lock back.
     pub async fn unlock(&self, path: &RemotePath, token: &LockToken) -> Result<(), Error> {
         drain(self.ask(self.requests.unlock(path, token), path, Options::default()).await?).await

@@ -2,15 +2,27 @@
 //!
 //! `plan` decides what is to be done and in which order; `upload`, `download` and `remote` do it.
 
-use std::{path::PathBuf, time::Duration};
+mod download;
+mod holding;
+mod plan;
+mod upload;
+mod walk;
 
-use crate::{Error, RemotePath, locks::Policy};
+use std::{sync::Arc, time::Duration};
+
+pub use download::download;
+pub use upload::upload;
+
+use crate::{Error, locks::Policy};
 
 /// How files are moved.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Folders with all that is in them; otherwise a folder is an error.
     pub recursive: bool,
+    /// What is in the one source folder goes into the target itself, as for a mirror, and not into a folder of the
+    /// source's name there.
+    pub contents: bool,
     /// Which files are locked before they are written.
     pub lock: Policy,
     /// What is compared after a file has been moved.
@@ -33,6 +45,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             recursive: false,
+            contents: false,
             lock: Policy::Never,
             verify: Verify::Size,
             skip: Skip::Nothing,
@@ -91,7 +104,7 @@ pub enum Event<'a> {
 }
 
 /// Hears of what happens.
-pub type Watch<'a> = &'a (dyn Fn(Event<'_>) + Sync);
+pub type Watch = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 
 /// What was done in all.
 #[derive(Debug, Clone, Default)]
@@ -110,27 +123,4 @@ pub struct Summary {
     pub failed: Vec<(String, Error)>,
     /// How long it took.
     pub took: Duration,
-}
-
-/// Uploads files and folders into the folder `to`, or, if there is one source and `to` is no folder and is not there
-/// as one, under that name.
-pub async fn upload(
-    _dav: &crate::Dav,
-    _sources: &[PathBuf],
-    _to: &RemotePath,
-    _options: &Options,
-    _watch: Watch<'_>,
-) -> Result<Summary, Error> {
-    unimplemented!()
-}
-
-/// Downloads files and folders into the local folder `to`, or under that name, likewise.
-pub async fn download(
-    _dav: &crate::Dav,
-    _sources: &[RemotePath],
-    _to: &std::path::Path,
-    _options: &Options,
-    _watch: Watch<'_>,
-) -> Result<Summary, Error> {
-    unimplemented!()
 }

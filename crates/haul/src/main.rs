@@ -1,5 +1,6 @@
 //! The `haul` program: the command line, and nothing else.
 
+mod files;
 mod lab;
 mod link;
 mod manual;
@@ -34,6 +35,8 @@ enum Command {
     #[command(subcommand)]
     Lab(lab::Command),
     Link(Box<link::Args>),
+    #[command(flatten)]
+    Files(files::Command),
     Serve(serve::Args),
     /// Print the completions of a shell
     Completions {
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Race(options) => lab::race(&options),
         Command::Lab(command) => lab::run(command),
         Command::Link(args) => link::run(&args),
+        Command::Files(command) => files::run(command),
         Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),
         Command::Man { folder } => manual::man(&folder).map(|()| ExitCode::SUCCESS),

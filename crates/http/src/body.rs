@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::{Stream, stream};
+use futures_util::{Stream, TryStreamExt, stream};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use tokio::{
@@ -60,6 +60,18 @@ impl Body {
     /// `length` bytes of a file, from byte `start`. A file that has become shorter is an error when it is sent.
     pub fn file(path: PathBuf, start: u64, length: u64) -> Self {
         Self::repeatable(Some(length), move || Box::pin(file_chunks(path.clone(), start, length)))
+    }
+
+    /// The same body, with `moved` called with the length of each chunk as it is taken to be sent. A body that is sent
+    /// again is counted again.
+    #[must_use]
+    pub fn watched(self, moved: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        let Source::Repeatable(open) = self.source else { return self };
+        let moved = Arc::new(moved);
+        Self::repeatable(self.length, move || {
+            let moved = moved.clone();
+            Box::pin(open().inspect_ok(move |chunk| moved(chunk.len() as u64)))
+        })
     }
 
     /// Its length in bytes, if known before it is sent.
@@ -218,7 +230,6 @@ impl fmt::Debug for Incoming {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::TryStreamExt;
     use http_body_util::BodyExt;
 
     use super::*;

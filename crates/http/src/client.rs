@@ -13,9 +13,10 @@ use tokio::sync::{mpsc, oneshot};
 use tower_service::Service;
 
 use crate::{
-    Asked, Body, Choice, Cookies, Error, Follow, Incoming, Knowledge, Origin, Pipelining, Timeouts,
+    Asked, Body, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Knowledge, Origin, Pipelining, Timeouts,
+    Windows,
     connect::{ConnectSettings, Connected, Connector, Facts, Offer, SettingsError},
-    credentials::Authenticator,
+    credentials::{Authenticator, take_userinfo},
     digest::Checked,
     dispatch::{self, Demand},
 };
@@ -38,6 +39,8 @@ pub struct Settings {
     pub choice: Choice,
     /// The bounds on all waits.
     pub timeouts: Timeouts,
+    /// How much HTTP/2 servers may send unasked.
+    pub http2: Http2Settings,
     /// Whether cookies are kept, for as long as the client lives.
     pub cookies: bool,
 }
@@ -52,6 +55,7 @@ impl Default for Settings {
             connections: 6,
             choice: Choice::default(),
             timeouts: Timeouts::default(),
+            http2: Http2Settings::default(),
             cookies: false,
         }
     }
@@ -113,6 +117,7 @@ pub(crate) struct Shared {
     cookies: Mutex<Cookies>,
     knowledge: Mutex<HashMap<Origin, Knowledge>>,
     facts: Mutex<HashMap<Origin, Facts>>,
+    windows: Mutex<HashMap<Origin, Windows>>,
 }
 
 impl Client {
@@ -131,6 +136,7 @@ impl Client {
             cookies: Mutex::default(),
             knowledge: Mutex::default(),
             facts: Mutex::default(),
+            windows: Mutex::default(),
         };
         Self { inner: Arc::new(Inner { shared: Arc::new(shared), origins: Mutex::default() }) }
     }
@@ -145,6 +151,8 @@ impl Client {
         let shared = &self.inner.shared;
         let first = request.method().clone();
         let (mut parts, mut body) = request.into_parts();
+        // Who asks is told by credentials, not by the URL.
+        parts.uri = take_userinfo(&parts.uri)?.0;
         let mut attempt = None;
         for followed in 0.. {
             let origin = Origin::of(&parts.uri)?;
@@ -206,12 +214,20 @@ impl Client {
 
     /// Opens connections before they are needed, up to `count`.
     pub fn warm(&self, origin: &Origin, count: usize) {
+        // HTTP/2 needs no second.
+        let count = if self.inner.shared.settings.versions == Versions::Http2 { count.min(1) } else { count };
         self.demand(origin, Demand::Warm(count));
     }
 
     /// How the last connection to an origin came about.
     pub fn facts(&self, origin: &Origin) -> Option<Facts> {
         lock(&self.inner.shared.facts).get(origin).cloned()
+    }
+
+    /// How much an origin's HTTP/2 lets us send unasked: on a long link, a stream carries its window per RTT and no
+    /// more.
+    pub fn windows(&self, origin: &Origin) -> Option<Windows> {
+        lock(&self.inner.shared.windows).get(origin).copied()
     }
 
     /// What is known of an origin's pipelining.
@@ -281,6 +297,10 @@ impl Shared {
 
     pub(crate) fn learn(&self, origin: &Origin, known: Knowledge) {
         lock(&self.knowledge).insert(origin.clone(), known);
+    }
+
+    pub(crate) fn see(&self, origin: &Origin, windows: Windows) {
+        lock(&self.windows).insert(origin.clone(), windows);
     }
 
     pub(crate) fn note(&self, origin: &Origin, facts: Facts) {

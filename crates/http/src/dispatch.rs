@@ -6,17 +6,17 @@
 use std::{
     collections::HashMap,
     sync::Arc,
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, Version};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Asked, Body, Error, Incoming, Options, Origin,
     client::Shared,
     connect::Connected,
-    h1,
+    h1, http2,
     knowledge::Knowledge,
     method::{is_idempotent, is_safe},
     scheduler::{Action, Limits, Moment, Scheduler, Shape},
@@ -29,6 +29,9 @@ pub(crate) enum Demand {
     /// Have so many connections open.
     Warm(usize),
 }
+
+/// How often at most idle connections are looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A connection attempt's outcome.
 type Opened = (ConnectionId, Result<Connected, Error>);
@@ -71,7 +74,8 @@ pub(crate) async fn run(
         reports,
         opened,
     };
-    let mut demanded = true;
+    let (mut demanded, idle) = (true, dispatch.shared.settings.timeouts.idle);
+    let mut clock = tokio::time::interval((idle / 4).max(LOOK));
     while demanded || !dispatch.scheduler.is_at_rest() {
         tokio::select! {
             biased;
@@ -83,10 +87,11 @@ pub(crate) async fn run(
                     dispatch.demand(demand);
                 }
             }
+            _ = clock.tick() => dispatch.scheduler.tick(idle, now()),
         }
-        // Connections that open after the last demand are of no use.
         if !demanded {
             dispatch.scheduler.retire_all();
+            dispatch.jobs.clear();
         }
         dispatch.act();
     }
@@ -117,14 +122,21 @@ impl Dispatch {
                 return self.scheduler.open_failed(id, &cause, now());
             }
         };
+        self.failure = None;
+        if !self.scheduler.opened(id, connected.version, now()) {
+            return;
+        }
         let (jobs, taken) = mpsc::unbounded_channel();
         let (timeouts, reports) = (self.shared.settings.timeouts, self.reports.clone());
         self.shared.note(&self.origin, connected.facts);
         match connected.version {
+            Version::HTTP_2 => {
+                let settings = self.shared.settings.http2;
+                drop(tokio::spawn(http2::run(connected.io, id, settings, timeouts, taken, reports)));
+            }
             _ => drop(tokio::spawn(h1::run(connected.io, id, timeouts, taken, reports))),
         }
         self.lines.insert(id, jobs);
-        self.scheduler.opened(id, connected.version, now());
     }
 
     fn report(&mut self, report: Report) {
@@ -134,13 +146,17 @@ impl Dispatch {
             Report::Done { connection, job, sent, received, window } => {
                 self.scheduler.done(connection, job, (sent, received), window, now);
             }
-            Report::Dropped { connection, job } => self.scheduler.dropped(connection, job, now),
-            Report::Refused { connection, job } => {
+            Report::Abandoned { connection, job } => self.scheduler.dropped(connection, job, now),
+            Report::Draining { connection } => self.scheduler.draining(connection, now),
+            Report::Returned { connection, job, sent, cause } => {
                 let id = job.id;
                 self.jobs.insert(id, *job);
-                self.scheduler.refused(connection, id, now);
+                self.scheduler.returned(connection, id, sent, &cause, now);
             }
-            Report::Streams { connection, limit, .. } => self.scheduler.streams(connection, limit, now),
+            Report::Streams { connection, limit, windows } => {
+                self.shared.see(&self.origin, windows);
+                self.scheduler.streams(connection, limit, now);
+            }
             Report::Closed { connection, cause, unanswered } => {
                 self.lines.remove(&connection);
                 let fates: Vec<(JobId, Sent)> = unanswered.iter().map(|(job, sent)| (job.id, *sent)).collect();
@@ -160,7 +176,7 @@ impl Dispatch {
             }
             for action in actions {
                 match action {
-                    Action::Open(id) => self.connect(id),
+                    Action::Open(id, pause) => self.connect(id, pause),
                     Action::Send(connection, job) => self.send(connection, job),
                     Action::Retire(connection) => drop(self.lines.remove(&connection)),
                     Action::Fail { job, cause, undecided } => {
@@ -192,10 +208,11 @@ impl Dispatch {
         }
     }
 
-    fn connect(&self, id: ConnectionId) {
+    fn connect(&self, id: ConnectionId, pause: Duration) {
         let (shared, origin, opened) = (self.shared.clone(), self.origin.clone(), self.opened.clone());
         let offer = shared.offer(&origin);
         tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
             let connected = tokio::select! {
                 connected = shared.dialer.dial(&origin, offer, shared.settings.timeouts.connect) => connected,
                 () = opened.closed() => return,
@@ -217,6 +234,7 @@ fn shape(id: JobId, request: &Request<Body>) -> Shape {
         safe: is_safe(request.method()),
         sending: request.body().length().is_none_or(|length| length > 4096),
         class: options.class,
+        bytes: request.body().length().unwrap_or(0) + options.expected.length.unwrap_or(0),
     }
 }
 

@@ -33,7 +33,8 @@ pub(crate) enum Fault {
     Old,
     /// A request on the pipeline was never answered.
     Dropped,
-    /// The connection was closed or reset with requests unanswered.
+    /// The connection was closed or reset with requests unanswered; or an answer was not what the caller expected,
+    /// which may have changed.
     Cut,
     /// An answer came that was too large for those behind it.
     Large,
@@ -47,8 +48,8 @@ const FORGIVEN: Duration = Duration::from_secs(16);
 /// The depth of a test, and of the first pipelines after one.
 const TEST_DEPTH: u32 = 2;
 const FIRST_DEPTH: u32 = 8;
-/// Deeper brings nothing: at this depth a link with a round trip of a second carries 64 answers per connection in it.
-const DEEPEST: u32 = 64;
+/// The deepest. A pipeline of small files on a long link is bounded by their bytes before.
+const DEEPEST: u32 = 256;
 
 /// What is known of one origin. Times are seconds of any clock that goes on between runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

@@ -10,11 +10,11 @@
 //! origin is owed (`credentials`), turns the request into a `wire::Job` and hands it to the `origin`'s driver,
 //! which asks the `scheduler` (no sockets, no clocks) where it goes: onto an idle connection that the `pool`
 //! chooses, behind others in a pipeline, onto a new connection made by `connect`, or into the queue. `h1` and
-//! `h2` speak the protocol. What comes back is checked (`digest`) and streamed to the caller.
+//! `http2` speak the protocol. What comes back is checked (`digest`) and streamed to the caller.
 //!
 //! # What decides, and what moves bytes
 //! `scheduler`, `pool`, `knowledge` and `h1::exchange` are state machines: events and a time go in, actions come
-//! out. They are tested by themselves against random faults. `origin`, `h1::driver`, `h2` and `connect` do the
+//! out. They are tested by themselves against random faults. `origin`, `h1::driver`, `http2` and `connect` do the
 //! I/O.
 
 mod body;
@@ -26,6 +26,7 @@ pub mod digest;
 mod dispatch;
 mod error;
 mod h1;
+mod http2;
 mod knowledge;
 mod method;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub use body::{Body, Chunks, Incoming};
 pub use client::{Answer, Client, Settings, Versions};
 pub use cookies::Cookies;
 pub use error::{Asked, Cause, Error, Step};
+pub use http2::{Http2Settings, Windows};
 pub use knowledge::{Knowledge, Pipelining};
 pub use method::{is_idempotent, is_safe};
 pub use options::{Class, Expected, Journey, Options, Timeouts};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::{Request, Response, Version};
 use tokio::sync::oneshot;
 
-use crate::{Body, Cause, Error, Incoming, pool::Window};
+use crate::{Body, Cause, Error, Incoming, Windows, pool::Window};
 
 /// A request on its way, and where its answer goes.
 #[derive(Debug)]
@@ -48,13 +48,18 @@ pub(crate) enum Report {
     Head { connection: ConnectionId, job: JobId, told: Told },
     /// An exchange ended: its request was sent whole, its answer received whole, and its place is free.
     Done { connection: ConnectionId, job: JobId, sent: u64, received: u64, window: Option<Window> },
-    /// The job was not put on the wire, as nobody waits for its answer or its body could not be read; who waits
-    /// has been told. Its place is free.
-    Dropped { connection: ConnectionId, job: JobId },
-    /// The server did nothing with the request, and says so (HTTP/2's REFUSED_STREAM); the connection goes on.
-    Refused { connection: ConnectionId, job: Box<Job> },
-    /// How many requests may be under way at once on this connection (HTTP/2's SETTINGS_MAX_CONCURRENT_STREAMS).
-    Streams { connection: ConnectionId, limit: usize },
+    /// An exchange ended early and its place is free, but its job has nothing to come any more: its reader went
+    /// away, or has been told why there is no answer, or no whole one. The connection goes on.
+    Abandoned { connection: ConnectionId, job: JobId },
+    /// A request got no answer, and its place is free: HTTP/2 ended its stream alone, or it never had one. The
+    /// connection goes on.
+    Returned { connection: ConnectionId, job: Box<Job>, sent: Sent, cause: Cause },
+    /// How many requests may be under way at once on this connection (HTTP/2's SETTINGS_MAX_CONCURRENT_STREAMS),
+    /// and how much of their bodies.
+    Streams { connection: ConnectionId, limit: usize, windows: Windows },
+    /// The connection takes no more jobs, and ends when those it has begun are done; those it had not begun have
+    /// been returned.
+    Draining { connection: ConnectionId },
     /// The connection has ended and takes no more. Jobs with an answer begun are not among the unanswered: their
     /// readers have been told.
     Closed { connection: ConnectionId, cause: Cause, unanswered: Vec<(Job, Sent)> },
@@ -67,6 +72,8 @@ pub(crate) struct Told {
     /// The length of the body.
     pub(crate) length: Option<u64>,
     pub(crate) keep: Option<Keep>,
+    /// The server takes no more requests on it.
+    pub(crate) last: bool,
 }
 
 /// How long the server keeps the connection (the header `Keep-Alive`, as in RFC 2068 §19.7.1.1; Apache sends it to

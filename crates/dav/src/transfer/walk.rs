@@ -1,0 +1,95 @@
+//! What there is to upload: local files and folders, as they stand.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use crate::{Error, RemotePath};
+
+/// Folders, each after its parent, and the files in them.
+#[derive(Debug, Default)]
+pub(crate) struct Outline {
+    pub(crate) folders: Vec<Folder>,
+    pub(crate) files: Vec<File>,
+    /// What is neither, and what could not be read.
+    pub(crate) left_out: Vec<(String, Error)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Folder {
+    /// Where it belongs on the server.
+    pub(crate) path: RemotePath,
+    /// Its parent among the folders; none for one whose parent is not ours to make.
+    pub(crate) parent: Option<usize>,
+    /// Whether it is only here to hold a file: then it must be there already.
+    pub(crate) given: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct File {
+    /// Where it is here.
+    pub(crate) local: PathBuf,
+    /// Its folder among the folders.
+    pub(crate) folder: usize,
+    /// Its name on the server.
+    pub(crate) name: Vec<u8>,
+    pub(crate) length: u64,
+    pub(crate) modified: Option<SystemTime>,
+}
+
+impl File {
+    pub(crate) fn path(&self, folders: &[Folder]) -> Result<RemotePath, Error> {
+        Ok(folders[self.folder].path.join(&self.name, false)?)
+    }
+}
+
+impl Outline {
+    /// Adds the folder `local`, with all that is in it, as `path`.
+    pub(crate) fn add_folder(&mut self, local: &Path, path: RemotePath, parent: Option<usize>) {
+        let folder = self.folders.len();
+        self.folders.push(Folder { path, parent, given: false });
+        let listed = fs::read_dir(local).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries = match listed {
+            Ok(entries) => entries,
+            Err(error) => {
+                return self.left_out.push((local.display().to_string(), Error::local("list", local, error)));
+            }
+        };
+        // In an order that does not change from run to run.
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            self.add(&entry.path(), entry.file_name().as_encoded_bytes(), folder);
+        }
+    }
+
+    /// Adds a file or folder that is to be called `name` in a folder. Links are followed for what is named by the user
+    /// and left out below: a link to a parent has no end.
+    pub(crate) fn add(&mut self, local: &Path, name: &[u8], folder: usize) {
+        let kind = match fs::symlink_metadata(local) {
+            Ok(kind) => kind,
+            Err(error) => {
+                return self.left_out.push((local.display().to_string(), Error::local("read", local, error)));
+            }
+        };
+        if kind.is_dir() {
+            match self.folders[folder].path.join(name, true) {
+                Ok(path) => self.add_folder(local, path, Some(folder)),
+                Err(error) => self.left_out.push((local.display().to_string(), error.into())),
+            }
+        } else if kind.is_file() {
+            self.add_file(local, name, folder, &kind);
+        } else {
+            let what = if kind.is_symlink() { "it is a link, and links are not followed" } else { "it is no file" };
+            let error = Error::local("upload", local, io::Error::other(what));
+            self.left_out.push((local.display().to_string(), error));
+        }
+    }
+
+    /// Adds a file.
+    pub(crate) fn add_file(&mut self, local: &Path, name: &[u8], folder: usize, kind: &fs::Metadata) {
+        let (length, modified) = (kind.len(), kind.modified().ok());
+        self.files.push(File { local: local.to_owned(), folder, name: name.to_owned(), length, modified });
+    }
+}

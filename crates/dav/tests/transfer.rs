@@ -1,0 +1,207 @@
+//! Trees moved to a real server and back.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use dav::{
+    Dav, Policy, RemotePath,
+    transfer::{Event, Options, Skip, Summary, Verify, Watch, download, upload},
+};
+use haul_http::{Client, Origin, Pipelining, Settings, credentials::Authenticator};
+use tempfile::TempDir;
+use tokio::{sync::Notify, task::JoinHandle};
+
+struct Server {
+    root: TempDir,
+    dav: Dav,
+    running: JoinHandle<()>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+fn server(pipelining: Pipelining) -> Server {
+    let root = tempfile::tempdir().unwrap();
+    let config = serve::Config {
+        root: root.path().into(),
+        listen: vec![([127, 0, 0, 1], 0).into()],
+        ..serve::Config::default()
+    };
+    let server = serve::Server::bind(config).unwrap();
+    let origin = Origin::of(&format!("http://{}", server.local_addr()).parse().unwrap()).unwrap();
+    let running = tokio::spawn(async move { server.run(std::future::pending()).await.unwrap() });
+    let settings = Settings { pipelining, ..Settings::default() };
+    let client = Client::new(settings, Authenticator::default()).unwrap();
+    Server { root, dav: Dav::new(client, origin), running }
+}
+
+fn path(text: &str) -> RemotePath {
+    RemotePath::from_url_path(text).unwrap()
+}
+
+/// Every file below a folder with its content, and every folder.
+fn tree(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let content = if path.is_dir() {
+                folders.push(path.clone());
+                None
+            } else {
+                Some(fs::read(&path).unwrap())
+            };
+            found.insert(path.strip_prefix(root).unwrap().to_owned(), content);
+        }
+    }
+    found
+}
+
+/// A tree with names and sizes of all kinds.
+fn lay_out(root: &Path) {
+    for folder in ["a", "a/b", "empty", "with space", "ünï 100% #?;+"] {
+        fs::create_dir(root.join(folder)).unwrap();
+    }
+    for (number, size) in [0, 1, 1000, 10_240, 131_072, 131_073, 300_000].into_iter().enumerate() {
+        for folder in ["", "a", "a/b", "with space", "ünï 100% #?;+"] {
+            let content: Vec<u8> = (0..size).map(|byte| (byte * 31 + number * 7 + folder.len()) as u8).collect();
+            fs::write(root.join(folder).join(format!("file {number}")), content).unwrap();
+        }
+    }
+    // Large enough for parts.
+    fs::write(root.join("large"), (0..9_000_000_u32).map(|byte| (byte / 251) as u8).collect::<Vec<_>>()).unwrap();
+}
+
+fn quiet() -> Watch {
+    Arc::new(|event: Event<'_>| {
+        if let Event::Failed { path, why } = event {
+            eprintln!("{path}: {why}");
+        }
+    })
+}
+
+async fn up(server: &Server, from: &Path, to: &str, options: &Options) -> Summary {
+    upload(&server.dav, &[from.to_owned()], &path(to), options, &Notify::new(), &quiet()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_tree_goes_up_and_comes_back() {
+    for pipelining in [Pipelining::Off, Pipelining::Safe, Pipelining::Aggressive] {
+        let (server, here) = (server(pipelining), tempfile::tempdir().unwrap());
+        let source = here.path().join("source");
+        fs::create_dir(&source).unwrap();
+        lay_out(&source);
+        let options = Options { recursive: true, ..Options::default() };
+        let summary = up(&server, &source, "/copy/", &options).await;
+        assert_eq!((summary.files, summary.folders, summary.failed.len()), (36, 6, 0));
+        assert!(tree(&source) == tree(&server.root.path().join("copy")), "{pipelining:?}");
+
+        let back = here.path().join("back");
+        let fetched =
+            download(&server.dav, &[path("/copy/")], &back, &options, &Notify::new(), &quiet()).await.unwrap();
+        assert_eq!((fetched.files, fetched.bytes, fetched.failed.len()), (36, summary.bytes, 0));
+        assert!(tree(&source) == tree(&back), "{pipelining:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_mirror_moves_what_differs_and_deletes_what_is_gone() {
+    let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
+    lay_out(here.path());
+    let mirror =
+        Options { recursive: true, contents: true, skip: Skip::SameSizeAndTime, delete: true, ..Options::default() };
+    up(&server, here.path(), "/", &mirror).await;
+    assert!(tree(here.path()) == tree(server.root.path()));
+
+    fs::write(here.path().join("a/new"), "new").unwrap();
+    fs::write(here.path().join("large"), "small now").unwrap();
+    fs::remove_file(here.path().join("a/file 0")).unwrap();
+    fs::remove_dir_all(here.path().join("with space")).unwrap();
+    let look = Options { dry_run: true, ..mirror.clone() };
+    let before = tree(server.root.path());
+    let would = up(&server, here.path(), "/", &look).await;
+    assert!(before == tree(server.root.path()), "a dry run changes nothing");
+    let did = up(&server, here.path(), "/", &mirror).await;
+    assert!(tree(here.path()) == tree(server.root.path()));
+    assert_eq!((did.files, did.deleted), (2, 2));
+    assert_eq!((would.files, would.deleted), (2, 2));
+    assert_eq!(up(&server, here.path(), "/", &mirror).await.files, 0);
+}
+
+#[tokio::test]
+async fn temporary_names_and_locks_leave_nothing_behind() {
+    let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
+    fs::write(here.path().join("one"), "first").unwrap();
+    for options in [
+        Options { temporary: true, ..Options::default() },
+        Options { lock: Policy::Always, ..Options::default() },
+        Options { lock: Policy::OnEdit, temporary: true, ..Options::default() },
+    ] {
+        for content in ["second", "third, and longer"] {
+            fs::write(here.path().join("one"), content).unwrap();
+            let summary = up(&server, &here.path().join("one"), "/", &options).await;
+            assert_eq!(summary.failed.len(), 0, "{options:?}: {:?}", summary.failed);
+            assert!(tree(here.path()) == tree(server.root.path()), "{options:?}");
+            // Not locked any more.
+            let (token, _) = server.dav.lock(&path("/one"), "somebody", Duration::from_mins(1)).await.unwrap();
+            server.dav.unlock(&path("/one"), &token).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn somebody_elses_lock_is_told_with_their_name() {
+    let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
+    for name in ["mine", "theirs"] {
+        fs::write(here.path().join(name), "content").unwrap();
+    }
+    fs::write(server.root.path().join("theirs"), "before").unwrap();
+    server.dav.lock(&path("/theirs"), "Jane Doe", Duration::from_mins(1)).await.unwrap();
+    for lock in [Policy::Never, Policy::Always] {
+        let options = Options { recursive: true, contents: true, lock, verify: Verify::None, ..Options::default() };
+        let summary = up(&server, here.path(), "/", &options).await;
+        assert_eq!((summary.files, summary.failed.len()), (1, 1), "{lock:?}");
+        let (name, why) = &summary.failed[0];
+        assert!(name.ends_with("theirs") && why.is(423), "{why}");
+        if lock == Policy::Always {
+            assert!(why.to_string().contains("Jane Doe"), "{why}");
+        }
+        assert_eq!(fs::read(server.root.path().join("theirs")).unwrap(), b"before");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_leaves_whole_files_and_no_temporary_ones() {
+    let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
+    for number in 0..500 {
+        fs::write(here.path().join(format!("{number}")), vec![number as u8; 20_000]).unwrap();
+    }
+    let (stop, done) = (Arc::new(Notify::new()), Arc::new(Mutex::new(0)));
+    let (stopping, counted) = (stop.clone(), done.clone());
+    let watch: Watch = Arc::new(move |event: Event<'_>| {
+        if let Event::Done { .. } | Event::Moved { .. } = event {
+            let mut done = counted.lock().unwrap();
+            *done += 1;
+            if *done == 100 {
+                stopping.notify_one();
+            }
+        }
+    });
+    let options = Options { recursive: true, contents: true, temporary: true, ..Options::default() };
+    let sources = [here.path().to_owned()];
+    upload(&server.dav, &sources, &path("/"), &options, &stop, &watch).await.unwrap();
+    let there = tree(server.root.path());
+    assert!(there.len() < 500);
+    for (name, content) in there {
+        assert!(content.unwrap() == fs::read(here.path().join(&name)).unwrap(), "{}", name.display());
+    }
+}

@@ -1,0 +1,99 @@
+//! `haul cat`: what is in a file.
+
+use std::io;
+
+use dav::{RemotePath, transfer::Verify};
+use haul_http::{
+    Class, Options,
+    digest::{Algorithm, Field, claims, want},
+};
+use http::HeaderMap;
+use http_body_util::BodyExt;
+use serde::Serialize;
+use tokio::io::{AsyncWriteExt, Stdout};
+
+use super::{
+    Outcome,
+    options::{Manner, Way},
+    place::{one_server, remotes},
+    report::Report,
+    session::Session,
+};
+use crate::{say, usage};
+
+/// Print files of a server to standard output, one after the other
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The files
+    #[arg(value_name = "URL", required = true)]
+    urls: Vec<String>,
+    /// Ask for a digest, and say if there is none. One that comes unasked is checked anyway
+    #[arg(long)]
+    digest: bool,
+    #[command(flatten)]
+    way: Way,
+}
+
+#[derive(Serialize)]
+struct Found {
+    files: u64,
+    bytes: u64,
+}
+
+/// Why a file was not printed.
+enum Stop {
+    Failed(dav::Error),
+    /// The reader has gone.
+    Closed,
+    Output(io::Error),
+}
+
+pub(super) async fn run(args: Args) -> Outcome {
+    let mut report = Report::new("cat", args.way.json.as_deref());
+    if report.owns_stdout() {
+        return Err(usage("standard output is for the files: write the JSON to a file"));
+    }
+    let urls = remotes(&args.urls)?;
+    let session = Session::open(one_server(&urls)?, &args.way, &Manner::default()).await?;
+    let digest = args.digest || session.settings.verify == Verify::Digest;
+    let mut output = tokio::io::stdout();
+    let mut found = Found { files: 0, bytes: 0 };
+    for url in &urls {
+        match print(&session, &url.path, digest, &mut output, &mut found.bytes).await {
+            Ok(()) => found.files += 1,
+            Err(Stop::Failed(error)) => report.fail(&url.path, error),
+            Err(Stop::Closed) => break,
+            Err(Stop::Output(error)) => return Err(format!("cannot print {}: {error}", url.path).into()),
+        }
+    }
+    report.finish(found)
+}
+
+/// Prints a file as it comes.
+async fn print(
+    session: &Session,
+    path: &RemotePath,
+    digest: bool,
+    output: &mut Stdout,
+    bytes: &mut u64,
+) -> Result<(), Stop> {
+    let wanted = digest.then(|| want(Field::ReprDigest, &[Algorithm::Sha256, Algorithm::Sha512])).flatten();
+    let options = Options { class: Class::Large, ..Options::default() };
+    let answer = session.dav.get(path, HeaderMap::from_iter(wanted), options).await.map_err(Stop::Failed)?;
+    if digest && claims(answer.headers()).is_empty() {
+        say(format_args!("{path}: the server gives no digest, so the content is not checked"));
+    }
+    let mut body = answer.into_body();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Stop::Failed(error.into()))?;
+        if let Some(piece) = frame.data_ref() {
+            output.write_all(piece).await.map_err(stop)?;
+            *bytes += piece.len() as u64;
+        }
+    }
+    output.flush().await.map_err(stop)
+}
+
+fn stop(error: io::Error) -> Stop {
+    if error.kind() == io::ErrorKind::BrokenPipe { Stop::Closed } else { Stop::Output(error) }
+}

@@ -1,0 +1,90 @@
+//! `haul cp`: copy files, here to there, there to here, or on a server.
+
+use std::{path::PathBuf, sync::Arc};
+
+use dav::transfer::Skip;
+use serde::Serialize;
+
+use super::{
+    Outcome,
+    moving::{self, Route, transfer},
+    on_server::{Carried, Verb, carry},
+    options::{Manner, Way},
+    place::{Place, Remote, one_server, places},
+    report::Report,
+    runtime::Stop,
+    session::Session,
+};
+use crate::usage;
+
+/// Copy files to a server, from one, or on one
+///
+/// A URL (http, https, dav, davs) is on a server, everything else is here. As with cp(1), what is copied goes into the
+/// last if that is a folder, and gets its name if it is not; several go into a folder.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What is copied, and last where to
+    #[arg(value_name = "FILE|URL", required = true, num_args = 2..)]
+    places: Vec<String>,
+    /// Folders too, with all that is in them
+    #[arg(short, long)]
+    recursive: bool,
+    /// Go on with a copy that was interrupted: what is there already, of the same length and not older, stays
+    #[arg(long)]
+    resume: bool,
+    #[command(flatten)]
+    manner: Manner,
+    #[command(flatten)]
+    way: Way,
+}
+
+#[derive(Serialize)]
+struct Done {
+    copied: Vec<Carried>,
+}
+
+pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
+    let places = places(&args.places)?;
+    let (sources, to) = split(&places)?;
+    let mut report = Report::new("cp", args.way.json.as_deref());
+    let one = one_server(sources.there.iter().copied().chain(to.remote()))?;
+    let session = Session::open(one, &args.way, &args.manner).await?;
+    let skip = if args.resume { Skip::SameSizeAndTime } else { Skip::Nothing };
+    let options = dav::transfer::Options { recursive: args.recursive, skip, ..moving::options(&session) };
+    let there: Vec<_> = sources.there.iter().map(|source| source.path.clone()).collect();
+    let keep = args.way.json.is_some();
+    match to {
+        Place::There(to) if there.is_empty() => {
+            transfer(&session, Route::Up(&sources.here, &to.path), &options, &stop, report, keep).await
+        }
+        Place::Here(to) => transfer(&session, Route::Down(&there, to), &options, &stop, report, keep).await,
+        Place::There(to) => {
+            let copied = carry(&session, Verb::Copy, &there, &to.path, args.recursive, &mut report).await;
+            report.finish(Done { copied })
+        }
+    }
+}
+
+struct Sources<'a> {
+    here: Vec<PathBuf>,
+    there: Vec<&'a Remote>,
+}
+
+/// The sources, all of one side, and the target.
+fn split(places: &[Place]) -> Result<(Sources<'_>, &Place), Box<dyn std::error::Error>> {
+    let Some((to, from)) = places.split_last() else { return Err(usage("name what is copied, and where to")) };
+    let mut sources = Sources { here: Vec::new(), there: Vec::new() };
+    for place in from {
+        match place {
+            Place::Here(path) => sources.here.push(path.clone()),
+            Place::There(remote) => sources.there.push(remote),
+        }
+    }
+    if !sources.here.is_empty() && !sources.there.is_empty() {
+        return Err(usage("some are here and some on a server: copy them with one command each"));
+    }
+    if sources.there.is_empty() && to.remote().is_none() {
+        return Err(usage("all of them are here, where cp(1) copies; a URL begins with http:// or https://"));
+    }
+    Ok((sources, to))
+}

@@ -1,0 +1,134 @@
+//! What is remembered of servers from run to run: how well they pipeline.
+//!
+//! A test of a server costs round trips, so its outcome is kept in `~/.cache/longhaul/servers.json`. Several `haul`s may
+//! learn at once, so each reads the file anew before it writes, under a lock on the folder, and changes the one entry it
+//! knows better. None of it is worth a failure: what cannot be read is as if it were not there, what cannot be written is
+//! learned again.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, DirBuilder, File},
+    io::{self, Write},
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    thread::sleep,
+    time::Duration,
+};
+
+use haul_http::{Knowledge, Origin};
+use serde::{Deserialize, Serialize};
+
+use super::settings::base;
+use crate::say;
+
+const SCHEMA: &str = "longhaul.servers/1";
+
+/// How often another's lock is tried, and how long it is waited for in between.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Serialize, Deserialize)]
+struct Servers {
+    schema: String,
+    /// By origin.
+    servers: BTreeMap<String, Knowledge>,
+}
+
+impl Default for Servers {
+    fn default() -> Self {
+        Self { schema: SCHEMA.into(), servers: BTreeMap::new() }
+    }
+}
+
+/// Where it is kept.
+pub(super) fn place() -> Option<PathBuf> {
+    base("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("longhaul/servers.json"))
+}
+
+/// What is known of a server. A broken file is told of.
+pub(super) fn recall(path: &Path, origin: &Origin) -> Option<Knowledge> {
+    let servers = read(path).unwrap_or_else(|why| {
+        say(format_args!("{} cannot be used, so servers are tested anew: {why}", path.display()));
+        Servers::default()
+    });
+    servers.servers.get(&origin.to_string()).copied()
+}
+
+/// Keeps what is known of a server.
+pub(super) fn keep(path: &Path, origin: &Origin, known: Knowledge) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let alone = File::open(folder)?;
+    for attempt in 0.. {
+        match alone.try_lock() {
+            Ok(()) => break,
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+            Err(fs::TryLockError::WouldBlock) if attempt == TRIES => return Err(io::ErrorKind::ResourceBusy.into()),
+            Err(fs::TryLockError::WouldBlock) => sleep(PAUSE),
+        }
+    }
+    let mut servers = read(path).unwrap_or_default();
+    servers.servers.insert(origin.to_string(), known);
+    // Its mode is 0600: which servers somebody uses is nobody else's business.
+    let mut file = tempfile::Builder::new().prefix(".servers").tempfile_in(folder)?;
+    serde_json::to_writer_pretty(&mut file, &servers)?;
+    file.write_all(b"\n")?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// Nothing is known where there is no file.
+fn read(path: &Path) -> io::Result<Servers> {
+    match fs::read(path) {
+        Ok(text) => Ok(serde_json::from_slice::<Servers>(&text)
+            .map(|servers| if servers.schema == SCHEMA { servers } else { Servers::default() })?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Servers::default()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn origin(name: &str) -> Origin {
+        Origin::of(&format!("https://{name}/").parse().unwrap()).unwrap()
+    }
+
+    fn known(depth: u32) -> Knowledge {
+        serde_json::from_value(serde_json::json!({"depth": depth, "banned": false, "points": 0.0, "at": 0.0})).unwrap()
+    }
+
+    #[test]
+    fn each_writer_changes_its_own_entry_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("longhaul/servers.json");
+        std::thread::scope(|scope| {
+            for number in 1..=6 {
+                let path = &path;
+                scope.spawn(move || keep(path, &origin(&format!("h{number}")), known(number)).unwrap());
+            }
+        });
+        for number in 1..=6 {
+            assert_eq!(recall(&path, &origin(&format!("h{number}"))), Some(known(number)));
+        }
+        assert_eq!(recall(&path, &origin("h7")), None);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_broken_file_is_as_good_as_none_and_is_mended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("servers.json");
+        for text in ["", "{", "[]", "{\"schema\":\"longhaul.servers/2\",\"servers\":{}}", "\u{feff}x"] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(recall(&path, &origin("a")), None, "{text}");
+            keep(&path, &origin("a"), known(8)).unwrap();
+            assert_eq!(recall(&path, &origin("a")), Some(known(8)));
+        }
+    }
+}

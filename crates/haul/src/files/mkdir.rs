@@ -1,0 +1,73 @@
+//! `haul mkdir`: make folders.
+
+use std::error::Error;
+
+use dav::{Dav, If, RemotePath};
+use serde::Serialize;
+
+use super::{
+    Outcome,
+    options::{Manner, Way},
+    place::{one_server, remotes},
+    report::Report,
+    session::Session,
+};
+
+/// Make folders on a server
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The folders
+    #[arg(value_name = "URL", required = true)]
+    urls: Vec<String>,
+    /// With the folders they are in, as far as those are missing; what is there already is no failure
+    #[arg(short, long)]
+    parents: bool,
+    #[command(flatten)]
+    way: Way,
+}
+
+#[derive(Serialize)]
+struct Done {
+    made: Vec<String>,
+}
+
+pub(super) async fn run(args: Args) -> Outcome {
+    let urls = remotes(&args.urls)?;
+    let session = Session::open(one_server(&urls)?, &args.way, &Manner::default()).await?;
+    let mut report = Report::new("mkdir", args.way.json.as_deref());
+    let mut made = Vec::new();
+    for url in &urls {
+        let path = url.path.clone().as_folder(true);
+        if let Err(error) = make(&session.dav, &path, args.parents, &mut made).await {
+            report.fail(&path, error);
+        }
+    }
+    report.finish(Done { made: made.iter().map(ToString::to_string).collect() })
+}
+
+/// Makes a folder. The folder itself is tried first: where only that is missing, which is the rule, it is one round trip.
+async fn make(dav: &Dav, path: &RemotePath, parents: bool, made: &mut Vec<RemotePath>) -> Result<(), Box<dyn Error>> {
+    let mut next = path.clone();
+    let mut missing = Vec::new();
+    let new = loop {
+        match dav.mkcol(&next, &If::default()).await {
+            Ok(new) => break new,
+            // 409 says that there is no folder to make it in (RFC 4918 §9.3.1); some say 404.
+            Err(error) if parents && (error.is(409) || error.is(404)) => match next.parent() {
+                Some(parent) if parent.name().is_some() => missing.push(std::mem::replace(&mut next, parent)),
+                _ => return Err(error.into()),
+            },
+            Err(error) => return Err(error.into()),
+        }
+    };
+    if !new && !parents {
+        return Err(format!("{path}: there is a folder of this name already").into());
+    }
+    made.extend(new.then_some(next));
+    while let Some(next) = missing.pop() {
+        if dav.mkcol(&next, &If::default()).await? {
+            made.push(next);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Copying and renaming on one server, by COPY and MOVE: no file comes here and goes back.
+//!
+//! What a COPY or MOVE may replace is whatever is there, and a folder goes with all that is in it (RFC 4918 §9.8.4). So
+//! nothing may be replaced at first, and only if the server says that something is in the way it is looked at: a file
+//! gives way to a file, as cp(1) and mv(1) have it, and nothing else does. That holds also for what somebody puts there
+//! meanwhile, and costs a round trip only where something is in the way.
+
+use std::fmt;
+
+use dav::{Dav, Entry, If, RemotePath, Wanted};
+use futures_util::{StreamExt, future::join, future::join_all, stream};
+use serde::Serialize;
+
+use super::{report::Report, session::Session};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    Copy,
+    Move,
+}
+
+/// What was copied or moved, for a program.
+#[derive(Serialize)]
+pub(super) struct Carried {
+    from: String,
+    to: String,
+}
+
+/// Copies or moves `sources` into the folder `to`, or one source to that name.
+pub(super) async fn carry(
+    session: &Session,
+    verb: Verb,
+    sources: &[RemotePath],
+    to: &RemotePath,
+    recursive: bool,
+    report: &mut Report,
+) -> Vec<Carried> {
+    let dav = &session.dav;
+    let looks = join_all(sources.iter().map(|source| dav.stat(source, Wanted::LISTING)));
+    let (found, target) = join(looks, dav.stat(to, Wanted::LISTING)).await;
+    let folder = match target {
+        Ok(target) => target.is_some_and(|entry| entry.path.is_folder()),
+        Err(error) => {
+            report.fail(to, error);
+            return Vec::new();
+        }
+    };
+    if !folder && sources.len() > 1 {
+        report.fail(to, format_args!("{to}: there is no folder of this name, and several cannot have one name"));
+        return Vec::new();
+    }
+    let mut steps = Vec::new();
+    for (source, found) in sources.iter().zip(found) {
+        match found.map_err(|error| error.to_string()).and_then(|found| step(source, found, to, folder, recursive)) {
+            Ok(step) => steps.push(step),
+            Err(why) => report.fail(source, why),
+        }
+    }
+    let done = steps.into_iter().map(|(from, to)| async move {
+        let result = once(dav, verb, &from, &to).await;
+        (from, to, result)
+    });
+    let mut done = stream::iter(done).buffered(session.settings.client.connections);
+    let mut carried = Vec::new();
+    while let Some((from, to, result)) = done.next().await {
+        match result {
+            Ok(()) => carried.push(Carried { from: from.to_string(), to: to.to_string() }),
+            Err(why) => report.fail(from, why),
+        }
+    }
+    carried
+}
+
+/// From where to where.
+fn step(
+    source: &RemotePath,
+    found: Option<Entry>,
+    to: &RemotePath,
+    folder: bool,
+    recursive: bool,
+) -> Result<(RemotePath, RemotePath), String> {
+    let Some(found) = found else { return Err(format!("{source}: there is nothing of this name")) };
+    let is_folder = found.path.is_folder();
+    if is_folder && !recursive {
+        return Err(format!("{source}: it is a folder: -r copies it with all that is in it"));
+    }
+    if !is_folder && !folder && to.is_folder() {
+        return Err(format!("{to}: there is no folder of this name"));
+    }
+    let from = source.clone().as_folder(is_folder);
+    let to = match source.name() {
+        None => return Err(format!("{source}: this is all that the server has, and has no name")),
+        Some(name) if folder => to.join(name, is_folder).map_err(|error| error.to_string())?,
+        Some(_) => to.clone().as_folder(is_folder),
+    };
+    if to.same_place(&from) {
+        return Err(format!("{from}: it would become itself"));
+    }
+    if is_folder && to.relative_to(&from).is_some() {
+        return Err(format!("{from}: it would go into itself, as {to}"));
+    }
+    Ok((from, to))
+}
+
+/// Why one was not carried.
+enum Stop {
+    Failed(dav::Error),
+    InTheWay(RemotePath, &'static str),
+}
+
+impl From<dav::Error> for Stop {
+    fn from(error: dav::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(error) => error.fmt(f),
+            Self::InTheWay(path, what) => {
+                write!(f, "{path}: {what} is there already, and would be lost: choose another name")
+            }
+        }
+    }
+}
+
+async fn once(dav: &Dav, verb: Verb, from: &RemotePath, to: &RemotePath) -> Result<(), Stop> {
+    let send = async |overwrite| match verb {
+        Verb::Copy => dav.copy(from, to, overwrite).await,
+        Verb::Move => dav.rename(from, to, overwrite, &If::default()).await,
+    };
+    match send(false).await {
+        Err(error) if error.is(412) => {}
+        other => return Ok(other?),
+    }
+    match dav.stat(to, Wanted::LISTING).await? {
+        Some(there) if there.path.is_folder() => Err(Stop::InTheWay(to.clone(), "a folder of this name")),
+        Some(_) if from.is_folder() => Err(Stop::InTheWay(to.clone(), "a file of this name")),
+        _ => Ok(send(true).await?),
+    }
+}

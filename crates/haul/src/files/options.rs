@@ -1,0 +1,117 @@
+//! What the commands' options have in common.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use link::units::Span;
+use serde::Deserialize;
+
+/// The way to the server.
+#[derive(clap::Args, Debug, Clone, Default)]
+#[command(next_help_heading = "The way to the server")]
+pub(super) struct Way {
+    /// Which HTTP: `auto` pipelines over HTTP/1.1, and takes HTTP/2 where that is known to go wrong
+    #[arg(long, value_enum, env = "HAUL_HTTP", value_name = "VERSION")]
+    pub(super) http: Option<Http>,
+    /// How boldly requests are sent before earlier ones are answered, over HTTP/1.1
+    #[arg(long, value_enum, env = "HAUL_PIPELINE", value_name = "MODE")]
+    pub(super) pipeline: Option<Pipeline>,
+    /// Connections at a time, at most [6 unless said otherwise]
+    #[arg(long, env = "HAUL_CONNECTIONS", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(super) connections: Option<u8>,
+    /// A PEM file of certificates to trust besides the system's
+    #[arg(long, env = "HAUL_CA", value_name = "FILE")]
+    pub(super) ca: Option<PathBuf>,
+    /// Take any certificate: whoever is on the way can then read and change everything
+    #[arg(long)]
+    pub(super) insecure: bool,
+    /// A PEM file with our own certificate, for servers that ask for one
+    #[arg(long, env = "HAUL_CLIENT_CERT", value_name = "FILE")]
+    pub(super) client_cert: Option<PathBuf>,
+    /// A PEM file with its key [the same file unless said otherwise]
+    #[arg(long, env = "HAUL_CLIENT_KEY", value_name = "FILE")]
+    pub(super) client_key: Option<PathBuf>,
+    /// The longest wait for a connection, for an answer to begin, and for anything to move, as in 30s
+    #[arg(long, env = "HAUL_TIMEOUT", value_name = "TIME", value_parser = patience)]
+    pub(super) timeout: Option<Span>,
+    /// A file whose first line is the password
+    #[arg(long, env = "HAUL_PASSWORD_FILE", value_name = "FILE")]
+    pub(super) password_file: Option<PathBuf>,
+    /// Send the password without TLS too, where everybody on the way can read it
+    #[arg(long)]
+    pub(super) cleartext: bool,
+    /// Write what was found or done to FILE, as JSON (`-`: standard output)
+    #[arg(long, value_name = "FILE|-")]
+    pub(super) json: Option<PathBuf>,
+}
+
+/// How files are moved.
+#[derive(clap::Args, Debug, Clone, Default)]
+#[command(next_help_heading = "How files are moved")]
+pub(super) struct Manner {
+    /// Which files are locked before they are written: none, those that are there already, or all
+    #[arg(long, value_enum, env = "HAUL_LOCK", value_name = "WHICH")]
+    pub(super) lock: Option<Lock>,
+    /// What is compared once a file has been moved
+    #[arg(long, value_enum, env = "HAUL_VERIFY", value_name = "WHAT")]
+    pub(super) verify: Option<Verify>,
+    /// Upload under a temporary name, and rename when all is there
+    #[arg(long, env = "HAUL_TEMPORARY", value_name = "yes|no", num_args = 0..=1, require_equals = true,
+        default_missing_value = "yes", value_parser = clap::builder::BoolishValueParser::new())]
+    pub(super) temporary: Option<bool>,
+}
+
+/// A wait needs a bound above nothing.
+fn patience(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error| format!("{error}"))?;
+    if span.0.is_zero() { Err("nothing happens in no time: write a time like 30s".into()) } else { Ok(span) }
+}
+
+#[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Http {
+    #[default]
+    Auto,
+    #[value(name = "1.1")]
+    #[serde(rename = "1.1")]
+    One,
+    #[value(name = "2")]
+    #[serde(rename = "2")]
+    Two,
+}
+
+#[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Pipeline {
+    /// One request at a time on a connection
+    Off,
+    /// After a test, and deeper with every success
+    #[default]
+    Safe,
+    /// At once and deep
+    Aggressive,
+}
+
+#[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Lock {
+    /// None: entity tags keep others' versions from being overwritten
+    #[default]
+    Never,
+    /// Those that are there already
+    Edit,
+    /// All
+    Always,
+}
+
+#[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Verify {
+    /// Nothing: the server's word is taken
+    None,
+    /// The length
+    #[default]
+    Size,
+    /// A digest, or the bytes themselves, read back
+    Digest,
+}

@@ -1,0 +1,180 @@
+//! What an argument names: something here, or something on a server.
+//!
+//! A URL of a known scheme is there, everything else is here. `dav` and `davs` are other names for `http` and `https`,
+//! which file managers use. What people write is taken as they write it: names with spaces and letters of any language
+//! need not be percent-encoded, though they may be.
+
+use std::{error::Error, fmt, path::PathBuf};
+
+use dav::RemotePath;
+use haul_http::{Origin, credentials};
+
+use crate::usage;
+
+/// A file or folder, here or there.
+#[derive(Debug, Clone)]
+pub(super) enum Place {
+    Here(PathBuf),
+    There(Remote),
+}
+
+/// A file or folder on a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Remote {
+    pub(super) origin: Origin,
+    pub(super) path: RemotePath,
+    /// Who asks, if the URL says so.
+    pub(super) user: Option<String>,
+}
+
+impl Place {
+    /// It, if it is on a server.
+    pub(super) fn remote(&self) -> Option<&Remote> {
+        match self {
+            Self::There(remote) => Some(remote),
+            Self::Here(_) => None,
+        }
+    }
+}
+
+/// Why an argument cannot be used. No message quotes what may be a password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unusable(String);
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Unusable {}
+
+fn unusable<T>(why: impl Into<String>) -> Result<T, Unusable> {
+    Err(Unusable(why.into()))
+}
+
+/// What arguments name. (Not a parser of clap's: it would quote what it cannot take, and a password with it.)
+pub(super) fn places(texts: &[String]) -> Result<Vec<Place>, Box<dyn Error>> {
+    texts.iter().map(|text| place(text).map_err(usage)).collect()
+}
+
+/// The same, where only something on a server will do.
+pub(super) fn remotes(texts: &[String]) -> Result<Vec<Remote>, Box<dyn Error>> {
+    texts.iter().map(|text| remote(text).map_err(usage)).collect()
+}
+
+pub(super) fn place(text: &str) -> Result<Place, Unusable> {
+    let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).unwrap_or_default();
+    match (scheme.as_str(), text.contains("://")) {
+        ("http" | "https" | "dav" | "davs", true) => remote(text).map(Place::There),
+        ("http" | "https" | "dav" | "davs", false) => {
+            unusable(format!("write `//` after `{scheme}:`, as in {scheme}://example.org/folder/"))
+        }
+        (other, true) if !other.is_empty() && !other.contains('/') => {
+            unusable(format!("nothing is known here of `{}://`; write https:// or http://", other.escape_debug()))
+        }
+        ("", _) if text.is_empty() => unusable("the name is empty"),
+        _ => Ok(Place::Here(PathBuf::from(text))),
+    }
+}
+
+pub(super) fn remote(text: &str) -> Result<Remote, Unusable> {
+    let known = text.split_once("://").and_then(|(scheme, rest)| match scheme.to_ascii_lowercase().as_str() {
+        "http" | "dav" => Some(("http", rest)),
+        "https" | "davs" => Some(("https", rest)),
+        _ => None,
+    });
+    let Some((scheme, rest)) = known else {
+        place(text)?;
+        return unusable(format!("`{}` is no URL: write https://HOST/PATH", text.escape_debug()));
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let no_host = || Unusable(format!("`{}` is no host", host.escape_debug()));
+    let url = format!("{scheme}://{authority}/").parse().map_err(|_| no_host())?;
+    let (url, userinfo) = credentials::take_userinfo(&url).map_err(|error| Unusable(error.to_string()))?;
+    if userinfo.as_ref().is_some_and(|who| who.password.is_some()) {
+        return unusable(format!(
+            "the URL of {host} has a password in it, which others on this machine can read in the list of processes: \
+             put it into ~/.netrc, HAUL_PASSWORD or a file for --password-file"
+        ));
+    }
+    let origin = Origin::of(&url).map_err(|error| Unusable(error.to_string()))?;
+    if let Some(sign) = path.chars().find(|char| matches!(char, '?' | '#')) {
+        let code = if sign == '?' { "%3F" } else { "%23" };
+        return unusable(format!("files have no query: write a `{sign}` in a name as {code}"));
+    }
+    let path = RemotePath::from_url_path(if path.is_empty() { "/" } else { path });
+    let path = path.map_err(|error| Unusable(error.to_string().replace(": left out", "")))?;
+    Ok(Remote { origin, path, user: userinfo.map(|who| who.user) })
+}
+
+/// The one server that all of them are on.
+pub(super) fn one_server<'a>(places: impl IntoIterator<Item = &'a Remote>) -> Result<&'a Remote, Box<dyn Error>> {
+    let mut places = places.into_iter();
+    let first = places.next().ok_or_else(|| usage("name a URL"))?;
+    match places.find(|place| (&place.origin, &place.user) != (&first.origin, &first.user)) {
+        None => Ok(first),
+        Some(other) => Err(usage(format_args!(
+            "{} and {} are two servers or two users, and one command speaks with one: run it for each",
+            first.origin, other.origin
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_a_scheme_is_there_and_all_else_is_here() {
+        for here in ["a", "./a b", "/x", "c:\\x", "me@host:/x", "a/b:c", "a/b://c", ".", "-"] {
+            assert!(matches!(place(here), Ok(Place::Here(path)) if path == PathBuf::from(here)), "{here}");
+        }
+        for (text, url) in [
+            ("http://h", "http://h/"),
+            ("HTTPS://H:443/a b/", "https://h/a%20b/"),
+            ("dav://h:8080/é", "http://h:8080/%C3%A9"),
+            ("davs://[::1]/100%", "https://[::1]/100%25"),
+            ("https://h//a%20b", "https://h/a%20b"),
+        ] {
+            let Ok(Place::There(remote)) = place(text) else { panic!("{text}") };
+            assert_eq!(format!("{}{}", remote.origin, remote.path.target()), url);
+        }
+        assert_eq!(remote("https://me%40home@h/").unwrap().user.as_deref(), Some("me@home"));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_told_and_no_password_with_it() {
+        for (text, said) in [
+            ("https://me:hunter2@h/a", "list of processes"),
+            ("https://me:@h/a", "list of processes"),
+            ("http:/h/a", "write `//`"),
+            ("ftp://me:hunter2@h/", "`ftp://`"),
+            ("https://", "is no host"),
+            ("https://me:hunter2@/", "is no host"),
+            ("https://a b/", "is no host"),
+            ("https://h/a?b", "%3F"),
+            ("https://h/a#b", "%23"),
+            ("https://h?b", "%3F"),
+            ("https://h/a/../b", "`..`"),
+            ("https://h/a%2Fb", "%2F"),
+            ("", "empty"),
+        ] {
+            let why = place(text).unwrap_err().to_string();
+            assert!(why.contains(said) && !why.contains("hunter2") && !why.contains('\n'), "{text}: {why}");
+        }
+        assert!(remote("a/b").unwrap_err().to_string().contains("https://HOST/PATH"));
+    }
+
+    #[test]
+    fn one_command_speaks_with_one_server() {
+        let of = |texts: &[&str]| {
+            let places: Vec<_> = texts.iter().map(|text| remote(text).unwrap()).collect();
+            one_server(&places).map(|first| first.origin.to_string()).map_err(|error| error.to_string())
+        };
+        assert_eq!(of(&["http://a/x", "http://A:80/y"]).unwrap(), "http://a");
+        assert!(of(&["http://a/x", "https://a/y"]).unwrap_err().contains("https://a"));
+        assert!(of(&["http://a/x", "http://me@a/y"]).is_err());
+    }
+}

@@ -1,0 +1,238 @@
+//! What is asked of the server, and what the answers say.
+
+use std::{error::Error, time::Duration};
+
+use ::dav::{Abilities, Depth, ETags, Entry, RemotePath, Wanted};
+use futures_util::future::join_all;
+use haul_http::{
+    Answer, Body, Class, Client, Journey, Options, Versions,
+    connect::{Connector, Facts, Io, Offer},
+    credentials::Authenticator,
+    digest::{Algorithm, Field, claims, want},
+};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version, header};
+use http_body_util::BodyExt;
+use tokio::{io::AsyncReadExt, time::timeout};
+
+use super::{super::session::Session, Connection, Dav, Found, Pipelining, Tls, origin};
+
+/// How long a server's TLS tickets are waited for beyond a round trip.
+const TICKETS: Duration = Duration::from_millis(100);
+/// So many requests make the pipeline.
+const PIPELINE: usize = 6;
+/// What a Nextcloud says of itself is some ten kilobytes.
+const LARGEST: usize = 1024 * 1024;
+
+/// Fills in what can be found out; an error if there is nothing to talk to, or nothing at the path.
+pub(super) async fn examine(session: &Session, path: &RemotePath, found: &mut Found) -> Result<(), Box<dyn Error>> {
+    connections(session, found).await?;
+    let abilities = options(session, path, found).await?;
+    let (abilities, file) = listing(session, path, abilities, found).await?;
+    found.files.etags = match abilities.etags {
+        ETags::Unknown => None,
+        ETags::None => Some("none"),
+        ETags::Weak => Some("weak"),
+        ETags::Strong => Some("strong"),
+    };
+    pipeline(session, path, found).await;
+    if let Some(file) = file {
+        one_byte(session, &file, found).await;
+    }
+    found.server.clone_from(&abilities.server);
+    found.family = format!("{:?}", abilities.family).to_lowercase();
+    describe(&abilities, &mut found.dav);
+    Ok(())
+}
+
+/// Two connections: what is negotiated on the first, and whether the second may begin where that one ended.
+async fn connections(session: &Session, found: &mut Found) -> Result<(), Box<dyn Error>> {
+    let (origin, settings) = (origin(session), &session.settings.client);
+    let connector = Connector::new(settings.connect.clone())?;
+    let mut first = connector.connect(origin, Offer::Both, settings.timeouts.connect).await?;
+    let rtt = first.io.tcp_info().map(|info| info.min_rtt.unwrap_or(info.rtt));
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
+    let Facts { peer, proxy, look_up, tcp, tls, .. } = &first.facts;
+    found.connection = Connection {
+        address: peer.to_string(),
+        proxy: proxy.as_ref().map(ToString::to_string),
+        look_up_ms: milliseconds(*look_up),
+        tcp_handshake_ms: milliseconds(*tcp),
+        rtt_ms: rtt.map(milliseconds),
+        tls: tls.as_ref().map(|tls| Tls {
+            version: tls.version.to_owned(),
+            cipher_suite: tls.cipher_suite.clone(),
+            handshake_ms: milliseconds(tls.handshake),
+            ..Tls::default()
+        }),
+    };
+    if first.version != Version::HTTP_2 && !origin.is_tls() {
+        found.http.versions.push("1.1");
+        return Ok(());
+    }
+    // TLS 1.3 hands out tickets after the handshake: they are read with whatever comes first.
+    let wait = rtt.unwrap_or_default() * 2 + TICKETS;
+    let _ = timeout(wait, first.io.read(&mut [0; 1024])).await;
+    let (is_http2, _) = (first.version == Version::HTTP_2, drop(first));
+    if let Ok(second) = connector.connect(origin, Offer::Http1, settings.timeouts.connect).await {
+        found.http.versions.push("1.1");
+        if let (Some(tls), Some(told)) = (&mut found.connection.tls, second.facts.tls) {
+            tls.resumes = told.resumed;
+            tls.second_handshake_ms = milliseconds(told.handshake);
+        }
+    }
+    if is_http2 {
+        found.http.versions.push("2");
+        windows(session, found).await;
+    }
+    Ok(())
+}
+
+/// How much the server's HTTP/2 takes unasked. Any answer will do, also one that wants a password.
+async fn windows(session: &Session, found: &mut Found) {
+    let mut settings = session.settings.client.clone();
+    settings.versions = Versions::Http2;
+    let Ok(client) = Client::new(settings, Authenticator::default()) else { return };
+    let (origin, options) = (origin(session), session.dav.requests().plain(Method::OPTIONS, &RemotePath::root()));
+    let Ok(options) = options else { return };
+    let _ = client.send(options.map(Body::from)).await;
+    if let Some(windows) = client.windows(origin) {
+        found.http.http2_stream_window = Some(windows.stream);
+        found.http.http2_connection_window = Some(windows.connection);
+    }
+}
+
+/// What the server says that it can do at the path.
+async fn options(session: &Session, path: &RemotePath, found: &mut Found) -> Result<Abilities, Box<dyn Error>> {
+    let request = session.dav.requests().plain(Method::OPTIONS, path)?.map(Body::from);
+    let answer = match session.dav.send(request, path).await {
+        Ok(answer) => answer,
+        // It does not do OPTIONS, and may do the rest.
+        Err(::dav::Error::Refused(failure)) if failure.status != StatusCode::NOT_FOUND => {
+            return Ok(Abilities::default());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let headers = answer.headers();
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let list = |name: &str| -> Vec<String> {
+        let lines = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        lines
+            .flat_map(|line| line.split(','))
+            .map(|item| item.trim().to_owned())
+            .filter(|item| !item.is_empty())
+            .collect()
+    };
+    found.dav.classes = list("dav");
+    found.dav.methods = list("allow");
+    found.http.keep_alive = text("keep-alive");
+    found.http.closes = text("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+    let mut abilities = Abilities::from_options(headers);
+    let _ = read(answer).await;
+    if let Some((prefix, _)) = path.target().split_once("/remote.php/") {
+        let url = format!("{}{prefix}/ocs/v2.php/cloud/capabilities?format=json", origin(session));
+        let request = Request::get(url).header("ocs-apirequest", "true").body(Body::empty())?;
+        if let Ok(answer) = session.dav.client().send(request).await {
+            abilities.add_capabilities(&read(answer).await);
+        }
+    }
+    Ok(abilities)
+}
+
+/// What is there: the folder's abilities, and its smallest file that is not empty.
+async fn listing(
+    session: &Session,
+    path: &RemotePath,
+    mut abilities: Abilities,
+    found: &mut Found,
+) -> Result<(Abilities, Option<RemotePath>), Box<dyn Error>> {
+    let mut smallest: Option<Entry> = None;
+    let listed = session.dav.list(path, Depth::One, Wanted::LISTING, |entry| {
+        let Ok(entry) = entry else { return };
+        abilities.see(&entry);
+        let length = |entry: &Entry| entry.properties.length.filter(|length| *length > 0 && !entry.path.is_folder());
+        if length(&entry).is_some_and(|new| smallest.as_ref().and_then(length).is_none_or(|old| new < old)) {
+            smallest = Some(entry);
+        }
+    });
+    match listed.await {
+        Ok(()) => {}
+        // No WebDAV here; it may still be a file.
+        Err(::dav::Error::Refused(failure)) if failure.status != StatusCode::NOT_FOUND => {
+            return Ok((abilities, (!path.is_folder()).then(|| path.clone())));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    if let Ok(Some(entry)) = session.dav.stat(path, Wanted::ABILITIES).await {
+        found.dav.quota_available = entry.properties.quota_available;
+        abilities.see(&entry);
+    }
+    Ok((abilities, smallest.map(|entry| entry.path)))
+}
+
+/// A pipeline of requests that change nothing.
+async fn pipeline(session: &Session, path: &RemotePath, found: &mut Found) {
+    if session.settings.client.pipelining == haul_http::Pipelining::Off {
+        return;
+    }
+    let requests = session.dav.requests();
+    let sent = (0..PIPELINE).filter_map(|number| {
+        let request = if number % 2 == 0 {
+            requests.plain(Method::OPTIONS, path)
+        } else {
+            requests.propfind(path, Depth::Zero, Wanted::LISTING)
+        };
+        Some(session.dav.client().send(request.ok()?.map(Body::from)))
+    });
+    let mut journeys = Vec::new();
+    for answer in join_all(sent).await {
+        let Ok(answer) = answer else { continue };
+        journeys.extend(answer.extensions().get::<Journey>().copied());
+        let _ = read(answer).await;
+    }
+    let known = session.dav.client().knowledge(origin(session));
+    let pipelined = journeys.iter().any(|journey| journey.behind > 0);
+    let whole = journeys.len() == PIPELINE && journeys.iter().all(|journey| journey.sendings == 1);
+    found.http.pipelining = match (pipelined, whole && known.is_tested()) {
+        _ if journeys.iter().any(|journey| journey.version == Version::HTTP_2) => Pipelining::Untried,
+        (true, true) => Pipelining::Works,
+        (false, true) => Pipelining::Untried,
+        (_, false) => Pipelining::Fails,
+    };
+}
+
+/// Asks for one byte of a file, and for digests.
+async fn one_byte(session: &Session, file: &RemotePath, found: &mut Found) {
+    let algorithms = [Algorithm::Sha256, Algorithm::Sha512, Algorithm::Md5];
+    let wanted = [Field::ReprDigest, Field::ContentDigest, Field::Digest].map(|field| want(field, &algorithms));
+    let mut headers: HeaderMap = wanted.into_iter().flatten().collect();
+    headers.insert(header::RANGE, HeaderValue::from_static("bytes=0-0"));
+    let options = Options { class: Class::Large, ..Options::default() };
+    let Ok(answer) = session.dav.get(file, headers, options).await else { return };
+    found.files.tried = Some(file.to_string());
+    found.files.ranges = Some(answer.status() == StatusCode::PARTIAL_CONTENT);
+    let claims = claims(answer.headers());
+    found.files.digests = claims.iter().map(|claim| format!("{}: {}", claim.field, claim.algorithm)).collect();
+}
+
+fn describe(abilities: &Abilities, dav: &mut Dav) {
+    dav.locks = abilities.locks;
+    dav.sync_collection = abilities.sync_collection;
+    dav.guards = abilities.guards;
+    dav.content_range_put = abilities.content_range_put;
+    dav.sets_mtime = abilities.sets_mtime;
+    dav.bulk_upload = abilities.bulk_upload;
+    dav.chunk_largest = abilities.chunking.and_then(|chunking| chunking.largest);
+    dav.chunks_in_parallel = abilities.chunking.map(|chunking| chunking.parallel);
+    dav.checksums.clone_from(&abilities.checksums);
+}
+
+/// An answer's body, as far as it is of use.
+async fn read(answer: Answer) -> Vec<u8> {
+    let (mut body, mut text) = (answer.into_body(), Vec::new());
+    while let Some(Ok(frame)) = body.frame().await {
+        if let Some(piece) = frame.data_ref().filter(|_| text.len() < LARGEST) {
+            text.extend_from_slice(piece);
+        }
+    }
+    text
+}

@@ -1,0 +1,184 @@
+//! How far a transfer is: a bar on a terminal, and in the end one line.
+
+use std::{
+    io::{self, IsTerminal},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use dav::transfer::{Event, Summary};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use serde::Serialize;
+
+use super::{report::Report, show};
+use crate::say;
+
+/// Something that was done, or would be.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Change {
+    did: &'static str,
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+}
+
+/// Hears what a transfer does, and shows it.
+pub(super) struct Progress {
+    bar: ProgressBar,
+    state: Mutex<State>,
+    dry_run: bool,
+    /// Whether each change is kept for a program.
+    keep: bool,
+    /// Whether each change is shown to a person.
+    show: bool,
+}
+
+#[derive(Default)]
+struct State {
+    found: u64,
+    settled: u64,
+    changes: Vec<Change>,
+}
+
+impl Progress {
+    pub(super) fn new(report: &Report, dry_run: bool, keep: bool) -> Self {
+        let target = if io::stderr().is_terminal() && !dry_run {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        // Cleared however the command ends.
+        let bar = ProgressBar::with_draw_target(Some(0), target).with_finish(ProgressFinish::AndClear);
+        let style = "{bar:30} {msg}, {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message("looking");
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
+        Self { bar, state: Mutex::default(), dry_run, keep, show: dry_run && !report.owns_stdout() }
+    }
+
+    /// Something happened.
+    pub(super) fn hear(&self, event: &Event<'_>) {
+        let mut state = self.state();
+        match *event {
+            Event::Found { files, bytes } => {
+                state.found += files;
+                self.bar.inc_length(bytes);
+            }
+            Event::Moved { bytes } => self.bar.inc(bytes),
+            Event::Done { path, bytes } => {
+                state.settled += 1;
+                self.change(&mut state, "copied", path, Some(bytes));
+            }
+            Event::Skipped { bytes, .. } => {
+                state.settled += 1;
+                self.bar.inc(bytes);
+            }
+            Event::Deleted { path } => self.change(&mut state, "deleted", path, None),
+            Event::Made { path } => self.change(&mut state, "made", path, None),
+            Event::Failed { why, .. } => {
+                state.settled += 1;
+                self.bar.suspend(|| say(why));
+            }
+            Event::Note(text) => self.bar.suspend(|| say(text)),
+        }
+        self.bar.set_message(format!("{} of {}", state.settled, show::count(state.found, "file")));
+    }
+
+    fn change(&self, state: &mut State, did: &'static str, path: &str, bytes: Option<u64>) {
+        if self.show {
+            let would = match did {
+                "copied" => "copy",
+                "deleted" => "delete",
+                _ => "make",
+            };
+            // Whoever has stopped reading does not mind.
+            let _ = crate::print(format!("{would} {}\n", show::name(path.as_bytes())).as_bytes());
+        }
+        if self.keep {
+            state.changes.push(Change { did, path: path.to_owned(), bytes });
+        }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// The end: one line of what was done, and all of it for a program.
+    pub(super) fn finish(&self, mut report: Report, summary: &Summary) -> super::Outcome {
+        if report.is_good() {
+            say(last_line(summary, self.dry_run));
+        }
+        for (path, why) in &summary.failed {
+            report.note(path, why);
+        }
+        report.finish(Done {
+            dry_run: self.dry_run,
+            files: summary.files,
+            bytes: summary.bytes,
+            skipped: summary.skipped,
+            folders: summary.folders,
+            deleted: summary.deleted,
+            took_s: summary.took.as_secs_f64(),
+            changes: std::mem::take(&mut self.state().changes),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Serialize)]
+struct Done {
+    dry_run: bool,
+    files: u64,
+    bytes: u64,
+    skipped: u64,
+    folders: u64,
+    deleted: u64,
+    took_s: f64,
+    changes: Vec<Change>,
+}
+
+/// What was done and what failed.
+fn last_line(summary: &Summary, dry_run: bool) -> String {
+    let Summary { files, bytes, skipped, folders, deleted, failed, took } = summary;
+    let would = if dry_run { "would be " } else { "" };
+    let mut parts = vec![format!("{} ({}) {would}copied", show::count(*files, "file"), show::size(*bytes))];
+    if !dry_run && *files > 0 {
+        let rate = *bytes as f64 / took.as_secs_f64().max(0.001);
+        parts[0] += &format!(" in {}, {}/s", show::took(*took), show::size(rate as u64));
+    }
+    let mut also = |number: u64, what: String| {
+        if number > 0 {
+            parts.push(what);
+        }
+    };
+    also(*skipped, format!("{skipped} {} there already", if *skipped == 1 { "was" } else { "were" }));
+    also(*folders, format!("{} {would}made", show::count(*folders, "folder")));
+    also(*deleted, format!("{deleted} {would}deleted"));
+    also(failed.len() as u64, format!("{} failed", failed.len()));
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_says_all_that_matters_and_nothing_else() {
+        let took = Duration::from_millis(200);
+        let mut summary = Summary { files: 200, bytes: 2_048_000, took, ..Summary::default() };
+        assert_eq!(last_line(&summary, false), "200 files (2.0 MiB) copied in 0.20 s, 9.8 MiB/s");
+        summary.skipped = 1;
+        summary.folders = 2;
+        summary.deleted = 3;
+        assert_eq!(
+            last_line(&summary, true),
+            "200 files (2.0 MiB) would be copied; 1 was there already; 2 folders would be made; 3 would be deleted"
+        );
+    }
+}

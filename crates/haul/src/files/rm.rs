@@ -1,0 +1,83 @@
+//! `haul rm`: delete files, and folders with all that is in them.
+//!
+//! On a server one request deletes a folder with everything in it, so what a name stands for is looked at first: that
+//! round trip keeps a slip of the hand from being expensive. All names are looked at together.
+
+use dav::{Entry, Guard, If, RemotePath, Wanted};
+use futures_util::{StreamExt, future::join_all, stream};
+use serde::Serialize;
+
+use super::{
+    Outcome,
+    options::{Manner, Way},
+    place::{one_server, remotes},
+    report::Report,
+    session::Session,
+};
+
+/// Delete files of a server, and with -r folders
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The files, or folders
+    #[arg(value_name = "URL", required = true)]
+    urls: Vec<String>,
+    /// Folders too, with all that is in them
+    #[arg(short, long)]
+    recursive: bool,
+    /// What is not there is no failure
+    #[arg(short, long)]
+    force: bool,
+    #[command(flatten)]
+    way: Way,
+}
+
+#[derive(Serialize)]
+struct Done {
+    deleted: Vec<String>,
+}
+
+pub(super) async fn run(args: Args) -> Outcome {
+    let urls = remotes(&args.urls)?;
+    let session = Session::open(one_server(&urls)?, &args.way, &Manner::default()).await?;
+    let mut report = Report::new("rm", args.way.json.as_deref());
+    let dav = &session.dav;
+    let looks = urls.iter().map(|url| dav.stat(&url.path, Wanted::LISTING));
+    let (looks, mut targets) = (join_all(looks).await, Vec::new());
+    for (url, found) in urls.iter().zip(looks) {
+        let path = &url.path;
+        match found {
+            Ok(Some(entry)) => match fit(&entry, args.recursive) {
+                Ok(()) => targets.push(path.clone().as_folder(entry.path.is_folder())),
+                Err(why) => report.fail(path, format_args!("{path}: {why}")),
+            },
+            Ok(None) if args.force => {}
+            Ok(None) => report.fail(path, format_args!("{path}: there is nothing of this name to delete")),
+            Err(error) => report.fail(path, error),
+        }
+    }
+    let deletions = targets.into_iter().map(|path| delete(&session, path));
+    let mut deletions = stream::iter(deletions).buffered(session.settings.client.connections);
+    let mut deleted = Vec::new();
+    while let Some((path, result)) = deletions.next().await {
+        match result {
+            Err(error) if !(args.force && error.is(404)) => report.fail(path, error),
+            _ => deleted.push(path.to_string()),
+        }
+    }
+    drop(deletions);
+    report.finish(Done { deleted })
+}
+
+/// Whether it may be deleted.
+fn fit(entry: &Entry, recursive: bool) -> Result<(), &'static str> {
+    match entry.path.is_folder() {
+        true if entry.path.name().is_none() => Err("this is all that the server has: name the folders in it to delete"),
+        true if !recursive => Err("it is a folder: -r deletes it with all that is in it"),
+        _ => Ok(()),
+    }
+}
+
+async fn delete(session: &Session, path: RemotePath) -> (RemotePath, Result<(), dav::Error>) {
+    let result = session.dav.delete(&path, &Guard::None, &If::default()).await;
+    (path, result)
+}

@@ -1,0 +1,130 @@
+//! The way to one server: its settings, who asks, and what is remembered of it.
+//!
+//! A password is looked for where it was put for this server most expressly: a file named for it, the environment,
+//! `~/.netrc`. Where there is none and a person sits at the terminal, the person is asked: at once if a user is named, or
+//! else when the server says that it wants one. To hear that costs a round trip before anything else is begun, so it is
+//! asked for only where somebody could answer.
+
+use std::{error::Error, path::PathBuf};
+
+use dav::{Dav, RemotePath};
+use haul_http::{
+    Client, Knowledge,
+    credentials::{
+        Authenticator, Credential, Credentials, Environment, Exposed, GiveUp, Netrc, Secret, Userinfo, default_netrc,
+    },
+};
+
+use super::{
+    memory,
+    options::{Manner, Way},
+    place::Remote,
+    prompt,
+    settings::Settings,
+};
+use crate::{say, usage};
+
+/// A server, and how it is spoken to.
+pub(super) struct Session {
+    pub(super) dav: Dav,
+    pub(super) settings: Settings,
+    /// Who asks, as others may know.
+    pub(super) user: Option<String>,
+    memory: Option<PathBuf>,
+    known: Knowledge,
+}
+
+impl Session {
+    /// Prepares to speak with the server of `remote`. Nothing is sent yet, unless there is a person to ask for a
+    /// password and it is not known whether one is needed.
+    pub(super) async fn open(remote: &Remote, way: &Way, manner: &Manner) -> Result<Self, Box<dyn Error>> {
+        let settings = Settings::of(&remote.origin, way, manner)?;
+        if way.insecure {
+            say("--insecure: whoever is on the way to the server can read and change everything");
+        }
+        let (mut credentials, mut user, found) = credentials(remote, &settings)?;
+        let client = |credentials: &Credentials| {
+            Client::new(settings.client.clone(), Authenticator::new(credentials.clone(), settings.clear))
+        };
+        if !found && prompt::possible() && settings.client.connect.tls.identity.is_none() {
+            if user.is_none() && wants_a_password(&client(&credentials)?, remote).await {
+                user =
+                    Some(prompt::ask(&format!("User at {}: ", remote.origin)).await?).filter(|user| !user.is_empty());
+            }
+            if let Some(user) = &user {
+                let password = prompt::ask_secret(&format!("Password of {user} at {}: ", remote.origin)).await?;
+                credentials.set(remote.origin.clone(), Credential::Password { user: user.clone(), password });
+            }
+        }
+        let client = client(&credentials)?;
+        let memory = memory::place();
+        if let Some(known) = memory.as_deref().and_then(|path| memory::recall(path, &remote.origin)) {
+            client.remember(remote.origin.clone(), known);
+        }
+        let known = client.knowledge(&remote.origin);
+        Ok(Self { dav: Dav::new(client, remote.origin.clone()), settings, user, memory, known })
+    }
+
+    /// The URL of a path, for a person or a program to use again.
+    pub(super) fn url(&self, path: &RemotePath) -> String {
+        format!("{}{}", self.dav.requests().origin(), path.target())
+    }
+}
+
+impl Drop for Session {
+    /// What was learned is kept, however the command ends.
+    fn drop(&mut self) {
+        let origin = self.dav.requests().origin();
+        let known = self.dav.client().knowledge(origin);
+        if let Some(path) = self.memory.as_deref().filter(|_| known != self.known)
+            && let Err(error) = memory::keep(path, origin, known)
+        {
+            say(format_args!("cannot remember the server in {}, so it is tested anew: {error}", path.display()));
+        }
+    }
+}
+
+/// The credentials for a server, whose they are, and whether there are any.
+fn credentials(remote: &Remote, settings: &Settings) -> Result<(Credentials, Option<String>, bool), Box<dyn Error>> {
+    let environment = Environment::read(|name| std::env::var_os(name))?;
+    let netrc = match default_netrc() {
+        Some(path) => warned(Netrc::read(&path)?),
+        None => Netrc::default(),
+    };
+    let mut credentials = Credentials::new(netrc);
+    let configured = || settings.user.clone().filter(|_| environment.token.is_none());
+    let user = remote.user.clone().or_else(|| environment.user.clone()).or_else(configured);
+    if let Some(path) = &settings.password_file {
+        let Some(user) = user else {
+            let host = remote.origin.host();
+            return Err(usage(format_args!(
+                "the password in {} needs a user: write USER@{host} in the URL, or set HAUL_USER",
+                path.display()
+            )));
+        };
+        let password = warned(Secret::read(path)?);
+        credentials.set(remote.origin.clone(), Credential::Password { user: user.clone(), password });
+        return Ok((credentials, Some(user), true));
+    }
+    let named = remote.user.clone().or_else(configured).map(|user| Userinfo { user, password: None });
+    let found = credentials.admit(&remote.origin, named, &environment);
+    let user = match credentials.get(&remote.origin) {
+        Some(Credential::Password { user, .. }) => Some(user),
+        _ => user,
+    };
+    Ok((credentials, user, found))
+}
+
+fn warned<T>((found, exposed): (T, Option<Exposed>)) -> T {
+    if let Some(exposed) = exposed {
+        say(exposed);
+    }
+    found
+}
+
+/// Whether the server refuses us for want of a password.
+async fn wants_a_password(client: &Client, remote: &Remote) -> bool {
+    let dav = Dav::new(client.clone(), remote.origin.clone());
+    let answer = dav.options(&remote.path).await;
+    matches!(answer, Err(dav::Error::Http(haul_http::Error::Credentials { why, .. })) if matches!(*why, GiveUp::Unknown { .. }))
+}

@@ -1,0 +1,289 @@
+//! Settings: flags over environment over `~/.config/longhaul/config.toml` over what is good for most.
+//!
+//! The file has a table for all servers and one for each that is different:
+//!
+//! ```toml
+//! [defaults]
+//! timeout = "30s"
+//!
+//! [host."cloud.example.org"]
+//! user = "ann"
+//! password-file = "~/.secrets/cloud"
+//! lock = "edit"
+//! ```
+//!
+//! A key that nobody knows is an error: a misspelt `pipeline` would go unnoticed for ever. Not in the file, on
+//! purpose: `--insecure`, which is for one look, and passwords themselves.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fs, io,
+    ops::Range,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use dav::Policy;
+use haul_http::{
+    Origin, Pipelining, Timeouts, Versions,
+    connect::{ConnectSettings, Identity, Proxies, Tcp, TlsSettings},
+    credentials::Clear,
+};
+use link::units::Span;
+use serde::{Deserialize, Deserializer, de};
+use toml::Spanned;
+
+use super::options::{Http, Lock, Manner, Pipeline, Verify, Way};
+
+/// What a table of the file may say.
+#[derive(Deserialize, Debug, Clone, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct Table {
+    http: Option<Http>,
+    pipeline: Option<Pipeline>,
+    #[serde(deserialize_with = "connections")]
+    connections: Option<u8>,
+    #[serde(deserialize_with = "span")]
+    timeout: Option<Span>,
+    ca: Option<PathBuf>,
+    client_cert: Option<PathBuf>,
+    client_key: Option<PathBuf>,
+    lock: Option<Lock>,
+    verify: Option<Verify>,
+    temporary: Option<bool>,
+    user: Option<Spanned<String>>,
+    password_file: Option<Spanned<PathBuf>>,
+    cleartext: Option<Spanned<bool>>,
+}
+
+/// The file.
+#[derive(Deserialize, Debug, Clone, Default)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    defaults: Table,
+    host: BTreeMap<String, Table>,
+}
+
+/// What holds for one command and one server.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub(super) client: haul_http::Settings,
+    pub(super) clear: Clear,
+    pub(super) user: Option<String>,
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) lock: Policy,
+    pub(super) verify: dav::transfer::Verify,
+    pub(super) temporary: bool,
+}
+
+impl Settings {
+    /// The settings for a server.
+    pub(super) fn of(origin: &Origin, way: &Way, manner: &Manner) -> Result<Self, Box<dyn Error>> {
+        let file = file().map_or(Ok(File::default()), |path| File::read(&path))?;
+        let proxies = Proxies::from_environment(|name| std::env::var(name).ok())?;
+        Ok(file.settings(origin, way, manner, proxies))
+    }
+}
+
+/// Where the file is.
+fn file() -> Option<PathBuf> {
+    base("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("longhaul/config.toml"))
+}
+
+/// A folder of the XDG Base Directory Specification: by its variable, if that is absolute, or at its place at home.
+pub(super) fn base(variable: &str, at_home: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    named.or_else(|| std::env::home_dir().map(|home| home.join(at_home)))
+}
+
+impl File {
+    /// None is as good as an empty one.
+    fn read(path: &Path) -> Result<Self, String> {
+        match fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text, path),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(Self::default())
+            }
+            Err(error) => Err(format!("cannot read the settings {}: {error}", path.display())),
+        }
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self, String> {
+        let at = |span: Option<Range<usize>>, what: &str| {
+            let line = text.as_bytes()[..span.map_or(0, |span| span.start).min(text.len())].iter();
+            let line = line.filter(|byte| **byte == b'\n').count() + 1;
+            let what = what.replace(char::is_control, " ");
+            format!("{}, line {line}: {}", path.display(), what.trim())
+        };
+        let mut file: Self = toml::from_str(text).map_err(|error| at(error.span(), error.message()))?;
+        let Table { user, password_file, cleartext, .. } = &file.defaults;
+        let spans = [
+            ("user", user.as_ref().map(Spanned::span)),
+            ("password-file", password_file.as_ref().map(Spanned::span)),
+            ("cleartext", cleartext.as_ref().map(Spanned::span)),
+        ];
+        if let Some((key, span)) = spans.into_iter().find(|(_, span)| span.is_some()) {
+            let why = format!("`{key}` belongs to one server: put it into a table [host.\"example.org\"]");
+            return Err(at(span, &why));
+        }
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for table in file.host.values_mut().chain([&mut file.defaults]) {
+            let spanned = table.password_file.as_mut().map(Spanned::get_mut);
+            let named = [&mut table.ca, &mut table.client_cert, &mut table.client_key].into_iter().flatten();
+            named.chain(spanned).for_each(|path| *path = place(path, folder));
+        }
+        Ok(file)
+    }
+
+    /// The table of a server, or an empty one. One with a port is nearer than one without.
+    fn table(&self, origin: &Origin) -> Table {
+        let with_port = format!("{}:{}", origin.host(), origin.port());
+        let named = |name: &str| self.host.iter().find(|(host, _)| host.eq_ignore_ascii_case(name));
+        named(&with_port).or_else(|| named(origin.host())).map(|(_, table)| table.clone()).unwrap_or_default()
+    }
+
+    fn settings(&self, origin: &Origin, way: &Way, manner: &Manner, proxies: Proxies) -> Settings {
+        let (host, all) = (self.table(origin), &self.defaults);
+        let certificate = way.client_cert.clone().or(host.client_cert).or_else(|| all.client_cert.clone());
+        let key = way.client_key.clone().or(host.client_key).or_else(|| all.client_key.clone());
+        let identity = certificate.map(|certificate| Identity { key: key.unwrap_or(certificate.clone()), certificate });
+        let authority = way.ca.clone().or(host.ca).or_else(|| all.ca.clone());
+        let tls = TlsSettings { authorities: authority.into_iter().collect(), identity, unverified: way.insecure };
+        let http = way.http.or(host.http).or(all.http).unwrap_or_default();
+        let pipeline = way.pipeline.or(host.pipeline).or(all.pipeline).unwrap_or_default();
+        let client = haul_http::Settings::default();
+        let client = haul_http::Settings {
+            connect: ConnectSettings { tcp: Tcp::default(), tls, proxies },
+            versions: match http {
+                Http::Auto => Versions::Auto,
+                Http::One => Versions::Http1,
+                Http::Two => Versions::Http2,
+            },
+            pipelining: match pipeline {
+                Pipeline::Off => Pipelining::Off,
+                Pipeline::Safe => Pipelining::Safe,
+                Pipeline::Aggressive => Pipelining::Aggressive,
+            },
+            connections: way
+                .connections
+                .or(host.connections)
+                .or(all.connections)
+                .map_or(client.connections, usize::from),
+            timeouts: way.timeout.or(host.timeout).or(all.timeout).map_or(client.timeouts, |span| within(span.0)),
+            ..client
+        };
+        let clear = way.cleartext || host.cleartext.is_some_and(|clear| *clear.get_ref());
+        Settings {
+            client,
+            clear: if clear { Clear::Allowed } else { Clear::Refused },
+            user: host.user.map(Spanned::into_inner),
+            password_file: way.password_file.clone().or(host.password_file.map(Spanned::into_inner)),
+            lock: match manner.lock.or(host.lock).or(all.lock).unwrap_or_default() {
+                Lock::Never => Policy::Never,
+                Lock::Edit => Policy::OnEdit,
+                Lock::Always => Policy::Always,
+            },
+            verify: match manner.verify.or(host.verify).or(all.verify).unwrap_or_default() {
+                Verify::None => dav::transfer::Verify::None,
+                Verify::Size => dav::transfer::Verify::Size,
+                Verify::Digest => dav::transfer::Verify::Digest,
+            },
+            temporary: manner.temporary.or(host.temporary).or(all.temporary).unwrap_or(false),
+        }
+    }
+}
+
+/// No wait is longer than this; how long an idle connection is kept is no wait.
+fn within(longest: Duration) -> Timeouts {
+    let usual = Timeouts::default();
+    Timeouts {
+        connect: longest,
+        first_byte: longest,
+        pipelined: usual.pipelined.min(longest),
+        stall: longest,
+        idle: usual.idle,
+    }
+}
+
+/// A path in the file: `~/` is home, and a relative one begins where the file is.
+fn place(path: &Path, folder: &Path) -> PathBuf {
+    match (path.strip_prefix("~"), std::env::home_dir()) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => folder.join(path),
+    }
+}
+
+fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
+    let text = String::deserialize(from)?;
+    let span: Span = text.parse().map_err(de::Error::custom)?;
+    if span.0.is_zero() {
+        return Err(de::Error::custom("nothing happens in no time: write a time like \"30s\""));
+    }
+    Ok(Some(span))
+}
+
+fn connections<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u8>, D::Error> {
+    let number = u64::deserialize(from)?;
+    match u8::try_from(number) {
+        Ok(number @ 1..=64) => Ok(Some(number)),
+        _ => Err(de::Error::custom("write a number of connections from 1 to 64")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<File, String> {
+        File::parse(text, Path::new("/c/config.toml"))
+    }
+
+    fn origin(url: &str) -> Origin {
+        Origin::of(&url.parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_nearer_wins() {
+        let file = parse(
+            "[defaults]\nconnections = 3\nlock = \"edit\"\ntimeout = \"7s\"\n\
+             [host.a]\nconnections = 4\nuser = \"ann\"\npassword-file = \"word\"\nca = \"/ca.pem\"\n\
+             [host.\"A:8443\"]\nconnections = 5\nhttp = \"2\"\n",
+        )
+        .unwrap();
+        let settings = |url: &str, way: &Way| file.settings(&origin(url), way, &Manner::default(), Proxies::default());
+        let none = Way::default();
+        for (url, connections, user) in
+            [("https://a/", 4, Some("ann")), ("https://a:8443/", 5, None), ("https://b/", 3, None)]
+        {
+            let found = settings(url, &none);
+            assert_eq!((found.client.connections, found.user.as_deref()), (connections, user), "{url}");
+            assert_eq!((found.lock, found.client.timeouts.stall), (Policy::OnEdit, Duration::from_secs(7)));
+        }
+        assert_eq!(settings("https://a", &none).password_file, Some("/c/word".into()));
+        assert_eq!(settings("https://a:8443", &none).client.versions, Versions::Http2);
+        let way = Way { connections: Some(9), ca: Some("mine".into()), ..Way::default() };
+        let found = settings("https://a", &way);
+        assert_eq!(found.client.connections, 9);
+        assert_eq!(found.client.connect.tls.authorities, [PathBuf::from("mine")]);
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_file_and_line() {
+        for (text, line, said) in [
+            ("[defaults]\n\npipelin = \"off\"\n", 3, "`pipelin`"),
+            ("[defaults]\npipeline = \"on\"\n", 2, "`on`"),
+            ("[default]\n", 1, "`default`"),
+            ("[host.a]\nlock = \"never\"\npassword = \"hunter2\"\n", 3, "`password`"),
+            ("[host.a]\nconnections = 0\n", 2, "from 1 to 64"),
+            ("[host.a]\ntimeout = \"soon\"\n", 2, "a time"),
+            ("[defaults]\nlock = \"edit\"\nuser = \"ann\"\n", 3, "belongs to one server"),
+            ("[defaults]\nlock = \n", 2, ""),
+        ] {
+            let why = parse(text).unwrap_err();
+            assert!(why.starts_with(&format!("/c/config.toml, line {line}: ")), "{why}");
+            assert!(why.contains(said) && !why.contains('\n') && !why.contains("hunter2"), "{why}");
+        }
+        assert!(parse("").is_ok());
+    }
+}

@@ -1,0 +1,125 @@
+//! Names, times and numbers, as a terminal shows them.
+
+use std::{
+    fmt::Write,
+    time::{Duration, SystemTime},
+};
+
+use chrono::{DateTime, Local, SecondsFormat, Utc};
+use console::measure_text_width;
+
+/// A name with nothing in it that a terminal would obey.
+pub(super) fn name(bytes: &[u8]) -> String {
+    let mut shown = String::new();
+    for char in String::from_utf8_lossy(bytes).chars() {
+        if char.is_control() {
+            shown.extend(char.escape_default());
+        } else {
+            shown.push(char);
+        }
+    }
+    shown
+}
+
+/// A time here, to the minute.
+pub(super) fn minute(time: SystemTime) -> String {
+    DateTime::<Local>::from(time).format("%Y-%m-%d %H:%M").to_string()
+}
+
+/// A time here, to the second, with its zone.
+pub(super) fn second(time: SystemTime) -> String {
+    DateTime::<Local>::from(time).format("%Y-%m-%d %H:%M:%S %z").to_string()
+}
+
+/// A time for programs (RFC 3339, UTC).
+pub(super) fn rfc3339(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// A size as people say it.
+pub(super) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// How long something took.
+pub(super) fn took(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match time.as_secs() {
+        0..10 => format!("{seconds:.2} s"),
+        10..600 => format!("{seconds:.0} s"),
+        minutes => format!("{} min", minutes / 60),
+    }
+}
+
+/// `1 file`, `2 files`.
+pub(super) fn count(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Names in columns, downwards as ls(1) has them, in as few lines as fit into `width` columns of a terminal.
+pub(super) fn columns(names: &[String], width: usize) -> String {
+    const GAP: usize = 2;
+    let widths: Vec<usize> = names.iter().map(|name| measure_text_width(name)).collect();
+    let layout = |lines: usize| -> Vec<usize> {
+        widths.chunks(lines).map(|column| column.iter().max().copied().unwrap_or_default()).collect()
+    };
+    let fits = |lines: &usize| {
+        let columns = layout(*lines);
+        columns.iter().sum::<usize>() + GAP * columns.len().saturating_sub(1) <= width
+    };
+    let lines = (1..=names.len()).find(fits).unwrap_or(names.len()).max(1);
+    let columns = layout(lines);
+    let mut text = String::new();
+    for line in 0..lines.min(names.len()) {
+        for (column, room) in columns.iter().enumerate() {
+            let Some(name) = names.get(column * lines + line) else { break };
+            text.push_str(name);
+            if names.len() > (column + 1) * lines + line {
+                let pad = room + GAP - widths[column * lines + line];
+                let _ = write!(text, "{:pad$}", "");
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fill_lines_downwards() {
+        let names: Vec<String> = ["a", "bb", "ccc", "d", "eé"].map(str::to_owned).into();
+        assert_eq!(columns(&names, 80), "a  bb  ccc  d  eé\n");
+        assert_eq!(columns(&names, 9), "a   d\nbb  eé\nccc\n");
+        assert_eq!(columns(&names, 1), "a\nbb\nccc\nd\neé\n");
+        assert_eq!(columns(&[], 80), "");
+    }
+
+    #[test]
+    fn a_name_cannot_speak_to_the_terminal() {
+        assert_eq!(name(b"a\x1b[2J\nb\xff\xc3\xa9"), "a\\u{1b}[2J\\nb\u{fffd}é");
+        assert_eq!(name("\u{9b}31m".as_bytes()), "\\u{9b}31m");
+    }
+
+    #[test]
+    fn numbers_are_said_as_people_say_them() {
+        for (bytes, said) in
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB"), (1_048_575, "1.0 MiB")]
+        {
+            assert_eq!(size(bytes), said);
+        }
+        assert_eq!(size(u64::MAX), "16384.0 PiB");
+        assert_eq!((took(Duration::from_millis(182)), took(Duration::from_secs(61))), ("0.18 s".into(), "61 s".into()));
+        assert_eq!((count(1, "file"), count(0, "file")), ("1 file".into(), "0 files".into()));
+    }
+}

@@ -1,0 +1,130 @@
+//! `haul stat`: all that a server tells of a file or folder.
+
+use std::fmt::Write;
+
+use dav::{Entry, Wanted};
+use futures_util::future::join_all;
+use serde::Serialize;
+
+use super::{
+    Outcome,
+    ls::{Line, look},
+    options::{Manner, Way},
+    place::{one_server, remotes},
+    report::Report,
+    session::Session,
+    show,
+};
+
+/// Show all that a server tells of files and folders
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The files or folders
+    #[arg(value_name = "URL", required = true)]
+    urls: Vec<String>,
+    #[command(flatten)]
+    way: Way,
+}
+
+#[derive(Serialize)]
+struct Found {
+    entries: Vec<Details>,
+}
+
+#[derive(Serialize)]
+struct Details {
+    #[serde(flatten)]
+    line: Line,
+    created: Option<String>,
+    content_type: Option<String>,
+    checksums: Vec<String>,
+    executable: Option<bool>,
+    quota_used: Option<u64>,
+    quota_available: Option<u64>,
+    locks: Vec<Lock>,
+}
+
+#[derive(Serialize)]
+struct Lock {
+    owner: Option<String>,
+    shared: bool,
+    seconds_left: Option<u64>,
+}
+
+pub(super) async fn run(args: Args) -> Outcome {
+    let urls = remotes(&args.urls)?;
+    let session = Session::open(one_server(&urls)?, &args.way, &Manner::default()).await?;
+    let mut report = Report::new("stat", args.way.json.as_deref());
+    let entries = join_all(urls.iter().map(|url| look(&session, &url.path, Wanted::DETAILS))).await;
+    let mut found = Vec::new();
+    for (url, entry) in urls.iter().zip(entries) {
+        match entry {
+            Ok(entry) => {
+                report.print(&text(&session, &entry))?;
+                found.push(details(&session, &entry));
+            }
+            Err(error) => report.fail(&url.path, error),
+        }
+    }
+    report.finish(Found { entries: found })
+}
+
+fn details(session: &Session, entry: &Entry) -> Details {
+    let about = &entry.properties;
+    let lock = |lock: &dav::ActiveLock| Lock {
+        owner: lock.owner.clone(),
+        shared: lock.shared,
+        seconds_left: lock.timeout.map(|left| left.as_secs()),
+    };
+    Details {
+        line: Line::of(session, entry),
+        created: about.created.map(show::rfc3339),
+        content_type: about.content_type.clone(),
+        checksums: about.checksums.clone(),
+        executable: about.executable,
+        quota_used: about.quota_used,
+        quota_available: about.quota_available,
+        locks: about.locks.iter().map(lock).collect(),
+    }
+}
+
+fn text(session: &Session, entry: &Entry) -> String {
+    let about = &entry.properties;
+    let mut text = format!("{}\n", session.url(&entry.path));
+    let mut say = |what: &str, is: String| {
+        let _ = writeln!(text, "  {what:12}{}", show::name(is.as_bytes()));
+    };
+    let folder = entry.path.is_folder();
+    say("kind", if folder { "folder" } else { "file" }.to_owned());
+    if let Some(length) = about.length.filter(|_| !folder) {
+        say(
+            "length",
+            if length < 1024 { format!("{length} B") } else { format!("{length} B ({})", show::size(length)) },
+        );
+    }
+    for (what, time) in [("modified", about.modified), ("created", about.created)] {
+        time.into_iter().for_each(|time| say(what, show::second(time)));
+    }
+    if let Some(etag) = &about.etag {
+        say("etag", format!("{etag}, {}", if etag.is_weak() { "weak" } else { "strong" }));
+    }
+    if let Some(kind) = &about.content_type {
+        say("type", kind.clone());
+    }
+    for checksum in &about.checksums {
+        say("checksum", checksum.clone());
+    }
+    if about.executable == Some(true) {
+        say("executable", "yes".to_owned());
+    }
+    for (what, bytes) in [("used", about.quota_used), ("room left", about.quota_available)] {
+        bytes.filter(|_| folder).into_iter().for_each(|bytes| say(what, show::size(bytes)));
+    }
+    for lock in &about.locks {
+        let owner = lock.owner.as_deref().unwrap_or("somebody");
+        let left = lock.timeout.map_or(String::new(), |left| format!(", for another {} s", left.as_secs()));
+        let shared = if lock.shared { ", with others" } else { "" };
+        say("locked by", format!("{owner}{shared}{left}"));
+    }
+    text
+}

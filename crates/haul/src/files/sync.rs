@@ -1,0 +1,86 @@
+//! `haul sync`: make a folder like another.
+
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use dav::transfer::Skip;
+
+use super::{
+    Outcome,
+    moving::{self, Route, transfer},
+    options::{Manner, Way},
+    place::{Place, place},
+    report::Report,
+    runtime::Stop,
+    session::Session,
+};
+use crate::usage;
+
+/// Make a folder on a server like one here, or one here like one on a server
+///
+/// What is in FROM is copied into TO, where it is missing or different; with --delete, what FROM has not is deleted in
+/// TO. FROM is never changed.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The folder that is as it should be
+    #[arg(value_name = "FROM")]
+    from: String,
+    /// The folder that is to become like it
+    #[arg(value_name = "TO")]
+    to: String,
+    /// Delete in TO what is not in FROM
+    #[arg(long)]
+    delete: bool,
+    /// Change nothing, and print what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// By what a file is known to be the same
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
+    by: By,
+    #[command(flatten)]
+    manner: Manner,
+    #[command(flatten)]
+    way: Way,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum By {
+    /// The same length, and a copy not older than its original
+    #[default]
+    Time,
+    /// The same digest
+    Digest,
+}
+
+pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
+    let report = Report::new("sync", args.way.json.as_deref());
+    let (from, to) = (place(&args.from).map_err(usage)?, place(&args.to).map_err(usage)?);
+    let remote = match (&from, &to) {
+        (Place::Here(_), Place::There(remote)) | (Place::There(remote), Place::Here(_)) => remote,
+        (Place::Here(_), Place::Here(_)) => return Err(usage("both are here: one of them is to be a URL")),
+        (Place::There(_), Place::There(_)) => return Err(usage("both are on a server: one of them is to be here")),
+    };
+    let session = Session::open(remote, &args.way, &args.manner).await?;
+    let options = dav::transfer::Options {
+        recursive: true,
+        contents: true,
+        skip: match args.by {
+            By::Time => Skip::SameSizeAndTime,
+            By::Digest => Skip::SameDigest,
+        },
+        delete: args.delete,
+        dry_run: args.dry_run,
+        ..moving::options(&session)
+    };
+    let path = remote.path.clone().as_folder(true);
+    let keep = args.way.json.is_some();
+    match (&from, &to) {
+        (Place::Here(from), _) => {
+            transfer(&session, Route::Up(std::slice::from_ref(from), &path), &options, &stop, report, keep).await
+        }
+        (_, Place::Here(to)) => {
+            transfer(&session, Route::Down(std::slice::from_ref(&path), to), &options, &stop, report, keep).await
+        }
+        _ => Err(usage("one of them is to be here")),
+    }
+}

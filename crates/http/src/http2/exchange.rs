@@ -1,0 +1,295 @@
+//! One request and its answer, on a stream of their own.
+//!
+//! Both halves run at once, because a server may answer before it has read all. Its answer is at an end only when
+//! the request is: an upload that fails after an early success is no success. Whatever ends the exchange is met
+//! in one place, where it is decided whether the job goes back, its reader is told, or all is well.
+
+use std::{
+    pin::pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::{FutureExt, StreamExt};
+use h2::{Reason, SendStream, client::ResponseFuture};
+use http::{Request, Response, StatusCode, Version};
+use http_body::Body as _;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    clock::{Clock, Sending, Traffic},
+    end_of_connection,
+    receive::{self, Unreceived},
+    send::{self, Unsent},
+};
+use crate::{
+    Asked, Body, Cause, Chunks, Error, Incoming, Journey, Options, Step, Timeouts,
+    body::Piece,
+    method::is_idempotent,
+    wire::{ConnectionId, Job, JobId, Report, Sent, Told},
+};
+
+/// What the exchanges of a connection have in common.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) id: ConnectionId,
+    pub(super) timeouts: Timeouts,
+    pub(super) stream_window: u32,
+    pub(super) reports: mpsc::UnboundedSender<Report>,
+    pub(super) traffic: Arc<Traffic>,
+    /// How many exchanges wait for a head.
+    pub(super) unanswered: Arc<AtomicUsize>,
+    /// What the connection ended from, once it has.
+    pub(super) ended: OnceLock<Cause>,
+}
+
+/// A request whose head is on its way.
+pub(super) struct Begun {
+    pub(super) job: Job,
+    pub(super) stream: SendStream<Bytes>,
+    pub(super) response: ResponseFuture,
+    /// The body, if there is one.
+    pub(super) chunks: Option<Chunks>,
+    /// Its being one of those that wait for a head, and how many were before it.
+    pub(super) unanswered: (Count, usize),
+}
+
+/// How an exchange went.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Whatever there was to say was said to the reader.
+    Over { job: JobId, sent: u64, received: u64, whole: bool },
+    /// There is no answer.
+    Back(Box<Job>, Sent, Cause),
+}
+
+/// What became of the answer so far.
+enum Answer {
+    Owed(oneshot::Sender<Result<Response<Incoming>, Error>>, Count),
+    Flowing(mpsc::Sender<Piece>),
+}
+
+/// One of a number, while it lives.
+pub(super) struct Count(Arc<AtomicUsize>);
+
+impl Count {
+    /// One more, and how many there were before.
+    pub(super) fn one_more(of: &Arc<AtomicUsize>) -> (Self, usize) {
+        let before = of.fetch_add(1, Ordering::Relaxed);
+        (Self(of.clone()), before)
+    }
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What ended an exchange.
+enum End {
+    Whole,
+    /// The answer is whole and refuses what has not been sent whole.
+    Refused,
+    /// Our own body could not be read, or was not as long as told.
+    Source(std::io::Error),
+    Overdue(Step, Duration),
+    Unwanted,
+    Failed(h2::Error),
+}
+
+impl From<Unreceived> for End {
+    fn from(unreceived: Unreceived) -> Self {
+        match unreceived {
+            Unreceived::Unwanted => Self::Unwanted,
+            Unreceived::Failed(error) => Self::Failed(error),
+        }
+    }
+}
+
+/// Brings the exchange to its end.
+pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
+    let Begun { job: Job { id, request, reply, sendings }, mut stream, response, chunks, unanswered: (count, behind) } =
+        begun;
+    let bounds = request.extensions().get::<Options>().and_then(|options| options.timeouts).unwrap_or(common.timeouts);
+    let clock = Clock::new(common.traffic.clone(), bounds);
+    let journey = Journey {
+        connection: common.id.0,
+        version: Version::HTTP_2,
+        sendings: sendings + 1,
+        behind: behind.try_into().unwrap_or(u32::MAX),
+    };
+    let mut answer = Answer::Owed(reply, count);
+    let told = request.body().length();
+    let sending =
+        async { if let Some(chunks) = chunks { send::send(&mut stream, chunks, told, &clock).await } else { Ok(()) } };
+    let end = both(sending, receive(response, &mut answer, id, journey, &common, &clock), &clock).await;
+
+    if !matches!(end, End::Whole | End::Failed(_)) {
+        stream.send_reset(Reason::CANCEL);
+    }
+    let asked = Asked::of(&request);
+    let whole = matches!(end, End::Whole | End::Refused);
+    let (sent, cause) = match end {
+        End::Whole | End::Refused => {
+            answer.end().await;
+            return over(id, &clock, whole);
+        }
+        End::Unwanted => return over(id, &clock, whole),
+        End::Source(source) => {
+            answer.fail(Error::Sending { asked, source: Arc::new(source) }).await;
+            return over(id, &clock, whole);
+        }
+        End::Overdue(step, bound) => (Sent::Something, Cause::TimedOut(step, bound)),
+        End::Failed(error) if error.is_reset() && error.is_library() => {
+            let cause = malformed(&answer, &error);
+            answer.fail(failed(asked, cause)).await;
+            return over(id, &clock, whole);
+        }
+        End::Failed(error) => fate(&error, &common),
+    };
+    match answer {
+        Answer::Owed(reply, _count) => {
+            let sendings = sendings + u32::from(sent == Sent::Something);
+            Outcome::Back(Box::new(Job { id, request, reply, sendings }), sent, cause)
+        }
+        flowing @ Answer::Flowing(_) => {
+            flowing.fail(failed(asked, cause)).await;
+            over(id, &clock, whole)
+        }
+    }
+}
+
+/// Runs both halves until nothing more is to be had. A refusal that comes before the request is whole makes the
+/// rest of it pointless (RFC 9113 §8.1).
+async fn both(
+    sending: impl Future<Output = Result<(), Unsent>>,
+    receiving: impl Future<Output = Result<StatusCode, Unreceived>>,
+    clock: &Clock,
+) -> End {
+    let (mut sending, mut receiving, mut overdue) = (pin!(sending), pin!(receiving), pin!(clock.overdue()));
+    let (mut all_sent, mut answered) = (false, false);
+    loop {
+        tokio::select! {
+            biased;
+            received = &mut receiving, if !answered => match received {
+                Ok(_) if all_sent => return End::Whole,
+                Ok(status) if !status.is_success() => return End::Refused,
+                Ok(_) => answered = true,
+                Err(unreceived) => return unreceived.into(),
+            },
+            sent = &mut sending, if !all_sent => match sent {
+                Err(Unsent::Source(error)) => return End::Source(error),
+                Ok(()) | Err(Unsent::Closed) if answered => return End::Whole,
+                Ok(()) | Err(Unsent::Closed) => {
+                    all_sent = true;
+                    clock.sending(Sending::Done);
+                }
+            },
+            (step, bound) = &mut overdue => return End::Overdue(step, bound),
+        }
+    }
+}
+
+/// The receiving half: head, then body. Gives the status of an answer that came whole.
+async fn receive(
+    mut response: ResponseFuture,
+    answer: &mut Answer,
+    job: JobId,
+    journey: Journey,
+    common: &Common,
+    clock: &Clock,
+) -> Result<StatusCode, Unreceived> {
+    let head = {
+        let Answer::Owed(reply, _) = answer else { return Err(Unreceived::Unwanted) };
+        tokio::select! {
+            biased;
+            head = receive::head(&mut response, clock) => head?,
+            () = reply.closed() => return Err(Unreceived::Unwanted),
+        }
+    };
+    let (pieces, incoming) = receive::channel(&head, common.stream_window);
+    let (mut parts, mut body) = head.into_parts();
+    parts.extensions.insert(journey);
+    let status = parts.status;
+    let told = Told { version: Version::HTTP_2, length: incoming.size_hint().exact(), keep: None, last: false };
+    let owed = std::mem::replace(answer, Answer::Flowing(pieces.clone()));
+    let _ = common.reports.send(Report::Head { connection: common.id, job, told });
+    if let Answer::Owed(reply, count) = owed {
+        drop(count);
+        reply.send(Ok(Response::from_parts(parts, incoming))).map_err(|_| Unreceived::Unwanted)?;
+    }
+    receive::body(&mut body, &pieces, clock).await?;
+    Ok(status)
+}
+
+impl Answer {
+    /// Tells the reader that this was all.
+    async fn end(self) {
+        if let Self::Flowing(pieces) = self {
+            let _ = pieces.send(Piece::End).await;
+        }
+    }
+
+    /// Tells the reader why there is no answer, or no whole one.
+    async fn fail(self, error: Error) {
+        match self {
+            Self::Owed(reply, _) => drop(reply.send(Err(error))),
+            Self::Flowing(pieces) => drop(pieces.send(Piece::Failed(error)).await),
+        }
+    }
+}
+
+fn over(job: JobId, clock: &Clock, whole: bool) -> Outcome {
+    let (sent, received) = clock.counts();
+    Outcome::Over { job, sent, received, whole }
+}
+
+/// What an error of a stream, or of its connection, means for its request. Streams above the last one that a GOAWAY
+/// names, and those reset with REFUSED_STREAM, had no effect (RFC 9113 §6.8, §8.7); HTTP_1_1_REQUIRED refuses, too.
+fn fate(error: &h2::Error, common: &Common) -> (Sent, Cause) {
+    let http2 = |code: Reason, said: &str| Cause::Http2 { code: code.into(), said: format!("{said} ({code:?})") };
+    match error.reason() {
+        Some(code) if error.is_remote() && error.is_reset() => {
+            let nothing = matches!(code, Reason::REFUSED_STREAM | Reason::HTTP_1_1_REQUIRED);
+            let sent = if nothing { Sent::Nothing } else { Sent::Something };
+            (sent, http2(code, "the server ended the request's stream"))
+        }
+        Some(code) if error.is_remote() && error.is_go_away() => {
+            (Sent::Nothing, http2(code, "the server closed the connection before it began with the request"))
+        }
+        _ => (Sent::Something, common.ended.get().cloned().unwrap_or_else(|| end_of_connection(error))),
+    }
+}
+
+/// What `h2` found wrong with an answer. It does not say which rule was broken.
+fn malformed(answer: &Answer, error: &h2::Error) -> Cause {
+    Cause::Protocol(match (answer, error.reason()) {
+        (_, Some(Reason::FLOW_CONTROL_ERROR)) => "the server sent more than the window it was given".to_owned(),
+        (Answer::Owed(..), _) => {
+            format!("the answer's header fields are not HTTP, or are more than {} KiB", super::HEADER_LIST / 1024)
+        }
+        (Answer::Flowing(_), _) => "the answer's body is not as long as its head says".to_owned(),
+    })
+}
+
+fn failed(asked: Asked, cause: Cause) -> Error {
+    if is_idempotent(asked.method()) { Error::Exchange { asked, cause } } else { Error::Undecided { asked, cause } }
+}
+
+/// Opens the body of a request, if it has one.
+pub(super) fn open(request: &mut Request<Body>) -> std::io::Result<Option<Chunks>> {
+    let empty = request.body().is_empty();
+    let mut chunks = request.body_mut().open()?;
+    if !empty {
+        return Ok(Some(chunks));
+    }
+    match chunks.next().now_or_never().flatten().transpose()? {
+        Some(chunk) if !chunk.is_empty() => Err(send::wrong_length("longer")),
+        _ => Ok(None),
+    }
+}

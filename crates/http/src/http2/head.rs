@@ -1,0 +1,117 @@
+//! The head of a request, as HTTP/2 has it.
+//!
+//! What HTTP/1.1 says of the connection has no place in HTTP/2 (RFC 9113 §8.2.2), and the server's name stands in
+//! `:authority` (§8.3.1), without user and password.
+
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Uri, Version,
+    header::{self, HeaderName},
+    uri::Authority,
+};
+
+use crate::{Body, Error, Origin};
+
+const OF_THE_CONNECTION: [HeaderName; 6] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// The head to send for a request, whose own is kept whole in case it must be sent again.
+pub(super) fn head(request: &Request<Body>) -> Result<Request<()>, Error> {
+    let mut headers = request.headers().clone();
+    strip(&mut headers);
+    let authority = match headers.remove(header::HOST).map(|host| Authority::try_from(host.as_bytes())) {
+        Some(Ok(host)) => host.to_string(),
+        Some(Err(_)) => return Err(unusable(request.uri(), "its Host header is no host")),
+        None => Origin::of(request.uri())?.authority(),
+    };
+    headers.remove(header::CONTENT_LENGTH);
+    if let Some(length) = told_length(request) {
+        headers.insert(header::CONTENT_LENGTH, length.into());
+    }
+
+    let mut uri = request.uri().clone().into_parts();
+    uri.authority = Some(
+        Authority::try_from(authority).map_err(|_| unusable(request.uri(), "its host has characters no host has"))?,
+    );
+    let mut head = Request::new(());
+    *head.method_mut() = request.method().clone();
+    *head.uri_mut() = Uri::from_parts(uri).map_err(|_| unusable(request.uri(), "it is not an absolute URL"))?;
+    *head.version_mut() = Version::HTTP_2;
+    *head.headers_mut() = headers;
+    Ok(head)
+}
+
+/// What stands in `Content-Length` (RFC 9110 §8.6): the length if known, but no 0 for methods whose requests
+/// commonly have no content.
+fn told_length(request: &Request<Body>) -> Option<u64> {
+    let has_content = matches!(*request.method(), Method::PUT | Method::POST | Method::PATCH);
+    request.body().length().filter(|length| *length > 0 || has_content)
+}
+
+fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value: &HeaderValue| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&OF_THE_CONNECTION) {
+        headers.remove(name);
+    }
+}
+
+fn unusable(url: &Uri, why: &'static str) -> Error {
+    Error::Url { url: url.path().to_owned(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(request: http::request::Builder, body: &'static str) -> Request<()> {
+        head(&request.body(body.into()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_belongs_to_the_connection_stays_behind() {
+        let request = Request::put("https://me:secret@Example.org:443/a?b")
+            .header("connection", "close, X-Hop")
+            .header("x-hop", "1")
+            .header("keep-alive", "timeout=5")
+            .header("te", "trailers")
+            .header("transfer-encoding", "chunked")
+            .header("upgrade", "h2c")
+            .header("proxy-connection", "close")
+            .header("depth", "0");
+        let head = sent(request, "body");
+        assert_eq!(head.uri(), "https://example.org/a?b");
+        let names: Vec<_> =
+            head.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!(names, [("depth", "0"), ("content-length", "4")]);
+    }
+
+    #[test]
+    fn host_becomes_authority() {
+        let head = sent(Request::get("http://127.0.0.1:8080/").header("host", "files.example"), "");
+        assert_eq!(head.uri(), "http://files.example/");
+        assert!(head.headers().is_empty());
+    }
+
+    #[test]
+    fn an_empty_upload_says_so_and_a_get_says_nothing() {
+        assert_eq!(sent(Request::put("http://a/"), "").headers()["content-length"], "0");
+        assert!(sent(Request::get("http://a/"), "").headers().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused() {
+        let request = Request::get("http://a/").header("host", "a b").body(Body::empty()).unwrap();
+        assert!(matches!(head(&request), Err(Error::Url { .. })));
+    }
+}

@@ -1,0 +1,118 @@
+//! The receiving half of an exchange: the answer goes to its reader as fast as the reader takes it.
+//!
+//! The window is given back for bytes that the reader has taken, not for bytes that have come: what is in memory
+//! for a stream never exceeds its window. How far the reader is shows in how many pieces still wait in its channel.
+
+use std::{
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::Poll,
+};
+
+use bytes::Bytes;
+use h2::{FlowControl, RecvStream, client::ResponseFuture};
+use http::{Response, header};
+use tokio::sync::mpsc;
+
+use super::clock::{Clock, Receiving};
+use crate::{Incoming, body::Piece};
+
+/// Why an answer did not come whole.
+#[derive(Debug)]
+pub(super) enum Unreceived {
+    /// Nobody wants it any more.
+    Unwanted,
+    /// The stream or the connection ended before it.
+    Failed(h2::Error),
+}
+
+/// The answer's head; informational ones (RFC 9110 §15.2) are passed over, but show that the server is at work.
+pub(super) async fn head(response: &mut ResponseFuture, clock: &Clock) -> Result<Response<RecvStream>, Unreceived> {
+    clock.receiving(Receiving::Head);
+    let head = poll_fn(|context| {
+        while let Poll::Ready(Some(Ok(_))) = response.poll_informational(context) {
+            clock.moved();
+        }
+        Pin::new(&mut *response).poll(context)
+    });
+    let head = head.await.map_err(Unreceived::Failed)?;
+    clock.moved();
+    Ok(head)
+}
+
+/// A body for the reader, and where its pieces go: so many that they fill no more than half a window.
+pub(super) fn channel(head: &Response<RecvStream>, window: u32) -> (mpsc::Sender<Piece>, Incoming) {
+    const FRAME: u32 = 16 * 1024;
+    let length = if head.body().is_end_stream() {
+        Some(0)
+    } else {
+        head.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
+    };
+    Incoming::channel(length, (window / 2 / FRAME).clamp(1, 16) as usize)
+}
+
+/// Hands the body to its reader, all but the end, which is not told before the request is whole.
+pub(super) async fn body(body: &mut RecvStream, pieces: &mpsc::Sender<Piece>, clock: &Clock) -> Result<(), Unreceived> {
+    let mut taken = Taken { flow: body.flow_control().clone(), pieces, lengths: VecDeque::new() };
+    loop {
+        taken.room(clock).await?;
+        let Some(data) = taken.or_next(body, clock).await? else { break };
+        clock.received(data.len());
+        if data.is_empty() {
+            continue;
+        }
+        taken.lengths.push_back(data.len());
+        pieces.try_send(Piece::Data(data)).map_err(|_| Unreceived::Unwanted)?;
+    }
+    if let Some(trailers) = body.trailers().await.map_err(Unreceived::Failed)? {
+        taken.room(clock).await?;
+        pieces.try_send(Piece::Trailers(trailers)).map_err(|_| Unreceived::Unwanted)?;
+    }
+    clock.receiving(Receiving::Done);
+    Ok(())
+}
+
+/// What the reader has and has not taken.
+struct Taken<'a> {
+    flow: FlowControl,
+    pieces: &'a mpsc::Sender<Piece>,
+    /// The lengths of the pieces that the window was not given back for.
+    lengths: VecDeque<usize>,
+}
+
+impl Taken<'_> {
+    /// Waits until there is room for a piece.
+    async fn room(&mut self, clock: &Clock) -> Result<(), Unreceived> {
+        if self.pieces.capacity() == 0 {
+            clock.receiving(Receiving::Reader);
+        }
+        let room = self.pieces.reserve().await.map_err(|_| Unreceived::Unwanted)?;
+        drop(room);
+        clock.receiving(Receiving::Body);
+        self.give_back()
+    }
+
+    /// Waits for the next piece of the body, and meanwhile gives the window back when the reader has taken all.
+    async fn or_next(&mut self, body: &mut RecvStream, clock: &Clock) -> Result<Option<Bytes>, Unreceived> {
+        loop {
+            clock.receiving(Receiving::Body);
+            tokio::select! {
+                biased;
+                data = body.data() => return data.transpose().map_err(Unreceived::Failed),
+                () = self.pieces.closed() => return Err(Unreceived::Unwanted),
+                _ = self.pieces.reserve_many(self.pieces.max_capacity()), if !self.lengths.is_empty() => {}
+            }
+            self.give_back()?;
+        }
+    }
+
+    fn give_back(&mut self) -> Result<(), Unreceived> {
+        let waiting = self.pieces.max_capacity() - self.pieces.capacity();
+        while self.lengths.len() > waiting {
+            let Some(length) = self.lengths.pop_front() else { break };
+            self.flow.release_capacity(length).map_err(Unreceived::Failed)?;
+        }
+        Ok(())
+    }
+}

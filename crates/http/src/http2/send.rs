@@ -1,0 +1,98 @@
+//! The sending half of an exchange: a body goes as fast as its windows open.
+//!
+//! Nothing is read from the source before there is room for it, but for one chunk. If the length was told, the last
+//! bytes go only once the source has ended: a body that turns out longer than told is an error on both sides of
+//! the connection, not a file cut short.
+
+use std::{future::poll_fn, io, task::Poll};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use h2::SendStream;
+
+use super::clock::{Clock, Sending};
+use crate::Chunks;
+
+/// The most that is asked of a window at once: small, so that uploads take turns.
+const TURN: usize = 64 * 1024;
+
+/// Why a body was not sent whole.
+#[derive(Debug)]
+pub(super) enum Unsent {
+    /// Our own source failed, or was not as long as told.
+    Source(io::Error),
+    /// The stream takes no more; the receiving half learns why.
+    Closed,
+}
+
+/// Sends the body.
+pub(super) async fn send(
+    stream: &mut SendStream<Bytes>,
+    mut chunks: Chunks,
+    told: Option<u64>,
+    clock: &Clock,
+) -> Result<(), Unsent> {
+    let mut left = told;
+    let mut held = Bytes::new();
+    while let Some(chunk) = next(&mut chunks, stream, clock).await? {
+        pour(stream, std::mem::take(&mut held), false, clock).await?;
+        left = match left {
+            None => None,
+            Some(left) => {
+                Some(left.checked_sub(chunk.len() as u64).ok_or_else(|| Unsent::Source(wrong_length("longer")))?)
+            }
+        };
+        if left == Some(0) {
+            held = chunk;
+        } else {
+            pour(stream, chunk, false, clock).await?;
+        }
+    }
+    if left.is_some_and(|left| left > 0) {
+        return Err(Unsent::Source(wrong_length("shorter")));
+    }
+    pour(stream, held, true, clock).await?;
+    clock.sending(Sending::Done);
+    Ok(())
+}
+
+/// The next chunk that has any bytes.
+async fn next(chunks: &mut Chunks, stream: &mut SendStream<Bytes>, clock: &Clock) -> Result<Option<Bytes>, Unsent> {
+    clock.sending(Sending::Source);
+    poll_fn(|context| {
+        loop {
+            return match chunks.poll_next_unpin(context) {
+                Poll::Ready(Some(Ok(chunk))) if chunk.is_empty() => continue,
+                Poll::Ready(chunk) => Poll::Ready(chunk.transpose().map_err(Unsent::Source)),
+                Poll::Pending => stream.poll_reset(context).map(|_| Err(Unsent::Closed)),
+            };
+        }
+    })
+    .await
+}
+
+/// Sends a chunk, in pieces as the windows open.
+async fn pour(stream: &mut SendStream<Bytes>, mut chunk: Bytes, last: bool, clock: &Clock) -> Result<(), Unsent> {
+    while !chunk.is_empty() {
+        clock.sending(Sending::Window);
+        stream.reserve_capacity(chunk.len().min(TURN));
+        let open = poll_fn(|context| match stream.capacity() {
+            0 => stream.poll_capacity(context).map(|open| open.and_then(Result::ok).ok_or(Unsent::Closed)),
+            open => Poll::Ready(Ok(open)),
+        })
+        .await?;
+        let piece = chunk.split_to(open.min(chunk.len()));
+        let length = piece.len();
+        stream.send_data(piece, last && chunk.is_empty()).map_err(|_| Unsent::Closed)?;
+        clock.sent(length);
+        if chunk.is_empty() && last {
+            return Ok(());
+        }
+    }
+    if last { stream.send_data(Bytes::new(), true).map_err(|_| Unsent::Closed) } else { Ok(()) }
+}
+
+/// The error of a body that does not have the length that was told.
+pub(super) fn wrong_length(it_is: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("its source is {it_is} than was said before"))
+}

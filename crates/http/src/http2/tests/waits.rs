@@ -1,0 +1,137 @@
+//! Every wait ends, and ends for the right reason.
+
+use super::*;
+
+async fn for_ever() {
+    std::future::pending::<()>().await;
+}
+
+fn returned(report: Report) -> Option<(Sent, Cause)> {
+    match report {
+        Report::Returned { sent, cause, .. } => Some((sent, cause)),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_lives_but_does_not_answer_gives_the_job_back() {
+    bounded(async {
+        let mut client = Client::to(&h2::server::Builder::new(), |request, respond| async move {
+            let _held = (respond, request.uri().path() == "/");
+            for_ever().await;
+        });
+        let mut reply = client.ask(get("/"));
+        let (sent, cause) = client.report(returned).await;
+        let bound = Timeouts::default().first_byte;
+        assert!(sent == Sent::Something && matches!(cause, Cause::TimedOut(Step::FirstByte, after) if after == bound));
+        assert!(reply.try_recv().is_err());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_request_may_have_bounds_of_its_own() {
+    bounded(async {
+        let mut client = Client::to(&h2::server::Builder::new(), |_, respond| async move {
+            let _held = respond;
+            for_ever().await;
+        });
+        let mut request = get("/");
+        let timeouts = Timeouts { first_byte: Duration::from_hours(1), ..Timeouts::default() };
+        request.extensions_mut().insert(crate::Options { timeouts: Some(timeouts), ..Default::default() });
+        let start = tokio::time::Instant::now();
+        let _reply = client.ask(request);
+        client.report(returned).await;
+        assert!(start.elapsed() >= timeouts.first_byte);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_answer_or_an_upload_that_stands_still_is_given_up() {
+    bounded(async {
+        let mut client =
+            Client::to(h2::server::Builder::new().initial_window_size(10), |request, mut respond| async move {
+                if request.method() == http::Method::GET {
+                    let mut stream = respond.send_response(Response::new(()), false).unwrap();
+                    pour(&mut stream, "begun".into(), false).await;
+                    for_ever().await;
+                }
+                let _held = request;
+                for_ever().await;
+            });
+        let body = client.ask(get("/")).await.unwrap().unwrap().into_body();
+        let error = body.collect().await.unwrap_err();
+        assert!(matches!(error, Error::Exchange { cause: Cause::TimedOut(Step::Receive, _), .. }), "{error}");
+        let _reply = client.ask(put("/", vec![0; 1000]));
+        let (sent, cause) = client.report(returned).await;
+        assert!(sent == Sent::Something && matches!(cause, Cause::TimedOut(Step::Send, _)), "{cause}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn our_own_slowness_is_borne() {
+    bounded(async {
+        let mut client = Client::to(&h2::server::Builder::new(), |request, respond| async move {
+            let body = all(request.into_body()).await.0;
+            answer(respond, 200, [body, vec![1; 10 << 20]].concat()).await;
+        });
+        let hour = || tokio::time::sleep(Duration::from_hours(1));
+        let slow = Body::repeatable(Some(2), move || {
+            Box::pin(futures_util::stream::unfold(0, move |piece| async move {
+                hour().await;
+                (piece < 2).then(|| (Ok(Bytes::from_static(b"x")), piece + 1))
+            }))
+        });
+        let head = client.ask(put("/", slow)).await.unwrap();
+        hour().await;
+        assert_eq!(text(head).await.len(), 2 + (10 << 20));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dead_link_is_noticed_before_its_streams_are_given_up() {
+    bounded(async {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let mut client = Client::new(near, Http2Settings::default());
+        let start = tokio::time::Instant::now();
+        let _replies: Vec<_> = (0..3).map(|_| client.ask(get("/"))).collect();
+        let closed = |report| match report {
+            Report::Closed { cause, unanswered, .. } => Some((cause, unanswered)),
+            _ => None,
+        };
+        let (cause, unanswered) = client.report(closed).await;
+        assert!(matches!(cause, Cause::TimedOut(Step::Receive, _)), "{cause}");
+        assert!(start.elapsed() < Timeouts::default().stall);
+        assert!(
+            unanswered.len() == 3 && unanswered.iter().all(|(job, sent)| *sent == Sent::Something && job.sendings == 1)
+        );
+        drop(far);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_link_that_takes_nothing_or_a_server_that_allows_nothing_ends() {
+    bounded(async {
+        for server in [None, Some(h2::server::Builder::new().max_concurrent_streams(0).clone())] {
+            let (near, far) = tokio::io::duplex(if server.is_some() { 1 << 16 } else { 1 });
+            let mut client = Client::new(near, Http2Settings::default());
+            let held = match server {
+                Some(server) => Err(tokio::spawn(serve(far, server, |_, _| for_ever()))),
+                None => Ok(far),
+            };
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let _reply = client.ask(get("/"));
+            let unanswered = client.report(|report| match report {
+                Report::Closed { unanswered, .. } => Some(unanswered),
+                _ => None,
+            });
+            assert!(matches!(unanswered.await[..], [(_, Sent::Nothing)]));
+            drop(held);
+        }
+    })
+    .await;
+}
