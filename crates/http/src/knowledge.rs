@@ -47,7 +47,7 @@ const PARDON: f64 = 500.0;
 const FORGIVEN: Duration = Duration::from_secs(16);
 /// The depth of a test, and of the first pipelines after one.
 const TEST_DEPTH: u32 = 2;
-const FIRST_DEPTH: u32 = 8;
+const FIRST_DEPTH: u32 = 32;
 /// The deepest. A pipeline of small files on a long link is bounded by their bytes before.
 const DEEPEST: u32 = 256;
 
@@ -141,9 +141,9 @@ mod tests {
         known.succeeded(1, 0.0);
         assert_eq!(known.allowed(Pipelining::Safe, 0.0), (2, 1), "one request alone proves nothing");
         known.succeeded(2, 0.0);
-        assert_eq!(known.allowed(Pipelining::Safe, 0.0), (8, usize::MAX));
-        known.succeeded(8, 0.0);
-        assert_eq!(known.allowed(Pipelining::Safe, 0.0).0, 16);
+        assert_eq!(known.allowed(Pipelining::Safe, 0.0), (32, usize::MAX));
+        known.succeeded(32, 0.0);
+        assert_eq!(known.allowed(Pipelining::Safe, 0.0).0, 64);
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
         let later = 2.0 + 6_750.0 * 16.0 + 1.0;
         assert_eq!(known.allowed(Pipelining::Safe, later), (2, 1), "it is tested again");
         known.succeeded(2, later);
-        assert_eq!(known.allowed(Pipelining::Safe, later).0, 8);
+        assert_eq!(known.allowed(Pipelining::Safe, later).0, 32);
     }
 
     proptest! {

@@ -50,7 +50,9 @@ pub async fn download(
     watch: &Watch,
 ) -> Result<Summary, Error> {
     let begin = Instant::now();
-    dav.client().warm(dav.requests().origin(), options.connections);
+    if let Some(first) = sources.first() {
+        dav.warm(first, options.connections);
+    }
     let mut work = Work { dav, options, watch, parts: Mutex::default(), summary: Mutex::default() };
     let mut queue = Queue::default();
     let into = fs::metadata(to).is_ok_and(|kind| kind.is_dir());

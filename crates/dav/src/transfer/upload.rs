@@ -52,7 +52,7 @@ pub async fn upload(
 ) -> Result<Summary, Error> {
     let begin = Instant::now();
     // Handshakes take round trips, and looking at the disk takes time: all at once.
-    dav.client().warm(dav.requests().origin(), options.connections);
+    dav.warm(to, options.connections);
     let (target, outline) = tokio::join!(listing(dav, to), walked(sources.to_vec()));
     let (target, found, place, rules) = (target?, outline?, to.clone(), options.clone());
     let placed = tokio::task::spawn_blocking(move || placed(target, found, &place, &rules)).await;
