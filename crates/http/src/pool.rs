@@ -85,10 +85,24 @@ impl History {
         self.largest.received = self.largest.received.max(self.burst.received);
     }
 
-    /// It has nothing more to do.
-    pub(crate) fn rests(&mut self, now: Instant, window: Option<Window>) {
-        self.idle_since = Some(now);
+    /// What the kernel says of our sending on it.
+    pub(crate) fn sees(&mut self, window: Option<Window>) {
         self.window = window.or(self.window);
+    }
+
+    /// The congestion window that is likely to be used next, in bytes: ours, as the kernel says, or the server's, as
+    /// the largest burst shows.
+    pub(crate) fn window(&self, sending: bool) -> u64 {
+        match (sending, self.window) {
+            (true, Some(window)) => window.bytes,
+            (true, None) => self.largest.sent,
+            (false, _) => self.largest.received,
+        }
+    }
+
+    /// It has nothing more to do.
+    pub(crate) fn rests(&mut self, now: Instant) {
+        self.idle_since = Some(now);
     }
 
     /// For how long it has been idle, if it is.
@@ -98,12 +112,7 @@ impl History {
 
     /// The window it is likely to have for what comes next.
     fn width(&self, sending: bool, fades: bool, now: Instant) -> u64 {
-        let seen = if sending {
-            // The kernel's word, where there is one.
-            self.window.map_or(self.largest.sent, |window| window.bytes)
-        } else {
-            self.largest.received
-        };
+        let seen = self.window(sending);
         if !fades {
             return seen;
         }
@@ -147,7 +156,7 @@ mod tests {
             history.begins(number == 0);
             history.moved(100, *bytes);
         }
-        history.rests(now.checked_sub(ago).unwrap(), None);
+        history.rests(now.checked_sub(ago).unwrap());
         history
     }
 

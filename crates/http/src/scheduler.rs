@@ -48,8 +48,10 @@ const RECONNECTS: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// A request that so many have passed gets a connection of its own next.
 const MOST_PASSED: u32 = 32;
-/// A pipeline with so many bytes in it takes no more.
-const PIPELINE: u64 = 1024 * 1024;
+/// A pipeline takes no more when it holds two of its congestion windows: one is on its way, and one waits for the
+/// answers. What is bound to a connection beyond that would wait for it though others run idle. Within these bounds.
+const LEAST_PIPELINE: u64 = 64 * 1024;
+const MOST_PIPELINE: u64 = 1024 * 1024;
 /// How long it is believed that the server takes no more connections.
 const CEILING_LASTS: Duration = Duration::from_secs(30);
 /// An answer above this holds up those behind it.
@@ -224,7 +226,7 @@ impl Scheduler {
             Version::HTTP_2 => State::Multiplexed { streams: 100 },
             _ => State::Serial { old: false },
         };
-        line.history.rests(now.instant, None);
+        line.history.rests(now.instant);
         self.plan(now);
         true
     }
@@ -287,8 +289,9 @@ impl Scheduler {
         if let Some(line) = self.lines.get_mut(&connection) {
             line.release(job);
             line.history.moved(moved.0, moved.1);
+            line.history.sees(window);
             if line.jobs.is_empty() {
-                line.history.rests(now.instant, window);
+                line.history.rests(now.instant);
             }
             if !line.is_multiplexed() && line.depth > 1 {
                 let depth = line.depth;
@@ -303,7 +306,7 @@ impl Scheduler {
         if let Some(line) = self.lines.get_mut(&connection) {
             line.release(job);
             if line.jobs.is_empty() {
-                line.history.rests(now.instant, None);
+                line.history.rests(now.instant);
             }
         }
         self.plan(now);
@@ -487,7 +490,7 @@ impl Scheduler {
         let takes = |line: &Line| {
             line.state == (State::Serial { old: false })
                 && line.jobs.len() < depth as usize
-                && line.bytes() < PIPELINE
+                && line.bytes() + shape.bytes <= line.room(shape.sending)
                 && (deep < pipelines || line.jobs.len() > 1)
                 && line
                     .jobs
@@ -536,6 +539,11 @@ impl Line {
         let early = |patience: Duration| patience.saturating_sub(Duration::from_secs(1).min(patience / 2));
         let idle = self.history.idle(now);
         self.patience.zip(idle).is_some_and(|(patience, idle)| idle > early(patience))
+    }
+
+    /// How much it may hold.
+    fn room(&self, sending: bool) -> u64 {
+        (2 * self.history.window(sending)).clamp(LEAST_PIPELINE, MOST_PIPELINE)
     }
 
     /// What it has still to move.

@@ -329,7 +329,7 @@ impl Driver {
         };
         (self.moved, self.crumbs) = (Instant::now(), MOVEMENT);
         let (connection, sent) = (self.id, end - first.start);
-        let window = self.under_way.is_empty().then(|| Window::of(&*self.io)).flatten();
+        let window = Window::of(&*self.io);
         let _ = self.reports.send(Report::Done { connection, job, sent, received, window });
         Ok(())
     }
