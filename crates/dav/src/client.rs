@@ -1,12 +1,17 @@
 //! The verbs: one request each, its answer read and its refusal explained.
 //!
 //! What passes by itself (429, 502, 503, 504) is waited for, as long as the server asks (`Retry-After`) or a little longer
-//! each time, a few times; what changes nothing or may be repeated, only.
+//! each time, a few times; what changes nothing or may be repeated, only. Requests that were refused together do not
+//! come back together: each waits up to half as long again.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    hash::{BuildHasher, RandomState},
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
-use haul_http::{Answer, Body, Client, Journey, Options, Origin, is_idempotent};
+use futures_util::TryStreamExt;
+use haul_http::{Answer, Body, Class, Client, Journey, Options, Origin, is_idempotent};
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 
@@ -39,6 +44,10 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// How much of a refusal is read.
 const REFUSAL: usize = 64 * 1024;
+/// How much of an answer that is short is read.
+const SHORT: usize = 4 * 1024 * 1024;
+/// How long a listing may go on without an entry, in bytes.
+const BARREN: usize = 4 * 1024 * 1024;
 
 impl Dav {
     /// The server at an origin, through a client that has the user's credentials.
@@ -60,13 +69,17 @@ impl Dav {
     pub async fn send(&self, request: Request<Body>, path: &RemotePath) -> Result<Answer, Error> {
         let (mut parts, mut body) = request.into_parts();
         let method = parts.method.clone();
+        let mut sendings = 0;
         for attempt in 1.. {
             let again = body.again().map(|body| (parts.clone(), body));
             let answer = self.client.send(Request::from_parts(parts, body)).await?;
             if answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED {
                 return Ok(answer);
             }
-            let failure = refusal(&method, path, answer).await;
+            let mut failure = refusal(&method, path, answer).await;
+            // A gateway's 502 or 504 says nothing about what became of the request.
+            sendings += failure.sendings;
+            failure.sendings = sendings;
             let wait = failure.retry_after.unwrap_or(FIRST_WAIT * 2_u32.pow(attempt - 1));
             match again
                 .filter(|_| passes(failure.status) && is_idempotent(&method) && attempt < TRIES && wait <= LONGEST_WAIT)
@@ -74,7 +87,7 @@ impl Dav {
                 Some(again) => (parts, body) = again,
                 None => return Err(Box::new(failure).into()),
             }
-            tokio::time::sleep(wait).await;
+            tokio::time::sleep(spread(wait)).await;
         }
         unreachable!("the last attempt returns")
     }
@@ -94,7 +107,7 @@ impl Dav {
     pub async fn options(&self, path: &RemotePath) -> Result<Abilities, Error> {
         let answer = self.ask(self.requests.plain(Method::OPTIONS, path), path, Options::default()).await?;
         let abilities = Abilities::from_options(answer.headers());
-        drain(answer).await?;
+        drain(answer).await;
         Ok(abilities)
     }
 
@@ -123,9 +136,16 @@ impl Dav {
         let mut reader = Multistatus::new(path.clone());
         let listing = |why| Error::Listing { path: path.clone(), why };
         let mut body = answer.into_body();
+        let mut barren = 0;
         while let Some(frame) = body.frame().await {
             if let Ok(piece) = frame?.into_data() {
+                barren += piece.len();
+                if barren > BARREN {
+                    let why = format!("its listing goes on for {BARREN} bytes without saying anything");
+                    return Err(Error::Differs { path: path.clone(), why });
+                }
                 for item in reader.feed(&piece) {
+                    barren = 0;
                     match item.map_err(listing)? {
                         Item::Entry(entry) => each(Ok(*entry)),
                         Item::Misplaced(why) => each(Err(why)),
@@ -156,8 +176,7 @@ impl Dav {
     }
 
     /// Uploads a file, unless the guard forbids. A guarded upload that was sent more than once and is refused with 412
-    /// may have been its own hindrance: then what is there is compared in length, and if that fits it is taken for
-    /// ours.
+    /// may have been its own hindrance: then what is there is read, and if it is the same it is taken for ours.
     pub async fn put(
         &self,
         path: &RemotePath,
@@ -170,32 +189,62 @@ impl Dav {
         let mut request = self.requests.put(path, guard, locks)?;
         request.headers_mut().extend(headers);
         request.extensions_mut().insert(options);
-        let length = body.length();
+        let ours = body.again();
         let answer = self.send(request.map(|_| body), path).await;
         let answer = match answer {
-            Err(error) if error.is(412) && *guard != Guard::None && self.is_ours(&error, path, length).await => {
+            Err(error) if error.is(412) && *guard != Guard::None && self.is_ours(&error, path, ours).await => {
                 return Ok(Stored { created: *guard == Guard::Absent, etag: None });
             }
             other => other?,
         };
         let created = answer.status() == StatusCode::CREATED;
         let etag = answer.headers().get(header::ETAG).and_then(ETag::from_header);
-        drain(answer).await?;
+        drain(answer).await;
         Ok(Stored { created, etag })
     }
 
-    async fn is_ours(&self, refused: &Error, path: &RemotePath, length: Option<u64>) -> bool {
+    /// Whether a refusal is the echo of our own success: the request was sent more than once, and its effect is there.
+    pub(crate) async fn is_ours(&self, refused: &Error, path: &RemotePath, ours: Option<Body>) -> bool {
         let repeated = refused.refusal().is_some_and(|failure| failure.sendings > 1);
-        repeated
-            && length.is_some()
-            && matches!(self.stat(path, Wanted::LISTING).await, Ok(Some(found)) if found.properties.length == length)
+        match ours.filter(|_| repeated) {
+            Some(ours) => self.holds(path, ours).await.unwrap_or(false),
+            None => false,
+        }
+    }
+
+    /// Whether a file's content is this. Its length would not tell: somebody else's may be as long.
+    async fn holds(&self, path: &RemotePath, mut content: Body) -> Result<bool, Error> {
+        let options = Options { class: Class::Large, ..Options::default() };
+        let mut there = self.get(path, HeaderMap::new(), options).await?.into_body();
+        let unread = |error| Error::local("read", path.to_string(), error);
+        let mut here = content.open().map_err(unread)?;
+        let mut left = Bytes::new();
+        while let Some(frame) = there.frame().await {
+            let Ok(mut piece) = frame?.into_data() else { continue };
+            while !piece.is_empty() {
+                if left.is_empty() {
+                    match here.try_next().await.map_err(unread)? {
+                        Some(next) => left = next,
+                        None => return Ok(false),
+                    }
+                }
+                let both = left.len().min(piece.len());
+                if left.split_to(both) != piece.split_to(both) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(left.is_empty() && here.try_next().await.map_err(unread)?.is_none_or(|rest| rest.is_empty()))
     }
 
     /// Makes a folder; whether it was not there before.
     pub async fn mkcol(&self, path: &RemotePath, locks: &If) -> Result<bool, Error> {
         let options = Options { pipeline: true, ..Options::default() };
         match self.ask(self.requests.mkcol(path, locks), path, options).await {
-            Ok(answer) => drain(answer).await.map(|()| true),
+            Ok(answer) => {
+                drain(answer).await;
+                Ok(true)
+            }
             // Something is there. A folder, as a rule: the way to know is to look, and to be sure it is left to who cares.
             Err(error) if error.is(405) => match self.stat(path, Wanted::LISTING).await? {
                 Some(entry) if entry.path.is_folder() => Ok(false),
@@ -207,7 +256,8 @@ impl Dav {
 
     /// Deletes a file, or a folder with all that is in it.
     pub async fn delete(&self, path: &RemotePath, guard: &Guard, locks: &If) -> Result<(), Error> {
-        let answer = self.ask(self.requests.delete(path, guard, locks), path, Options::default()).await?;
+        let options = Options { pipeline: true, ..Options::default() };
+        let answer = self.ask(self.requests.delete(path, guard, locks), path, options).await?;
         self.parts(answer, path, &Method::DELETE, None).await
     }
 
@@ -271,7 +321,9 @@ impl Dav {
 
     /// Gives a lock back.
     pub async fn unlock(&self, path: &RemotePath, token: &LockToken) -> Result<(), Error> {
-        drain(self.ask(self.requests.unlock(path, token), path, Options::default()).await?).await
+        let options = Options { pipeline: true, ..Options::default() };
+        drain(self.ask(self.requests.unlock(path, token), path, options).await?).await;
+        Ok(())
     }
 
     /// A success that may name parts that failed (RFC 4918 §13).
@@ -283,7 +335,8 @@ impl Dav {
         other: Option<&RemotePath>,
     ) -> Result<(), Error> {
         if answer.status() != StatusCode::MULTI_STATUS {
-            return drain(answer).await;
+            drain(answer).await;
+            return Ok(());
         }
         let body = whole(answer).await?;
         let mut reader = Multistatus::new(path.clone());
@@ -334,26 +387,47 @@ async fn refusal(method: &Method, path: &RemotePath, answer: Answer) -> Failure 
     failure
 }
 
-/// Reads an answer's body to its end, which is short.
+/// Reads an answer's body, which is short; one that is not is cut.
 async fn whole(answer: Answer) -> Result<Bytes, Error> {
-    const MOST: usize = 4 * 1024 * 1024;
     let mut body = answer.into_body();
     let mut text = Vec::new();
-    while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame?.into_data()
-            && text.len() < MOST
-        {
+    while text.len() < SHORT
+        && let Some(frame) = body.frame().await
+    {
+        if let Ok(data) = frame?.into_data() {
             text.extend_from_slice(&data);
         }
     }
     Ok(text.into())
 }
 
-/// Reads an answer's body and forgets it.
-async fn drain(answer: Answer) -> Result<(), Error> {
+/// Reads an answer's body and forgets it: what matters has been said in its head. The connection is worth so much
+/// waiting, and no more.
+async fn drain(answer: Answer) {
     let mut body = answer.into_body();
-    while let Some(frame) = body.frame().await {
-        frame?;
+    let mut length = 0;
+    while length < SHORT
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        length += frame.data_ref().map_or(0, Bytes::len);
     }
-    Ok(())
+}
+
+/// The wait, and up to half as much again.
+fn spread(wait: Duration) -> Duration {
+    let random = RandomState::new().hash_one(wait) >> 32;
+    wait + wait.mul_f64(random as f64 / f64::from(u32::MAX) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_refused_together_does_not_come_back_together() {
+        let wait = Duration::from_secs(2);
+        let waits: std::collections::BTreeSet<_> = (0..20).map(|_| spread(wait)).collect();
+        assert!(waits.len() > 1 && waits.iter().all(|spread| (wait..=wait * 3 / 2).contains(spread)));
+        assert_eq!(spread(Duration::ZERO), Duration::ZERO);
+    }
 }

@@ -8,7 +8,11 @@ mod plan;
 mod upload;
 mod walk;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+    time::Duration,
+};
 
 pub use download::download;
 pub use upload::upload;
@@ -123,4 +127,16 @@ pub struct Summary {
     pub failed: Vec<(String, Error)>,
     /// How long it took.
     pub took: Duration,
+}
+
+/// A name beside `name` for what is not whole yet, hidden and new each time. File systems take 255 bytes: of a long
+/// name only a part is in it.
+fn temporary_name(name: &[u8]) -> Vec<u8> {
+    let random = RandomState::new().hash_one(name);
+    let mut end = name.len().min(200);
+    // Not within a character, where it is text.
+    while end < name.len() && end > 190 && name[end] & 0xc0 == 0x80 {
+        end -= 1;
+    }
+    [b".", &name[..end], format!(".{random:016x}.part").as_bytes()].concat()
 }

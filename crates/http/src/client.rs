@@ -215,6 +215,15 @@ impl Client {
         self.demand(origin, Demand::Warm(count));
     }
 
+    /// Waits until every request so far to an origin is settled, those included that nobody waits for any more: what
+    /// has left whole and changes something is in the server's hands, and may take effect until it is answered. The
+    /// wait ends with the requests' own bounds; whoever has less time bounds it.
+    pub async fn settled(&self, origin: &Origin) {
+        let (settled, wait) = oneshot::channel();
+        self.demand(origin, Demand::Settle(settled));
+        let _ = wait.await;
+    }
+
     /// How the last connection to an origin came about.
     pub fn facts(&self, origin: &Origin) -> Option<Facts> {
         lock(&self.inner.shared.facts).get(origin).cloned()

@@ -28,6 +28,8 @@ pub(crate) enum Demand {
     Request(Box<Request<Body>>, oneshot::Sender<Result<Response<Incoming>, Error>>),
     /// Have so many connections open.
     Warm(usize),
+    /// Say when all requests so far are settled.
+    Settle(oneshot::Sender<()>),
 }
 
 /// A connection attempt's outcome.
@@ -42,6 +44,8 @@ struct Dispatch {
     /// Why the last attempt to connect failed.
     failure: Option<Error>,
     last_job: u64,
+    /// Who waits until everything up to a request is settled.
+    settling: Vec<(JobId, oneshot::Sender<()>)>,
     reports: mpsc::UnboundedSender<Report>,
     opened: mpsc::UnboundedSender<Opened>,
 }
@@ -68,6 +72,7 @@ pub(crate) async fn run(
         lines: HashMap::new(),
         failure: None,
         last_job: 0,
+        settling: Vec::new(),
         reports,
         opened,
     };
@@ -89,6 +94,7 @@ pub(crate) async fn run(
             dispatch.scheduler.retire_all();
         }
         dispatch.act();
+        dispatch.settle();
     }
 }
 
@@ -96,6 +102,7 @@ impl Dispatch {
     fn demand(&mut self, demand: Demand) {
         let (request, reply) = match demand {
             Demand::Warm(connections) => return self.scheduler.warm(connections),
+            Demand::Settle(settled) => return self.settling.push((JobId(self.last_job), settled)),
             Demand::Request(request, reply) => (request, reply),
         };
         self.last_job += 1;
@@ -117,6 +124,7 @@ impl Dispatch {
                 return self.scheduler.open_failed(id, &cause, now());
             }
         };
+        self.failure = None;
         let (jobs, taken) = mpsc::unbounded_channel();
         let (timeouts, reports) = (self.shared.settings.timeouts, self.reports.clone());
         self.shared.note(&self.origin, connected.facts);
@@ -184,6 +192,17 @@ impl Dispatch {
                     }
                 }
             }
+        }
+    }
+
+    fn settle(&mut self) {
+        if self.settling.is_empty() {
+            return;
+        }
+        let oldest = self.scheduler.oldest();
+        let settled = |(last, _): &mut (JobId, _)| oldest.is_none_or(|oldest| oldest > *last);
+        for (_, waiting) in self.settling.extract_if(.., settled) {
+            let _ = waiting.send(());
         }
     }
 

@@ -50,7 +50,7 @@ pub struct Timeouts {
     /// The same for a request that shares its connection with others: a box on the way that drops one of them is
     /// found out by this wait, and the rest is asked for elsewhere.
     pub pipelined: Duration,
-    /// Between two movements of any byte while some are due, in either direction.
+    /// Between two movements while some are due, in either direction. Of an answer, half a kilobyte is one.
     pub stall: Duration,
     /// How long a connection is kept with nothing to do.
     pub idle: Duration,

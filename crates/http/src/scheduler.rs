@@ -176,6 +176,12 @@ impl Scheduler {
         self.queue.is_empty() && self.lines.is_empty()
     }
 
+    /// The oldest request that is not settled.
+    pub(crate) fn oldest(&self) -> Option<JobId> {
+        let under_way = self.lines.values().flat_map(|line| &line.jobs);
+        under_way.chain(&self.queue).map(|waiting| waiting.shape.id).min()
+    }
+
     /// A request comes.
     pub(crate) fn submit(&mut self, shape: Shape, now: Moment) {
         self.queue.push_back(Waiting { shape, blames: 0, returns: 0 });

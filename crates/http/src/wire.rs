@@ -11,6 +11,10 @@ use tokio::sync::oneshot;
 
 use crate::{Body, Cause, Error, Incoming, Windows, pool::Window};
 
+/// So many bytes of an answer count as a movement (`Timeouts::stall`): a byte now and then would keep a request waiting
+/// for ever.
+pub(crate) const MOVEMENT: usize = 512;
+
 /// A request on its way, and where its answer goes.
 #[derive(Debug)]
 pub(crate) struct Job {

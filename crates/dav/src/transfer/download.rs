@@ -7,7 +7,8 @@
 
 use std::{
     collections::{HashSet, VecDeque},
-    fs, io,
+    fs,
+    io::{self, Write},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
@@ -23,7 +24,7 @@ use http::{
 use http_body_util::BodyExt;
 use tokio::{io::AsyncWriteExt, sync::Notify};
 
-use super::{Event, Options, Skip, Summary, Watch};
+use super::{Event, Options, Skip, Summary, Watch, temporary_name};
 use crate::{Dav, ETag, Entry, Error, RemotePath, Wanted, requests::Depth};
 
 /// Answers up to this size may stand before others on a connection.
@@ -33,6 +34,8 @@ const PART: u64 = 2 * 1024 * 1024;
 const LARGE: u64 = 8 * 1024 * 1024;
 /// How many requests may be under way or wait in the engine's queue.
 const WINDOW: usize = 256;
+/// How often an answer that breaks off is asked for, the first time included.
+const TRIES: u32 = 3;
 /// How many listings go before files that could be fetched already.
 const LISTINGS: usize = 32;
 
@@ -270,11 +273,7 @@ impl Work<'_> {
         if find.place.is_dir() {
             return Err(Error::local("write", &find.place, io::Error::other("there is a folder of this name here")));
         }
-        let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), name);
-        let mut part = std::ffi::OsString::from(".");
-        part.push(name);
-        part.push(format!(".{random:016x}.part"));
-        let part = folder.join(part);
+        let part = folder.join(std::ffi::OsStr::from_bytes(&temporary_name(name.as_bytes())));
         lock(&self.parts).insert(part.clone());
         let fetched = self.fetch_to(find, &part).await;
         let placed = match fetched {
@@ -308,6 +307,10 @@ impl Work<'_> {
     }
 
     async fn fetch_whole(&self, find: &Find, part: &Path) -> Result<u64, Error> {
+        again(|| self.try_whole(find, part)).await
+    }
+
+    async fn try_whole(&self, find: &Find, part: &Path) -> Result<u64, Lost> {
         let (path, properties) = (&find.entry.path, &find.entry.properties);
         let class = if properties.length.is_some_and(|length| length <= SMALL) { Class::Small } else { Class::Large };
         let expected = Expected { etag: properties.etag.as_ref().map(ToString::to_string), length: properties.length };
@@ -315,43 +318,60 @@ impl Work<'_> {
         let answer = self.dav.get(path, HeaderMap::new(), options).await?;
         let told = http_body::Body::size_hint(answer.body()).exact();
         let mut body = answer.into_body();
-        let mut file = None;
-        let mut length = 0;
         let written = |error| Error::local("write", part, error);
-        while let Some(frame) = body.frame().await {
-            let Ok(piece) = frame?.into_data() else { continue };
-            length += piece.len() as u64;
-            (self.watch)(Event::Moved { bytes: piece.len() as u64 });
+        // At once: a task for it might make it after all has been stopped and cleared away.
+        let mut file = fs::File::create(part).map_err(written)?;
+        let mut length = 0;
+        let first = body.frame().await.transpose().map_err(cut)?.and_then(|frame| frame.into_data().ok());
+        if let Some(piece) = first.clone().filter(|piece| told == Some(piece.len() as u64)) {
             // What came in one piece is written in one go.
-            if told == Some(length) && file.is_none() {
-                let end = body.frame().await.transpose()?;
-                if end.is_some_and(|end| end.is_data()) {
-                    return Err(Error::Differs { path: path.clone(), why: "it is longer than the server said".into() });
-                }
-                let part = part.to_owned();
-                let wrote = tokio::task::spawn_blocking(move || fs::write(part, piece)).await;
-                return wrote.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(written).map(|()| length);
+            let moved = piece.len() as u64;
+            while let Some(end) = body.frame().await {
+                end.map_err(cut)?;
             }
-            let file = match &mut file {
-                Some(file) => file,
-                None => file.insert(tokio::fs::File::create_new(part).await.map_err(written)?),
-            };
-            file.write_all(&piece).await.map_err(written)?;
+            let wrote = tokio::task::spawn_blocking(move || file.write_all(&piece)).await;
+            wrote.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(written)?;
+            (self.watch)(Event::Moved { bytes: moved });
+            return Ok(moved);
         }
-        match file {
-            Some(mut file) => file.flush().await.map_err(written)?,
-            None => fs::write(part, b"").map_err(written)?,
+        let mut file = tokio::fs::File::from_std(file);
+        let mut piece = first;
+        loop {
+            if let Some(piece) = piece.take() {
+                length += piece.len() as u64;
+                (self.watch)(Event::Moved { bytes: piece.len() as u64 });
+                file.write_all(&piece).await.map_err(written)?;
+            }
+            // Without a length of its own, an answer is cut, or goes on, unseen.
+            if told.is_none() && properties.length.is_some_and(|listed| length > listed) {
+                break;
+            }
+            match body.frame().await {
+                Some(frame) => piece = frame.map_err(cut)?.into_data().ok(),
+                None => break,
+            }
         }
-        Ok(length)
+        file.flush().await.map_err(written)?;
+        match (told, properties.length) {
+            (None, Some(listed)) if listed != length => {
+                let more = if length > listed { "more than " } else { "" };
+                let why = format!("the server listed {listed} bytes and sent {more}{}", length.min(listed));
+                Err(Lost::Amid(Error::Differs { path: path.clone(), why }))
+            }
+            _ => Ok(length),
+        }
     }
 
     /// Asks for all parts of one version, several at a time, and writes them one after another.
     async fn fetch_parts(&self, find: &Find, part: &Path, length: u64, tag: &ETag) -> Result<u64, Error> {
         let written = |error| Error::local("write", part, error);
-        let mut file = tokio::fs::File::create_new(part).await.map_err(written)?;
+        let mut file = tokio::fs::File::from_std(fs::File::create(part).map_err(written)?);
         let starts = (0..length).step_by(PART as usize);
         let mut parts = stream::iter(starts)
-            .map(|start| self.fetch_part(&find.entry.path, start, (start + PART).min(length), tag))
+            .map(|start| async move {
+                let end = (start + PART).min(length);
+                again(|| self.fetch_part(&find.entry.path, start, end, tag)).await
+            })
             .buffered(self.options.connections);
         while let Some(pieces) = parts.try_next().await? {
             for piece in pieces {
@@ -368,7 +388,7 @@ impl Work<'_> {
         start: u64,
         end: u64,
         tag: &ETag,
-    ) -> Result<Vec<bytes::Bytes>, Error> {
+    ) -> Result<Vec<bytes::Bytes>, Lost> {
         let mut headers = HeaderMap::new();
         let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""));
         headers.insert(RANGE, value(format!("bytes={start}-{}", end - 1)));
@@ -377,11 +397,11 @@ impl Work<'_> {
         let answer = self.dav.get(path, headers, options).await?;
         let differs = |why: String| Error::Differs { path: path.clone(), why };
         if answer.status() != StatusCode::PARTIAL_CONTENT {
-            return Err(differs("the server does not send parts of it".into()));
+            return Err(differs("the server does not send parts of it".into()).into());
         }
         let (mut body, mut pieces, mut length) = (answer.into_body(), Vec::new(), 0);
         while let Some(frame) = body.frame().await {
-            let Ok(piece) = frame?.into_data() else { continue };
+            let Ok(piece) = frame.map_err(cut)?.into_data() else { continue };
             length += piece.len() as u64;
             if length > end - start {
                 break;
@@ -392,9 +412,39 @@ impl Work<'_> {
         if length == end - start {
             Ok(pieces)
         } else {
-            Err(differs(format!("the server sent {length} of the {} bytes from {start}", end - start)))
+            Err(Lost::Amid(differs(format!("the server sent {length} of the {} bytes from {start}", end - start))))
         }
     }
+}
+
+/// Why a file, or a part of it, did not come.
+enum Lost {
+    /// What the engine could do about it, it has done; or nothing can be done.
+    Whole(Error),
+    /// Its answer had begun, and could not be tried elsewhere by then.
+    Amid(Error),
+}
+
+impl From<Error> for Lost {
+    fn from(error: Error) -> Self {
+        Self::Whole(error)
+    }
+}
+
+fn cut(error: haul_http::Error) -> Lost {
+    Lost::Amid(error.into())
+}
+
+/// Tries a few times to have what is lost in the middle.
+async fn again<T, F: Future<Output = Result<T, Lost>>>(fetch: impl Fn() -> F) -> Result<T, Error> {
+    for left in (0..TRIES).rev() {
+        match fetch().await {
+            Ok(fetched) => return Ok(fetched),
+            Err(Lost::Amid(_)) if left > 0 => {}
+            Err(Lost::Amid(error) | Lost::Whole(error)) => return Err(error),
+        }
+    }
+    unreachable!("the last try returns")
 }
 
 fn seconds(time: SystemTime) -> u64 {

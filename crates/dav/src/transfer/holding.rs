@@ -1,13 +1,15 @@
 //! Locks around writes: carries out what `Locks` decides.
 
 use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use tokio::time::{sleep, timeout};
 
-use crate::{Action, Dav, Error, If, LockToken, Locks, Permit, RemotePath, locks::Policy};
+use crate::{Action, Dav, Error, Guard, If, LockToken, Locks, Permit, RemotePath, Wanted, locks::Policy};
 
 /// What is asked for; the server decides.
 const LASTING: Duration = Duration::from_mins(10);
@@ -17,33 +19,53 @@ const LOOK: Duration = Duration::from_millis(500);
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// The locks of a transfer, which writes each file once.
+///
+/// LOCK may not be repeated, and makes an empty file where there was none. So what it may have left on the server is
+/// kept in mind from before it is sent until it is undone: when its answer is lost, or when everything stops.
 pub(crate) struct Holding<'a> {
     dav: &'a Dav,
-    owner: &'a str,
+    /// With a number of our own, by which a lock is known for ours whose token never came.
+    owner: String,
     locks: Mutex<Locks>,
+    traces: Mutex<BTreeMap<RemotePath, Trace>>,
+}
+
+/// What a LOCK may have left on the server.
+#[derive(Debug, Clone)]
+struct Trace {
+    token: Option<LockToken>,
+    /// Whether the file is there by the lock alone.
+    hollow: bool,
 }
 
 impl<'a> Holding<'a> {
-    pub(crate) fn new(dav: &'a Dav, policy: Policy, owner: &'a str) -> Self {
-        Self { dav, owner, locks: Locks::new(policy).into() }
+    pub(crate) fn new(dav: &'a Dav, policy: Policy, owner: &str) -> Self {
+        let number = RandomState::new().hash_one(owner) as u32;
+        let owner = format!("{owner} ({number:08x})");
+        Self { dav, owner, locks: Locks::new(policy).into(), traces: Mutex::default() }
     }
 
     /// Locks a file, if the policy wants it: what is to be claimed when it is written. It is to be released, whatever
     /// comes of that.
     pub(crate) async fn acquire(&self, path: &RemotePath, exists: bool) -> Result<If, Error> {
-        let permit = self.locks().acquire(path, exists);
+        let permit = lock(&self.locks).acquire(path, exists);
         let token = match permit {
             Permit::Unlocked | Permit::Wait => return Ok(If::default()),
             Permit::Locked(token) => token,
             Permit::Ask => {
                 let sent = Instant::now();
-                match self.dav.lock(path, self.owner, LASTING).await {
+                lock(&self.traces).insert(path.clone(), Trace { token: None, hollow: !exists });
+                match self.ask(path).await {
                     Ok((token, lasts)) => {
-                        self.locks().granted(path, token.clone(), lasts, sent);
+                        lock(&self.locks).granted(path, token.clone(), lasts, sent);
+                        lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.token = Some(token.clone()));
                         token
                     }
                     Err(error) => {
-                        self.locks().refused(path);
+                        lock(&self.locks).refused(path);
+                        if error.refusal().is_some() {
+                            lock(&self.traces).remove(path);
+                        }
                         return Err(error);
                     }
                 }
@@ -52,49 +74,88 @@ impl<'a> Holding<'a> {
         Ok(If::default().locked(path, token))
     }
 
-    /// Gives a file's lock back, if there is one.
-    pub(crate) async fn release(&self, path: &RemotePath) {
-        let action = self.locks().release(path);
-        if let Some(Action::Unlock(path, token)) = action {
-            self.unlock(&path, &token).await;
+    async fn ask(&self, path: &RemotePath) -> Result<(LockToken, Option<Duration>), Error> {
+        match self.dav.lock(path, &self.owner, LASTING).await {
+            // Whether it took effect can be seen.
+            Err(Error::Http(haul_http::Error::Undecided { .. })) => match self.find(path).await? {
+                Some(found) => Ok(found),
+                None => self.dav.lock(path, &self.owner, LASTING).await,
+            },
+            decided => decided,
         }
     }
 
-    async fn unlock(&self, path: &RemotePath, token: &LockToken) {
-        // A lock that cannot be given back ends by itself.
-        let _ = self.dav.unlock(path, token).await;
-        self.locks().unlocked(path);
+    /// Our lock on a file, if there is one.
+    async fn find(&self, path: &RemotePath) -> Result<Option<(LockToken, Option<Duration>)>, Error> {
+        let found = self.dav.stat(path, Wanted::LOCKS).await?;
+        let locks = found.map(|entry| entry.properties.locks).unwrap_or_default();
+        let ours = locks.into_iter().find(|lock| lock.owner.as_ref() == Some(&self.owner));
+        Ok(ours.and_then(|lock| Some((lock.token?, lock.timeout))))
+    }
+
+    /// Gives a file's lock back, if there is one. What the lock has made is deleted, unless it was `written`.
+    pub(crate) async fn release(&self, path: &RemotePath, written: bool) {
+        let action = lock(&self.locks).release(path);
+        let Some(Action::Unlock(path, token)) = action else { return };
+        if written {
+            lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = false);
+        }
+        self.undo(&path, &token).await;
+        lock(&self.locks).unlocked(&path);
+    }
+
+    async fn undo(&self, path: &RemotePath, token: &LockToken) {
+        let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
+        // With the file goes its lock (RFC 4918 §9.6).
+        let gone = hollow && {
+            let claims = If::default().locked(path, token.clone());
+            self.dav.delete(path, &Guard::None, &claims).await.is_ok()
+        };
+        let undone = gone || self.dav.unlock(path, token).await.map_or_else(|error| error.refusal().is_some(), |()| true);
+        if undone {
+            lock(&self.traces).remove(path);
+        }
     }
 
     /// Keeps the locks alive for as long as it is polled.
     pub(crate) async fn refresh(&self) {
         loop {
             sleep(LOOK).await;
-            let due = self.locks().due(Instant::now());
+            let due = lock(&self.locks).due(Instant::now());
             for action in due {
                 let Action::Refresh(path, token) = action else { continue };
                 let sent = Instant::now();
                 match self.dav.relock(&path, &token, LASTING).await {
-                    Ok(lasts) => self.locks().refreshed(&path, lasts, sent),
-                    Err(error) if error.is(412) => drop(self.locks().lost(&path, &token)),
-                    Err(_) => self.locks().unanswered(&path, Instant::now()),
+                    Ok(lasts) => lock(&self.locks).refreshed(&path, lasts, sent),
+                    Err(error) if error.is(412) => drop(lock(&self.locks).lost(&path, &token)),
+                    Err(_) => lock(&self.locks).unanswered(&path, Instant::now()),
                 }
             }
         }
     }
 
-    /// Gives everything back.
-    pub(crate) async fn release_all(&self) {
-        let actions = self.locks().release_all();
-        let unlocks = actions.into_iter().map(|action| async move {
-            if let Action::Unlock(path, token) = action {
-                self.unlock(&path, &token).await;
-            }
-        });
-        let _ = timeout(FAREWELL, futures_util::future::join_all(unlocks)).await;
+    /// Whether there is something to undo.
+    pub(crate) fn is_held(&self) -> bool {
+        !lock(&self.traces).is_empty()
     }
 
-    fn locks(&self) -> MutexGuard<'_, Locks> {
-        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Undoes all that is left. A lock that cannot be given back ends by itself.
+    pub(crate) async fn release_all(&self) {
+        lock(&self.locks).release_all();
+        let left = lock(&self.traces).clone();
+        let undone = left.into_iter().map(|(path, trace)| async move {
+            let found = match trace.token {
+                Some(token) => Some(token),
+                None => self.find(&path).await.ok().flatten().map(|(token, _)| token),
+            };
+            if let Some(token) = found {
+                self.undo(&path, &token).await;
+            }
+        });
+        let _ = timeout(FAREWELL, futures_util::future::join_all(undone)).await;
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,15 +8,19 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures_util::{FutureExt, StreamExt, future::{BoxFuture, join_all}, stream::FuturesUnordered};
 use haul_http::{Body, Class};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tokio::{sync::Notify, time::timeout};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
 
 use super::{
     Event, Options, Summary, Watch,
     holding::Holding,
     plan::{Before, Listing, News, Outcome, Plan, Step, There},
+    temporary_name,
     walk::{Folder, Outline},
 };
 use crate::{Dav, Error, Guard, If, RemotePath, Wanted, requests::Depth};
@@ -25,8 +29,11 @@ use crate::{Dav, Error, Guard, If, RemotePath, Wanted, requests::Depth};
 const AT_ONCE: u64 = 128 * 1024;
 /// Up to this size, files follow each other on a connection without waiting.
 const PIPELINED: u64 = 4 * 1024 * 1024;
-/// How long deleting temporary files may take in the end.
+/// How long putting all in order may take in the end, and how much of that the wait for what is under way.
 const FAREWELL: Duration = Duration::from_secs(10);
+const SETTLING: Duration = Duration::from_secs(4);
+/// How long after its connection's end an upload may still appear.
+const LATE: Duration = Duration::from_millis(300);
 
 /// Uploads files and folders, as cp(1) does: into `to` if that is a folder, and otherwise, if there is one source, as
 /// `to`. When `stop` is notified, what is under way is given up, what was made for the time being is undone, and the
@@ -311,10 +318,7 @@ impl Upload<'_> {
             Before::File(etag) => etag.map_or(Guard::None, Guard::Unchanged),
         };
         let sent = self.send(local, path, length, modified, &guard, &claims).await;
-        if sent.is_err() && made {
-            let _ = self.dav.delete(path, &Guard::None, &claims).await;
-        }
-        self.holding.release(path).await;
+        self.holding.release(path, sent.is_ok()).await;
         sent
     }
 
@@ -358,23 +362,34 @@ impl Upload<'_> {
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
             return Err(Error::Differs { path: path.clone(), why: "it is no name for a file".into() });
         };
-        let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), name);
-        let name = [b".", name, format!(".{random:016x}.part").as_bytes()].concat();
-        let temporary = parent.join(&name, false)?;
+        let temporary = parent.join(&temporary_name(name), false)?;
         self.temporary().insert(temporary.clone());
+        let ours = body.again();
         let renamed = async {
             self.dav.put(&temporary, body, headers, &Guard::Absent, &If::default(), options).await?;
             let claims = match guard {
                 Guard::Unchanged(tag) => claims.clone().unchanged(path, tag.clone()),
                 _ => claims.clone(),
             };
-            self.dav.rename(&temporary, path, *guard != Guard::Absent, &claims).await
+            let renamed = self.dav.rename(&temporary, path, *guard != Guard::Absent, &claims).await;
+            match renamed {
+                // Renamed already, by a request whose answer was lost.
+                Err(error) if error.is(404) && self.dav.is_ours(&error, path, ours).await => Ok(()),
+                renamed => renamed,
+            }
         };
         let renamed = renamed.await;
-        if renamed.is_err() {
-            let _ = self.dav.delete(&temporary, &Guard::None, &If::default()).await;
+        let gone = match &renamed {
+            Ok(()) => true,
+            Err(why) => match self.dav.delete(&temporary, &Guard::None, &If::default()).await {
+                Ok(()) => true,
+                // What was refused is not there, and comes no more; what got no answer may.
+                Err(error) => error.is(404) && why.refusal().is_some(),
+            },
+        };
+        if gone {
+            self.temporary().remove(&temporary);
         }
-        self.temporary().remove(&temporary);
         renamed
     }
 
@@ -382,16 +397,29 @@ impl Upload<'_> {
         self.temporary.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves nothing behind that was not meant to stay.
+    /// Leaves nothing behind that was not meant to stay. Uploads that were given up may be in the server's hands, and
+    /// appear when it is done with them: first their end is waited for, and what was not there yet is deleted twice.
     async fn tidy(&self) {
         let left = std::mem::take(&mut *self.temporary());
-        let deletions = left.iter().map(|path| async move {
-            let _ = self.dav.delete(path, &Guard::None, &If::default()).await;
-        });
         let _ = timeout(FAREWELL, async {
-            futures_util::join!(futures_util::future::join_all(deletions), self.holding.release_all());
+            if !left.is_empty() || self.holding.is_held() {
+                let _ = timeout(SETTLING, self.dav.client().settled(self.dav.requests().origin())).await;
+            }
+            futures_util::join!(self.delete_all(left), self.holding.release_all());
         })
         .await;
+    }
+
+    async fn delete_all(&self, left: BTreeSet<RemotePath>) {
+        let delete = |path: RemotePath| async move {
+            let deleted = self.dav.delete(&path, &Guard::None, &If::default()).await;
+            deleted.is_err().then_some(path)
+        };
+        let missed: Vec<_> = join_all(left.into_iter().map(delete)).await.into_iter().flatten().collect();
+        if !missed.is_empty() {
+            sleep(LATE).await;
+            join_all(missed.into_iter().map(delete)).await;
+        }
     }
 
     /// Passes the news on, and counts.

@@ -31,8 +31,9 @@ use crate::{
     Asked, Cause, Chunks, Error, Incoming, Journey, Step as Wait, Timeouts,
     body::Piece,
     connect::Io,
+    method::is_safe,
     pool::Window,
-    wire::{ConnectionId, Job, JobId, Report, Sent, Told},
+    wire::{ConnectionId, Job, JobId, MOVEMENT, Report, Sent, Told},
 };
 
 /// How far the writing of bodies may run ahead of the network, beside the kernel's own buffer.
@@ -68,6 +69,7 @@ pub(crate) async fn run(
         unflushed: false,
         reader: Reader::None,
         moved: now,
+        crumbs: MOVEMENT,
         alarm: Box::pin(tokio::time::sleep_until(now)),
     };
     let cause = driver.serve().await;
@@ -94,6 +96,8 @@ struct Driver {
     reader: Reader,
     /// When a byte last moved, or a wait began.
     moved: Instant,
+    /// Bytes of an answer that came since they last counted; an answer's first one counts.
+    crumbs: usize,
     alarm: Pin<Box<Sleep>>,
 }
 
@@ -166,7 +170,7 @@ impl Driver {
             }
             let step = match poll_fn(|context| self.step(context)).await {
                 Ok(step) => step,
-                Err(error) => return error.into(),
+                Err(error) => return self.last_words().err().unwrap_or_else(|| error.into()),
             };
             if let Err(cause) = self.take(step) {
                 return cause;
@@ -187,8 +191,14 @@ impl Driver {
                 self.take_event(event)?;
                 return Err(Cause::Retired("the server closed it"));
             }
-            Step::Read(_) => self.moved = Instant::now(),
-            Step::Room => {}
+            Step::Read(bytes) => {
+                self.crumbs += bytes;
+                if self.crumbs >= MOVEMENT {
+                    (self.moved, self.crumbs) = (Instant::now(), 0);
+                }
+            }
+            // The wait for the reader was not the server's.
+            Step::Room => self.moved = Instant::now(),
             Step::Chunk(chunk) => self.put(chunk)?,
             Step::Job(None) => self.jobs = None,
             Step::Job(Some(job)) => {
@@ -205,6 +215,18 @@ impl Driver {
                     return Err(cause);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Hands on what came before the connection failed. A server that refuses a body before it has come whole
+    /// answers and hangs up: then writing fails while the answer that says why waits to be read.
+    fn last_words(&mut self) -> Result<(), Cause> {
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        while !matches!(self.reader, Reader::Somebody(_, Some(_)))
+            && let Poll::Ready(Ok(1..)) = self.poll_read(&mut context)
+        {
+            self.hand_on()?;
         }
         Ok(())
     }
@@ -287,7 +309,7 @@ impl Driver {
             // Answered before it was sent whole: an error, as a rule, and the rest not worth its time.
             return Err(Cause::Retired("the server answered before the request was sent whole"));
         };
-        self.moved = Instant::now();
+        (self.moved, self.crumbs) = (Instant::now(), MOVEMENT);
         let (connection, sent) = (self.id, end - first.start);
         let window = self.under_way.is_empty().then(|| Window::of(&*self.io)).flatten();
         let _ = self.reports.send(Report::Done { connection, job, sent, received, window });
@@ -445,7 +467,11 @@ impl Driver {
         {
             return Poll::Ready(Ok(Step::Job(job.map(Box::new))));
         }
-        if let [UnderWay { job: Some(job), .. }] = self.under_way.make_contiguous()
+        // What changes something and has left whole is done there in any case: then its end is waited for, so that
+        // whoever undoes it knows when.
+        let written = self.written;
+        if let [UnderWay { job: Some(job), asked, end, .. }] = self.under_way.make_contiguous()
+            && (is_safe(asked.method()) || end.is_none_or(|end| end > written))
             && job.reply.poll_closed(context).is_ready()
         {
             return Poll::Ready(Ok(Step::Unwanted));

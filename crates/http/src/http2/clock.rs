@@ -20,7 +20,7 @@ use std::{
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Http2Settings;
-use crate::{Step, Timeouts};
+use crate::{Step, Timeouts, wire::MOVEMENT};
 
 /// How many times the bound a stream may stand still while others on its connection move.
 const PATIENCE: u32 = 5;
@@ -116,13 +116,15 @@ pub(super) struct Clock {
 struct State {
     /// Since when nothing moved.
     since: Instant,
+    /// Bytes of the answer that came since they last counted.
+    crumbs: usize,
     sending: Sending,
     receiving: Receiving,
 }
 
 impl Clock {
     pub(super) fn new(traffic: Arc<Traffic>, bounds: Timeouts) -> Self {
-        let state = State { since: Instant::now(), sending: Sending::Source, receiving: Receiving::Head };
+        let state = State { since: Instant::now(), crumbs: 0, sending: Sending::Source, receiving: Receiving::Head };
         Self { traffic, bounds, state: Mutex::new(state), sent: AtomicU64::new(0), received: AtomicU64::new(0) }
     }
 
@@ -136,7 +138,13 @@ impl Clock {
     /// So many bytes of the answer's body came in.
     pub(super) fn received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.moved();
+        let mut state = self.state();
+        state.crumbs += bytes;
+        if state.crumbs >= MOVEMENT {
+            state.crumbs = 0;
+            drop(state);
+            self.moved();
+        }
     }
 
     /// How many bytes of bodies went out and came in.
@@ -249,6 +257,23 @@ mod tests {
         assert_eq!(rings_after(&clock).await, Some((Step::Receive, seconds(30))));
         clock.receiving(Receiving::Reader);
         assert_eq!(rings_after(&clock).await, None, "our own reader is slow");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_byte_now_and_then_is_no_movement() {
+        let traffic = Arc::new(Traffic::new(Http2Settings::default()));
+        for (piece, patient) in [(1, false), (MOVEMENT, true)] {
+            let clock = clock(&traffic);
+            clock.receiving(Receiving::Body);
+            let trickle = async {
+                for _ in 0..100 {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    clock.received(piece);
+                }
+            };
+            let lasted = tokio::select! { _ = clock.overdue() => false, () = trickle => true };
+            assert_eq!(lasted, patient);
+        }
     }
 
     #[tokio::test(start_paused = true)]

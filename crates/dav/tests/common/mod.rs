@@ -1,0 +1,175 @@
+//! What the fault tests share.
+
+#![allow(dead_code, reason = "each test program uses a part")]
+
+pub(crate) mod double;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use dav::{
+    Dav, Error, RemotePath,
+    transfer::{Event, Options, Skip, Summary, Verify, Watch, download, upload},
+};
+use haul_http::{Client, Origin, Pipelining, Settings, Timeouts, credentials::Authenticator};
+use tokio::{sync::Notify, time::timeout};
+
+/// Longer than anything here takes on the busiest machine.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Every file below a folder, by its path there, with its content.
+pub(crate) type Tree = BTreeMap<String, Vec<u8>>;
+
+pub(crate) fn path(text: &str) -> RemotePath {
+    RemotePath::from_url_path(text).unwrap()
+}
+
+pub(crate) fn client(address: impl std::fmt::Display, change: impl FnOnce(&mut Settings)) -> Dav {
+    let origin = Origin::of(&format!("http://{address}").parse().unwrap()).unwrap();
+    // Short, so that what never comes is not waited for, and no shorter than a busy machine needs.
+    let timeouts = Timeouts {
+        connect: Duration::from_secs(3),
+        first_byte: Duration::from_secs(2),
+        pipelined: Duration::from_secs(1),
+        stall: Duration::from_secs(2),
+        idle: Duration::from_secs(20),
+    };
+    let mut settings = Settings { pipelining: Pipelining::Aggressive, timeouts, ..Settings::default() };
+    change(&mut settings);
+    Dav::new(Client::new(settings, Authenticator::default()).unwrap(), origin)
+}
+
+/// Bytes in which no two places, and no two files, look alike.
+pub(crate) fn noise(seed: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|at| ((at + seed * 977).wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+/// Folders with files of many sizes, an hour old.
+pub(crate) fn lay_out(root: &Path) -> Tree {
+    let sizes = [0, 1, 100, 1000, 1000, 1000, 10_240, 10_240, 65_536, 131_073, 300_000];
+    let mut tree = Tree::new();
+    for (number, folder) in ["", "a/", "a/b/", "c/"].into_iter().enumerate() {
+        for (at, size) in sizes.into_iter().enumerate() {
+            tree.insert(format!("{folder}file{at}"), noise(number * 100 + at, size));
+        }
+    }
+    // Large enough for parts.
+    tree.insert("c/large".into(), noise(999, 9_000_000));
+    write(root, &tree);
+    tree
+}
+
+pub(crate) fn write(root: &Path, tree: &Tree) {
+    let old = SystemTime::now() - Duration::from_hours(1);
+    for (name, content) in tree {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+    }
+}
+
+/// Every file below a folder here.
+pub(crate) fn read(root: &Path) -> Tree {
+    let (mut found, mut folders) = (Tree::new(), vec![root.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                found.insert(name, fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn mirror() -> Options {
+    Options { recursive: true, contents: true, ..Options::default() }
+}
+
+fn deaf() -> Watch {
+    Arc::new(|_: Event<'_>| ())
+}
+
+/// Uploads what is in a folder to `/up/`; it ends, whatever happens.
+pub(crate) async fn up(dav: &Dav, from: &Path, options: &Options) -> Result<Summary, Error> {
+    let sources = [from.to_owned()];
+    let (to, stop, watch) = (path("/up/"), Notify::new(), deaf());
+    timeout(PATIENCE, upload(dav, &sources, &to, options, &stop, &watch)).await.expect("the upload never ends")
+}
+
+/// Downloads what is in `/up/` to a folder; it ends, whatever happens.
+pub(crate) async fn down(dav: &Dav, to: &Path, options: &Options) -> Result<Summary, Error> {
+    let (sources, stop, watch) = ([path("/up/")], Notify::new(), deaf());
+    timeout(PATIENCE, download(dav, &sources, to, options, &stop, &watch)).await.expect("the download never ends")
+}
+
+/// Each file is there whole, or is as it was before and named as failed with a reason, by itself or by its folder.
+/// What failed, by name.
+pub(crate) fn check(wanted: &Tree, before: &Tree, there: &Tree, outcome: &Result<Summary, Error>) -> Failed {
+    for name in there.keys() {
+        assert!(wanted.contains_key(name) || before.contains_key(name), "{name} was left behind");
+    }
+    let mut failed = Failed::new();
+    match outcome {
+        Ok(summary) => {
+            for (path, why) in &summary.failed {
+                let twice = failed.insert(name(path), why.to_string());
+                assert!(twice.is_none(), "{path} failed twice: {why} and {twice:?}");
+            }
+            let named = failed.keys().filter(|name| wanted.contains_key(*name)).count();
+            let counted = summary.files + summary.skipped + named as u64;
+            assert!(counted <= wanted.len() as u64, "a file is counted twice: {summary:?}");
+        }
+        // Nothing was begun.
+        Err(error) => drop(failed.insert(String::new(), error.to_string())),
+    }
+    for (name, content) in wanted {
+        let found = there.get(name);
+        let is_whole = found == Some(content);
+        assert!(is_whole || found == before.get(name), "{name} is neither whole nor as it was");
+        let told = || failed.keys().any(|failed| name == failed || failed.is_empty() || below(name, failed));
+        assert!(is_whole || told(), "{name} is missing, and nobody was told: {failed:?}");
+    }
+    for (name, why) in &failed {
+        assert!(!why.is_empty() && !why.contains('\n'), "{name}: {why:?}");
+    }
+    failed
+}
+
+/// Why things failed, by their path below the folder that was moved.
+pub(crate) type Failed = BTreeMap<String, String>;
+
+/// A path as the summary names it, here or on the server, without what is before the tree.
+fn name(path: &str) -> String {
+    let below = ["/tree/", "/up/"].iter().find_map(|root| path.split_once(root).map(|(_, below)| below));
+    below.unwrap_or("").trim_end_matches('/').to_owned()
+}
+
+fn below(name: &str, folder: &str) -> bool {
+    name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// What a second run skips.
+pub(crate) fn rest(options: &Options) -> Options {
+    Options { skip: Skip::SameSizeAndTime, ..options.clone() }
+}
+
+pub(crate) fn unverified() -> Options {
+    Options { verify: Verify::None, ..mirror() }
+}
+
+pub(crate) fn folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("tree");
+    fs::create_dir(&place).unwrap();
+    (folder, place)
+}

@@ -1,0 +1,147 @@
+//! Downloads.
+
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
+
+use dav::transfer::Options;
+
+use crate::common::{
+    Failed, Tree, check, client,
+    double::{Double, Fault},
+    down, folder, lay_out, mirror, read, rest, write,
+};
+
+async fn filled() -> (Double, Tree) {
+    let (double, (_kept, source)) = (Double::start().await, folder());
+    let tree = lay_out(&source);
+    for (name, content) in &tree {
+        double.put(&format!("/up/{name}"), content, Duration::from_hours(1));
+    }
+    (double, tree)
+}
+
+/// Downloads a tree amid faults, over an older version of some files, and then again without.
+async fn through(script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) -> Failed {
+    let ((double, wanted), (_kept, here)) = (filled().await, folder());
+    let before: Tree =
+        ["file3", "a/file4", "c/large"].into_iter().map(|name| (name.into(), b"older".to_vec())).collect();
+    write(&here, &before);
+    double.script(script);
+    let first = down(&client(double.address, |_| ()), &here, &mirror()).await;
+    let failed = check(&wanted, &before, &read(&here), &first);
+    double.heal();
+    complete(&double, &here, &wanted).await;
+    failed
+}
+
+async fn complete(double: &Double, here: &Path, wanted: &Tree) {
+    let second = down(&client(double.address, |_| ()), here, &rest(&mirror())).await.unwrap();
+    assert!(second.failed.is_empty(), "{:?}", second.failed);
+    assert!(read(here) == *wanted, "the second run does not complete it");
+    assert!(double.files("/up") == *wanted, "the source was changed");
+    let third = down(&client(double.address, |_| ()), here, &rest(&mirror())).await.unwrap();
+    assert_eq!((third.files, third.skipped), (0, wanted.len() as u64));
+}
+
+fn once_each(method: &'static str, every: u64, fault: Fault) -> impl FnMut(&str, &str, u64) -> Option<Fault> + Send {
+    let (mut seen, mut count) = (BTreeSet::new(), 0);
+    move |asked, path, _| {
+        if asked != method || path.ends_with("large") || !seen.insert(path.to_owned()) {
+            return None;
+        }
+        count += 1;
+        (count % every == 0).then(|| fault.clone())
+    }
+}
+
+#[tokio::test]
+async fn what_passes_by_itself_harms_nothing() {
+    for fault in [
+        Fault::Reset,
+        Fault::DoneAndReset,
+        Fault::Cut,
+        Fault::CutUntold,
+        Fault::Forget,
+        Fault::Swap,
+        Fault::WrongDigest,
+        Fault::EndlessHead,
+        Fault::EndlessBody,
+        Fault::TricklingHead,
+        Fault::TricklingBody,
+        Fault::Silence,
+        Fault::Refuse(503, "retry-after: 1\r\n"),
+        Fault::Refuse(429, "retry-after: 0\r\n"),
+    ] {
+        println!("{fault:?}");
+        let failed = through(once_each("GET", 9, fault.clone())).await;
+        assert_eq!(failed, Failed::new(), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_fails_is_named_with_the_reason() {
+    for (fault, reason) in [
+        (Fault::Refuse(403, ""), "does not allow"),
+        (Fault::Refuse(404, ""), "nothing at this path"),
+        (Fault::Refuse(503, "retry-after: 7200\r\n"), "in 7200 s"),
+        (Fault::WrongDigest, "nothing of it may be kept"),
+        (Fault::Cut, "closed the connection too early"),
+        (Fault::CutUntold, "bytes"),
+        (Fault::EndlessHead, "head of the answer"),
+        (Fault::EndlessBody, ""),
+        (Fault::TricklingHead, "stood still"),
+        (Fault::TricklingBody, "stood still"),
+        (Fault::Silence, "no answer began"),
+    ] {
+        for victim in ["a/file10", "c/large"] {
+            println!("{fault:?} {victim}");
+            let spoilt = fault.clone();
+            let hit = move |method: &str, path: &str, _| {
+                (method == "GET" && path == format!("/up/{victim}")).then(|| spoilt.clone())
+            };
+            let failed = through(hit).await;
+            assert_eq!(failed.keys().collect::<Vec<_>>(), [victim], "{fault:?}: {failed:?}");
+            assert!(victim == "c/large" || failed[victim].contains(reason), "{fault:?}: {failed:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_listing_that_fails_loses_its_folder_and_no_other() {
+    for fault in [
+        Fault::Cut,
+        Fault::CutUntold,
+        Fault::EndlessHead,
+        Fault::EndlessBody,
+        Fault::TricklingBody,
+        Fault::Refuse(500, ""),
+        Fault::Refuse(404, ""),
+    ] {
+        println!("{fault:?}");
+        let spoilt = fault.clone();
+        let hit =
+            move |method: &str, path: &str, _| (method == "PROPFIND" && path == "/up/a").then(|| spoilt.clone());
+        let failed = through(hit).await;
+        assert_eq!(failed.keys().collect::<Vec<_>>(), ["a"], "{fault:?}: {failed:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_there_stays_when_a_mirror_cannot_be_listed() {
+    let ((double, wanted), (_kept, here)) = (filled().await, folder());
+    write(&here, &wanted);
+    double.script(|method, path, _| (method == "PROPFIND" && path == "/up/a").then_some(Fault::Cut));
+    let options = Options { delete: true, ..mirror() };
+    let outcome = down(&client(double.address, |_| ()), &here, &rest(&options)).await.unwrap();
+    assert_eq!((outcome.deleted, outcome.failed.len()), (0, 1));
+    assert!(read(&here) == wanted);
+}
+
+#[tokio::test]
+async fn long_names_come_whole() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    let name = "n".repeat(255);
+    double.put(&format!("/up/{name}"), b"content", Duration::from_hours(1));
+    let outcome = down(&client(double.address, |_| ()), &here, &mirror()).await.unwrap();
+    assert!(outcome.failed.is_empty(), "{:?}", outcome.failed);
+    assert_eq!(fs::read(here.join(&name)).unwrap(), b"content");
+}

@@ -1,0 +1,65 @@
+//! Locks around writes.
+
+use std::time::Duration;
+
+use dav::{Policy, transfer::Options};
+
+use crate::common::{
+    check, client,
+    double::{Double, Fault},
+    folder, lay_out, mirror, rest, up,
+};
+
+#[tokio::test]
+async fn faults_leave_no_lock_and_no_empty_file() {
+    for (method, fault) in [
+        ("PUT", Fault::Reset),
+        ("PUT", Fault::DoneAndReset),
+        ("PUT", Fault::Refuse(507, "")),
+        ("LOCK", Fault::Reset),
+        ("LOCK", Fault::DoneAndReset),
+        ("LOCK", Fault::Refuse(503, "retry-after: 1\r\n")),
+        ("UNLOCK", Fault::Reset),
+        ("UNLOCK", Fault::DoneAndReset),
+    ] {
+        println!("{method} {fault:?}");
+        let options = Options { lock: Policy::Always, ..mirror() };
+        let (double, (_kept, here)) = (Double::start().await, folder());
+        let wanted = lay_out(&here);
+        double.put("/up/file3", b"older", Duration::from_hours(2));
+        let before = double.files("/up");
+        let spoilt = fault.clone();
+        let mut count = 0;
+        double.script(move |asked, _, _| {
+            count += u32::from(asked == method);
+            (asked == method && count % 7 == 0).then(|| spoilt.clone())
+        });
+        let first = up(&client(double.address, |_| ()), &here, &options).await;
+        check(&wanted, &before, &double.files("/up"), &first);
+        assert_eq!(double.locks(), 0, "{method} {fault:?} left a lock");
+        double.heal();
+        let second = up(&client(double.address, |_| ()), &here, &rest(&options)).await.unwrap();
+        assert!(second.failed.is_empty(), "{:?}", second.failed);
+        assert!(double.files("/up") == wanted);
+        assert_eq!(double.locks(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_locked_file_is_named_and_done_when_it_is_free() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    let wanted = lay_out(&here);
+    double.put("/up/a/file7", b"theirs", Duration::from_hours(2));
+    double.lock("/up/a/file7");
+    let before = double.files("/up");
+    for options in [mirror(), Options { lock: Policy::Always, ..mirror() }, Options { temporary: true, ..mirror() }] {
+        let first = up(&client(double.address, |_| ()), &here, &rest(&options)).await;
+        let failed = check(&wanted, &before, &double.files("/up"), &first);
+        assert_eq!(failed.keys().collect::<Vec<_>>(), ["a/file7"], "{failed:?}");
+        assert!(failed["a/file7"].contains("lock"), "{failed:?}");
+    }
+    double.unlock("/up/a/file7");
+    let second = up(&client(double.address, |_| ()), &here, &rest(&mirror())).await.unwrap();
+    assert!(second.failed.is_empty() && double.files("/up") == wanted);
+    assert_eq!(second.files, 1);
+}

@@ -1,0 +1,136 @@
+//! Random trees, random faults.
+
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use dav::{
+    Policy,
+    transfer::{Options, Verify},
+};
+use haul_http::Pipelining;
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestRunner},
+};
+
+use crate::common::{
+    Tree, check, client,
+    double::{Double, Fault},
+    down, folder, mirror, noise, read, rest, up, write,
+};
+
+/// How long it may take; what is not tried by then is another day's.
+const ENOUGH: Duration = Duration::from_secs(12);
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        3 => Just(Fault::Reset),
+        3 => Just(Fault::DoneAndReset),
+        3 => Just(Fault::Cut),
+        1 => Just(Fault::CutUntold),
+        2 => Just(Fault::Swap),
+        2 => Just(Fault::WrongDigest),
+        1 => Just(Fault::EndlessHead),
+        1 => Just(Fault::EndlessBody),
+        1 => Just(Fault::Forget),
+        2 => Just(Fault::RefuseEarly(507)),
+        2 => Just(Fault::Refuse(503, "retry-after: 0\r\n")),
+        2 => Just(Fault::Refuse(429, "retry-after: 0\r\n")),
+        2 => prop::sample::select(vec![403, 404, 409, 412, 423, 500, 507]).prop_map(|status| Fault::Refuse(status, "")),
+    ]
+}
+
+#[derive(Debug)]
+struct Case {
+    tree: Tree,
+    /// By the number of the request among all.
+    faults: BTreeMap<u64, Fault>,
+    options: Options,
+    pipelining: Pipelining,
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let name = "[a-c]/[a-z]{1,3}|[a-z]{1,3}x|d/e/[a-f]{1,2}y";
+    let size = prop_oneof![4 => 0_usize..3000, 1 => 0_usize..200_000];
+    let tree = prop::collection::btree_map(name, size, 1..40).prop_map(|sizes| {
+        let files = sizes.into_iter().enumerate();
+        files.map(|(number, (name, size))| (name, noise(number + 1, size))).collect()
+    });
+    let pipelining = prop::sample::select(vec![Pipelining::Off, Pipelining::Safe, Pipelining::Aggressive]);
+    let options = (any::<bool>(), any::<bool>(), prop::sample::select(vec![Policy::Never, Policy::Always]), 1_usize..6);
+    let options = options.prop_map(|(temporary, verified, lock, connections)| Options {
+        temporary,
+        verify: if verified { Verify::Size } else { Verify::None },
+        lock,
+        connections,
+        ..mirror()
+    });
+    (tree, prop::collection::btree_map(0_u64..120, fault(), 0..12), options, pipelining)
+        .prop_map(|(tree, faults, options, pipelining)| Case { tree, faults, options, pipelining })
+}
+
+async fn play(case: &Case, upwards: bool) {
+    let (double, (_kept, here), (_also, there)) = (Double::start().await, folder(), folder());
+    let dav = || {
+        client(double.address, |settings| {
+            (settings.pipelining, settings.connections) = (case.pipelining, case.options.connections);
+            settings.timeouts.pipelined = Duration::from_millis(300);
+            settings.timeouts.first_byte = Duration::from_millis(600);
+        })
+    };
+    let faults = case.faults.clone();
+    let script = move |_: &str, _: &str, number: u64| faults.get(&number).cloned();
+    if upwards {
+        write(&here, &case.tree);
+        double.script(script);
+        let first = up(&dav(), &here, &case.options).await;
+        check(&case.tree, &Tree::new(), &double.files("/up"), &first);
+        double.heal();
+        let second = up(&dav(), &here, &rest(&case.options)).await.unwrap();
+        assert!(second.failed.is_empty(), "{:?}", second.failed);
+        assert!(double.files("/up") == case.tree);
+        assert_eq!(double.locks(), 0);
+    } else {
+        for (name, content) in &case.tree {
+            double.put(&format!("/up/{name}"), content, Duration::from_hours(1));
+        }
+        double.script(script);
+        let first = down(&dav(), &there, &case.options).await;
+        check(&case.tree, &Tree::new(), &read(&there), &first);
+        double.heal();
+        let second = down(&dav(), &there, &rest(&case.options)).await.unwrap();
+        assert!(second.failed.is_empty(), "{:?}", second.failed);
+        assert!(read(&there) == case.tree);
+    }
+}
+
+fn run(upwards: bool) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let begin = Instant::now();
+    let played = Cell::new(0);
+    let config = Config { cases: 400, failure_persistence: None, max_shrink_iters: 60, ..Config::default() };
+    let result = TestRunner::new(config).run(&cases(), |case| {
+        if begin.elapsed() < ENOUGH {
+            played.set(played.get() + 1);
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runtime.block_on(play(&case, upwards))));
+            prop_assert!(done.is_ok(), "see the panic above");
+        }
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
+    println!("{} trees were moved", played.get());
+    assert!(played.get() > 0);
+}
+
+#[test]
+fn uploads_survive_random_faults() {
+    run(true);
+}
+
+#[test]
+fn downloads_survive_random_faults() {
+    run(false);
+}

@@ -1,0 +1,295 @@
+//! Uploads.
+
+use std::{collections::BTreeSet, fs, sync::Arc, time::Duration};
+
+use dav::transfer::{Options, Summary};
+use tokio::sync::Notify;
+
+use crate::common::{
+    Failed, Tree, check, client,
+    double::{Double, Fault},
+    folder, lay_out, mirror, read, rest, up,
+};
+
+/// Uploads a tree amid faults, over an older version of some files, and then again without.
+async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) -> Failed {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    let wanted = lay_out(&here);
+    for name in ["file3", "a/file4", "c/file9"] {
+        double.put(&format!("/up/{name}"), b"older", Duration::from_hours(2));
+    }
+    let before = double.files("/up");
+    double.script(script);
+    let first = up(&client(double.address, |_| ()), &here, options).await;
+    let failed = check(&wanted, &before, &double.files("/up"), &first);
+    double.heal();
+    complete(&double, &here, &wanted, options).await;
+    failed
+}
+
+/// The run after the fault.
+async fn complete(double: &Double, here: &std::path::Path, wanted: &Tree, options: &Options) -> Summary {
+    let second = up(&client(double.address, |_| ()), here, &rest(options)).await.unwrap();
+    assert!(second.failed.is_empty(), "{:?}", second.failed);
+    assert!(double.files("/up") == *wanted, "the second run does not complete it");
+    assert_eq!(double.locks(), 0, "a lock was left behind");
+    assert!(read(here) == *wanted, "the source was changed");
+    second
+}
+
+/// The fault, for the first so many requests of this method with a path that ends like this.
+fn first(
+    times: usize,
+    method: &'static str,
+    end: &'static str,
+    fault: Fault,
+) -> impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static {
+    let mut left = times;
+    move |asked, path, _| {
+        let hit = left > 0 && asked == method && path.contains("/up") && path.ends_with(end);
+        left -= usize::from(hit);
+        hit.then(|| fault.clone())
+    }
+}
+
+/// The fault, for every file of these again and again, once each.
+fn once_each(method: &'static str, every: u64, fault: Fault) -> impl FnMut(&str, &str, u64) -> Option<Fault> + Send {
+    let mut seen = BTreeSet::new();
+    let mut count = 0;
+    move |asked, path, _| {
+        if asked != method || !seen.insert(path.to_owned()) {
+            return None;
+        }
+        count += 1;
+        (count % every == 0).then(|| fault.clone())
+    }
+}
+
+#[tokio::test]
+async fn what_passes_by_itself_harms_nothing() {
+    for fault in [
+        Fault::Reset,
+        Fault::DoneAndReset,
+        Fault::Cut,
+        Fault::Forget,
+        Fault::Swap,
+        Fault::EndlessHead,
+        Fault::Silence,
+        Fault::Refuse(503, "retry-after: 1\r\n"),
+        Fault::Refuse(429, "retry-after: 0\r\n"),
+    ] {
+        for options in [mirror(), Options { temporary: true, ..mirror() }] {
+            println!("{fault:?}, temporary: {}", options.temporary);
+            let failed = through(&options, once_each("PUT", 9, fault.clone())).await;
+            assert_eq!(failed, Failed::new(), "{fault:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn folders_and_names_survive_a_lost_answer() {
+    for (method, fault) in [
+        ("MKCOL", Fault::DoneAndReset),
+        ("MKCOL", Fault::Reset),
+        ("PROPFIND", Fault::Reset),
+        ("PROPFIND", Fault::Cut),
+        ("MOVE", Fault::DoneAndReset),
+        ("MOVE", Fault::Reset),
+        ("DELETE", Fault::DoneAndReset),
+    ] {
+        println!("{method} {fault:?}");
+        let options = Options { temporary: true, ..mirror() };
+        through(&options, once_each(method, 2, fault)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_is_named_with_the_reason() {
+    for (fault, reason) in [
+        (Fault::Refuse(507, ""), "no room left"),
+        (Fault::RefuseEarly(507), "no room left"),
+        (Fault::Refuse(423, ""), "holds a lock"),
+        (Fault::Refuse(412, ""), "somebody else has changed it"),
+        (Fault::Refuse(403, ""), "does not allow"),
+        (Fault::Refuse(503, "retry-after: 7200\r\n"), "in 7200 s"),
+        (Fault::Refuse(429, "retry-after: 0\r\n"), "too busy"),
+        (Fault::EndlessHead, "head of the answer"),
+        (Fault::TricklingHead, "stood still"),
+        (Fault::Reset, ""),
+    ] {
+        for options in [mirror(), Options { temporary: true, ..mirror() }] {
+            println!("{fault:?}, temporary: {}", options.temporary);
+            let refused = fault.clone();
+            let failed = through(&options, move |method, path, _| {
+                let hit = method == "PUT" && (path == "/up/a/file10" || path.contains("/a/.file10"));
+                hit.then(|| refused.clone())
+            });
+            let failed = failed.await;
+            assert_eq!(failed.keys().collect::<Vec<_>>(), ["a/file10"], "{fault:?}: {failed:?}");
+            assert!(failed["a/file10"].contains(reason), "{fault:?}: {failed:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_not_read_to_it() {
+    for fault in [Fault::EndlessBody, Fault::TricklingBody, Fault::CutUntold] {
+        for method in ["PUT", "MKCOL", "PROPFIND"] {
+            println!("{method} {fault:?}");
+            through(&mirror(), first(2, method, "", fault.clone())).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn somebody_elses_file_of_the_same_length_is_not_taken_for_ours() {
+    for options in [mirror(), Options { temporary: true, ..mirror() }] {
+        let (double, (_kept, here)) = (Double::start().await, folder());
+        let wanted = lay_out(&here);
+        let last = if options.temporary { "MOVE" } else { "PUT" };
+        let mut done = false;
+        double.script(move |method, path, _| {
+            let hit = !done && method == last && path.contains("file5") && path.contains("/a/");
+            done |= hit;
+            hit.then_some(Fault::Overtaken("/up/a/file5"))
+        });
+        let first = up(&client(double.address, |_| ()), &here, &options).await;
+        let theirs: Vec<u8> = vec![b'T'; 1000];
+        let there = double.files("/up");
+        assert!(there["a/file5"] == theirs, "their file was overwritten unseen");
+        let before = Tree::from([("a/file5".to_owned(), theirs)]);
+        let failed = check(&wanted, &before, &there, &first);
+        assert_eq!(failed.keys().collect::<Vec<_>>(), ["a/file5"], "{failed:?}");
+        assert!(failed["a/file5"].contains("somebody else"), "{failed:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_killed_and_started_again() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    let wanted = lay_out(&here);
+    let (reached, mut puts) = (Arc::new(Notify::new()), 0);
+    let reach = reached.clone();
+    double.script(move |method, _, _| {
+        puts += u32::from(method == "PUT");
+        if puts == 15 {
+            reach.notify_one();
+        }
+        None
+    });
+    let dav = client(double.address, |_| ());
+    let options = mirror();
+    let (first, ()) = tokio::join!(up(&dav, &here, &options), async {
+        reached.notified().await;
+        double.kill().await;
+    });
+    let failed = check(&wanted, &Tree::new(), &double.files("/up"), &first);
+    assert!(failed.values().all(|why| why.contains("refused") || why.contains("reset")), "{failed:?}");
+    double.heal();
+    double.restart().await;
+    complete(&double, &here, &wanted, &options).await;
+}
+
+#[tokio::test]
+async fn a_folder_that_vanishes_loses_its_files_and_no_others() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    let wanted = lay_out(&here);
+    // As if it were gone, from its third file on.
+    let mut puts = 0;
+    double.script(move |method, path, _| {
+        if !path.contains("/a/") || method == "MKCOL" {
+            return None;
+        }
+        puts += u32::from(method == "PUT");
+        match method {
+            "PUT" if puts > 2 => Some(Fault::Refuse(409, "")),
+            "PROPFIND" => Some(Fault::Refuse(404, "")),
+            _ => None,
+        }
+    });
+    let first = up(&client(double.address, |_| ()), &here, &mirror()).await;
+    let failed = check(&wanted, &Tree::new(), &double.files("/up"), &first);
+    assert!(!failed.is_empty() && failed.keys().all(|name| name.starts_with("a/")), "{failed:?}");
+    double.heal();
+    complete(&double, &here, &wanted, &mirror()).await;
+}
+
+#[tokio::test]
+async fn a_check_that_fails_names_what_was_not_checked() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    let wanted = lay_out(&here);
+    double.script(|method, path, _| {
+        (method == "PROPFIND" && path == "/up/c").then_some(Fault::Refuse(500, ""))
+    });
+    let first = up(&client(double.address, |_| ()), &here, &mirror()).await;
+    let failed = check(&wanted, &Tree::new(), &double.files("/up"), &first);
+    let named: Vec<_> = wanted.keys().filter(|name| name.starts_with("c/")).collect();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), named);
+    assert!(failed.values().all(|why| why.contains("the server failed")), "{failed:?}");
+    double.heal();
+    let second = complete(&double, &here, &wanted, &mirror()).await;
+    assert_eq!(second.files, 0, "all of it was there already");
+}
+
+#[tokio::test]
+async fn a_file_that_the_server_forgot_is_sent_again() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    let wanted = lay_out(&here);
+    // Acknowledged, and not there.
+    double.script(first(2, "PUT", "a/file6", Fault::Refuse(201, "")));
+    let first = up(&client(double.address, |_| ()), &here, &mirror()).await;
+    let failed = check(&wanted, &Tree::new(), &double.files("/up"), &first);
+    assert!(failed["a/file6"].contains("no such file"), "{failed:?}");
+    complete(&double, &here, &wanted, &mirror()).await;
+}
+
+#[tokio::test]
+async fn a_stop_leaves_nothing_temporary() {
+    for at in [3, 20, 40] {
+        let (double, (_kept, here)) = (Double::start().await, folder());
+        let wanted = lay_out(&here);
+        let (stop, mut puts) = (Arc::new(Notify::new()), 0);
+        let stopping = stop.clone();
+        double.script(move |method, _, _| {
+            puts += u32::from(method == "PUT");
+            if puts == at {
+                stopping.notify_one();
+            }
+            None
+        });
+        let dav = client(double.address, |_| ());
+        let options = Options { temporary: true, ..mirror() };
+        let watch: dav::transfer::Watch = Arc::new(|_: dav::transfer::Event<'_>| ());
+        let to = crate::common::path("/up/");
+        let summary =
+            dav::transfer::upload(&dav, std::slice::from_ref(&here), &to, &options, &stop, &watch).await.unwrap();
+        let there = double.files("/up");
+        assert!(summary.files <= there.len() as u64);
+        for (name, content) in &there {
+            assert!(wanted.get(name) == Some(content), "{name}");
+        }
+        complete(&double, &here, &wanted, &options).await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_changes_or_goes_meanwhile_is_named() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    let wanted = lay_out(&here);
+    let (large, small) = (here.join("c/large"), here.join("c/file6"));
+    double.script(move |method, _, _| {
+        if method == "MKCOL" {
+            // Listed already, and not read yet.
+            let _ = fs::File::options().write(true).open(&large).and_then(|file| file.set_len(5_000_000));
+            let _ = fs::remove_file(&small);
+        }
+        None
+    });
+    let outcome = up(&client(double.address, |_| ()), &here, &mirror()).await.unwrap();
+    let failed: Vec<_> = outcome.failed.iter().map(|(path, why)| format!("{path}: {why}")).collect();
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    assert!(failed.iter().any(|why| why.contains("cannot read") && why.contains("c/file6")), "{failed:?}");
+    assert!(failed.iter().any(|why| why.contains("shorter while it was sent")), "{failed:?}");
+    let there = double.files("/up");
+    assert_eq!(there.len(), wanted.len() - 2);
+}
