@@ -152,8 +152,8 @@ async fn temporary_names_and_locks_leave_nothing_behind() {
             assert_eq!(summary.failed.len(), 0, "{options:?}: {:?}", summary.failed);
             assert!(tree(here.path()) == tree(server.root.path()), "{options:?}");
             // Not locked any more.
-            let (token, _) = server.dav.lock(&path("/one"), "somebody", Duration::from_mins(1)).await.unwrap();
-            server.dav.unlock(&path("/one"), &token).await.unwrap();
+            let lock = server.dav.lock(&path("/one"), "somebody", Duration::from_mins(1)).await.unwrap();
+            server.dav.unlock(&path("/one"), &lock.token).await.unwrap();
         }
     }
 }

@@ -284,7 +284,9 @@ async fn converse(stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()
         };
         match fault {
             None | Some(Fault::Refuse(..)) => stream.write_all(&answer.bytes()).await?,
-            Some(Fault::DoneAndReset | Fault::Reset | Fault::Silence | Fault::RefuseEarly(_) | Fault::Overtaken(_)) => return Ok(()),
+            Some(Fault::DoneAndReset | Fault::Reset | Fault::Silence | Fault::RefuseEarly(_) | Fault::Overtaken(_)) => {
+                return Ok(());
+            }
             Some(Fault::Forget) => continue,
             Some(Fault::Swap) if swapped.is_none() => {
                 swapped = Some(answer.bytes());
@@ -475,7 +477,8 @@ impl State {
         let to = to.splitn(4, '/').nth(3).map(|to| format!("/{to}")).unwrap_or_default();
         let exists = self.nodes.contains_key(&to);
         let locked = self.locks.get(&to);
-        if locked.is_some_and(|(token, _)| !request.header("if").is_some_and(|claims| claims.contains(token.as_str()))) {
+        if locked.is_some_and(|(token, _)| !request.header("if").is_some_and(|claims| claims.contains(token.as_str())))
+        {
             return Answer::new(423);
         }
         if !self.nodes.contains_key(path) {
