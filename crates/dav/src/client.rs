@@ -108,9 +108,9 @@ impl Dav {
             let wait = failure.retry_after.unwrap_or(FIRST_WAIT * 2_u32.pow(attempt - 1));
             let busy = is_busy(failure.status) && wait <= LONGEST_WAIT;
             if busy {
-                self.gate.close(failure.retry_after)
+                self.gate.close(failure.retry_after);
             } else {
-                self.gate.open()
+                self.gate.open();
             }
             drop(turn);
             match again
@@ -297,7 +297,9 @@ impl Dav {
     /// Renames on the server. Where it is not known whether an earlier sending has done it already, it is looked: if
     /// nothing is left at the old place and something is at the new one, it has.
     pub async fn rename(&self, from: &RemotePath, to: &RemotePath, overwrite: bool, locks: &If) -> Result<(), Error> {
-        match self.ask(self.requests.rename(from, to, overwrite, locks), from, slow()).await {
+        // A file keeps its bytes where they are.
+        let options = if from.is_folder() { slow() } else { Options { class: Class::Large, ..Options::default() } };
+        match self.ask(self.requests.rename(from, to, overwrite, locks), from, options).await {
             Ok(answer) => self.parts(answer, from, &method("MOVE"), Some(to)).await,
             Err(error) if may_be_done(&error) => {
                 let (left, there) =

@@ -65,11 +65,12 @@ impl<'a> Holding<'a> {
                         lock(&self.locks).granted(path, token.clone(), lasts, sent);
                         let trace = Trace { token: Some(token.clone()), hollow: created && !exists };
                         lock(&self.traces).insert(path.clone(), trace);
-                        if !exists && !created {
-                            if let Err(error) = self.see(path).await {
-                                self.release(path, false).await;
-                                return Err(error);
-                            }
+                        if !exists
+                            && !created
+                            && let Err(error) = self.see(path).await
+                        {
+                            self.release(path, false).await;
+                            return Err(error);
                         }
                         token
                     }

@@ -247,12 +247,9 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + S
 }
 
 /// Where everything belongs, and what is known of the folders it belongs in.
-fn placed(
-    target: Target,
-    sources: Vec<Found>,
-    to: &RemotePath,
-    options: &Options,
-) -> Result<(Outline, Vec<(usize, Option<Listing>)>), Error> {
+type Placed = (Outline, Vec<(usize, Option<Listing>)>);
+
+fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, options: &Options) -> Result<Placed, Error> {
     let folder = to.clone().as_folder(true);
     let (mut outline, count) = (Outline::default(), sources.len());
     let top = |outline: &mut Outline, path: RemotePath| {
@@ -279,7 +276,7 @@ fn placed(
                     return Err(Error::local("upload", local, why));
                 }
                 match walked {
-                    Some(walked) => outline.graft(walked, folder.join(&name, true)?, Some(base))?,
+                    Some(walked) => outline.graft(walked, &folder.join(&name, true)?, Some(base))?,
                     None => outline.add_file(&local, &name, base, &kind),
                 }
             }

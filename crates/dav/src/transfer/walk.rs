@@ -65,18 +65,17 @@ impl Outline {
     }
 
     /// Adds all of another outline, whose first folder is to be `path`, in the folder `parent`.
-    pub(crate) fn graft(&mut self, other: Self, path: RemotePath, parent: Option<usize>) -> Result<(), PathError> {
+    pub(crate) fn graft(&mut self, other: Self, path: &RemotePath, parent: Option<usize>) -> Result<(), PathError> {
         let base = self.folders.len();
-        let mut moved: Option<RemotePath> = None;
         for folder in other.folders {
-            let (own, path) = match &moved {
-                None => (parent, moved.insert(path.clone()).clone()),
-                Some(_) => {
-                    let above = base + folder.parent.unwrap_or_default();
-                    (Some(above), self.folders[above].path.join(folder.path.name().unwrap_or_default(), true)?)
+            let (parent, path) = match folder.parent.map(|above| base + above) {
+                None => (parent, path.clone()),
+                Some(above) => {
+                    let name = folder.path.name().unwrap_or_default();
+                    (Some(above), self.folders[above].path.join(name, true)?)
                 }
             };
-            self.folders.push(Folder { path, parent: own, given: false });
+            self.folders.push(Folder { path, parent, given: false });
         }
         self.files.extend(other.files.into_iter().map(|file| File { folder: base + file.folder, ..file }));
         self.left_out.extend(other.left_out);

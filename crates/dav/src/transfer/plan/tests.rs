@@ -36,8 +36,8 @@ fn listing(entries: &[(&str, There)]) -> Listing {
     entries.iter().map(|(name, there)| (name.as_bytes().to_vec(), there.clone())).collect()
 }
 
-fn sent(etag: &str) -> Result<Sent, Error> {
-    Ok(Sent { bytes: 10, etag: Some(tag(etag)) })
+fn sent(etag: &str) -> Sent {
+    Sent { bytes: 10, etag: Some(tag(etag)) }
 }
 
 fn wrong() -> Error {
@@ -70,9 +70,9 @@ fn folders_come_before_what_is_in_them_and_listings_after() {
     // What was made is empty: nothing is asked for.
     let upload = |file| Step::Upload(file, Before::Nothing);
     assert_eq!(ready(&mut plan), [Step::Make(1), upload(0), upload(1)]);
-    plan.take(Outcome::Uploaded(0, sent("a")));
+    plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     assert_eq!(ready(&mut plan), []);
-    plan.take(Outcome::Uploaded(1, sent("b")));
+    plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
     assert_eq!(ready(&mut plan), [Step::Check(0)]);
     plan.take(Outcome::Made(1, Ok(false)));
     assert_eq!(ready(&mut plan), [Step::List(1)], "somebody else has made it, and may have filled it");
@@ -97,7 +97,7 @@ fn large_files_go_first_and_leave_a_connection_to_the_small_ones() {
     let mut plan = Plan::new(outline, rules, vec![(0, Some(Listing::new()))]);
     let upload = |file| Step::Upload(file, Before::Nothing);
     assert_eq!(ready(&mut plan), [Step::Make(1), upload(1), upload(0)]);
-    plan.take(Outcome::Uploaded(1, sent("a")));
+    plan.take(Outcome::Uploaded(1, Ok(sent("a"))));
     assert_eq!(ready(&mut plan), [upload(3)]);
 }
 
@@ -120,8 +120,8 @@ fn unchecked() -> Plan {
     let mut plan = Plan::new(outline(), Options::default(), vec![(0, Some(Listing::new()))]);
     ready(&mut plan);
     plan.take(Outcome::Made(1, Err(wrong())));
-    plan.take(Outcome::Uploaded(0, sent("a")));
-    plan.take(Outcome::Uploaded(1, sent("b")));
+    plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
+    plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
     assert_eq!(ready(&mut plan), [Step::Check(0)]);
     told(&mut plan);
     plan
@@ -134,8 +134,8 @@ fn what_did_not_arrive_is_sent_once_more() {
     plan.take(Outcome::Checked(0, Ok(listing(&[("two", there(4, "b"))]))));
     let guard = Guard::Unchanged(tag("b"));
     assert_eq!(ready(&mut plan), [Step::Upload(0, Before::Nothing), Step::Upload(1, Before::File(guard))]);
-    plan.take(Outcome::Uploaded(0, sent("c")));
-    plan.take(Outcome::Uploaded(1, sent("d")));
+    plan.take(Outcome::Uploaded(0, Ok(sent("c"))));
+    plan.take(Outcome::Uploaded(1, Ok(sent("d"))));
     assert_eq!(ready(&mut plan), [Step::Check(0)]);
     plan.take(Outcome::Checked(0, Ok(listing(&[("one", there(10, "c")), ("two", there(4, "d"))]))));
     assert_eq!(ready(&mut plan), []);
@@ -161,10 +161,10 @@ fn deletions_come_last_together_and_only_if_all_went_well() {
         let steps = ready(&mut plan);
         assert!(!steps.iter().any(|step| matches!(step, Step::Delete(..))), "{steps:?}");
         plan.take(Outcome::Made(1, Ok(true)));
-        plan.take(Outcome::Uploaded(0, sent("a")));
-        plan.take(Outcome::Uploaded(1, sent("b")));
+        plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
+        plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
         assert_eq!(ready(&mut plan).len(), 1);
-        plan.take(Outcome::Uploaded(2, if fails { Err(wrong()) } else { sent("c") }));
+        plan.take(Outcome::Uploaded(2, if fails { Err(wrong()) } else { Ok(sent("c")) }));
         let mut deleted: Vec<_> = ready(&mut plan).into_iter().map(|step| format!("{step:?}")).collect();
         deleted.sort();
         assert_eq!(deleted.len(), if fails { 0 } else { 2 }, "{deleted:?}");
@@ -183,7 +183,7 @@ fn what_could_not_be_read_here_is_not_deleted_there() {
     let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
     let mut plan = Plan::new(outline, rules, vec![(0, Some(listing(&[("link", there(1, "x"))])))]);
     assert_eq!(ready(&mut plan), [Step::Upload(0, Before::Nothing)]);
-    plan.take(Outcome::Uploaded(0, sent("a")));
+    plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     assert_eq!(ready(&mut plan), []);
     assert!(plan.spares());
 }
@@ -205,8 +205,8 @@ fn digests_are_compared_after_lengths_and_a_stop_counts_what_was_sent() {
     let rules = Options { verify: Verify::Digest, ..Options::default() };
     let mut plan = Plan::new(outline(), rules, vec![(0, Some(Listing::new()))]);
     ready(&mut plan);
-    plan.take(Outcome::Uploaded(0, sent("a")));
-    plan.take(Outcome::Uploaded(1, sent("b")));
+    plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
+    plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
     ready(&mut plan);
     plan.take(Outcome::Checked(0, Ok(listing(&[("one", there(10, "a")), ("two", there(10, "b"))]))));
     assert_eq!(ready(&mut plan), [Step::Compare(0, Vec::new()), Step::Compare(1, Vec::new())]);
