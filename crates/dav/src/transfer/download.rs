@@ -465,10 +465,13 @@ impl Work<'_> {
             Ok(length) => set_down(find, &part.place, &place).map(|()| length.unwrap_or_default()),
             Err(error) => Err(error),
         };
-        if let Err(error) = &placed
-            && !(part.stays && matches!(error, Error::Http(_) | Error::Local { .. }))
-        {
-            let _ = fs::remove_file(&part.place);
+        if let Err(error) = &placed {
+            let useful = part.stays
+                && matches!(error, Error::Http(_) | Error::Local { .. })
+                && fs::metadata(&part.place).is_ok_and(|kind| kind.len() > 0);
+            if !useful {
+                let _ = fs::remove_file(&part.place);
+            }
         }
         lock(&self.parts).remove(&part.place);
         placed
