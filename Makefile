@@ -35,9 +35,11 @@ lint: ## Check formatting, lints, documentation, dependencies and shell scripts
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	else echo "skipped: shellcheck is not installed (sudo apt-get install shellcheck)"; fi
 
-bench: ## Measure the emulator: how true it is, and how much it carries
+bench: ## Measure the emulator, and Longhaul's client against its bars
 	@scripts/setup.sh bench
 	cargo bench --locked --package link --bench cable
+	@cargo build --release --locked --package haul
+	@$(HAUL) lab run bars
 
 docs: ## Build the book into docs/book
 	@if command -v mdbook >/dev/null; then mdbook build docs; \

@@ -20,9 +20,9 @@ needs='
 gcc                       build           any   cc                  nothing can be built
 libc6-dev                 build           any   /usr/include/stdio.h  nothing can be built
 ca-certificates           build           any   /etc/ssl/certs/ca-certificates.crt  cargo cannot reach crates.io
-curl                      race,test       any   curl                the contenders with curl are skipped
-rclone                    race,test       any   rclone              the contender rclone is skipped
-apache2-bin               race,test       any   apache2             the race uses the embedded server in place of Apache
+curl                      race,test,bench  any   curl                the contenders with curl are skipped
+rclone                    race,test,bench  any   rclone              the contender rclone is skipped
+apache2-bin               race,test,bench  any   apache2             the race uses the embedded server in place of Apache
 nginx                     race,test       any   nginx               the race cannot use nginx as its server
 libnginx-mod-http-dav-ext race,test       any   /usr/lib/nginx/modules/ngx_http_dav_ext_module.so  the race cannot use nginx as its server
 davfs2                    race,test       root  mount.davfs         the contenders with davfs2 are skipped

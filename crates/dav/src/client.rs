@@ -86,6 +86,15 @@ impl Dav {
         &self.requests
     }
 
+    /// Opens connections before they are needed, and tries on the way whether the server pipelines: the first request
+    /// gets company by an `OPTIONS` that nobody waits for, and what would else cost a round trip of its own is known
+    /// when its answer is here.
+    pub fn warm(&self, path: &RemotePath, connections: usize) {
+        self.client.warm(self.requests.origin(), connections);
+        let (dav, path) = (self.clone(), path.clone());
+        tokio::spawn(async move { dav.options(&path).await });
+    }
+
     /// Sends a request about `path` and gives the answer, if it is a success.
     pub async fn send(&self, request: Request<Body>, path: &RemotePath) -> Result<Answer, Error> {
         let (mut parts, mut body) = request.into_parts();

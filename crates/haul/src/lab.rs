@@ -27,7 +27,12 @@ use link::units::Span;
 use self::conduct::conduct;
 
 /// The experiments that come with the program: name and text.
-const EXPERIMENTS: [(&str, &str); 1] = [("webdav-race", include_str!("../../../experiments/webdav-race.toml"))];
+const EXPERIMENTS: [(&str, &str); 4] = [
+    ("webdav-race", include_str!("../../../experiments/webdav-race.toml")),
+    ("idle-connection", include_str!("../../../experiments/idle-connection.toml")),
+    ("pipelining", include_str!("../../../experiments/pipelining.toml")),
+    ("bars", include_str!("../../../experiments/bars.toml")),
+];
 
 /// Run experiments, and show and compare what they found
 #[derive(Subcommand)]

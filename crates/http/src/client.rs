@@ -16,7 +16,7 @@ use crate::{
     Asked, Body, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Knowledge, Origin, Pipelining, Timeouts,
     Windows,
     connect::{ConnectSettings, Connected, Connector, Facts, Offer, SettingsError},
-    credentials::Authenticator,
+    credentials::{Authenticator, take_userinfo},
     digest::Checked,
     dispatch::{self, Demand},
 };
@@ -151,6 +151,8 @@ impl Client {
         let shared = &self.inner.shared;
         let first = request.method().clone();
         let (mut parts, mut body) = request.into_parts();
+        // Who asks is told by credentials, not by the URL.
+        parts.uri = take_userinfo(&parts.uri)?.0;
         let mut attempt = None;
         for followed in 0.. {
             let origin = Origin::of(&parts.uri)?;
@@ -212,6 +214,8 @@ impl Client {
 
     /// Opens connections before they are needed, up to `count`.
     pub fn warm(&self, origin: &Origin, count: usize) {
+        // HTTP/2 needs no second.
+        let count = if self.inner.shared.settings.versions == Versions::Http2 { count.min(1) } else { count };
         self.demand(origin, Demand::Warm(count));
     }
 

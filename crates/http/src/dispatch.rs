@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     sync::Arc,
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use http::{Method, Request, Response, Version};
@@ -31,6 +31,9 @@ pub(crate) enum Demand {
     /// Say when all requests so far are settled.
     Settle(oneshot::Sender<()>),
 }
+
+/// How often at most idle connections are looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A connection attempt's outcome.
 type Opened = (ConnectionId, Result<Connected, Error>);
@@ -76,7 +79,8 @@ pub(crate) async fn run(
         reports,
         opened,
     };
-    let mut demanded = true;
+    let (mut demanded, idle) = (true, dispatch.shared.settings.timeouts.idle);
+    let mut clock = tokio::time::interval((idle / 4).max(LOOK));
     while demanded || !dispatch.scheduler.is_at_rest() {
         tokio::select! {
             biased;
@@ -88,10 +92,11 @@ pub(crate) async fn run(
                     dispatch.demand(demand);
                 }
             }
+            _ = clock.tick() => dispatch.scheduler.tick(idle, now()),
         }
-        // Connections that open after the last demand are of no use.
         if !demanded {
             dispatch.scheduler.retire_all();
+            dispatch.jobs.clear();
         }
         dispatch.act();
         dispatch.settle();
@@ -125,6 +130,9 @@ impl Dispatch {
             }
         };
         self.failure = None;
+        if !self.scheduler.opened(id, connected.version, now()) {
+            return;
+        }
         let (jobs, taken) = mpsc::unbounded_channel();
         let (timeouts, reports) = (self.shared.settings.timeouts, self.reports.clone());
         self.shared.note(&self.origin, connected.facts);
@@ -136,7 +144,6 @@ impl Dispatch {
             _ => drop(tokio::spawn(h1::run(connected.io, id, timeouts, taken, reports))),
         }
         self.lines.insert(id, jobs);
-        self.scheduler.opened(id, connected.version, now());
     }
 
     fn report(&mut self, report: Report) {
@@ -176,7 +183,7 @@ impl Dispatch {
             }
             for action in actions {
                 match action {
-                    Action::Open(id) => self.connect(id),
+                    Action::Open(id, pause) => self.connect(id, pause),
                     Action::Send(connection, job) => self.send(connection, job),
                     Action::Retire(connection) => drop(self.lines.remove(&connection)),
                     Action::Fail { job, cause, undecided } => {
@@ -219,10 +226,11 @@ impl Dispatch {
         }
     }
 
-    fn connect(&self, id: ConnectionId) {
+    fn connect(&self, id: ConnectionId, pause: Duration) {
         let (shared, origin, opened) = (self.shared.clone(), self.origin.clone(), self.opened.clone());
         let offer = shared.offer(&origin);
         tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
             let connected = tokio::select! {
                 connected = shared.dialer.dial(&origin, offer, shared.settings.timeouts.connect) => connected,
                 () = opened.closed() => return,
@@ -244,6 +252,7 @@ fn shape(id: JobId, request: &Request<Body>) -> Shape {
         safe: is_safe(request.method()),
         sending: request.body().length().is_none_or(|length| length > 4096),
         class: options.class,
+        bytes: request.body().length().unwrap_or(0) + options.expected.length.unwrap_or(0),
     }
 }
 

@@ -85,9 +85,10 @@ impl Asked {
         Self::new(request.method(), request.uri())
     }
 
-    /// The name of the request with this method and URL.
+    /// The name of the request with this method and URL. A user and password in the URL are left out.
     pub fn new(method: &Method, uri: &Uri) -> Self {
-        Self(Box::new((method.clone(), uri.clone())))
+        let uri = crate::credentials::take_userinfo(uri).map_or_else(|_| Uri::default(), |(uri, _)| uri);
+        Self(Box::new((method.clone(), uri)))
     }
 
     /// Its method.
@@ -123,6 +124,8 @@ pub enum Cause {
     Closed,
     /// What came is not HTTP, or not an answer to what was asked.
     Protocol(String),
+    /// What came may be the answer to another request: it is not what the caller expects.
+    Unexpected(&'static str),
     /// The server asks for the request elsewhere or later, by a status (408, 421, 425) or by HTTP/2's GOAWAY.
     Refused(StatusCode),
     /// HTTP/2's RST_STREAM or GOAWAY came from the server.
@@ -178,7 +181,7 @@ impl fmt::Display for Cause {
             Self::TimedOut(step, after) => write!(f, "{step} for {} s", after.as_secs_f64()),
             Self::Closed => f.write_str("the server closed the connection too early"),
             Self::Refused(status) => write!(f, "the server refused it on this connection ({status})"),
-            Self::Retired(why) => f.write_str(why),
+            Self::Unexpected(why) | Self::Retired(why) => f.write_str(why),
         }
     }
 }

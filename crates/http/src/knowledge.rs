@@ -33,7 +33,8 @@ pub(crate) enum Fault {
     Old,
     /// A request on the pipeline was never answered.
     Dropped,
-    /// The connection was closed or reset with requests unanswered.
+    /// The connection was closed or reset with requests unanswered; or an answer was not what the caller expected,
+    /// which may have changed.
     Cut,
     /// An answer came that was too large for those behind it.
     Large,
@@ -46,9 +47,9 @@ const PARDON: f64 = 500.0;
 const FORGIVEN: Duration = Duration::from_secs(16);
 /// The depth of a test, and of the first pipelines after one.
 const TEST_DEPTH: u32 = 2;
-const FIRST_DEPTH: u32 = 8;
-/// Deeper brings nothing: at this depth a link with a round trip of a second carries 64 answers per connection in it.
-const DEEPEST: u32 = 64;
+const FIRST_DEPTH: u32 = 32;
+/// The deepest. A pipeline of small files on a long link is bounded by their bytes before.
+const DEEPEST: u32 = 256;
 
 /// What is known of one origin. Times are seconds of any clock that goes on between runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -140,9 +141,9 @@ mod tests {
         known.succeeded(1, 0.0);
         assert_eq!(known.allowed(Pipelining::Safe, 0.0), (2, 1), "one request alone proves nothing");
         known.succeeded(2, 0.0);
-        assert_eq!(known.allowed(Pipelining::Safe, 0.0), (8, usize::MAX));
-        known.succeeded(8, 0.0);
-        assert_eq!(known.allowed(Pipelining::Safe, 0.0).0, 16);
+        assert_eq!(known.allowed(Pipelining::Safe, 0.0), (32, usize::MAX));
+        known.succeeded(32, 0.0);
+        assert_eq!(known.allowed(Pipelining::Safe, 0.0).0, 64);
     }
 
     #[test]
@@ -158,7 +159,7 @@ mod tests {
         let later = 2.0 + 6_750.0 * 16.0 + 1.0;
         assert_eq!(known.allowed(Pipelining::Safe, later), (2, 1), "it is tested again");
         known.succeeded(2, later);
-        assert_eq!(known.allowed(Pipelining::Safe, later).0, 8);
+        assert_eq!(known.allowed(Pipelining::Safe, later).0, 32);
     }
 
     proptest! {

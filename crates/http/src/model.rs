@@ -287,7 +287,7 @@ async fn play(asks: Vec<Ask>, pipelining: Pipelining, connections: usize, seed: 
 #[tokio::test(start_paused = true)]
 async fn pipelines_deepen_with_success_and_only_where_wanted() {
     for (pipelining, deepest) in
-        [(Pipelining::Off, 0..=0), (Pipelining::Safe, 8..=63), (Pipelining::Aggressive, 63..=63)]
+        [(Pipelining::Off, 0..=0), (Pipelining::Safe, 8..=199), (Pipelining::Aggressive, 199..=199)]
     {
         let model = Model {
             files: BTreeMap::new(),

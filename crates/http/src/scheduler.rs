@@ -43,6 +43,13 @@ const MOST_RETURNS: u32 = 64;
 const LOOK_AHEAD: usize = 64;
 /// A connection that takes fewer requests than this is as good as closed: its successor is opened.
 const LAST_REQUESTS: u32 = 16;
+/// So often a server that was there is looked for again, with a pause that doubles: six seconds in all.
+const RECONNECTS: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// A request that so many have passed gets a connection of its own next.
+const MOST_PASSED: u32 = 32;
+/// A pipeline with so many bytes in it takes no more.
+const PIPELINE: u64 = 1024 * 1024;
 /// How long it is believed that the server takes no more connections.
 const CEILING_LASTS: Duration = Duration::from_secs(30);
 /// An answer above this holds up those behind it.
@@ -71,12 +78,15 @@ pub(crate) struct Shape {
     /// Whether it mostly sends.
     pub(crate) sending: bool,
     pub(crate) class: Class,
+    /// How much it moves, as far as that is known.
+    pub(crate) bytes: u64,
 }
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    Open(ConnectionId),
+    /// Make a connection, after a pause.
+    Open(ConnectionId, Duration),
     Send(ConnectionId, JobId),
     /// Give the connection no more jobs, so that it ends when it is done.
     Retire(ConnectionId),
@@ -111,6 +121,8 @@ pub(crate) struct Scheduler {
     opened: u64,
     /// The server, or something before it, took no more than so many connections; asked again after a while.
     ceiling: Option<(usize, Instant)>,
+    /// Attempts to connect that failed since one succeeded; none if none ever did.
+    failures: Option<u32>,
 }
 
 /// A request in the queue.
@@ -120,6 +132,8 @@ struct Waiting {
     /// How often it was the oldest on a connection that failed.
     blames: u32,
     returns: u32,
+    /// How many went before it that came after it.
+    passed: u32,
 }
 
 /// A connection.
@@ -133,6 +147,8 @@ struct Line {
     /// How many more requests the server takes on it, if it said so, and for how long it may be idle.
     more: Option<u32>,
     patience: Option<Duration>,
+    /// It is let run empty for a request that cannot share it.
+    reserved: Option<JobId>,
     retiring: bool,
 }
 
@@ -159,6 +175,7 @@ impl Scheduler {
             actions: Vec::new(),
             opened: 0,
             ceiling: None,
+            failures: None,
         }
     }
 
@@ -184,28 +201,32 @@ impl Scheduler {
 
     /// A request comes.
     pub(crate) fn submit(&mut self, shape: Shape, now: Moment) {
-        self.queue.push_back(Waiting { shape, blames: 0, returns: 0 });
+        self.queue.push_back(Waiting { shape, blames: 0, returns: 0, passed: 0 });
         self.plan(now);
     }
 
     /// Opens connections before there are requests for them, up to `count` in all.
     pub(crate) fn warm(&mut self, count: usize) {
         while self.lines.len() < count.min(self.limits.connections) {
-            self.open();
+            self.open(Duration::ZERO);
         }
     }
 
-    /// A connection is open.
-    pub(crate) fn opened(&mut self, connection: ConnectionId, version: Version, now: Moment) {
-        if let Some(line) = self.lines.get_mut(&connection) {
-            line.state = match version {
-                // Until the server says otherwise (RFC 9113 §6.5.2 recommends at least 100).
-                Version::HTTP_2 => State::Multiplexed { streams: 100 },
-                _ => State::Serial { old: false },
-            };
-            line.history.rests(now.instant, None);
-        }
+    /// A connection is open; whether it is still wanted.
+    pub(crate) fn opened(&mut self, connection: ConnectionId, version: Version, now: Moment) -> bool {
+        self.failures = Some(0);
+        let Some(line) = self.lines.get_mut(&connection).filter(|line| !line.retiring) else {
+            self.lines.remove(&connection);
+            return false;
+        };
+        line.state = match version {
+            // Until the server says otherwise (RFC 9113 §6.5.2 recommends at least 100).
+            Version::HTTP_2 => State::Multiplexed { streams: 100 },
+            _ => State::Serial { old: false },
+        };
+        line.history.rests(now.instant, None);
         self.plan(now);
+        true
     }
 
     /// An HTTP/2 connection takes so many requests at a time.
@@ -223,6 +244,15 @@ impl Scheduler {
             self.ceiling = Some((self.lines.len(), now.instant));
             return;
         }
+        // A server that was there a moment ago may be back in a moment.
+        if let Some(failures) = &mut self.failures
+            && *failures < RECONNECTS
+            && !self.queue.is_empty()
+        {
+            *failures += 1;
+            let pause = FIRST_PAUSE * 2_u32.pow(*failures - 1);
+            return self.open(pause);
+        }
         for waiting in std::mem::take(&mut self.queue) {
             self.actions.push(Action::Fail { job: waiting.shape.id, cause: Shared(cause.clone()), undecided: false });
         }
@@ -236,6 +266,7 @@ impl Scheduler {
             line.more = keep.requests.map(|more| more.saturating_sub(behind as u32)).or(line.more);
             line.patience = keep.idle.or(line.patience);
         }
+        line.retiring |= told.last;
         if told.version == Version::HTTP_10 && line.state == (State::Serial { old: false }) {
             line.state = State::Serial { old: true };
             self.knowledge.failed(Fault::Old, self.limits.pipelining, now.seconds);
@@ -322,7 +353,8 @@ impl Scheduler {
             self.knowledge.failed(Fault::Mixed, self.limits.pipelining, now.seconds);
         }
         // The oldest one is what the connection died of, perhaps; backwards, so that the order stays.
-        let oldest = unanswered.first().map(|(job, _)| *job).filter(|_| !was_our_own(cause));
+        let oldest = unanswered.first().filter(|(_, sent)| *sent == Sent::Something && !was_our_own(cause));
+        let oldest = oldest.map(|(job, _)| *job);
         for (job, sent) in unanswered.iter().rev() {
             if let Some(mut waiting) = line.release(*job) {
                 if Some(*job) == oldest {
@@ -348,15 +380,17 @@ impl Scheduler {
 
     /// Sends what can be sent, and opens what must be opened.
     fn plan(&mut self, now: Moment) {
+        self.retire_stale(now);
         let mut at = 0;
         while at < self.queue.len().min(LOOK_AHEAD) {
-            match self.place(&self.queue[at].shape, now) {
-                Some(connection) => {
-                    if let Some(waiting) = self.queue.remove(at) {
-                        self.send(connection, waiting);
-                    }
+            if let Some(connection) = self.place(&self.queue[at].shape, now) {
+                self.queue.iter_mut().take(at).for_each(|waiting| waiting.passed += 1);
+                if let Some(waiting) = self.queue.remove(at) {
+                    self.send(connection, waiting);
                 }
-                None => at += 1,
+            } else {
+                self.reserve(at, now);
+                at += 1;
             }
         }
         let opening = self.lines.values().filter(|line| line.state == State::Opening).count();
@@ -367,8 +401,44 @@ impl Scheduler {
             if lasting >= self.most(now) || multiplexed {
                 break;
             }
-            self.open();
+            self.open(Duration::ZERO);
         }
+    }
+
+    /// Ends idle connections that the server is about to end.
+    fn retire_stale(&mut self, now: Moment) {
+        for (id, line) in &mut self.lines {
+            if !line.retiring && line.jobs.is_empty() && line.is_stale(now.instant) {
+                line.retiring = true;
+                self.actions.push(Action::Retire(*id));
+            }
+        }
+    }
+
+    /// Lets a connection run empty for a request that many have passed: pipelines never do by themselves while there
+    /// is something to put on them.
+    fn reserve(&mut self, at: usize, now: Moment) {
+        let waiting = &self.queue[at];
+        let id = waiting.shape.id;
+        if waiting.passed < MOST_PASSED || self.lines.values().any(|line| line.reserved == Some(id)) {
+            return;
+        }
+        let lines = self.lines.values_mut().filter(|line| line.takes_more(now.instant) && line.reserved.is_none());
+        if let Some(line) = lines.min_by_key(|line| line.bytes()) {
+            line.reserved = Some(id);
+        }
+    }
+
+    /// Ends connections that have been idle for longer than they are kept.
+    pub(crate) fn tick(&mut self, kept: Duration, now: Moment) {
+        for (id, line) in &mut self.lines {
+            let idle = line.history.idle(now.instant).is_some_and(|idle| idle >= kept);
+            if !line.retiring && line.jobs.is_empty() && idle {
+                line.retiring = true;
+                self.actions.push(Action::Retire(*id));
+            }
+        }
+        self.plan(now);
     }
 
     /// How many connections may be open at a time.
@@ -377,7 +447,7 @@ impl Scheduler {
         self.ceiling.map_or(self.limits.connections, |(most, _)| most.max(1)).min(self.limits.connections)
     }
 
-    fn open(&mut self) {
+    fn open(&mut self, pause: Duration) {
         self.opened += 1;
         let id = ConnectionId(self.opened);
         let line = Line {
@@ -387,15 +457,17 @@ impl Scheduler {
             depth: 0,
             more: None,
             patience: None,
+            reserved: None,
             retiring: false,
         };
         self.lines.insert(id, line);
-        self.actions.push(Action::Open(id));
+        self.actions.push(Action::Open(id, pause));
     }
 
     /// The best connection that can take the request now.
     fn place(&self, shape: &Shape, now: Moment) -> Option<ConnectionId> {
-        let usable = || self.lines.iter().filter(|(_, line)| line.takes_more(now.instant));
+        let own = |line: &Line| line.reserved.is_none_or(|job| job == shape.id);
+        let usable = || self.lines.iter().filter(|(_, line)| line.takes_more(now.instant) && own(line));
         let free = |line: &Line| match line.state {
             State::Multiplexed { streams } => line.jobs.len() < streams,
             State::Serial { .. } => line.jobs.is_empty(),
@@ -415,19 +487,24 @@ impl Scheduler {
         let takes = |line: &Line| {
             line.state == (State::Serial { old: false })
                 && line.jobs.len() < depth as usize
+                && line.bytes() < PIPELINE
                 && (deep < pipelines || line.jobs.len() > 1)
                 && line
                     .jobs
                     .iter()
                     .all(|job| job.shape.pipelinable && job.shape.class == Class::Small && job.shape.safe == shape.safe)
         };
-        usable().filter(|(_, line)| takes(line)).min_by_key(|(_, line)| line.jobs.len()).map(|(id, _)| *id)
+        usable()
+            .filter(|(_, line)| takes(line))
+            .min_by_key(|(_, line)| (line.bytes(), line.jobs.len()))
+            .map(|(id, _)| *id)
     }
 
     fn send(&mut self, connection: ConnectionId, waiting: Waiting) {
         let Some(line) = self.lines.get_mut(&connection) else { return };
         let idle = line.jobs.is_empty();
         line.history.begins(idle);
+        line.reserved = None;
         line.jobs.push_back(waiting);
         line.more = line.more.map(|more| more.saturating_sub(1));
         let depth = line.jobs.len() as u32;
@@ -435,8 +512,9 @@ impl Scheduler {
         self.actions.push(Action::Send(connection, waiting.shape.id));
     }
 
-    /// Takes no more requests: everything is asked to end when it is done.
+    /// Nobody asks for anything any more: what is under way ends, and nothing else begins.
     pub(crate) fn retire_all(&mut self) {
+        self.queue.clear();
         for (id, line) in &mut self.lines {
             if !line.retiring {
                 line.retiring = true;
@@ -449,11 +527,20 @@ impl Scheduler {
 impl Line {
     /// Whether it takes a request now, as far as the server's own word goes.
     fn takes_more(&self, now: Instant) -> bool {
-        // A second early, as a request that crosses the server's farewell is lost.
-        let stale = self.patience.is_some_and(|patience| {
-            self.history.idle(now).is_some_and(|idle| idle + Duration::from_secs(1) > patience)
-        });
-        !self.retiring && self.more != Some(0) && !stale
+        !self.retiring && self.more != Some(0) && !self.is_stale(now)
+    }
+
+    /// Whether the server is about to end it for being idle. A second early, or at half the time if that is less: a
+    /// request that crosses the server's farewell is lost.
+    fn is_stale(&self, now: Instant) -> bool {
+        let early = |patience: Duration| patience.saturating_sub(Duration::from_secs(1).min(patience / 2));
+        let idle = self.history.idle(now);
+        self.patience.zip(idle).is_some_and(|(patience, idle)| idle > early(patience))
+    }
+
+    /// What it has still to move.
+    fn bytes(&self) -> u64 {
+        self.jobs.iter().map(|waiting| waiting.shape.bytes).sum()
     }
 
     /// Whether it will be there for a while.
@@ -486,7 +573,7 @@ fn fault(cause: &Cause) -> Option<Fault> {
         Cause::TimedOut(crate::Step::FirstByte, _) | Cause::Refused(StatusCode::REQUEST_TIMEOUT) => {
             Some(Fault::Dropped)
         }
-        Cause::Io(_) | Cause::Closed | Cause::TimedOut(..) | Cause::Tls(_) => Some(Fault::Cut),
+        Cause::Io(_) | Cause::Closed | Cause::TimedOut(..) | Cause::Tls(_) | Cause::Unexpected(_) => Some(Fault::Cut),
         _ => None,
     }
 }

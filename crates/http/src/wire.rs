@@ -76,6 +76,8 @@ pub(crate) struct Told {
     /// The length of the body.
     pub(crate) length: Option<u64>,
     pub(crate) keep: Option<Keep>,
+    /// The server takes no more requests on it.
+    pub(crate) last: bool,
 }
 
 /// How long the server keeps the connection (the header `Keep-Alive`, as in RFC 2068 §19.7.1.1; Apache sends it to

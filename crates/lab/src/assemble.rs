@@ -61,7 +61,7 @@ pub fn assemble(experiment: &Experiment, plan: &Plan, outcomes: &[Outcome], circ
 }
 
 fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellResult {
-    let floor = floor(cell.workload.work, &cell.network, tls);
+    let floor = floor(&cell.workload.work, &cell.network, tls);
     let taken = outcome.map_or(&[][..], Outcome::samples);
     // Of a cell that failed no number is made: its samples are kept, and no more.
     let (status, reason, samples): (_, _, &[Sample]) = match outcome {
@@ -87,6 +87,11 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
         methods: methods(samples),
         protocols: protocols(samples),
         connections: middle(samples, |sample| sample.connections),
+        server_cpu_s: samples
+            .iter()
+            .map(|sample| sample.server_cpu_s)
+            .collect::<Option<Vec<_>>>()
+            .and_then(|used| median(&used)),
         round_trips: median_s.filter(|_| rtt_s > 0.0).map(|median| median / rtt_s),
         floor_s: floor.time.as_secs_f64(),
         times_floor: median_s
@@ -153,7 +158,7 @@ fn networks(plan: &Plan) -> Vec<NetworkRecord> {
         name: network.name.clone(),
         description: network.describe(),
         rtt_s: network.rtt().as_secs_f64(),
-        link: serde_json::to_value(&network.link).unwrap_or_default(),
+        link: network.record(),
     };
     networks.map(record).collect()
 }

@@ -78,6 +78,17 @@ pub enum Check<N> {
         /// The greatest ratio.
         at_most: Option<f64>,
     },
+    /// `what` takes at least, or at most, so many of a unit.
+    Takes {
+        /// Who takes them.
+        what: N,
+        /// Of what.
+        unit: Unit,
+        /// The least number.
+        at_least: Option<f64>,
+        /// The greatest number.
+        at_most: Option<f64>,
+    },
     /// `what` needs more requests or connections than each of `than`.
     More {
         /// What is counted.
@@ -128,6 +139,20 @@ fn one() -> f64 {
     1.0
 }
 
+/// What a contender's work is measured in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// The network's round-trip times.
+    RoundTrips,
+    /// The cell's [`floor`](crate::floor).
+    Floors,
+    /// TCP connections, as the tap saw them.
+    Connections,
+    /// HTTP requests, as the server logged them.
+    Requests,
+}
+
 /// What is counted in a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -155,6 +180,9 @@ impl<N> Check<N> {
             Self::Ratio { of, to, at_least, at_most } => {
                 Check::Ratio { of: contender(of)?, to: contender(to)?, at_least, at_most }
             }
+            Self::Takes { what, unit, at_least, at_most } => {
+                Check::Takes { what: contender(what)?, unit, at_least, at_most }
+            }
             Self::More { count, what, than } => {
                 let than = all(than)?;
                 Check::More { count, what: contender(what)?, than }
@@ -177,27 +205,29 @@ impl<N> Check<N> {
             Self::Ratio { of, to, .. } | Self::Shrinks { of, to, .. } => vec![of, to],
             Self::More { what, than, .. } => std::iter::once(what).chain(than).collect(),
             Self::Pays { what, than, .. } => vec![what, than],
-            Self::PerStep { what, .. } => vec![what],
+            Self::PerStep { what, .. } | Self::Takes { what, .. } => vec![what],
         }
     }
 
     /// What is wrong with its numbers and lists, if anything.
     pub fn complaint(&self) -> Option<&'static str> {
         let (factors, lists) = match self {
-            Self::Ratio { at_least: None, at_most: None, .. } | Self::PerStep { at_least: None, at_most: None, .. } => {
+            Self::Ratio { at_least: None, at_most: None, .. }
+            | Self::Takes { at_least: None, at_most: None, .. }
+            | Self::PerStep { at_least: None, at_most: None, .. } => {
                 return Some("it needs a bound, `at_least` or `at_most`");
             }
-            Self::PerStep { at_least, at_most, .. }
+            Self::PerStep { at_least, at_most, .. } | Self::Takes { at_least, at_most, .. }
                 if !at_least.iter().chain(at_most).all(|number| number.is_finite() && *number >= 0.0) =>
             {
-                return Some("a number of requests must be at least 0");
+                return Some("a number must be at least 0");
             }
             Self::PerStep { methods, .. } => (vec![], vec![methods.len()]),
+            Self::Takes { .. } | Self::Pays { .. } => (vec![], vec![]),
             Self::Slower { what, than, by } => (vec![*by], vec![what.len(), than.len()]),
             Self::Fastest { among, by, .. } => (vec![*by], vec![among.len()]),
             Self::Ratio { at_least, at_most, .. } => (at_least.iter().chain(at_most).copied().collect(), vec![]),
             Self::More { than, .. } => (vec![], vec![than.len()]),
-            Self::Pays { .. } => (vec![], vec![]),
             Self::Shrinks { by, .. } => (vec![*by], vec![]),
         };
         if !factors.into_iter().all(|factor| factor.is_finite() && factor > 0.0) {

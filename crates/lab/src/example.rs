@@ -15,7 +15,7 @@ use crate::{
 const RACE: &str = include_str!("../../../experiments/webdav-race.toml");
 
 /// Round trips for each file, connections, requests for each file.
-const CLIENTS: [(&str, f64, u64, &str); 11] = [
+const CLIENTS: [(&str, f64, u64, &str); 15] = [
     ("curl", 2.3, 16, "PUT"),
     ("curl-parallel-h1", 0.12, 16, "PUT"),
     ("curl-parallel-h2", 0.12, 1, "PUT"),
@@ -27,6 +27,10 @@ const CLIENTS: [(&str, f64, u64, &str); 11] = [
     ("redirector-h1", 8.0, 1, "PROPFIND PUT LOCK PROPPATCH HEAD PUT PROPPATCH UNLOCK"),
     ("redirector-h2", 8.0, 1, "PROPFIND PUT LOCK PROPPATCH HEAD PUT PROPPATCH UNLOCK"),
     ("webdrive", 2.0, 4, "PROPFIND PUT PROPFIND"),
+    ("haul", 0.1, 2, "PUT"),
+    ("haul-no-pipelining", 0.4, 6, "PUT"),
+    ("haul-http2", 0.11, 1, "PUT"),
+    ("haul-locks", 0.5, 2, "LOCK PUT UNLOCK"),
 ];
 
 pub(crate) fn race() -> Experiment {
@@ -78,6 +82,7 @@ fn outcome(cell: &Cell, samples: u32, factor: f64, missing: &[&str]) -> Outcome 
         methods: Some(methods(requests)),
         protocols: Some([Protocol { http: "HTTP/1.1".into(), tls: Some("TLSv1.3".into()), cipher: None }].into()),
         connections: Some(connections),
+        server_cpu_s: None,
     };
     Outcome::Done((0..samples).map(sample).collect())
 }

@@ -23,6 +23,7 @@ mod file;
 mod mistake;
 mod names;
 mod plan;
+mod stack;
 
 use std::{fmt, path::Path, time::Duration};
 
@@ -34,6 +35,7 @@ pub use link::spec::LinkSpec;
 pub use mistake::Mistake;
 pub use names::nearest;
 pub use plan::{Block, Cell, Plan, PlanError, Selection};
+pub use stack::Stack;
 
 /// What the caller can start: the names that an experiment may use.
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +76,8 @@ pub struct Experiment {
     pub contenders: Vec<Row>,
     /// The servers it may run against; the first is the one to use unless told otherwise.
     pub servers: Vec<String>,
+    /// Whether the work is done over TLS.
+    pub tls: bool,
     /// How often each cell is run.
     pub samples: u32,
     /// The same, smaller.
@@ -160,6 +164,8 @@ pub struct Network {
     pub link: LinkSpec,
     /// Whose network it is like.
     pub note: Option<String>,
+    /// What is set at the server's end.
+    pub server: Stack,
 }
 
 impl Network {
@@ -178,9 +184,19 @@ impl Network {
         self.link.rate.map(|rate| rate.down)
     }
 
-    /// `18ms RTT, 100mbit, queue 150p, loss 0.1%`: all that the link is.
+    /// `18ms RTT, 100mbit, queue 150p, loss 0.1%; server: initial window 3`: all that it is.
     pub fn describe(&self) -> String {
-        self.link.to_string()
+        let link = self.link.to_string();
+        if self.server.is_default() { link } else { format!("{link}; server: {}", self.server) }
+    }
+
+    /// All that it is, as in the experiment.
+    pub fn record(&self) -> serde_json::Value {
+        let mut record = serde_json::to_value(&self.link).unwrap_or_default();
+        if let Some(record) = record.as_object_mut().filter(|_| !self.server.is_default()) {
+            record.insert("server".to_owned(), serde_json::to_value(&self.server).unwrap_or_default());
+        }
+        record
     }
 }
 
@@ -191,6 +207,20 @@ pub struct Workload {
     pub name: String,
     /// What it is.
     pub work: Work,
+    /// The networks it is done over; all, if there is none.
+    pub networks: Vec<String>,
+    /// The contenders that do it, or rows of theirs; all, if there is none.
+    pub contenders: Vec<String>,
+}
+
+impl Workload {
+    /// Whether this row does it over this network.
+    fn meets(&self, network: &Network, row: &Row) -> bool {
+        let one_of = |list: &[String], names: [&str; 2]| {
+            list.is_empty() || list.iter().any(|kept| names.contains(&kept.as_str()))
+        };
+        one_of(&self.networks, [&network.name; 2]) && one_of(&self.contenders, [&row.name(), &row.contender])
+    }
 }
 
 /// A contender as it runs: a name, and the settings that this experiment gives it.

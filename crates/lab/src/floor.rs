@@ -13,6 +13,7 @@
 //! | upload: everything is sent at once; the last byte takes half a round trip to arrive, its answer half to return | 1 |
 //! | upload of a tree: the same; each folder is asked for just before its files, on their connection, whose requests the server takes in order (RFC 9112, §9.3.2) | 1 |
 //! | download: everything is asked for at once, by known names; half a round trip for the request, half for the last byte | 1 |
+//! | an object after a page: its connections are there; half a round trip for the request, half for the last byte | 1 |
 //! | listing: one request with `Depth: 1` (RFC 4918, §9.1) | 1 |
 //! | saving in place: a save begins when the last one is confirmed | 1 each |
 //!
@@ -44,11 +45,12 @@ pub struct Floor {
 }
 
 /// The floor of a task on a network, over TLS 1.3 or in plain text.
-pub fn floor(work: Work, network: &Network, tls: bool) -> Floor {
-    let answers = if let Work::Edit { times, .. } = work { times } else { 1 };
-    let round_trips = 1 + u32::from(tls) + answers;
+pub fn floor(work: &Work, network: &Network, tls: bool) -> Floor {
+    let handshakes = if let Work::Page { .. } = work { 0 } else { 1 + u32::from(tls) };
+    let answers = if let Work::Edit { times, .. } = work { *times } else { 1 };
+    let round_trips = handshakes + answers;
     let bytes = work.payload();
-    let rate = if let Work::Download { .. } = work { network.down() } else { network.up() };
+    let rate = if work.reads() { network.down() } else { network.up() };
     let crossing = rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes));
     Floor { round_trips, bytes, time: network.rtt().saturating_mul(round_trips).saturating_add(crossing) }
 }
@@ -63,18 +65,19 @@ impl Floor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Stack;
     use link::units::Size;
 
     fn network(rtt_ms: u64, rate: Option<u64>) -> Network {
         let rate = rate.map_or_else(String::new, |rate| format!("rate = \"{rate}bit\""));
         let link = toml::from_str(&format!("rtt = \"{rtt_ms}ms\"\n{rate}")).unwrap();
-        Network { name: "test".into(), link, note: None }
+        Network { name: "test".into(), link, note: None, server: Stack::default() }
     }
 
     #[test]
     fn an_upload_needs_three_round_trips_and_its_bytes() {
         let task = Work::Upload { files: 200, size: Size::bytes(10 * 1024) };
-        let floor = floor(task, &network(18, Some(100_000_000)), true);
+        let floor = floor(&task, &network(18, Some(100_000_000)), true);
         // 3 × 18 ms, and 2,048,000 bytes at 12.5 MB/s.
         assert_eq!((floor.round_trips, floor.time), (3, Duration::from_micros(54_000 + 163_840)));
         assert!((floor.multiple(Duration::from_micros(435_680)).unwrap() - 2.0).abs() < 1e-9);
@@ -85,21 +88,29 @@ mod tests {
         let mut network = network(0, None);
         network.link = toml::from_str("rate = \"8mbit/80mbit\"").unwrap();
         let size = Size::bytes(1_000_000);
-        let times = [Work::Upload { files: 1, size }, Work::Download { files: 1, size }]
-            .map(|task| floor(task, &network, true).time);
+        let times = [Work::Upload { files: 1, size }, Work::Download { files: 1, size: vec![size] }]
+            .map(|task| floor(&task, &network, true).time);
         assert_eq!(times, [1000, 100].map(Duration::from_millis));
+    }
+
+    #[test]
+    fn an_object_after_a_page_finds_its_connection_open() {
+        let (objects, idle) = (vec![Size::bytes(1 << 21); 6], "2s".parse().unwrap());
+        let task = Work::Page { objects, idle, size: Size::bytes(25_000) };
+        let floor = floor(&task, &network(250, Some(20_000_000)), true);
+        assert_eq!((floor.round_trips, floor.bytes, floor.time), (1, 25_000, Duration::from_millis(260)));
     }
 
     #[test]
     fn saves_wait_for_one_another() {
         let task = Work::Edit { times: 20, size: Size::bytes(0) };
-        let (tls, plain) = (floor(task, &network(10, None), true), floor(task, &network(10, None), false));
+        let (tls, plain) = (floor(&task, &network(10, None), true), floor(&task, &network(10, None), false));
         assert_eq!((tls.time, plain.time), (Duration::from_millis(220), Duration::from_millis(210)));
     }
 
     #[test]
     fn without_a_link_there_is_no_multiple() {
-        let floor = floor(Work::List { entries: 1000 }, &network(0, None), true);
+        let floor = floor(&Work::List { entries: 1000 }, &network(0, None), true);
         assert_eq!((floor.bytes, floor.multiple(Duration::from_secs(1))), (0, None));
     }
 }

@@ -72,8 +72,8 @@ fn tools(plan: &Plan, server: &dyn Server) -> BTreeMap<String, String> {
         let versions = versions.map(|program| (program.name.to_owned(), program.version()));
         add(&contender.name(), versions.chain(contender.settings()).collect());
     }
-    // Not to be read anywhere: the kernel's constant (TCP_INIT_CWND, RFC 6928), which only a route
-    // could change, and no route of our hosts does.
+    // Not to be read anywhere: the kernel's constant (TCP_INIT_CWND, RFC 6928), which only a route can
+    // change. Of our hosts only a network's server may have such a route, and then its description says so.
     tools.insert("initial window".to_owned(), "10 segments".to_owned());
     tools.insert("haul".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     tools
@@ -92,8 +92,8 @@ pub fn check_room(plan: &Plan, scratch: &Path) -> Result<(), NoRoom> {
     let memory = available_memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default());
     let folder = statvfs(scratch).map_or(u64::MAX, |stat| stat.blocks_available() * stat.fragment_size());
     let room = memory.min(folder);
-    for Workload { name, work } in plan.cells.iter().map(|cell| &cell.workload) {
-        let needed = needed(*work);
+    for Workload { name, work, .. } in plan.cells.iter().map(|cell| &cell.workload) {
+        let needed = needed(work);
         if needed > room {
             return Err(NoRoom { workload: name.clone(), needed, room });
         }
@@ -102,15 +102,25 @@ pub fn check_room(plan: &Plan, scratch: &Path) -> Result<(), NoRoom> {
 }
 
 /// The bytes of memory that a sample of `work` takes.
-fn needed(work: Work) -> u64 {
-    let (files, size) = match work {
-        Work::Upload { files, size }
-        | Work::Tree { files, size, .. }
-        | Work::Download { files, size }
-        | Work::Edit { times: files, size } => (files, size.as_bytes()),
-        Work::List { entries } => (entries, 0),
+fn needed(work: &Work) -> u64 {
+    let bytes = match work {
+        // Not to be counted one by one: what is refused may be any number.
+        Work::Upload { files, size } | Work::Tree { files, size, .. } | Work::Edit { times: files, size } => {
+            u64::from(*files).saturating_mul(size.as_bytes())
+        }
+        Work::List { .. } => 0,
+        Work::Download { files, size } => {
+            let round = size.iter().fold(0, |sum: u64, size| sum.saturating_add(size.as_bytes()));
+            u64::from(*files).div_ceil(size.len() as u64).saturating_mul(round)
+        }
+        Work::Page { .. } => work.sizes().fold(0, |sum: u64, size| sum.saturating_add(size.as_bytes())),
     };
-    u64::from(files).saturating_mul(size.saturating_add(FILE)).saturating_mul(COPIES)
+    let files = match work {
+        Work::List { entries } => u64::from(*entries),
+        Work::Page { objects, .. } => objects.len() as u64 + 1,
+        _ => work.steps().into(),
+    };
+    bytes.saturating_add(files.saturating_mul(FILE)).saturating_mul(COPIES)
 }
 
 /// What /proc/meminfo calls available, in bytes; no limit where it says nothing.
@@ -149,7 +159,7 @@ mod tests {
         plan.cells[3].workload.work = Work::Upload { files: u32::MAX, size: Size::bytes(u64::MAX) };
         let said = check_room(&plan, Path::new("/")).unwrap_err().to_string();
         assert!(said.starts_with("the workload `upload-small` takes about "), "{said}");
-        assert!(needed(Work::List { entries: u32::MAX }) > 1 << 40);
+        assert!(needed(&Work::List { entries: u32::MAX }) > 1 << 40);
     }
 
     #[test]

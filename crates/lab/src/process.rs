@@ -23,7 +23,7 @@ use std::{
 use nix::{
     poll::{PollFd, PollFlags, PollTimeout},
     sys::signal::{Signal, killpg},
-    unistd::{Gid, Pid, Uid, User},
+    unistd::{Gid, Pid, SysconfVar, Uid, User, sysconf},
 };
 
 use crate::{
@@ -111,14 +111,9 @@ impl Program {
             .ok_or_else(|| Missing { what: self.name.to_owned(), package: self.package })
     }
 
-    /// A command that runs it with `scratch` as its home and for its temporary files, and
-    /// with nothing else of our environment: no proxy and no personal setting of whoever
-    /// runs the race may show in a result.
+    /// The [`command`] that runs it.
     pub fn command(&self, scratch: &Path) -> Result<Command, Missing> {
-        let mut command = Command::new(self.find()?);
-        command.env_clear().current_dir(scratch).env("HOME", scratch).env("TMPDIR", scratch).env("LC_ALL", "C");
-        command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        Ok(command)
+        Ok(command(&self.find()?, scratch))
     }
 
     /// The first line of what it prints about its version, empty when it says nothing.
@@ -131,6 +126,16 @@ impl Program {
         said.and_then(|(_, output)| [output.stdout, output.stderr].concat().lines().next().map(str::to_owned))
             .unwrap_or_default()
     }
+}
+
+/// A command that runs a program with `scratch` as its home and for its temporary files, and
+/// with nothing else of our environment: no proxy and no personal setting of whoever
+/// runs the race may show in a result.
+pub fn command(program: &Path, scratch: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().current_dir(scratch).env("HOME", scratch).env("TMPDIR", scratch).env("LC_ALL", "C");
+    command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    command
 }
 
 /// What a program printed.
@@ -287,6 +292,22 @@ impl Daemon {
         Err(ProcessError::Failed { program: self.program.clone(), status, said: first_line(&printed) })
     }
 
+    /// The processor time that it has used, with all that it started: those that still run, and those that
+    /// ended and were waited for.
+    pub fn processor_time(&self) -> Option<Duration> {
+        let group = self.child.id().to_string();
+        let ticks = std::fs::read_dir("/proc").ok()?.flatten().filter_map(|process| {
+            let stat = std::fs::read_to_string(process.path().join("stat")).ok()?;
+            // proc_pid_stat(5), after the name, which may hold anything: the group is the third field, the
+            // times are from the twelfth on, those of children that were waited for among them.
+            let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+            let times = || fields.get(11..15)?.iter().map(|time| time.parse::<u64>().ok()).sum::<Option<u64>>();
+            if *fields.get(2)? == group { times() } else { None }
+        });
+        let per_second = sysconf(SysconfVar::CLK_TCK).ok()?? as f64;
+        Some(Duration::from_secs_f64(ticks.sum::<u64>() as f64 / per_second))
+    }
+
     /// Asks it to end, waits a bounded time, then kills it with all that it started.
     pub fn stop(&mut self) {
         signal(&self.child, Signal::SIGTERM);
@@ -377,6 +398,20 @@ mod tests {
         let program = Program { name: "no-such-program", package: "no-such-package", version: "-V" };
         let error = program.find().unwrap_err();
         assert_eq!(error.to_string(), "no-such-program is not installed; `apt-get install no-such-package` brings it");
+    }
+
+    #[test]
+    fn a_daemons_processor_time_is_that_of_its_children_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = SH.command(Path::new("/")).unwrap();
+        // A shell that rests, and one below it that works.
+        command.args(["-c", "sh -c 'while :; do :; done' & sleep 600"]);
+        let daemon = Daemon::start(&Here, &mut command, &folder.path().join("log")).unwrap();
+        let bounds = Bounds::tidy(LONG);
+        while daemon.processor_time().unwrap() < Duration::from_millis(50) {
+            bounds.check().unwrap();
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     #[test]

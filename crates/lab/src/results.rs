@@ -223,6 +223,10 @@ pub struct CellResult {
     pub protocols: Option<Vec<Protocol>>,
     /// TCP connections, median of the samples.
     pub connections: Option<u64>,
+    /// The processor time that the server's processes used, in seconds, median of the samples; none where it was
+    /// not measured.
+    #[serde(default)]
+    pub server_cpu_s: Option<f64>,
     /// The median time in round trips of the network; none where it has no delay.
     pub round_trips: Option<f64>,
     /// The least time that physics allows ([`floor`](crate::floor)).

@@ -230,7 +230,7 @@ impl Run<'_> {
         round: u32,
     ) -> Result<(Duration, Sample), SampleError> {
         let capture = folder.join("client.pcapng");
-        let world = World::make(&cell.network.link, contender.needs_pc(), &capture)?;
+        let world = World::make(&cell.network, contender.needs_pc(), &capture)?;
         let measured = self.measure(&world, folder, cell, contender);
         // A contender whose link broke under it is not to blame.
         let broken = world.check().map_err(SampleError::from);
@@ -265,7 +265,8 @@ impl Run<'_> {
             bounds: Bounds::new(START, self.cancel.clone()),
         };
         let mut server = self.server.start(&setup)?;
-        let task = Payload::new(cell.workload.work, self.seed).task(folder, FOLDER).map_err(SampleError::Layout)?;
+        let task =
+            Payload::new(cell.workload.work.clone(), self.seed).task(folder, FOLDER).map_err(SampleError::Layout)?;
         let root = server.root().to_owned();
         task.prepare_server(&root, server.owner()).map_err(SampleError::Layout)?;
         let bounds = Bounds::new(self.patience, self.cancel.clone());
@@ -282,17 +283,23 @@ impl Run<'_> {
         };
         let mut prepared = contender.prepare(&sample)?;
         server.mark();
+        let before = server.processor_time();
         let start = Instant::now();
         let done = prepared.run()?;
         let end = task.wait_done(&root, &done, &bounds)?;
+        let used = server.processor_time().zip(before).map(|(after, before)| after.saturating_sub(before));
         // Locks may be released after the work is done; when the contender has finished they are.
         prepared.finish()?;
         let requests = server.requests();
         task.verify_requests(&requests)?;
         server.check().map_err(SampleError::ServerEnded)?;
         server.stop();
-        let counts =
-            Sample { methods: Some(requests.methods), protocols: Some(requests.protocols), ..Sample::default() };
+        let counts = Sample {
+            methods: Some(requests.methods),
+            protocols: Some(requests.protocols),
+            server_cpu_s: used.map(|used| used.as_secs_f64()),
+            ..Sample::default()
+        };
         Ok((end - start, counts))
     }
 }

@@ -84,14 +84,9 @@ pub struct Payload {
 impl Payload {
     /// Makes the bytes of `work` from `seed`.
     pub fn new(work: Work, seed: u64) -> Arc<Self> {
-        let (count, size) = match work {
-            Work::Upload { files, size } | Work::Tree { files, size, .. } | Work::Download { files, size } => {
-                (files, size)
-            }
-            Work::List { entries } => (entries, Size::bytes(0)),
-            Work::Edit { times, size } => (times + 1, size),
-        };
-        let contents = (0..u64::from(count)).map(|index| content(seed, index, size)).collect();
+        let first = if let Work::Edit { size, .. } = work { Some(size) } else { None };
+        let sizes = first.into_iter().chain(work.sizes());
+        let contents = (0..).zip(sizes).map(|(index, size)| content(seed, index, size)).collect();
         Arc::new(Self { work, contents })
     }
 
@@ -111,14 +106,14 @@ impl Payload {
             let local = task.source.join(folder);
             fs::create_dir_all(&local).map_err(io_error("create", &local))?;
         }
-        match self.work {
+        match &self.work {
             Work::Upload { .. } | Work::Tree { .. } | Work::Edit { .. } => {
                 for (index, content) in self.contents.iter().enumerate() {
                     let file = task.local(index);
                     fs::write(&file, content).map_err(io_error("write", &file))?;
                 }
             }
-            Work::Download { .. } | Work::List { .. } => {}
+            Work::Download { .. } | Work::Page { .. } | Work::List { .. } => {}
         }
         Ok(task)
     }
@@ -146,14 +141,14 @@ pub struct Task {
 
 impl Task {
     /// What is to be done.
-    pub fn work(&self) -> Work {
-        self.payload.work
+    pub fn work(&self) -> &Work {
+        &self.payload.work
     }
 
     /// The folders to make in the task's folder on the server, before there can be files in them.
     pub fn folders(&self) -> Vec<String> {
         match self.work() {
-            Work::Tree { folders, .. } => (0..u64::from(folders)).map(folder_name).collect(),
+            Work::Tree { folders, .. } => (0..u64::from(*folders)).map(folder_name).collect(),
             _ => Vec::new(),
         }
     }
@@ -170,9 +165,9 @@ impl Task {
     /// The name of the file with this number on the server; an edit has but one.
     fn name(&self, index: usize) -> String {
         match self.work() {
-            Work::Upload { .. } | Work::Download { .. } => format!("file{index:04}.bin"),
+            Work::Upload { .. } | Work::Download { .. } | Work::Page { .. } => format!("file{index:04}.bin"),
             Work::Tree { folders, files, .. } => {
-                let folder = index as u64 * u64::from(folders) / u64::from(files);
+                let folder = index as u64 * u64::from(*folders) / u64::from(*files);
                 format!("{}/file{index:04}.bin", folder_name(folder))
             }
             Work::List { .. } => format!("entry{index:04}.txt"),
@@ -188,13 +183,19 @@ impl Task {
         }
     }
 
+    /// What to fetch, in order: each file's name on the server and its length, as a listing would have told.
+    pub fn reads(&self) -> impl Iterator<Item = (String, u64)> {
+        let count = if self.work().reads() { self.payload.contents.len() } else { 0 };
+        (0..count).map(|index| (self.name(index), self.payload.contents[index].len() as u64))
+    }
+
     /// What to write, in order: for each upload or save the client's file, its content and
     /// its name on the server.
     pub fn writes(&self) -> impl Iterator<Item = (PathBuf, &[u8], String)> {
         let skip = match self.work() {
             Work::Upload { .. } | Work::Tree { .. } => 0,
             Work::Edit { .. } => 1,
-            Work::Download { .. } | Work::List { .. } => self.payload.contents.len(),
+            Work::Download { .. } | Work::Page { .. } | Work::List { .. } => self.payload.contents.len(),
         };
         let contents = self.payload.contents.iter().enumerate().skip(skip);
         contents.map(|(index, content)| (self.local(index), content.as_slice(), self.name(index)))
@@ -208,7 +209,7 @@ impl Task {
         let present = match self.work() {
             Work::Upload { .. } | Work::Tree { .. } => 0,
             Work::Edit { .. } => 1,
-            Work::Download { .. } | Work::List { .. } => self.payload.contents.len(),
+            Work::Download { .. } | Work::Page { .. } | Work::List { .. } => self.payload.contents.len(),
         };
         let mut made = vec![folder.clone()];
         for (index, content) in self.payload.contents.iter().enumerate().take(present) {
@@ -256,7 +257,7 @@ impl Task {
         let contents = &self.payload.contents;
         match self.work() {
             Work::Upload { .. } | Work::Tree { .. } => same_files(&folder, &self.names(), contents),
-            Work::Download { .. } => same_files(&self.target, &self.names(), contents),
+            Work::Download { .. } | Work::Page { .. } => same_files(&self.target, &self.names(), contents),
             Work::Edit { .. } => same_files(&folder, &self.names(), contents.last().map_or(&[], std::slice::from_ref)),
             Work::List { .. } => {
                 let listed = done.listing.iter().flatten().cloned();

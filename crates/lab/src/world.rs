@@ -33,7 +33,7 @@ use link::{
 
 use nix::mount::{MsFlags, mount};
 
-use crate::{machine, place::Place};
+use crate::{experiment::Network, machine, place::Place};
 
 /// The port of the server under test.
 const SERVER_PORT: u16 = 8443;
@@ -85,11 +85,11 @@ pub struct World {
 
 impl World {
     /// A world whose cable is as `network` says, tapped at the client's end.
-    pub fn make(network: &LinkSpec, with_pc: bool, capture: &Path) -> Result<Self, WorldError> {
+    pub fn make(network: &Network, with_pc: bool, capture: &Path) -> Result<Self, WorldError> {
         let (client, server) = (Host::new("client")?, Host::new("server")?);
         let tap = Arc::new(Tap::create(capture, "client", Some(SNAPLEN))?);
         let options = Options { taps: [Some(tap.clone()), None], ..Options::default() };
-        let cable = Cable::lay(&client, &server, network.lanes()?, &options)?;
+        let cable = Cable::lay(&client, &server, network.link.lanes()?, &options)?;
         let (pc, lan) = if with_pc {
             let pc = Host::new("pc")?;
             let lan = Cable::lay(&pc, &client, lan().lanes()?, &Options { number: 1, ..Options::default() })?;
@@ -101,6 +101,7 @@ impl World {
             // Refused where the kernel does not offer it; what it is then is recorded with the run.
             let _ = host.sysctl(machine::CONGESTION_CONTROL, CONGESTION_CONTROL);
         }
+        network.server.apply(&server)?;
         Ok(Self { client, server, pc, cable, lan, tap, capture: capture.to_owned() })
     }
 

@@ -161,6 +161,14 @@ impl Host {
         done.and_then(|result| result).map_err(|error| HostError::new(self.name(), what, error))
     }
 
+    /// Has every connection of this host begin with a congestion window of so many segments, in place of the
+    /// kernel's ten (RFC 6928): `initcwnd` of each route that it has now, so lay its cables first.
+    pub fn initial_window(&self, segments: u32) -> Result<(), HostError> {
+        let what = format!("begin with a window of {segments} segments");
+        let done = self.run(move || netlink::run(|net| async move { net.initial_window(segments).await }));
+        done.and_then(|result| result).map_err(|error| HostError::new(self.name(), what, error))
+    }
+
     /// The name of the next device: eth0, eth1, …
     pub(crate) fn next_device(&self) -> String {
         format!("eth{}", self.0.devices.fetch_add(1, Ordering::Relaxed))

@@ -10,7 +10,7 @@ use rtnetlink::{
     Handle, LinkUnspec, RouteMessageBuilder,
     packet_route::{
         link::{LinkAttribute, LinkMessage},
-        route::RouteMessage,
+        route::{RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteType},
     },
 };
 
@@ -93,6 +93,25 @@ impl Net {
             _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "the gateway is of another address family")),
         };
         self.add(message).await
+    }
+
+    /// Has every connection that begins here, on whatever route, begin with a congestion window of so many
+    /// segments.
+    pub(crate) async fn initial_window(&self, segments: u32) -> io::Result<()> {
+        for any in [RouteMessageBuilder::<Ipv4Addr>::new().build(), RouteMessageBuilder::<Ipv6Addr>::new().build()] {
+            let routes: Vec<RouteMessage> = self.0.route().get(any).execute().try_collect().await.map_err(failed)?;
+            let ours = |route: &RouteMessage| {
+                route.header.table == RouteHeader::RT_TABLE_MAIN && route.header.kind == RouteType::Unicast
+            };
+            for mut route in routes.into_iter().filter(ours) {
+                route.attributes.retain(|attribute| {
+                    !matches!(attribute, RouteAttribute::Metrics(_) | RouteAttribute::CacheInfo(_))
+                });
+                route.attributes.push(RouteAttribute::Metrics(vec![RouteMetric::InitCwnd(segments)]));
+                self.add(route).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn add(&self, message: RouteMessage) -> io::Result<()> {

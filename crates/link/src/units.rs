@@ -73,7 +73,7 @@ pub struct Size(u64);
 
 impl Size {
     /// So many bytes.
-    pub fn bytes(bytes: u64) -> Self {
+    pub const fn bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 

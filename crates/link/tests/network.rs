@@ -39,6 +39,7 @@ fn main() {
         ("a_transfer_over_a_lossy_cable_is_whole", a_transfer_over_a_lossy_cable_is_whole),
         ("segments_pass_whole_only_where_nobody_looks", segments_pass_whole_only_where_nobody_looks),
         ("a_tap_misses_nothing_and_sees_true_packets", a_tap_misses_nothing_and_sees_true_packets),
+        ("a_connection_begins_with_the_window_of_its_host", a_connection_begins_with_the_window_of_its_host),
         ("a_cable_that_changes_loses_nothing_under_way", a_cable_that_changes_loses_nothing_under_way),
         ("many_changes_keep_the_order_of_all_packets", many_changes_keep_the_order_of_all_packets),
         ("what_a_device_has_no_room_for_is_counted", what_a_device_has_no_room_for_is_counted),
@@ -183,6 +184,30 @@ fn a_tap_misses_nothing_and_sees_true_packets() -> Result<(), Failed> {
             seen += 1;
         }
         assert_eq!(seen, summary.packets);
+    }
+    Ok(())
+}
+
+fn a_connection_begins_with_the_window_of_its_host() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("a.pcapng");
+    for (window, v6) in [(None, false), (Some(3), false), (Some(5), true)] {
+        let tap = Arc::new(Tap::create(&path, "a", None)?);
+        let (a, b, cable) = lay_tapped(|| vec![delay(50)], [Some(tap), None])?;
+        window.map_or(Ok(()), |segments| a.initial_window(segments))?;
+        let to = cable.addresses()[1];
+        transfer(&a, &b, if v6 { to.v6.into() } else { to.v4.into() }, noise(50_000))?;
+        cable.pull()?;
+        let mut reader = capture::pcapng::Reader::open(&path)?;
+        let mut sent = 0;
+        while let Some(packet) = reader.next()? {
+            match packet.direction {
+                Some(capture::Direction::Outbound) => sent += u32::from(packet.original_len > 1000),
+                _ if sent > 0 => break,
+                _ => {}
+            }
+        }
+        assert_eq!(sent, window.unwrap_or(10), "segments before the first acknowledgement");
     }
     Ok(())
 }

@@ -64,7 +64,9 @@ pub async fn download(
     watch: &Watch,
 ) -> Result<Summary, Error> {
     let begin = Instant::now();
-    dav.client().warm(dav.requests().origin(), options.connections);
+    if let Some(first) = sources.first() {
+        dav.warm(first, options.connections);
+    }
     let mut work = Work {
         dav,
         options,

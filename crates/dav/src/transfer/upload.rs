@@ -54,7 +54,7 @@ pub async fn upload(
 ) -> Result<Summary, Error> {
     let begin = Instant::now();
     // Handshakes take round trips, and looking at the disk takes time: all at once.
-    dav.client().warm(dav.requests().origin(), options.connections);
+    dav.warm(to, options.connections);
     let sources = looked(sources.to_vec(), options.recursive).await?;
     let (target, early, found) =
         tokio::join!(target(dav, to, &sources, options), begun(dav, to, &sources, options), walked(&sources, to));

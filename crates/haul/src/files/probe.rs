@@ -94,6 +94,7 @@ enum Pipelining {
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each ability is there or not, whatever the others are")]
 struct Dav {
     classes: Vec<String>,
     methods: Vec<String>,

@@ -150,7 +150,7 @@ fn last_line(summary: &Summary, dry_run: bool) -> String {
     let mut parts = vec![format!("{} ({}) {would}copied", show::count(*files, "file"), show::size(*bytes))];
     if !dry_run && *files > 0 {
         let rate = *bytes as f64 / took.as_secs_f64().max(0.001);
-        parts[0] += &format!(" in {}, {}/s", show::took(*took), show::size(rate as u64));
+        parts[0].extend([" in ", &show::took(*took), ", ", &show::size(rate as u64), "/s"]);
     }
     let mut also = |number: u64, what: String| {
         if number > 0 {

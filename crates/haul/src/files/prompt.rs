@@ -23,8 +23,8 @@ pub(super) async fn ask(question: &str) -> io::Result<String> {
 /// Asks for a line that is not shown while it is typed.
 pub(super) async fn ask_secret(question: &str) -> io::Result<Secret> {
     let mut terminal = terminal()?;
-    write!(terminal, "{question}")?;
     let _quiet = Quiet::begin(&terminal)?;
+    write!(terminal, "{question}")?;
     line(terminal).await
 }
 

@@ -111,8 +111,8 @@ impl File {
 
     fn parse(text: &str, path: &Path) -> Result<Self, String> {
         let at = |span: Option<Range<usize>>, what: &str| {
-            let line = text.as_bytes()[..span.map_or(0, |span| span.start).min(text.len())].iter();
-            let line = line.filter(|byte| **byte == b'\n').count() + 1;
+            let start = text.floor_char_boundary(span.map_or(0, |span| span.start));
+            let line = text[..start].matches('\n').count() + 1;
             let what = what.replace(char::is_control, " ");
             format!("{}, line {line}: {}", path.display(), what.trim())
         };

@@ -100,7 +100,7 @@ mod tests {
     fn names_fill_lines_downwards() {
         let names: Vec<String> = ["a", "bb", "ccc", "d", "eé"].map(str::to_owned).into();
         assert_eq!(columns(&names, 80), "a  bb  ccc  d  eé\n");
-        assert_eq!(columns(&names, 9), "a   d\nbb  eé\nccc\n");
+        assert_eq!(columns(&names, 9), "a    d\nbb   eé\nccc\n");
         assert_eq!(columns(&names, 1), "a\nbb\nccc\nd\neé\n");
         assert_eq!(columns(&[], 80), "");
     }

@@ -103,7 +103,9 @@ fn text(session: &Session, entry: &Entry) -> String {
         );
     }
     for (what, time) in [("modified", about.modified), ("created", about.created)] {
-        time.into_iter().for_each(|time| say(what, show::second(time)));
+        if let Some(time) = time {
+            say(what, show::second(time));
+        }
     }
     if let Some(etag) = &about.etag {
         say("etag", format!("{etag}, {}", if etag.is_weak() { "weak" } else { "strong" }));
@@ -118,7 +120,9 @@ fn text(session: &Session, entry: &Entry) -> String {
         say("executable", "yes".to_owned());
     }
     for (what, bytes) in [("used", about.quota_used), ("room left", about.quota_available)] {
-        bytes.filter(|_| folder).into_iter().for_each(|bytes| say(what, show::size(bytes)));
+        if let Some(bytes) = bytes.filter(|_| folder) {
+            say(what, show::size(bytes));
+        }
     }
     for lock in &about.locks {
         let owner = lock.owner.as_deref().unwrap_or("somebody");

@@ -36,6 +36,7 @@ use crate::say;
 /// Runs an experiment, shows what it found and keeps it in a folder.
 pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
     let (experiment, plan) = plan(name, options)?;
+    let tls = experiment.tls && !options.plain;
     let server = choose_server(&experiment, options.server.as_deref())?;
     let started = SystemTime::now();
     let sandbox = sandbox::enter()?;
@@ -59,7 +60,7 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
     let run = Run {
         plan: &plan,
         server: server.as_ref(),
-        tls: !options.plain,
+        tls,
         seed: options.seed,
         patience: options.patience.into(),
         scratch: &scratch,
@@ -79,7 +80,7 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
     let unknown = || "unknown".to_owned();
     let settings = [
         ("server", server.name().to_owned()),
-        ("tls", (!options.plain).to_string()),
+        ("tls", tls.to_string()),
         ("seed", options.seed.to_string()),
         ("quick", options.quick.to_string()),
         ("samples", plan.samples.to_string()),
@@ -92,7 +93,7 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
         host,
         calibration: Some(Calibration::from(&calibration)),
         settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
-        tls: !options.plain,
+        tls,
         seed: options.seed,
     };
     let result = assemble(&experiment, &plan, &outcomes, circumstances);

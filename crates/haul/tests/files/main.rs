@@ -1,1 +1,13 @@
+//! The commands on files, as a person meets them: real processes, over loopback, against `haul serve`.
 
+#[path = "../common/mod.rs"]
+mod common;
+
+mod copying;
+mod credentials;
+mod ends;
+mod listing;
+mod mistakes;
+mod place;
+mod probing;
+mod settings;

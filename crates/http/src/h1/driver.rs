@@ -67,6 +67,7 @@ pub(crate) async fn run(
         out: BytesMut::new(),
         written: 0,
         unflushed: false,
+        acknowledged: 0,
         reader: Reader::None,
         moved: now,
         crumbs: MOVEMENT,
@@ -93,6 +94,8 @@ struct Driver {
     /// Bytes that the network has taken since the connection began.
     written: u64,
     unflushed: bool,
+    /// Bytes that the server's kernel had when that was last asked.
+    acknowledged: u64,
     reader: Reader,
     /// When a byte last moved, or a wait began.
     moved: Instant,
@@ -157,10 +160,10 @@ impl Driver {
                     }
                 }
             }
-            let done = self.under_way.is_empty() && self.waiting.is_empty();
-            if done && self.exchanges.is_closing() {
+            if self.under_way.is_empty() && self.exchanges.is_closing() {
                 return Cause::Retired(LAST_WORD);
             }
+            let done = self.under_way.is_empty() && self.waiting.is_empty();
             if done && self.jobs.is_none() {
                 let _ = timeout(self.timeouts.stall, self.io.shutdown()).await;
                 return Cause::Retired("it is no longer needed");
@@ -212,7 +215,12 @@ impl Driver {
                 if let Some((at, cause)) = self.deadline()
                     && at <= Instant::now()
                 {
-                    return Err(cause);
+                    // What the kernel took long ago may still be on its way, on a slow link.
+                    let acknowledged = self.io.tcp_info().and_then(|tcp| tcp.bytes_acked).unwrap_or(0);
+                    if self.under_way.is_empty() || acknowledged <= self.acknowledged {
+                        return Err(cause);
+                    }
+                    (self.acknowledged, self.moved) = (acknowledged, Instant::now());
                 }
             }
         }
@@ -243,6 +251,10 @@ impl Driver {
     fn take_event(&mut self, event: Event) -> Result<(), Cause> {
         match event {
             Event::Head { job, response, length } => self.answer(job, response, length)?,
+            // A small piece must not keep the whole of the buffer it came in alive.
+            Event::Data(bytes) if bytes.len() < READ / 4 => {
+                self.read_piece(Piece::Data(Bytes::copy_from_slice(&bytes)))?;
+            }
             Event::Data(bytes) => self.read_piece(Piece::Data(bytes))?,
             Event::Trailers(trailers) => self.read_piece(Piece::Trailers(trailers))?,
             Event::End { job, received } => {
@@ -255,10 +267,16 @@ impl Driver {
 
     /// Gives the oldest job its answer's head.
     fn answer(&mut self, id: JobId, mut response: Response<()>, length: Option<u64>) -> Result<(), Cause> {
+        let (written, last) = (self.written, self.exchanges.is_closing());
         let Some(first) = self.under_way.front_mut() else { return Ok(()) };
+        // A refusal may come early. A success cannot: it is another request's.
+        let whole = first.end.is_some_and(|end| end <= written);
+        if first.start >= written || (response.status().is_success() && !whole) {
+            return Err(Cause::Protocol("an answer came before its request was sent".into()));
+        }
         let Some(job) = first.job.take() else { return Ok(()) };
         let version = response.version();
-        let told = Told { version, length, keep: head::keep(response.headers()) };
+        let told = Told { version, length, keep: head::keep(response.headers()), last };
         let sendings = job.sendings + 1;
         let journey = Journey { connection: self.id.0, version, sendings, behind: first.behind };
         response.extensions_mut().insert(journey);

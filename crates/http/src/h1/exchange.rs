@@ -178,6 +178,8 @@ impl Asked {
     /// Refuses an answer that cannot be to this request.
     fn check(&self, response: &Response<()>, framing: Framing) -> Result<(), Cause> {
         let wrong = |why: &str| Err(Cause::Protocol(format!("the answer belongs to another request: {why}")));
+        // It may have changed since the caller looked, too.
+        let unexpected = |why| Err(Cause::Unexpected(why));
         let (status, headers) = (response.status(), response.headers());
         match status {
             StatusCode::NOT_MODIFIED if !self.conditional => return wrong("304 to a request without a condition"),
@@ -214,13 +216,13 @@ impl Asked {
         if status == StatusCode::OK
             && self.expected.length.is_some_and(|expected| length.is_some_and(|l| l != expected))
         {
-            return wrong("its length is not the one expected");
+            return unexpected("the answer's length is not the one expected");
         }
         let etag = headers.get(ETAG).and_then(|etag| etag.to_str().ok());
         let successful = matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT);
         match (&self.expected.etag, etag) {
             (Some(expected), Some(etag)) if successful && opaque(expected) != opaque(etag) => {
-                wrong("its entity tag is not the one expected")
+                unexpected("the answer's entity tag is not the one expected")
             }
             _ => Ok(()),
         }

@@ -216,7 +216,7 @@ async fn receive(
     let (mut parts, mut body) = head.into_parts();
     parts.extensions.insert(journey);
     let status = parts.status;
-    let told = Told { version: Version::HTTP_2, length: incoming.size_hint().exact(), keep: None };
+    let told = Told { version: Version::HTTP_2, length: incoming.size_hint().exact(), keep: None, last: false };
     let owed = std::mem::replace(answer, Answer::Flowing(pieces.clone()));
     let _ = common.reports.send(Report::Head { connection: common.id, job, told });
     if let Answer::Owed(reply, count) = owed {

@@ -19,8 +19,15 @@ impl Play {
     fn ask(&mut self, change: impl Fn(&mut Shape)) -> JobId {
         self.jobs += 1;
         let id = JobId(self.jobs);
-        let mut shape =
-            Shape { id, repeatable: true, pipelinable: true, safe: true, sending: false, class: Class::Small };
+        let mut shape = Shape {
+            id,
+            repeatable: true,
+            pipelinable: true,
+            safe: true,
+            sending: false,
+            class: Class::Small,
+            bytes: 0,
+        };
         change(&mut shape);
         self.scheduler.submit(shape, self.now);
         id
@@ -40,16 +47,17 @@ impl Play {
             }
             for action in actions {
                 match action {
-                    Action::Open(id) => self.scheduler.opened(id, Version::HTTP_11, self.now),
+                    Action::Open(id, _) => assert!(self.scheduler.opened(id, Version::HTTP_11, self.now)),
+                    Action::Retire(_) => {}
                     Action::Send(id, job) => sent.push((id.0, job)),
-                    other => panic!("{other:?}"),
+                    other @ Action::Fail { .. } => panic!("{other:?}"),
                 }
             }
         }
     }
 
     fn answer(&mut self, connection: u64, job: JobId, keep: Option<Keep>) {
-        let told = Told { version: Version::HTTP_11, length: Some(10), keep };
+        let told = Told { version: Version::HTTP_11, length: Some(10), keep, last: false };
         self.scheduler.head(ConnectionId(connection), job, &told, self.now);
         self.scheduler.done(ConnectionId(connection), job, (100, 10), None, self.now);
     }
@@ -109,7 +117,7 @@ fn a_servers_last_requests_are_counted() {
         &[(others[1], Sent::Something), (sent[0].1, Sent::Something)],
         play.now,
     );
-    assert_eq!(play.scheduler.knowledge().allowed(Pipelining::Aggressive, 0.0).0, 64);
+    assert_eq!(play.scheduler.knowledge().allowed(Pipelining::Aggressive, 0.0).0, 256);
     assert_eq!(play.run().len(), 2, "they are sent again");
 }
 
@@ -129,6 +137,61 @@ fn an_idle_connection_that_the_server_is_about_to_close_is_left_alone() {
 }
 
 #[test]
+fn nothing_starves_behind_a_pipeline_that_never_ends() {
+    let mut play = Play::new(1, Pipelining::Aggressive);
+    play.asks(4);
+    let mut under_way: VecDeque<JobId> = play.run().into_iter().map(|(_, job)| job).collect();
+    let put = play.ask(|shape| shape.safe = false);
+    for answered in 0..200 {
+        let oldest = under_way.pop_front().unwrap();
+        play.answer(1, oldest, None);
+        play.asks(1);
+        under_way.extend(play.run().into_iter().map(|(_, job)| job));
+        if under_way.contains(&put) {
+            assert!(answered >= MOST_PASSED, "it does not push in");
+            return;
+        }
+    }
+    panic!("it never went");
+}
+
+#[test]
+fn idle_connections_end_in_time() {
+    let mut play = Play::new(2, Pipelining::Off);
+    let jobs = play.asks(2);
+    play.run();
+    play.answer(1, jobs[0], None);
+    play.now.instant += Duration::from_secs(30);
+    play.answer(2, jobs[1], None);
+    play.now.instant += Duration::from_secs(31);
+    play.scheduler.tick(Duration::from_mins(1), play.now);
+    assert_eq!(play.scheduler.actions(), [Action::Retire(ConnectionId(1))]);
+}
+
+#[test]
+fn a_server_that_restarts_is_waited_for_and_one_that_never_was_is_not() {
+    let mut play = Play::new(1, Pipelining::Off);
+    let job = play.asks(1)[0];
+    let failed = Action::Fail { job, cause: Shared(Cause::Closed), undecided: false };
+    assert_eq!(play.scheduler.actions(), [Action::Open(ConnectionId(1), Duration::ZERO)]);
+    play.scheduler.open_failed(ConnectionId(1), &Cause::Closed, play.now);
+    assert_eq!(play.scheduler.actions(), [failed]);
+    let job = play.asks(1)[0];
+    play.run();
+    play.scheduler.closed(ConnectionId(2), &Cause::Closed, &[(job, Sent::Something)], play.now);
+    let mut pauses = Duration::ZERO;
+    for attempt in 3.. {
+        match &play.scheduler.actions()[..] {
+            [Action::Open(id, pause)] if id.0 == attempt => pauses += *pause,
+            [Action::Fail { .. }] => break,
+            other => panic!("{other:?}"),
+        }
+        play.scheduler.open_failed(ConnectionId(attempt), &Cause::Closed, play.now);
+    }
+    assert_eq!(pauses, Duration::from_millis(200 + 400 + 800 + 1600 + 3200));
+}
+
+#[test]
 fn what_a_connection_died_of_is_tried_alone_and_given_up_in_the_end() {
     let mut play = Play::new(1, Pipelining::Aggressive);
     let jobs = play.asks(2);
@@ -141,7 +204,7 @@ fn what_a_connection_died_of_is_tried_alone_and_given_up_in_the_end() {
             let failed = Action::Fail { job: jobs[0], cause: Shared(Cause::Closed), undecided: false };
             let actions = play.scheduler.actions();
             assert_eq!(actions[0], failed);
-            assert!(matches!(actions[1..], [Action::Open(_)]), "the other one never had the chance: {actions:?}");
+            assert!(matches!(actions[1..], [Action::Open(..)]), "the other one never had the chance: {actions:?}");
         } else {
             assert_eq!(play.run(), [(life + 1, jobs[0])]);
         }

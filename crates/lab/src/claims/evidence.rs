@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Count, Verdict};
+use super::{Count, Unit, Verdict};
 use crate::{
     results::{CellResult, Status, WorkloadRecord},
     stats::{
-        Interval,
-        shift::{LEAST_CONFIDENCE, Shift, ratio},
+        Interval, range_coverage,
+        shift::{CONFIDENCE, LEAST_CONFIDENCE, Shift, ratio},
     },
     words::counted,
 };
@@ -93,6 +93,27 @@ impl<'a> Evidence<'a> {
             return Err(unusable(format!("{samples} cannot bear a verdict; take at least three")));
         }
         Ok((ratio, of, to))
+    }
+
+    /// How many round trips, or floors, a contender's median takes, or why that cannot be said. How surely is what
+    /// so few samples allow.
+    pub(super) fn multiple(&self, contender: &str, unit: Unit) -> Result<(f64, Interval, f64, &'a CellResult), Gap> {
+        let cell = self.cell(contender)?;
+        let (median, interval) = cell.median_s.zip(cell.ci95_s).ok_or_else(|| unusable("there is no interval"))?;
+        let samples = cell.samples_s.len();
+        if samples < 3 {
+            let samples = counted(samples as u64, "sample");
+            return Err(unusable(format!("{samples} cannot bear a verdict; take at least three")));
+        }
+        let one = match (unit, cell.round_trips) {
+            (Unit::RoundTrips, Some(trips)) if trips > 0.0 => median / trips,
+            (Unit::RoundTrips, _) => return Err(unusable("the network has no delay")),
+            _ if cell.floor_s > 0.0 => cell.floor_s,
+            _ => return Err(unusable("the network has neither delay nor limit")),
+        };
+        let interval = Interval { lo: interval.lo / one, hi: interval.hi / one };
+        let confidence = range_coverage(samples).min(CONFIDENCE);
+        Ok((median / one, interval, confidence, cell))
     }
 
     /// What a contender needed, or why that is not known.

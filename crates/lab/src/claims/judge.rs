@@ -1,7 +1,7 @@
 //! Checks against cells, and the sentences that go with the verdicts.
 
 use super::{
-    Check, Claim, Count, Verdict,
+    Check, Claim, Count, Unit, Verdict,
     evidence::{Evidence, Finding, Gap},
 };
 use crate::{
@@ -29,6 +29,9 @@ pub fn judge(
         Check::Fastest { what, among, by } => slower(&evidence, among, std::slice::from_ref(what), *by),
         Check::Ratio { of, to, at_least, at_most } => {
             ratio(&evidence, of, to, Bound { at_least: *at_least, at_most: *at_most })
+        }
+        Check::Takes { what, unit, at_least, at_most } => {
+            takes(&evidence, what, *unit, Bound { at_least: *at_least, at_most: *at_most })
         }
         Check::More { count, what, than } => {
             let pairs = telling(&evidence, std::slice::from_ref(what), than);
@@ -162,13 +165,41 @@ fn ratio(evidence: &Evidence<'_>, of: &str, to: &str, bound: Bound) -> Result<Fi
 
 /// A ratio with what bounds it, and how surely where that is not the usual.
 fn said(ratio: &Shift) -> String {
-    let estimated = estimated(ratio.value, ratio.interval);
-    match (estimated.strip_suffix(')'), ratio.confidence) {
+    bounded(ratio.value, ratio.interval, ratio.confidence)
+}
+
+fn bounded(value: f64, interval: Interval, confidence: f64) -> String {
+    let estimated = estimated(value, interval);
+    match (estimated.strip_suffix(')'), confidence) {
         (Some(open), confidence) if confidence < CONFIDENCE => {
             format!("{open}, {:.0} % confidence)", 100.0 * confidence)
         }
         _ => estimated,
     }
+}
+
+fn takes(evidence: &Evidence<'_>, what: &str, unit: Unit, bound: Bound) -> Result<Finding, Gap> {
+    let count = |count: Count| {
+        let (number, cell) = evidence.count(count, what)?;
+        Ok((Interval::from([number as f64; 2]), counted(number, count.one()), None, cell))
+    };
+    let (interval, number, confidence, cell) = match unit {
+        Unit::Connections => count(Count::Connections)?,
+        Unit::Requests => count(Count::Requests)?,
+        Unit::RoundTrips | Unit::Floors => {
+            let (number, interval, confidence, cell) = evidence.multiple(what, unit)?;
+            let said = bounded(number, interval, confidence).replacen('×', "", 1);
+            (interval, format!("{said} {}", unit.many()), Some(confidence), cell)
+        }
+    };
+    Ok(Finding {
+        verdict: bound.verdict(interval),
+        measured: format!("{} takes {number}", cell.label()),
+        needs: Some(format!("{} {}", bound.said(""), unit.many())),
+        interval: confidence.map(|confidence| (interval, confidence)),
+        margin: 0.0,
+        in_run: true,
+    })
 }
 
 fn more(evidence: &Evidence<'_>, count: Count, what: &str, than: &str) -> Result<Finding, Gap> {
@@ -261,6 +292,17 @@ fn shrinks(here: &Evidence<'_>, of: &str, to: &str, on: &str, by: f64) -> Result
         margin: bound.margin(factor.value),
         in_run: true,
     })
+}
+
+impl Unit {
+    fn many(self) -> &'static str {
+        match self {
+            Self::RoundTrips => "round trips",
+            Self::Floors => "floors",
+            Self::Connections => "connections",
+            Self::Requests => "requests",
+        }
+    }
 }
 
 impl Count {

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
-use super::{Check, Claim, Count, Verdict, judge};
+use super::{Check, Claim, Count, Unit, Verdict, judge};
 use crate::{
     example::run,
     results::{CellResult, ClaimResult, RunResult, Status},
@@ -97,6 +97,27 @@ fn says_why_nothing_can_be_said() {
     the connections of webdrive (model) were not counted.
     not part of this run.
     ");
+}
+
+#[test]
+fn times_are_held_against_round_trips_and_floors() {
+    let mut run = run(5, 1.0, &[]);
+    let takes =
+        |run: &RunResult, unit, at_least, at_most| judged(run, Check::Takes { what: "curl", unit, at_least, at_most });
+    let within = takes(&run, Unit::RoundTrips, Some(39.0), Some(41.0));
+    assert_eq!(within.verdict, Verdict::Reproduced);
+    insta::assert_snapshot!(within.measured, @"curl takes 40.8 (40.7–40.8, 94 % confidence) round trips; the claim needs 39 to 41 round trips.");
+    let interval = within.ci95.unwrap();
+    assert_eq!(takes(&run, Unit::RoundTrips, None, Some(interval.hi - 1e-6)).verdict, Verdict::Inconclusive);
+    assert_eq!(takes(&run, Unit::RoundTrips, None, Some(interval.lo - 1e-6)).verdict, Verdict::Refuted);
+    let floor = takes(&run, Unit::Floors, None, Some(2.0));
+    assert_eq!(floor.verdict, Verdict::Refuted);
+    insta::assert_snapshot!(floor.measured, @"curl takes 10.9 (10.9–11.0, 94 % confidence) floors; the claim needs at most 2 floors.");
+    let requests = takes(&run, Unit::Requests, None, Some(16.0));
+    assert_eq!((requests.verdict, requests.ci95), (Verdict::Reproduced, None));
+    assert_eq!(takes(&run, Unit::Connections, Some(17.0), None).verdict, Verdict::Refuted);
+    cell(&mut run, "curl").samples_s.truncate(2);
+    assert_eq!(takes(&run, Unit::Floors, None, Some(2.0)).verdict, Verdict::Inconclusive);
 }
 
 #[test]

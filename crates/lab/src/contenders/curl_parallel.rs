@@ -71,7 +71,7 @@ impl Contender for CurlParallel {
             _ if self.http == Http::Two && !tls => {
                 Some("curl's parallel transfers fail over HTTP/2 without TLS".to_owned())
             }
-            Work::Upload { .. } | Work::Download { .. } => None,
+            Work::Upload { .. } | Work::Download { .. } | Work::Page { .. } => None,
             Work::Tree { .. } => {
                 Some("curl's parallel transfers keep no order, and a folder must be there before its files".to_owned())
             }
@@ -108,11 +108,9 @@ fn transfers(sample: &Sample) -> String {
     for (file, _, name) in sample.task.writes() {
         let _ = writeln!(list, "upload-file = \"{}\"\nurl = \"{}{name}\"", file.display(), sample.url);
     }
-    if let Work::Download { .. } = sample.task.work() {
-        for name in sample.task.names() {
-            let file = sample.task.target.join(&name);
-            let _ = writeln!(list, "output = \"{}\"\nurl = \"{}{name}\"", file.display(), sample.url);
-        }
+    for (name, _) in sample.task.reads() {
+        let file = sample.task.target.join(&name);
+        let _ = writeln!(list, "output = \"{}\"\nurl = \"{}{name}\"", file.display(), sample.url);
     }
     list
 }

@@ -193,7 +193,7 @@ fn work(task: &Task, folder: &Path, root: &Path, bounds: &Bounds) -> Result<Done
                 copy(&file, &folder.join(name))?;
             }
         }
-        Work::Download { .. } => {
+        Work::Download { .. } | Work::Page { .. } => {
             for name in task.names() {
                 copy(&folder.join(&name), &task.target.join(&name))?;
             }

@@ -15,6 +15,8 @@
 mod curl;
 mod curl_parallel;
 mod davfs2;
+mod engine;
+mod haul;
 mod rclone;
 mod redirector;
 mod samba;
@@ -153,6 +155,9 @@ pub enum Failure {
         /// What is wrong with it.
         why: String,
     },
+    /// Our own engine could not be made, or a request of it failed.
+    #[error("{0}")]
+    Engine(String),
     /// It needs a third host and has none.
     #[error("{0} needs a desktop computer behind the middle box, and this network has none")]
     NoPc(&'static str),
@@ -191,6 +196,11 @@ pub trait Contender: Send + Sync {
 
     /// Why it cannot do this work over this server, with TLS or without, if so.
     fn unable(&self, work: &Work, server: &dyn Server, tls: bool) -> Option<String>;
+
+    /// Whether it keeps connections open between one load and the next, so that there is an idle one to choose.
+    fn loads_pages(&self) -> bool {
+        false
+    }
 
     /// Options and facts about it to be recorded; versions of its programs come from
     /// [`needs`](Self::needs).
@@ -301,6 +311,18 @@ pub fn all() -> &'static [Registered] {
         redirector::HTTP1,
         redirector::HTTP2,
         webdrive::REGISTERED,
+        haul::DEFAULT,
+        haul::NO_PIPELINING,
+        haul::HTTP2,
+        haul::LOCKS,
+        engine::OLDEST,
+        engine::NEWEST,
+        engine::LARGEST,
+        engine::FADING,
+        engine::OFF,
+        engine::SAFE,
+        engine::AGGRESSIVE,
+        engine::HTTP2,
     ]
 }
 
@@ -321,6 +343,10 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
         .or_else(|| server.missing())
         .map(|missing| missing.to_string())
         .or_else(|| (contender.needs_root() && !root).then(|| "needs root; run the race with sudo".to_owned()))
+        .or_else(|| {
+            let page = matches!(work, Work::Page { .. }) && !contender.loads_pages();
+            page.then(|| "it has no page open between two loads".to_owned())
+        })
         .or_else(|| contender.unable(work, server, tls))
 }
 
@@ -333,6 +359,7 @@ fn io_failure(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Fail
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::{Cell, Experiment, Known, Selection};
 
     fn rclone() -> &'static Registered {
         all().iter().find(|registered| registered.name == "rclone").unwrap()
@@ -344,6 +371,31 @@ mod tests {
         assert_eq!(names.len(), all().len());
         for registered in all() {
             assert_eq!(registered.with(&Parameters::new()).unwrap().name(), registered.name);
+        }
+    }
+
+    #[test]
+    fn every_experiment_of_ours_makes_sense() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let (contenders, servers) = (known(), crate::servers::all());
+        let servers: Vec<&str> = servers.iter().map(|server| server.name()).collect();
+        let known = Known { contenders: &contenders, servers: &servers };
+        let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+        assert!(files.len() >= 4);
+        for file in files {
+            let experiment = Experiment::read(&file, known).unwrap_or_else(|mistake| panic!("{mistake}"));
+            let plan = experiment.plan(&Selection::default()).unwrap();
+            // No claim asks for a cell that is never run.
+            for claim in &experiment.claims {
+                for contender in claim.check.contenders() {
+                    let is = |cell: &Cell| {
+                        cell.workload.name == claim.workload
+                            && cell.network.name == claim.network
+                            && cell.row.name() == *contender
+                    };
+                    assert!(plan.cells.iter().any(is), "{}: {}: {contender}", file.display(), claim.id);
+                }
+            }
         }
     }
 

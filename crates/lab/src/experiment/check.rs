@@ -3,12 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use link::units::Size;
 use toml::Spanned;
 
 use super::{
     Experiment, Known, KnownContender, Network, Quick, Row, Source, Workload,
-    file::{Amounts, Claim as ClaimText, File, Kind, Named, Quick as QuickText, Sweep},
+    file::{Amounts, Claim as ClaimText, Ends, File, Kind, Named, Quick as QuickText, Sizes, Sweep},
     mistake::Fault,
     names::advice,
 };
@@ -17,24 +16,34 @@ use crate::{claims::Claim, contenders::Parameters, work::Work};
 /// More than enough to see any difference, and what [`stats`](crate::stats) is written for.
 pub(super) const MOST_SAMPLES: u32 = 100;
 
-pub(super) fn experiment(file: File, name: String, known: Known<'_>) -> Result<Experiment, Fault> {
+pub(super) fn experiment(mut file: File, name: String, known: Known<'_>) -> Result<Experiment, Fault> {
     let names = Names::of(&file, known)?;
     let workloads = in_order(&file.workload)
         .map(|(name, workload)| {
-            let work = work(workload.get_ref().kind, workload.get_ref().amounts(), workload)?;
-            Ok(Workload { name: name.to_owned(), work })
+            let text = workload.get_ref();
+            Ok(Workload {
+                name: name.to_owned(),
+                work: work(text.kind, text.amounts(), workload)?,
+                networks: pick(&text.networks, "network", &names.networks)?,
+                contenders: pick(&text.contenders, "contender of this experiment", &names.all_names())?,
+            })
         })
         .collect::<Result<Vec<_>, Fault>>()?;
     let samples = samples(&file.samples)?;
     let quick = file.quick.as_ref().map(|quick| self::quick(quick, &file, &names, &workloads, samples)).transpose()?;
+    let mut ends = std::mem::take(&mut file.ends);
     let networks = in_order(&file.network)
-        .map(|(name, link)| Network { name: name.to_owned(), link: link.clone(), note: file.notes.get(name).cloned() })
+        .map(|(name, link)| {
+            let Ends { note, server } = ends.remove(name).unwrap_or_default();
+            Network { name: name.to_owned(), link: link.clone(), note, server }
+        })
         .collect();
     Ok(Experiment {
         name,
         networks,
         workloads,
         samples,
+        tls: file.tls,
         quick,
         servers: pick(&file.servers, "server", known.servers)?,
         claims: claims(file.claim, &names)?,
@@ -67,6 +76,19 @@ impl Names {
 
     fn row_names(&self) -> Vec<String> {
         self.rows.iter().map(Row::name).collect()
+    }
+
+    /// The rows' names, and those of contenders with several rows.
+    fn all_names(&self) -> Vec<String> {
+        let mut names = self.row_names();
+        names.extend(
+            self.rows
+                .iter()
+                .map(|row| row.contender.clone())
+                .filter(|name| !names.contains(name))
+                .collect::<BTreeSet<_>>(),
+        );
+        names
     }
 }
 
@@ -174,8 +196,22 @@ fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work,
         Some(count) => Ok(count.into_inner()),
         None => Err(missing(key)),
     };
-    let size =
-        |amount: &mut Option<Spanned<Size>>| amount.take().map(Spanned::into_inner).ok_or_else(|| missing("size"));
+    let sizes = |amount: &mut Option<Spanned<Sizes>>, key: &str| {
+        let amount = amount.take().ok_or_else(|| missing(key))?;
+        let span = amount.span();
+        let sizes = match amount.into_inner() {
+            Sizes::One(size) => vec![size],
+            Sizes::InTurn(sizes) => sizes,
+        };
+        if sizes.is_empty() { Err(Fault::new(span, format!("`{key}` must have at least one size"))) } else { Ok(sizes) }
+    };
+    let size = |amount: &mut Option<Spanned<Sizes>>| {
+        let span = amount.as_ref().map(Spanned::span);
+        match sizes(amount, "size")?[..] {
+            [size] => Ok(size),
+            _ => Err(Fault::new(span.unwrap_or_else(|| whole.span()), "this kind of workload has one size")),
+        }
+    };
     let work = match kind {
         Kind::Upload => Work::Upload { files: count(&mut amounts.files, "files")?, size: size(&mut amounts.size)? },
         Kind::Tree => {
@@ -187,7 +223,14 @@ fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work,
             }
             Work::Tree { folders, files, size: size(&mut amounts.size)? }
         }
-        Kind::Download => Work::Download { files: count(&mut amounts.files, "files")?, size: size(&mut amounts.size)? },
+        Kind::Download => {
+            Work::Download { files: count(&mut amounts.files, "files")?, size: sizes(&mut amounts.size, "size")? }
+        }
+        Kind::Page => Work::Page {
+            objects: sizes(&mut amounts.objects, "objects")?,
+            idle: amounts.idle.take().map(Spanned::into_inner).ok_or_else(|| missing("idle"))?,
+            size: size(&mut amounts.size)?,
+        },
         Kind::List => Work::List { entries: count(&mut amounts.entries, "entries")? },
         Kind::Edit => Work::Edit { times: count(&mut amounts.times, "times")?, size: size(&mut amounts.size)? },
     };
@@ -202,7 +245,10 @@ impl Amounts {
         let counts =
             [("folders", self.folders), ("files", self.files), ("entries", self.entries), ("times", self.times)];
         let counted = counts.into_iter().find_map(|(key, count)| Some((key, count?.span())));
-        counted.or_else(|| Some(("size", self.size?.span())))
+        counted
+            .or_else(|| Some(("size", self.size?.span())))
+            .or_else(|| Some(("objects", self.objects?.span())))
+            .or_else(|| Some(("idle", self.idle?.span())))
     }
 
     /// These amounts where given, else those of the whole race.
@@ -213,6 +259,8 @@ impl Amounts {
             size: self.size.or(whole.size),
             entries: self.entries.or(whole.entries),
             times: self.times.or(whole.times),
+            objects: self.objects.or(whole.objects),
+            idle: self.idle.or(whole.idle),
         }
     }
 }
@@ -225,9 +273,10 @@ fn quick(text: &QuickText, file: &File, names: &Names, whole: &[Workload], sampl
     let mut workloads = Vec::new();
     for (name, amounts) in &text.workload {
         find(name, "workload", &names.workloads)?;
-        let whole = file.workload[name.get_ref().as_str()].get_ref();
-        let work = work(whole.kind, amounts.clone().or(whole.amounts()), name)?;
-        workloads.push(Workload { name: name.get_ref().clone(), work });
+        let text = file.workload[name.get_ref().as_str()].get_ref();
+        let work = work(text.kind, amounts.clone().or(text.amounts()), name)?;
+        let same = whole.iter().find(|workload| workload.name == *name.get_ref()).cloned();
+        workloads.extend(same.map(|same| Workload { work, ..same }));
     }
     let smaller = |name: String| {
         let it = |workload: &&Workload| workload.name == name;
@@ -236,7 +285,7 @@ fn quick(text: &QuickText, file: &File, names: &Names, whole: &[Workload], sampl
     Ok(Quick {
         networks: chosen(&text.networks, "network", &names.networks)?,
         workloads: chosen(&text.workloads, "workload", &names.workloads)?.into_iter().filter_map(smaller).collect(),
-        contenders: chosen(&text.contenders, "contender of this experiment", &names.row_names())?,
+        contenders: chosen(&text.contenders, "contender of this experiment", &names.all_names())?,
         samples: text.samples.as_ref().map_or(Ok(samples), self::samples)?,
     })
 }

@@ -1,15 +1,15 @@
 //! The shape of an experiment file. Names keep their place in the text, for the mistakes.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
-use link::units::Size;
+use link::units::{Size, Span};
 use serde::Deserialize;
 use toml::{
     Spanned,
     de::{DeTable, DeValue, ValueDeserializer},
 };
 
-use super::{LinkSpec, mistake::Fault};
+use super::{LinkSpec, Stack, mistake::Fault};
 use crate::claims::Check;
 
 /// Entries under names, where a name knows its place.
@@ -22,14 +22,16 @@ pub(super) struct File {
     pub(super) question: String,
     pub(super) source: Source,
     pub(super) servers: Vec<Spanned<String>>,
+    #[serde(default = "yes")]
+    pub(super) tls: bool,
     pub(super) samples: Spanned<u32>,
     pub(super) contenders: Vec<Spanned<String>>,
     #[serde(default)]
     pub(super) contender: Named<Named<Sweep>>,
     pub(super) network: Named<LinkSpec>,
-    /// Taken out of the text before a network is read: the description of a link has no notes.
+    /// Taken out of the text before a network is read: what is no description of a link.
     #[serde(skip)]
-    pub(super) notes: BTreeMap<String, String>,
+    pub(super) ends: BTreeMap<String, Ends>,
     pub(super) workload: Named<Spanned<Workload>>,
     pub(super) quick: Option<Quick>,
     #[serde(default)]
@@ -51,16 +53,41 @@ pub(super) struct Workload {
     pub(super) kind: Kind,
     folders: Option<Spanned<u32>>,
     files: Option<Spanned<u32>>,
-    size: Option<Spanned<Size>>,
+    size: Option<Spanned<Sizes>>,
     entries: Option<Spanned<u32>>,
     times: Option<Spanned<u32>>,
+    objects: Option<Spanned<Sizes>>,
+    idle: Option<Spanned<Span>>,
+    #[serde(default)]
+    pub(super) networks: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) contenders: Vec<Spanned<String>>,
 }
 
 impl Workload {
     pub(super) fn amounts(&self) -> Amounts {
-        let Self { folders, files, size, entries, times, .. } = self.clone();
-        Amounts { folders, files, size, entries, times }
+        let Self { folders, files, size, entries, times, objects, idle, .. } = self.clone();
+        Amounts { folders, files, size, entries, times, objects, idle }
     }
+}
+
+/// One size, or those that files take in turn.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, expecting = "a size is like \"10KiB\", or a list of such")]
+pub(super) enum Sizes {
+    One(Size),
+    InTurn(Vec<Size>),
+}
+
+/// A network without its link.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    pub(super) note: Option<String>,
+    pub(super) server: Stack,
+}
+
+fn yes() -> bool {
+    true
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -69,6 +96,7 @@ pub(super) enum Kind {
     Upload,
     Tree,
     Download,
+    Page,
     List,
     Edit,
 }
@@ -79,9 +107,11 @@ pub(super) enum Kind {
 pub(super) struct Amounts {
     pub(super) folders: Option<Spanned<u32>>,
     pub(super) files: Option<Spanned<u32>>,
-    pub(super) size: Option<Spanned<Size>>,
+    pub(super) size: Option<Spanned<Sizes>>,
     pub(super) entries: Option<Spanned<u32>>,
     pub(super) times: Option<Spanned<u32>>,
+    pub(super) objects: Option<Spanned<Sizes>>,
+    pub(super) idle: Option<Spanned<Span>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -116,27 +146,33 @@ pub(super) enum Sweep {
 impl File {
     pub(super) fn parse(text: &str) -> Result<Self, Fault> {
         let mut document = DeTable::parse(text)?;
-        let notes = take_notes(document.get_mut())?;
+        let ends = take_ends(document.get_mut())?;
         let whole = document.span();
         let table = DeValue::Table(document.into_inner());
         let file = Self::deserialize(ValueDeserializer::from(Spanned::new(whole, table)))?;
-        Ok(Self { notes, ..file })
+        Ok(Self { ends, ..file })
     }
 }
 
-fn take_notes(document: &mut DeTable<'_>) -> Result<BTreeMap<String, String>, Fault> {
+fn take_ends(document: &mut DeTable<'_>) -> Result<BTreeMap<String, Ends>, Fault> {
     let Some(DeValue::Table(networks)) = document.get_mut("network").map(Spanned::get_mut) else {
         return Ok(BTreeMap::new());
     };
-    let mut notes = BTreeMap::new();
+    let mut ends = BTreeMap::new();
     for (name, network) in networks.iter_mut() {
         let DeValue::Table(network) = network.get_mut() else { continue };
-        let Some(note) = network.remove("note") else { continue };
-        let span = note.span();
-        let DeValue::String(note) = note.into_inner() else {
-            return Err(Fault::new(span, "a note is a text in quotes"));
-        };
-        notes.insert(name.get_ref().clone().into_owned(), Cow::into_owned(note));
+        let note = network.remove("note").map(|note| {
+            let span = note.span();
+            String::deserialize(ValueDeserializer::from(note))
+                .map_err(|_| Fault::new(span, "a note is a text in quotes"))
+        });
+        let server = network.remove("server").map(|server| {
+            let span = server.span();
+            let server = Stack::deserialize(ValueDeserializer::from(server))?;
+            server.complaint().map_or(Ok(server), |complaint| Err(Fault::new(span, complaint)))
+        });
+        let end = Ends { note: note.transpose()?, server: server.transpose()?.unwrap_or_default() };
+        ends.insert(name.get_ref().clone().into_owned(), end);
     }
-    Ok(notes)
+    Ok(ends)
 }

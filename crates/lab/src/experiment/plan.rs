@@ -51,6 +51,11 @@ pub enum PlanError {
         "the experiment has no quick form; run it without --quick, or with fewer --network, --workload, --contender"
     )]
     NoQuick,
+    /// No cell is left.
+    #[error(
+        "the experiment has no cell of what was chosen: its workloads may name the networks and contenders they are for"
+    )]
+    Nothing,
     /// None, or more than anybody waits for.
     #[error("a cell is sampled 1 to {MOST_SAMPLES} times, not {0}")]
     Samples(u32),
@@ -97,14 +102,15 @@ impl Experiment {
         let mut cells = Vec::new();
         for network in &networks {
             for workload in &workloads {
-                cells.extend(rows.iter().map(|row| Cell {
+                let rows = rows.iter().filter(|row| workload.meets(network, row));
+                cells.extend(rows.map(|row| Cell {
                     workload: workload.clone(),
                     network: network.clone(),
                     row: row.clone(),
                 }));
             }
         }
-        Ok(Plan { samples, cells })
+        if cells.is_empty() { Err(PlanError::Nothing) } else { Ok(Plan { samples, cells }) }
     }
 
     fn kept_networks(&self, selection: &Selection, quick: Option<&Quick>) -> Vec<Network> {

@@ -30,6 +30,9 @@ pub struct Sample {
     pub protocols: Option<BTreeSet<Protocol>>,
     /// TCP connections, if a tap saw them.
     pub connections: Option<u64>,
+    /// The processor time that the server's processes used meanwhile, in seconds, in steps of the kernel's clock
+    /// (10 ms).
+    pub server_cpu_s: Option<f64>,
 }
 
 impl Sample {
@@ -77,6 +80,7 @@ struct Line<'a> {
     bytes: Option<u64>,
     requests: Option<u64>,
     connections: Option<u64>,
+    server_cpu_s: Option<f64>,
 }
 
 /// A run's samples as CSV, with a heading before the first.
@@ -111,6 +115,7 @@ impl SampleLog {
             bytes: sample.bytes,
             requests: sample.requests(),
             connections: sample.connections,
+            server_cpu_s: sample.server_cpu_s,
         };
         let failed = |why: &dyn std::fmt::Display| ResultsError::write(&self.path, why);
         let mut csv = csv::WriterBuilder::new().has_headers(self.len == 0).from_writer(Vec::new());

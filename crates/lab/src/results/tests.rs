@@ -44,7 +44,7 @@ fn the_json_has_the_names_of_the_schema() {
     calibration cells claims comparisons experiment host networks schema settings started title workloads
     cpu kernel sysctls tools
     delay_error_p50_us delay_error_p99_us delay_errors packets_per_s rate_error real_time
-    bytes ci95_s connections contender floor_s median_s methods model network protocols reason requests round_trips samples_s status times_floor workload
+    bytes ci95_s connections contender floor_s median_s methods model network protocols reason requests round_trips samples_s server_cpu_s status times_floor workload
     a b ci95 confidence differs ratio
     ci95 confidence id in_run measured network said source verdict workload
     ");
@@ -130,13 +130,13 @@ fn every_sample_is_a_line_as_soon_as_it_is_taken() {
             assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), lines);
         }
     }
-    // Twice eleven cells, less curl on both networks; rclone fails on one after its first sample.
-    assert_eq!(lines, 1 + (2 * 11 - 3) * 2 + 1);
+    // Twice twelve cells, less curl on both networks; rclone fails on one after its first sample.
+    assert_eq!(lines, 1 + (2 * 12 - 3) * 2 + 1);
     let csv = fs::read_to_string(&path).unwrap();
     insta::assert_snapshot!(csv.lines().take(3).collect::<Vec<_>>().join("\n"), @r"
-    workload,network,contender,model,round,start_s,seconds,bytes,requests,connections
-    upload-small,article,curl-parallel-h1,false,0,0.0,0.092628,180000,16,16
-    upload-small,article,curl-parallel-h1,false,1,1.0,0.090528,180000,16,16
+    workload,network,contender,model,round,start_s,seconds,bytes,requests,connections,server_cpu_s
+    upload-small,article,curl-parallel-h1,false,0,0.0,0.092628,180000,16,16,
+    upload-small,article,curl-parallel-h1,false,1,1.0,0.090528,180000,16,16,
     ");
     assert!(SampleLog::create(&path).is_err(), "another run's samples are not written over");
 }
@@ -153,7 +153,7 @@ fn a_disk_that_is_full_is_told() {
 
 #[test]
 fn a_summary_counts() {
-    assert_eq!(run(2, 1.0, &[]).summary(), "22 cells, 3 of 17 claims judged");
+    assert_eq!(run(2, 1.0, &[]).summary(), "24 cells, 3 of 17 claims judged");
     let mut small = run(2, 1.0, &[]);
     small.cells.truncate(1);
     small.claims.truncate(1);

@@ -168,6 +168,14 @@ impl Running {
         self.log.since_mark()
     }
 
+    /// The processor time that it has used since it was started; none of a server that is a thread of ours.
+    pub fn processor_time(&self) -> Option<Duration> {
+        match &self.process {
+            Process::Daemon(daemon) => daemon.processor_time(),
+            Process::Embedded(_) => None,
+        }
+    }
+
     /// An error that says why, if it does not run any more.
     pub fn check(&mut self) -> Result<(), ProcessError> {
         match &mut self.process {

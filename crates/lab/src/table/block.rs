@@ -42,7 +42,8 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
     if ranked.is_empty() {
         text += "  nothing was measured\n";
     }
-    let sentences = rivals.sentences();
+    let mut sentences = rivals.sentences();
+    sentences.extend(busy(&ranked));
     if !sentences.is_empty() {
         text += "\n";
     }
@@ -159,6 +160,17 @@ impl<'a> Rivals<'a> {
         }
         sentences
     }
+}
+
+/// Whose work the server may have been the limit of: it is most of one core from here on.
+const BUSY: f64 = 0.8;
+
+/// That the server had much to do, where it had.
+fn busy(ranked: &[&CellResult]) -> Option<String> {
+    let share = |cell: &CellResult| Some(cell.server_cpu_s? / cell.median_s?);
+    let busy = ranked.iter().filter_map(|cell| Some((share(cell).filter(|share| *share >= BUSY)?, cell.label())));
+    let told: Vec<String> = busy.map(|(share, name)| format!("{:.0} % of a core with {name}", 100.0 * share)).collect();
+    (!told.is_empty()).then(|| format!("The server used {}, and may be what limits it.", spoken(&told)))
 }
 
 fn reserve(comparison: &Comparison) -> String {

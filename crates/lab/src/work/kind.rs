@@ -1,12 +1,12 @@
 //! The kinds of work, and what is known of each before it is done.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
-use link::units::Size;
+use link::units::{Size, Span};
 use serde::Serialize;
 
 /// What there is to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Work {
     /// Bring files to the server that it does not have.
@@ -29,7 +29,17 @@ pub enum Work {
     Download {
         /// How many.
         files: u32,
-        /// The size of each.
+        /// The sizes that they take in turn; at least one.
+        size: Vec<Size>,
+    },
+    /// Load a page's objects at once, so that each has a connection of its own; rest; and then fetch one object
+    /// more, which alone is timed.
+    Page {
+        /// The sizes of the page's objects; at least one.
+        objects: Vec<Size>,
+        /// How long all connections are idle in between.
+        idle: Span,
+        /// The size of the object after.
         size: Size,
     },
     /// Show what is in a folder, with size and time of each entry.
@@ -48,38 +58,75 @@ pub enum Work {
 
 impl Work {
     /// How many things are done one by one: files, listings, saves.
-    pub fn steps(self) -> u32 {
+    pub fn steps(&self) -> u32 {
         match self {
-            Self::Upload { files, .. } | Self::Tree { files, .. } | Self::Download { files, .. } => files,
-            Self::List { .. } => 1,
-            Self::Edit { times, .. } => times,
+            Self::Upload { files, .. } | Self::Tree { files, .. } | Self::Download { files, .. } => *files,
+            Self::List { .. } | Self::Page { .. } => 1,
+            Self::Edit { times, .. } => *times,
         }
     }
 
     /// Whether it brings files to the server.
-    pub fn writes(self) -> bool {
+    pub fn writes(&self) -> bool {
         matches!(self, Self::Upload { .. } | Self::Tree { .. } | Self::Edit { .. })
     }
 
     /// What one of them is called.
-    pub fn step(self) -> &'static str {
+    pub fn step(&self) -> &'static str {
         match self {
             Self::Upload { .. } | Self::Tree { .. } | Self::Download { .. } => "file",
+            Self::Page { .. } => "object",
             Self::List { .. } => "listing",
             Self::Edit { .. } => "save",
         }
     }
 
-    /// The bytes of the files that cross the link; a listing has none.
-    pub fn payload(self) -> u64 {
+    /// Whether it brings bytes from the server.
+    pub fn reads(&self) -> bool {
+        matches!(self, Self::Download { .. } | Self::Page { .. })
+    }
+
+    /// The bytes of the files that cross the link while the clock runs; a listing has none.
+    pub fn payload(&self) -> u64 {
         match self {
-            Self::Upload { size, .. }
-            | Self::Tree { size, .. }
-            | Self::Download { size, .. }
-            | Self::Edit { size, .. } => u64::from(self.steps()).saturating_mul(size.as_bytes()),
+            Self::Page { size, .. } => size.as_bytes(),
             Self::List { .. } => 0,
+            _ => self.sizes().map(Size::as_bytes).fold(0, u64::saturating_add),
         }
     }
+
+    /// The sizes of all files there are to make, in the order of their numbers: the versions of an edit that are
+    /// saved, the objects of a page and the one after.
+    pub fn sizes(&self) -> impl Iterator<Item = Size> {
+        let (list, after, count) = match self {
+            Self::Upload { files, size } | Self::Tree { files, size, .. } => (std::slice::from_ref(size), None, *files),
+            Self::Download { files, size } => (size.as_slice(), None, *files),
+            Self::Page { objects, size, .. } => (objects.as_slice(), Some(*size), objects.len() as u32),
+            Self::List { entries } => (&[EMPTY][..], None, *entries),
+            Self::Edit { times, size } => (std::slice::from_ref(size), None, *times),
+        };
+        list.iter().copied().cycle().take(count as usize).chain(after)
+    }
+
+    /// How long it rests on purpose before the clock starts.
+    pub fn rests(&self) -> Duration {
+        if let Self::Page { idle, .. } = self { idle.0 } else { Duration::ZERO }
+    }
+}
+
+/// The size of a listing's entries.
+const EMPTY: Size = Size::bytes(0);
+
+/// `2KiB`; `9 × 2KiB, 1MiB`.
+fn in_turn(f: &mut fmt::Formatter<'_>, sizes: &[Size]) -> fmt::Result {
+    for (place, run) in sizes.chunk_by(|a, b| a == b).enumerate() {
+        let comma = if place == 0 { "" } else { ", " };
+        match run.len() {
+            count if count > 1 && sizes.len() > count => write!(f, "{comma}{count} × {}", run[0])?,
+            _ => write!(f, "{comma}{}", run[0])?,
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Display for Work {
@@ -91,7 +138,14 @@ impl fmt::Display for Work {
                 let folders_word = if *folders == 1 { "folder" } else { "folders" };
                 write!(f, "upload {n} {} of {size} in {folders} {folders_word}", files(*n))
             }
-            Self::Download { files: n, size } => write!(f, "download {n} {} of {size}", files(*n)),
+            Self::Download { files: n, size } => {
+                write!(f, "download {n} {} of ", files(*n))?;
+                in_turn(f, size)
+            }
+            Self::Page { objects, idle, size } => {
+                write!(f, "an object of {size}, {idle} after a page with objects of ")?;
+                in_turn(f, objects)
+            }
             Self::List { entries } => write!(f, "list a folder of {entries} entries"),
             Self::Edit { times, size } => write!(f, "save a file of {size} in place {times} times"),
         }

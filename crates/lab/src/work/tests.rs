@@ -84,7 +84,7 @@ fn a_tree_is_right_only_with_each_file_in_its_folder() {
 
 #[test]
 fn a_download_is_looked_for_on_the_client() {
-    let (_folder, root, task) = task(Work::Download { files: 2, size: Size::bytes(10) });
+    let (_folder, root, task) = task(Work::Download { files: 2, size: vec![Size::bytes(10)] });
     assert_eq!(task.writes().count(), 0);
     assert!(wrong(&task, &root, &Done::default()).contains("target has 0 of 2 names"));
     for name in task.names() {
@@ -171,4 +171,35 @@ fn a_save_is_waited_for_by_its_bytes() {
     task.wait_arrived(&root, name, first, &bounds()).unwrap();
     writer.join().unwrap();
     assert!(task.wait_arrived(&root, name, second, &brief).is_err());
+}
+
+#[test]
+fn sizes_are_taken_in_turn_and_a_page_has_one_object_more() {
+    let sizes = |work: Work| Payload::new(work, 1).contents.iter().map(Vec::len).collect::<Vec<_>>();
+    let turn = vec![Size::bytes(1), Size::bytes(2)];
+    assert_eq!(sizes(Work::Download { files: 5, size: turn.clone() }), [1, 2, 1, 2, 1]);
+    let page = Work::Page { objects: turn.clone(), idle: "1s".parse().unwrap(), size: Size::bytes(9) };
+    assert_eq!((page.payload(), page.steps()), (9, 1));
+    assert_eq!(page.to_string(), "an object of 9B, 1s after a page with objects of 1B, 2B");
+    assert_eq!(sizes(page), [1, 2, 9]);
+    assert_eq!(sizes(Work::Edit { times: 2, size: Size::bytes(3) }), [3, 3, 3]);
+    let many = Work::Download { files: 60, size: [[Size::bytes(2); 9].as_slice(), &turn[..1]].concat() };
+    assert_eq!(many.to_string(), "download 60 files of 9 × 2B, 1B");
+}
+
+#[test]
+fn a_page_is_right_only_when_every_object_is() {
+    let (_folder, root, task) = task(Work::Page {
+        objects: vec![Size::bytes(5), Size::bytes(6)],
+        idle: "0s".parse().unwrap(),
+        size: Size::bytes(7),
+    });
+    let reads: Vec<_> = task.reads().collect();
+    assert_eq!(reads.last(), Some(&("file0002.bin".to_owned(), 7)));
+    for (name, _) in &reads[..2] {
+        fs::copy(root.join("s1").join(name), task.target.join(name)).unwrap();
+    }
+    assert!(wrong(&task, &root, &Done::default()).contains("file0002.bin is missing"));
+    fs::copy(root.join("s1/file0002.bin"), task.target.join("file0002.bin")).unwrap();
+    task.wait_done(&root, &Done::default(), &bounds()).unwrap();
 }

@@ -69,10 +69,11 @@ fn protocol(found: &Found, settings: &Settings) -> String {
     }
 }
 
-/// What HTTP/2's window would mean on this link (RFC 9113 §5.2).
+/// What HTTP/2's window would mean on this link (RFC 9113 §5.2); on a short one it means nothing.
 fn window(found: &Found) -> Option<String> {
+    const SHORT: f64 = 0.001;
     let (window, rtt) = (found.http.http2_stream_window?, found.connection.rtt_ms? / 1000.0);
-    let rate = f64::from(window) / rtt.max(1e-6);
+    let rate = (rtt >= SHORT).then(|| f64::from(window) / rtt)?;
     Some(format!(
         "Over HTTP/2 one upload could carry {}/s at most: the server's window of {} per RTT.",
         show::size(rate as u64),

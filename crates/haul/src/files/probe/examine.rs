@@ -72,7 +72,8 @@ async fn connections(session: &Session, found: &mut Found) -> Result<(), Box<dyn
     // TLS 1.3 hands out tickets after the handshake: they are read with whatever comes first.
     let wait = rtt.unwrap_or_default() * 2 + TICKETS;
     let _ = timeout(wait, first.io.read(&mut [0; 1024])).await;
-    let (is_http2, _) = (first.version == Version::HTTP_2, drop(first));
+    let is_http2 = first.version == Version::HTTP_2;
+    drop(first);
     if let Ok(second) = connector.connect(origin, Offer::Http1, settings.timeouts.connect).await {
         found.http.versions.push("1.1");
         if let (Some(tls), Some(told)) = (&mut found.connection.tls, second.facts.tls) {

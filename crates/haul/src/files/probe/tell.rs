@@ -23,7 +23,7 @@ pub(super) fn text(found: &Found) -> String {
     let rtt = connection.rtt_ms.unwrap_or(connection.tcp_handshake_ms);
     row(
         "RTT",
-        format!("{rtt:.1} ms; look-up {:.1} ms, TCP {:.1} ms", connection.look_up_ms, connection.tcp_handshake_ms),
+        format!("{rtt:.2} ms; look-up {:.1} ms, TCP {:.1} ms", connection.look_up_ms, connection.tcp_handshake_ms),
     );
     match &connection.tls {
         None => row("TLS", "none: everybody on the way can read along".to_owned()),

@@ -1,0 +1,43 @@
+//! `haul probe`.
+
+use crate::{
+    common::printed,
+    place::{Place, json, tree, write},
+};
+
+#[test]
+fn a_server_is_described_and_not_changed() {
+    let place = Place::secured(&[]);
+    write(&place.path("served"), &[("a", "1"), ("empty", "")]);
+    let before = tree(&place.path("served"));
+    let found =
+        json(printed(&place.haul(&["probe", "--ca", "cert.pem", "--json", "-", &place.url])).as_bytes(), "probe");
+    assert!(before == tree(&place.path("served")));
+    for (pointer, value) in [
+        ("/http/versions", serde_json::json!(["1.1", "2"])),
+        ("/http/pipelining", "works".into()),
+        ("/connection/tls/version", "1.3".into()),
+        ("/connection/tls/resumes", true.into()),
+        ("/dav/locks", true.into()),
+        ("/dav/guards", true.into()),
+        ("/files/etags", "strong".into()),
+        ("/files/ranges", true.into()),
+        ("/files/tried", "/a".into()),
+    ] {
+        assert_eq!(found.pointer(pointer), Some(&value), "{pointer}: {found:#}");
+    }
+    assert!(found["http"]["http2_stream_window"].as_u64().unwrap() >= 65_535);
+    assert!(found["connection"]["rtt_ms"].as_f64().unwrap() > 0.0);
+    assert!(found["settings"].as_array().unwrap().len() > 4);
+}
+
+#[test]
+fn a_person_reads_rows_and_sentences() {
+    let place = Place::new();
+    let told = printed(&place.haul(&["probe", &place.url, "--pipeline", "off", "--connections", "1"]));
+    for part in
+        ["TLS           none", "pipelining    not tried", "ranges        no file to try with", "one request at a time"]
+    {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}

@@ -1,0 +1,175 @@
+//! Longhaul's own HTTP engine, fetching by known names: no WebDAV around it and no program started, so that two
+//! rows differ in one setting of the engine and in nothing else.
+//!
+//! What a folder's listing would have told is known before: a file's name, and its length, by which large answers
+//! are kept away from small ones. Everything is asked for at once, in order, and each file is written when its
+//! last byte is there. What was learned of the server is gone with the sample: a `pipelining-safe` tests it anew
+//! each time.
+//!
+//! A page is loaded before the clock starts, as a mount is mounted: its objects at once, one on each connection;
+//! then nothing for as long as the workload says. The clock is that of the one object after. Which idle
+//! connection it finds is the whole difference between the rows that are called `idle-…`.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use haul_http::{
+    Body, Choice, Class, Client, Expected, Options, Pipelining, Settings, Versions, connect::ConnectSettings,
+    credentials::Authenticator,
+};
+use http::Request;
+use http_body_util::BodyExt;
+
+use super::{Contender, Failure, Prepared, Registered, Sample, Values, io_failure};
+use crate::{
+    certs::Certificates,
+    models::start,
+    servers::{Http, Server},
+    work::{Done, Task, Work},
+};
+
+/// Above this, an answer would hold up those behind it for longer than they are worth.
+const LARGE: u64 = 256 * 1024;
+
+const SIX: &[(&str, u32)] = &[("connections", 6)];
+
+macro_rules! registered {
+    ($name:literal, $kind:expr) => {
+        Registered { name: $name, parameters: SIX, make: |values| Box::new(Engine::new(values, $kind)) }
+    };
+}
+
+pub(super) const OLDEST: Registered = registered!("idle-oldest", Kind::Idle(Choice::Oldest));
+pub(super) const NEWEST: Registered = registered!("idle-newest", Kind::Idle(Choice::Newest));
+pub(super) const LARGEST: Registered = registered!("idle-largest-burst", Kind::Idle(Choice::LargestBurst));
+pub(super) const FADING: Registered = registered!("idle-fading-burst", Kind::Idle(Choice::FadingBurst));
+pub(super) const OFF: Registered = registered!("pipelining-off", Kind::Pipelining(Pipelining::Off));
+pub(super) const SAFE: Registered = registered!("pipelining-safe", Kind::Pipelining(Pipelining::Safe));
+pub(super) const AGGRESSIVE: Registered =
+    registered!("pipelining-aggressive", Kind::Pipelining(Pipelining::Aggressive));
+pub(super) const HTTP2: Registered =
+    Registered { name: "engine-http2", parameters: &[], make: |values| Box::new(Engine::new(values, Kind::Http2)) };
+
+/// What is tried.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// A choice among idle connections.
+    Idle(Choice),
+    /// Pipelining over HTTP/1.1.
+    Pipelining(Pipelining),
+    /// HTTP/2 over one connection.
+    Http2,
+}
+
+struct Engine {
+    name: String,
+    kind: Kind,
+    connections: u32,
+}
+
+impl Engine {
+    fn new(values: &Values, kind: Kind) -> Self {
+        let connections = if let Kind::Http2 = kind { 1 } else { values.get("connections") };
+        Self { name: values.name(), kind, connections }
+    }
+
+    fn client(&self, certificates: Option<&Certificates>) -> Result<Client, Failure> {
+        let mut connect = ConnectSettings::default();
+        connect.tls.authorities = certificates.map(|certificates| certificates.ca_file.clone()).into_iter().collect();
+        let settings = Settings { connect, connections: self.connections as usize, ..Settings::default() };
+        let settings = match self.kind {
+            Kind::Idle(choice) => {
+                Settings { versions: Versions::Http1, pipelining: Pipelining::Off, choice, ..settings }
+            }
+            Kind::Pipelining(pipelining) => Settings { versions: Versions::Http1, pipelining, ..settings },
+            Kind::Http2 => Settings { versions: Versions::Http2, ..settings },
+        };
+        Client::new(settings, Authenticator::default()).map_err(|error| Failure::Engine(error.to_string()))
+    }
+}
+
+impl Contender for Engine {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn describe(&self) -> &'static str {
+        match self.kind {
+            Kind::Idle(Choice::Oldest) => "Longhaul's engine, which takes the connection idle for longest (FIFO)",
+            Kind::Idle(Choice::Newest) => "Longhaul's engine, which takes the connection used last (LIFO)",
+            Kind::Idle(Choice::LargestBurst) => "Longhaul's engine, which takes the connection that moved most at once",
+            Kind::Idle(Choice::FadingBurst) => "the same, a burst fading while its connection is idle",
+            Kind::Pipelining(Pipelining::Off) => "Longhaul's engine, one request at a time on each connection",
+            Kind::Pipelining(Pipelining::Safe) => "Longhaul's engine, which pipelines once a test has gone well",
+            Kind::Pipelining(Pipelining::Aggressive) => "Longhaul's engine, which pipelines at once and deeply",
+            Kind::Http2 => "Longhaul's engine over HTTP/2, one connection",
+        }
+    }
+
+    fn http(&self, _tls: bool) -> Http {
+        if let Kind::Http2 = self.kind { Http::Two } else { Http::One }
+    }
+
+    fn unable(&self, work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
+        (!work.reads()).then(|| "the engine by itself fetches by name, and knows no WebDAV".to_owned())
+    }
+
+    fn loads_pages(&self) -> bool {
+        true
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        vec![("connections".to_owned(), self.connections.to_string())]
+    }
+
+    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+        let client = self.client(sample.certificates)?;
+        let fetch = Fetch { client, url: sample.url.clone().into(), task: sample.task.clone() };
+        let files: Vec<_> = sample.task.reads().collect();
+        let rest = sample.task.work().rests();
+        let before = if let Work::Page { objects, .. } = sample.task.work() { objects.len() } else { 0 };
+        let (page, after) = (files[..before].to_vec(), files[before..].to_vec());
+        let open = move || async move {
+            fetch.all(page).await?;
+            tokio::time::sleep(rest).await;
+            Ok(fetch)
+        };
+        let work = move |fetch: Fetch| async move { fetch.all(after).await.map(|()| Done::default()) };
+        Ok(Box::new(start(sample.client, &sample.bounds, open, work)?))
+    }
+}
+
+/// What fetching needs.
+struct Fetch {
+    client: Client,
+    url: Arc<str>,
+    task: Task,
+}
+
+impl Fetch {
+    /// Fetches files, asking for all at once and in order.
+    async fn all(&self, files: Vec<(String, u64)>) -> Result<(), Failure> {
+        let count = files.len().max(1);
+        let fetches = stream::iter(files).map(|(name, length)| self.one(name, length));
+        fetches.buffer_unordered(count).try_collect().await
+    }
+
+    async fn one(&self, name: String, length: u64) -> Result<(), Failure> {
+        let url = format!("{}{name}", self.url);
+        let failed = |error: haul_http::Error| Failure::Engine(error.to_string());
+        let mut request = Request::get(&url).body(Body::empty()).map_err(|_| Failure::Url(url.clone()))?;
+        request.extensions_mut().insert(Options {
+            class: if length > LARGE { Class::Large } else { Class::Small },
+            expected: Expected { length: Some(length), ..Expected::default() },
+            ..Options::default()
+        });
+        let answer = self.client.send(request).await.map_err(failed)?;
+        if !answer.status().is_success() {
+            let (method, status) = ("GET".to_owned(), answer.status().as_u16());
+            return Err(Failure::Status { method, path: url, status });
+        }
+        let content = answer.into_body().collect().await.map_err(failed)?.to_bytes();
+        let file = self.task.target.join(name);
+        std::fs::write(&file, content).map_err(io_failure("write", &file))
+    }
+}

@@ -1,0 +1,138 @@
+//! Longhaul's own client, `haul cp` and `haul ls`: the program itself, started as its user starts it.
+//!
+//! Its home is the sample's folder, which is new each time, and nothing of our environment reaches it. So what it
+//! learns of a server (whether pipelining works there, how long a round trip is) is gone with the sample, and every
+//! sample pays for finding out; only the saves of an edit, twenty starts in one sample, find what the first has
+//! learned.
+//!
+//! An upload names the files or folders, a download the folder: that costs a listing, which its user would not
+//! spare either.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{Contender, Failure, Prepared, Ready, Registered, Sample, io_failure};
+use crate::{
+    process::{command, run},
+    servers::{Http, Server},
+    work::{Done, Work},
+};
+
+macro_rules! registered {
+    ($name:literal, $describe:literal, $options:expr) => {
+        Registered {
+            name: $name,
+            parameters: &[],
+            make: |_| Box::new(Haul { name: $name, describe: $describe, options: $options }),
+        }
+    };
+}
+
+pub(super) const DEFAULT: Registered = registered!("haul", "haul cp -r as it comes", &[]);
+pub(super) const NO_PIPELINING: Registered = registered!(
+    "haul-no-pipelining",
+    "haul cp -r with one request at a time on each connection",
+    &["--pipeline", "off"]
+);
+pub(super) const HTTP2: Registered = registered!("haul-http2", "haul cp -r over HTTP/2 only", &["--http", "2"]);
+pub(super) const LOCKS: Registered =
+    registered!("haul-locks", "haul cp -r with a lock around every upload", &["--lock", "always"]);
+
+#[derive(Clone, Copy)]
+struct Haul {
+    name: &'static str,
+    describe: &'static str,
+    options: &'static [&'static str],
+}
+
+impl Contender for Haul {
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
+
+    fn describe(&self) -> &'static str {
+        self.describe
+    }
+
+    /// The server offers both; without TLS there is no choice, and only who insists speaks HTTP/2.
+    fn http(&self, tls: bool) -> Http {
+        if tls || self.options.contains(&"--http") { Http::Two } else { Http::One }
+    }
+
+    fn unable(&self, work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
+        let locks = self.options.contains(&"--lock") && !work.writes();
+        program().err().or_else(|| locks.then(|| "only what is written is locked".to_owned()))
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        let options = if self.options.is_empty() { "none".to_owned() } else { self.options.join(" ") };
+        vec![("options".to_owned(), options)]
+    }
+
+    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+        let this = *self;
+        let program = program().map_err(Failure::Engine)?;
+        if let Work::Download { .. } = sample.task.work() {
+            // So that the folder becomes the copy, and does not get one.
+            let target = &sample.task.target;
+            std::fs::remove_dir(target).map_err(io_failure("remove", target))?;
+        }
+        Ok(Box::new(Ready(move || this.work(&program, sample))))
+    }
+}
+
+impl Haul {
+    fn work(self, program: &Path, sample: &Sample) -> Result<Done, Failure> {
+        let task = sample.task;
+        let mut done = Done::default();
+        let run = |command: &mut Command| run(sample.client, command, &sample.bounds);
+        match task.work() {
+            Work::Upload { .. } => {
+                let files = task.writes().map(|(file, ..)| file);
+                run(self.command(program, sample, "cp").arg("-r").args(files).arg(&sample.url))?;
+            }
+            Work::Tree { .. } => {
+                let folders = task.folders().into_iter().map(|folder| task.source.join(folder));
+                run(self.command(program, sample, "cp").arg("-r").args(folders).arg(&sample.url))?;
+            }
+            Work::Download { .. } | Work::Page { .. } => {
+                run(self.command(program, sample, "cp").arg("-r").arg(&sample.url).arg(&task.target))?;
+            }
+            Work::List { .. } => {
+                // Each line ends with the name.
+                let lines = run(self.command(program, sample, "ls").arg("-l").arg(&sample.url))?.stdout;
+                let names = lines.lines().filter_map(|line| line.split_whitespace().last());
+                done.listing = Some(names.map(str::to_owned).collect());
+            }
+            Work::Edit { .. } => {
+                for (file, _, name) in task.writes() {
+                    run(self.command(program, sample, "cp").arg(&file).arg(format!("{}{name}", sample.url)))?;
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    fn command(self, program: &Path, sample: &Sample, verb: &str) -> Command {
+        let mut command = command(program, sample.scratch);
+        command.arg(verb);
+        // A listing neither locks nor is there anything to pipeline.
+        command.args(self.options.iter().filter(|_| verb == "cp" || self.options.contains(&"--http")));
+        if let Some(certificates) = sample.certificates {
+            command.arg("--ca").arg(&certificates.ca_file);
+        }
+        command
+    }
+}
+
+/// The program: ourselves, or where a test runs, what was built beside it.
+fn program() -> Result<PathBuf, String> {
+    let ourselves = std::env::current_exe().map_err(|error| format!("cannot tell which program this is: {error}"))?;
+    if ourselves.file_stem().is_some_and(|name| name == "haul") {
+        return Ok(ourselves);
+    }
+    let beside = ourselves.ancestors().skip(1).take(2).map(|folder| folder.join("haul")).find(|file| file.is_file());
+    beside.ok_or_else(|| "haul is not built beside this program; `cargo build -p haul` builds it".to_owned())
+}

@@ -1,0 +1,58 @@
+//! A network's server as a TCP stack: what makes the server of 2011 out of today's kernel.
+//!
+//! How fast an answer comes is decided at the sender, and a network's description knows nothing of senders. So
+//! what an experiment may change of the server's stack stands beside the network: a name for the place on the
+//! other end, cable and machine together.
+
+use std::{collections::BTreeMap, fmt};
+
+use link::host::{Host, HostError};
+use serde::{Deserialize, Serialize};
+
+/// What is set on the server's host other than by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Stack {
+    /// The segments with which its connections begin: `initcwnd` of its routes. Ten if left out (RFC 6928).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_window: Option<u32>,
+    /// Its sysctls, such as `net.ipv4.tcp_slow_start_after_idle`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub sysctls: BTreeMap<String, String>,
+}
+
+impl Stack {
+    /// Whether nothing is set.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Sets a host so. Its cables must have been laid.
+    pub fn apply(&self, host: &Host) -> Result<(), HostError> {
+        for (name, value) in &self.sysctls {
+            host.sysctl(name, value)?;
+        }
+        self.initial_window.map_or(Ok(()), |segments| host.initial_window(segments))
+    }
+
+    /// What no host can be set to, if anything.
+    pub(super) fn complaint(&self) -> Option<String> {
+        if self.initial_window.is_some_and(|segments| !(1..=1000).contains(&segments)) {
+            return Some("an initial window has 1 to 1000 segments".to_owned());
+        }
+        let wrong = |name: &&String| !name.starts_with("net.") || name.contains("..") || name.contains('/');
+        let wrong = self.sysctls.keys().find(wrong);
+        wrong.map(|name| format!("`{name}` is no setting of a host; those begin with net."))
+    }
+}
+
+impl fmt::Display for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let window = self.initial_window.map(|segments| format!("initial window {segments}"));
+        let sysctls = self.sysctls.iter().map(|(name, value)| {
+            let short = name.strip_prefix("net.ipv4.").unwrap_or(name);
+            format!("{short} {value}")
+        });
+        f.write_str(&window.into_iter().chain(sysctls).collect::<Vec<_>>().join(", "))
+    }
+}
