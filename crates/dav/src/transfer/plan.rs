@@ -294,7 +294,7 @@ impl Plan {
             Ok(bytes) => {
                 self.sent[file] = Some(bytes);
                 self.folders[folder].open -= 1;
-                if self.rules.verify == Verify::None {
+                if self.rules.verify == Verify::None || self.rules.dry_run {
                     self.news.push(News::Done(file));
                 } else {
                     self.folders[folder].unverified = true;
