@@ -142,8 +142,12 @@ impl<'a> Holding<'a> {
             let claims = If::default().locked(path, token.clone());
             self.dav.delete(path, &Guard::None, &claims).await.is_ok()
         };
-        let undone =
-            gone || self.dav.unlock(path, token).await.map_or_else(|error| error.refusal().is_some(), |()| true);
+        let undone = gone
+            || match self.dav.unlock(path, token).await {
+                Ok(()) => true,
+                // There is no such lock any more.
+                Err(error) => [404, 409, 412].iter().any(|status| error.is(*status)),
+            };
         if undone {
             lock(&self.traces).remove(path);
         }
