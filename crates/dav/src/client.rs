@@ -2,22 +2,26 @@
 //!
 //! What passes by itself (429, 502, 503, 504) is waited for, as long as the server asks (`Retry-After`) or a little longer
 //! each time, a few times; what changes nothing or may be repeated, only. Requests that were refused together do not
-//! come back together: each waits up to half as long again.
+//! come back together: each waits up to half as long again, and a server that says that it is busy (429, 503) says so
+//! to all that is asked of it (see `gate`).
+//!
+//! A request that was sent more than once may meet its own echo: a PUT finds that the file is there already, a MOVE
+//! that there is nothing to move any more. Then it is looked what is there before anybody is told of a failure.
 
 use std::{
     hash::{BuildHasher, RandomState},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
-use futures_util::TryStreamExt;
-use haul_http::{Answer, Body, Class, Client, Journey, Options, Origin, is_idempotent};
+use haul_http::{Answer, Body, Class, Client, Journey, Options, Origin, Timeouts, is_idempotent};
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 
 use crate::{
     Abilities, ETag, Entry, Error, Failure, Guard, If, Item, LockToken, Multistatus, Properties, RemotePath, Requests,
-    Setting, Wanted, requests::Depth,
+    Setting, Wanted, gate::Gate, requests::Depth,
 };
 
 /// A WebDAV server, for one user.
@@ -25,6 +29,18 @@ use crate::{
 pub struct Dav {
     client: Client,
     requests: Requests,
+    gate: Arc<Gate>,
+}
+
+/// A lock that was granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Locked {
+    /// Its name.
+    pub token: LockToken,
+    /// For how long; `None` if it does not end by itself.
+    pub lasts: Option<Duration>,
+    /// Whether the lock made an empty file, as there was nothing of that name (201, RFC 4918 §7.3).
+    pub created: bool,
 }
 
 /// What became of an upload.
@@ -37,11 +53,16 @@ pub struct Stored {
 }
 
 /// So many tries, the first included.
-const TRIES: u32 = 4;
+const TRIES: u32 = 5;
 /// The first wait where the server names none; it doubles.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// A server that wants a longer wait than this is not waited for.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
+/// How long a server may work on something before its answer begins: copying or deleting a tree.
+const LONGEST_WORK: Duration = Duration::from_mins(10);
+/// What a server stores in a second at the least before it answers to a PUT that it has received: one that scans it, or
+/// copies it from a temporary place on a slow disk.
+const SLOWEST_STORE: u64 = 8 * 1024 * 1024;
 /// How much of a refusal is read.
 const REFUSAL: usize = 64 * 1024;
 /// How much of an answer that is short is read.
@@ -52,7 +73,7 @@ const BARREN: usize = 4 * 1024 * 1024;
 impl Dav {
     /// The server at an origin, through a client that has the user's credentials.
     pub fn new(client: Client, origin: Origin) -> Self {
-        Self { client, requests: Requests::to(origin) }
+        Self { client, requests: Requests::to(origin), gate: Arc::default() }
     }
 
     /// The HTTP client beneath.
@@ -78,11 +99,15 @@ impl Dav {
     pub async fn send(&self, request: Request<Body>, path: &RemotePath) -> Result<Answer, Error> {
         let (mut parts, mut body) = request.into_parts();
         let method = parts.method.clone();
+        let is_large = parts.extensions.get::<Options>().is_some_and(|options| options.class == Class::Large);
         let mut sendings = 0;
         for attempt in 1.. {
+            // What takes long does not keep others waiting for its answer.
+            let turn = self.gate.pass().await.filter(|_| !is_large);
             let again = body.again().map(|body| (parts.clone(), body));
             let answer = self.client.send(Request::from_parts(parts, body)).await?;
             if answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED {
+                self.gate.open();
                 return Ok(answer);
             }
             let mut failure = refusal(&method, path, answer).await;
@@ -90,13 +115,23 @@ impl Dav {
             sendings += failure.sendings;
             failure.sendings = sendings;
             let wait = failure.retry_after.unwrap_or(FIRST_WAIT * 2_u32.pow(attempt - 1));
+            let busy = is_busy(failure.status) && wait <= LONGEST_WAIT;
+            if busy {
+                self.gate.close(failure.retry_after);
+            } else {
+                self.gate.open();
+            }
+            drop(turn);
             match again
                 .filter(|_| passes(failure.status) && is_idempotent(&method) && attempt < TRIES && wait <= LONGEST_WAIT)
             {
                 Some(again) => (parts, body) = again,
                 None => return Err(Box::new(failure).into()),
             }
-            tokio::time::sleep(spread(wait)).await;
+            // For a busy server one waits at the gate.
+            if !busy {
+                tokio::time::sleep(spread(wait)).await;
+            }
         }
         unreachable!("the last attempt returns")
     }
@@ -184,6 +219,16 @@ impl Dav {
         self.ask(Ok(request), path, options).await
     }
 
+    /// What the server says of a file without sending it; `headers` may ask for digests.
+    pub async fn head(&self, path: &RemotePath, headers: HeaderMap) -> Result<HeaderMap, Error> {
+        let mut request = self.requests.plain(Method::HEAD, path)?;
+        request.headers_mut().extend(headers);
+        let answer = self.ask(Ok(request), path, Options::default()).await?;
+        let headers = answer.headers().clone();
+        drain(answer).await;
+        Ok(headers)
+    }
+
     /// Uploads a file, unless the guard forbids. A guarded upload that was sent more than once and is refused with 412
     /// may have been its own hindrance: then what is there is read, and if it is the same it is taken for ours.
     pub async fn put(
@@ -193,10 +238,13 @@ impl Dav {
         headers: HeaderMap,
         guard: &Guard,
         locks: &If,
-        options: Options,
+        mut options: Options,
     ) -> Result<Stored, Error> {
         let mut request = self.requests.put(path, guard, locks)?;
         request.headers_mut().extend(headers);
+        if options.class == Class::Large && options.timeouts.is_none() {
+            options.timeouts = storing(body.length());
+        }
         request.extensions_mut().insert(options);
         let ours = body.again();
         let answer = self.send(request.map(|_| body), path).await;
@@ -216,44 +264,15 @@ impl Dav {
     pub(crate) async fn is_ours(&self, refused: &Error, path: &RemotePath, ours: Option<Body>) -> bool {
         let repeated = refused.refusal().is_some_and(|failure| failure.sendings > 1);
         match ours.filter(|_| repeated) {
-            Some(ours) => self.holds(path, ours).await.unwrap_or(false),
+            Some(mut ours) => self.holds(path, &mut ours, &[]).await.unwrap_or(false),
             None => false,
         }
     }
 
-    /// Whether a file's content is this. Its length would not tell: somebody else's may be as long.
-    async fn holds(&self, path: &RemotePath, mut content: Body) -> Result<bool, Error> {
-        let options = Options { class: Class::Large, ..Options::default() };
-        let mut there = self.get(path, HeaderMap::new(), options).await?.into_body();
-        let unread = |error| Error::local("read", path.to_string(), error);
-        let mut here = content.open().map_err(unread)?;
-        let mut left = Bytes::new();
-        while let Some(frame) = there.frame().await {
-            let Ok(mut piece) = frame?.into_data() else { continue };
-            while !piece.is_empty() {
-                if left.is_empty() {
-                    match here.try_next().await.map_err(unread)? {
-                        Some(next) => left = next,
-                        None => return Ok(false),
-                    }
-                }
-                let both = left.len().min(piece.len());
-                if left.split_to(both) != piece.split_to(both) {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(left.is_empty() && here.try_next().await.map_err(unread)?.is_none_or(|rest| rest.is_empty()))
-    }
-
     /// Makes a folder; whether it was not there before.
     pub async fn mkcol(&self, path: &RemotePath, locks: &If) -> Result<bool, Error> {
-        let options = Options { pipeline: true, ..Options::default() };
-        match self.ask(self.requests.mkcol(path, locks), path, options).await {
-            Ok(answer) => {
-                drain(answer).await;
-                Ok(true)
-            }
+        match self.try_mkcol(path, locks).await {
+            Ok(()) => Ok(true),
             // Something is there. A folder, as a rule: the way to know is to look, and to be sure it is left to who cares.
             Err(error) if error.is(405) => match self.stat(path, Wanted::LISTING).await? {
                 Some(entry) if entry.path.is_folder() => Ok(false),
@@ -263,9 +282,16 @@ impl Dav {
         }
     }
 
+    /// The same, without a look at what is there if it is refused.
+    pub(crate) async fn try_mkcol(&self, path: &RemotePath, locks: &If) -> Result<(), Error> {
+        let options = Options { pipeline: true, ..Options::default() };
+        drain(self.ask(self.requests.mkcol(path, locks), path, options).await?).await;
+        Ok(())
+    }
+
     /// Deletes a file, or a folder with all that is in it.
     pub async fn delete(&self, path: &RemotePath, guard: &Guard, locks: &If) -> Result<(), Error> {
-        let options = Options { pipeline: true, ..Options::default() };
+        let options = if path.is_folder() { slow() } else { Options { pipeline: true, ..Options::default() } };
         let answer = self.ask(self.requests.delete(path, guard, locks), path, options).await?;
         self.parts(answer, path, &Method::DELETE, None).await
     }
@@ -277,10 +303,20 @@ impl Dav {
         self.parts(answer, from, &method("COPY"), Some(to)).await
     }
 
-    /// Renames on the server.
+    /// Renames on the server. Where it is not known whether an earlier sending has done it already, it is looked: if
+    /// nothing is left at the old place and something is at the new one, it has.
     pub async fn rename(&self, from: &RemotePath, to: &RemotePath, overwrite: bool, locks: &If) -> Result<(), Error> {
-        let answer = self.ask(self.requests.rename(from, to, overwrite, locks), from, slow()).await?;
-        self.parts(answer, from, &method("MOVE"), Some(to)).await
+        // A file keeps its bytes where they are.
+        let options = if from.is_folder() { slow() } else { Options { class: Class::Large, ..Options::default() } };
+        match self.ask(self.requests.rename(from, to, overwrite, locks), from, options).await {
+            Ok(answer) => self.parts(answer, from, &method("MOVE"), Some(to)).await,
+            Err(error) if may_be_done(&error) => {
+                let (left, there) =
+                    futures_util::join!(self.stat(from, Wanted::LISTING), self.stat(to, Wanted::LISTING));
+                if matches!((left, there), (Ok(None), Ok(Some(_)))) { Ok(()) } else { Err(error) }
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Sets properties.
@@ -291,12 +327,7 @@ impl Dav {
     }
 
     /// Locks a file or a folder for oneself. A refusal names who else has a lock, where the server tells.
-    pub async fn lock(
-        &self,
-        path: &RemotePath,
-        owner: &str,
-        lasting: Duration,
-    ) -> Result<(LockToken, Option<Duration>), Error> {
+    pub async fn lock(&self, path: &RemotePath, owner: &str, lasting: Duration) -> Result<Locked, Error> {
         let answer = self.ask(self.requests.lock(path, owner, lasting), path, Options::default()).await;
         let answer = match answer {
             Err(Error::Refused(failure)) if failure.status == StatusCode::LOCKED => {
@@ -306,6 +337,7 @@ impl Dav {
             }
             other => other?,
         };
+        let created = answer.status() == StatusCode::CREATED;
         let token = answer.headers().get("lock-token").and_then(|token| LockToken::parse(token.to_str().ok()?));
         let body = whole(answer).await?;
         let lock = Properties::read(&body).ok().and_then(|found| found.locks.into_iter().next()).unwrap_or_default();
@@ -313,7 +345,7 @@ impl Dav {
             path: path.clone(),
             why: "the server says that it is locked, but gives no lock token".into(),
         })?;
-        Ok((token, lock.timeout))
+        Ok(Locked { token, lasts: lock.timeout, created })
     }
 
     /// Holds a lock for longer; for how long, if it ends.
@@ -373,12 +405,31 @@ fn method(name: &'static str) -> Method {
 
 /// The way of what the server takes its time for.
 fn slow() -> Options {
-    Options { class: haul_http::Class::Large, ..Options::default() }
+    let timeouts = Timeouts { first_byte: LONGEST_WORK, ..Timeouts::default() };
+    Options { class: Class::Large, timeouts: Some(timeouts), ..Options::default() }
+}
+
+/// The bounds for an upload of so many bytes, whose answer comes when they are stored; the usual ones if that is soon.
+fn storing(length: Option<u64>) -> Option<Timeouts> {
+    let usual = Timeouts::default();
+    let work = Duration::from_secs(length? / SLOWEST_STORE).min(LONGEST_WORK);
+    (work > usual.first_byte / 6).then_some(Timeouts { first_byte: usual.first_byte + work, ..usual })
 }
 
 /// Whether the same request may be taken later.
 fn passes(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 425 | 429 | 502 | 503 | 504)
+    is_busy(status) || matches!(status.as_u16(), 425 | 502 | 504)
+}
+
+/// Whether the server wants less of everything.
+fn is_busy(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 429 | 503)
+}
+
+/// Whether a MOVE that failed so may have taken effect: nobody knows, or its echo was refused.
+fn may_be_done(error: &Error) -> bool {
+    let echo = |failure: &Failure| failure.sendings > 1 && matches!(failure.status.as_u16(), 404 | 412);
+    matches!(error, Error::Http(haul_http::Error::Undecided { .. })) || error.refusal().is_some_and(echo)
 }
 
 /// Reads a refusal as far as it is of use.

@@ -18,11 +18,13 @@
 
 mod abilities;
 mod client;
+mod compare;
 mod condition;
 mod date;
 mod error;
 mod etag;
 mod failure;
+mod gate;
 mod guard;
 mod lock_token;
 mod locks;
@@ -35,7 +37,7 @@ pub mod transfer;
 mod xml;
 
 pub use abilities::{Abilities, Chunking, ETags, Family};
-pub use client::{Dav, Stored};
+pub use client::{Dav, Locked, Stored};
 pub use condition::{Code, Condition, Refusal};
 pub use error::Error;
 pub use etag::ETag;

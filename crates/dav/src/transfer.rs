@@ -1,6 +1,7 @@
 //! Trees of files, here and there.
 //!
-//! `plan` decides what is to be done and in which order; `upload`, `download` and `remote` do it.
+//! `walk` sees what is here, `plan` decides what of an upload is to be done and in which order, `upload` does it, under
+//! the locks of `holding`. `download` needs no plan: what a listing has found can be fetched.
 
 mod download;
 mod holding;
@@ -10,7 +11,7 @@ mod walk;
 
 use std::{
     hash::{BuildHasher, RandomState},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -19,8 +20,12 @@ pub use upload::upload;
 
 use crate::{Error, locks::Policy};
 
+/// Uploads up to this size follow each other on a connection without waiting. A larger one gets one of its own.
+const SHARED: u64 = 4 * 1024 * 1024;
+
 /// How files are moved.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is chosen by itself, as on a command line")]
 pub struct Options {
     /// Folders with all that is in them; otherwise a folder is an error.
     pub recursive: bool,
@@ -33,6 +38,9 @@ pub struct Options {
     pub verify: Verify,
     /// What is left alone because it is there already.
     pub skip: Skip,
+    /// A large download that is interrupted leaves what has come (`.….part`), and goes on from there the next time, if the
+    /// server still has the same version of it (by a strong entity tag).
+    pub resume: bool,
     /// Uploads go to a temporary name first, and are renamed when they are whole.
     pub temporary: bool,
     /// What is there and not here is deleted (a mirror).
@@ -53,6 +61,7 @@ impl Default for Options {
             lock: Policy::Never,
             verify: Verify::Size,
             skip: Skip::Nothing,
+            resume: false,
             temporary: false,
             delete: false,
             dry_run: false,
@@ -67,10 +76,11 @@ impl Default for Options {
 pub enum Verify {
     /// Nothing: the server's word is taken.
     None,
-    /// The length that the server lists.
+    /// The length: what the server lists after an upload, and before a download.
     #[default]
     Size,
-    /// A digest, where the server gives one, or by reading it back.
+    /// The length, and a digest where the server keeps or makes one. Without one an upload is read back; a download has
+    /// nothing more to be compared with.
     Digest,
 }
 
@@ -82,7 +92,7 @@ pub enum Skip {
     Nothing,
     /// Those of the same length that are not older than their original.
     SameSizeAndTime,
-    /// Those of the same digest.
+    /// Those of the same length and the same bytes: by their digests where the server has them, or by fetching them.
     SameDigest,
 }
 
@@ -90,19 +100,48 @@ pub enum Skip {
 #[derive(Debug)]
 pub enum Event<'a> {
     /// So much more has been found that is to be moved.
-    Found { files: u64, bytes: u64 },
+    Found {
+        /// How many files.
+        files: u64,
+        /// How many bytes are in them.
+        bytes: u64,
+    },
     /// Bytes of a file have moved; again if they had to be sent again.
-    Moved { bytes: u64 },
+    Moved {
+        /// How many.
+        bytes: u64,
+    },
     /// A file is there, whole.
-    Done { path: &'a str, bytes: u64 },
+    Done {
+        /// Which, by the name of its source.
+        path: &'a str,
+        /// Its length.
+        bytes: u64,
+    },
     /// A file was there already.
-    Skipped { path: &'a str, bytes: u64 },
+    Skipped {
+        /// Which, by the name of its source.
+        path: &'a str,
+        /// Its length.
+        bytes: u64,
+    },
     /// Something was deleted, or would be.
-    Deleted { path: &'a str },
+    Deleted {
+        /// Where it was.
+        path: &'a str,
+    },
     /// A folder was made, or would be.
-    Made { path: &'a str },
+    Made {
+        /// Where it is.
+        path: &'a str,
+    },
     /// Something was not done.
-    Failed { path: &'a str, why: &'a Error },
+    Failed {
+        /// What.
+        path: &'a str,
+        /// Why not.
+        why: &'a Error,
+    },
     /// Something that the user should know.
     Note(&'a str),
 }
@@ -129,14 +168,23 @@ pub struct Summary {
     pub took: Duration,
 }
 
-/// A name beside `name` for what is not whole yet, hidden and new each time. File systems take 255 bytes: of a long
-/// name only a part is in it.
+/// A name beside `name` for what is not whole yet, hidden and new each time.
 fn temporary_name(name: &[u8]) -> Vec<u8> {
-    let random = RandomState::new().hash_one(name);
+    part_name(name, RandomState::new().hash_one(name))
+}
+
+/// A name beside `name` for what is not whole yet, hidden. File systems take 255 bytes: of a long
+/// name only a part is in it.
+fn part_name(name: &[u8], mark: u64) -> Vec<u8> {
     let mut end = name.len().min(200);
     // Not within a character, where it is text.
     while end < name.len() && end > 190 && name[end] & 0xc0 == 0x80 {
         end -= 1;
     }
-    [b".", &name[..end], format!(".{random:016x}.part").as_bytes()].concat()
+    [b".", &name[..end], format!(".{mark:016x}.part").as_bytes()].concat()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is kept under these locks is whole at every moment.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -152,8 +152,8 @@ async fn temporary_names_and_locks_leave_nothing_behind() {
             assert_eq!(summary.failed.len(), 0, "{options:?}: {:?}", summary.failed);
             assert!(tree(here.path()) == tree(server.root.path()), "{options:?}");
             // Not locked any more.
-            let (token, _) = server.dav.lock(&path("/one"), "somebody", Duration::from_mins(1)).await.unwrap();
-            server.dav.unlock(&path("/one"), &token).await.unwrap();
+            let lock = server.dav.lock(&path("/one"), "somebody", Duration::from_mins(1)).await.unwrap();
+            server.dav.unlock(&path("/one"), &lock.token).await.unwrap();
         }
     }
 }
@@ -204,4 +204,166 @@ async fn a_stop_leaves_whole_files_and_no_temporary_ones() {
     for (name, content) in there {
         assert!(content.unwrap() == fs::read(here.path().join(&name)).unwrap(), "{}", name.display());
     }
+}
+
+async fn down(server: &Server, from: &str, to: &Path, options: &Options) -> Summary {
+    download(&server.dav, &[path(from)], to, options, &Notify::new(), &quiet()).await.unwrap()
+}
+
+fn mirror() -> Options {
+    Options { recursive: true, contents: true, delete: true, skip: Skip::SameSizeAndTime, ..Options::default() }
+}
+
+#[tokio::test]
+async fn what_could_not_be_read_here_stays_there() {
+    let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
+    fs::write(here.path().join("file"), "content").unwrap();
+    std::os::unix::fs::symlink("file", here.path().join("link")).unwrap();
+    for name in ["link", "other"] {
+        fs::write(server.root.path().join(name), "there").unwrap();
+    }
+    let summary = up(&server, here.path(), "/", &mirror()).await;
+    assert_eq!((summary.files, summary.deleted, summary.failed.len()), (1, 0, 1));
+    assert_eq!(tree(server.root.path()).len(), 3);
+    fs::remove_file(here.path().join("link")).unwrap();
+    assert_eq!(up(&server, here.path(), "/", &mirror()).await.deleted, 2);
+    assert!(tree(here.path()) == tree(server.root.path()));
+}
+
+#[tokio::test]
+async fn a_mirror_here_stays_in_its_tree_and_deletes_last() {
+    let (server, here, elsewhere) =
+        (server(Pipelining::Safe), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    lay_out(server.root.path());
+    let target = here.path().join("target");
+    assert_eq!(down(&server, "/", &target, &mirror()).await.failed.len(), 0);
+    assert!(tree(&target) == tree(server.root.path()));
+
+    // A folder here has become a link that leads out.
+    fs::write(elsewhere.path().join("precious"), "precious").unwrap();
+    fs::remove_dir_all(target.join("a")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), target.join("a")).unwrap();
+    fs::write(target.join("extra"), "extra").unwrap();
+    let summary = down(&server, "/", &target, &mirror()).await;
+    assert_eq!((summary.deleted, summary.failed.len()), (0, 1));
+    assert_eq!(tree(elsewhere.path()).len(), 1);
+    assert!(target.join("extra").exists(), "not everything went well");
+
+    fs::remove_file(target.join("a")).unwrap();
+    let look = down(&server, "/", &target, &Options { dry_run: true, ..mirror() }).await;
+    assert_eq!((look.deleted, target.join("extra").exists()), (1, true));
+    assert_eq!(down(&server, "/", &target, &mirror()).await.deleted, 1);
+    assert!(tree(&target) == tree(server.root.path()));
+}
+
+#[tokio::test]
+async fn bytes_are_compared_where_there_are_no_digests() {
+    let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
+    lay_out(here.path());
+    let exact = Options { verify: Verify::Digest, skip: Skip::SameDigest, ..mirror() };
+    let first = up(&server, here.path(), "/", &exact).await;
+    assert_eq!((first.files, first.failed.len()), (36, 0));
+    // The same length, and newer than its original.
+    for name in ["a/file 3", "large"] {
+        let mut content = fs::read(server.root.path().join(name)).unwrap();
+        *content.last_mut().unwrap() ^= 1;
+        fs::write(server.root.path().join(name), content).unwrap();
+    }
+    let again = up(&server, here.path(), "/", &exact).await;
+    assert_eq!((again.files, again.skipped, again.failed.len()), (2, 34, 0));
+    assert!(tree(here.path()) == tree(server.root.path()));
+
+    fs::write(here.path().join("a/file 2"), vec![b'x'; 1000]).unwrap();
+    let back = down(&server, "/", here.path(), &exact).await;
+    assert_eq!((back.files, back.skipped, back.failed.len()), (1, 35, 0));
+    assert!(tree(here.path()) == tree(server.root.path()));
+}
+
+#[tokio::test]
+async fn an_interrupted_download_is_gone_on_from() {
+    let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
+    let content: Vec<u8> = (0..30_000_000_u32).map(|byte| (byte / 97) as u8).collect();
+    fs::write(server.root.path().join("large"), &content).unwrap();
+    let options = Options { resume: true, connections: 2, ..Options::default() };
+    let (stop, moved) = (Arc::new(Notify::new()), Arc::new(Mutex::new(0)));
+    let (stopping, counted) = (stop.clone(), moved.clone());
+    let watch: Watch = Arc::new(move |event: Event<'_>| {
+        if let Event::Moved { bytes } = event {
+            let mut moved = counted.lock().unwrap();
+            *moved += bytes;
+            if *moved > 15_000_000 {
+                stopping.notify_one();
+            }
+        }
+    });
+    let place = here.path().join("here");
+    download(&server.dav, &[path("/large")], &place, &options, &stop, &watch).await.unwrap();
+    let left = tree(here.path());
+    let (part, has) = left.first_key_value().unwrap();
+    let has = has.as_ref().unwrap();
+    assert!(left.len() == 1 && part.extension().unwrap() == "part", "{part:?}");
+    assert!(has.len() > 4_000_000 && content.starts_with(has));
+
+    // What was there is not fetched again: a mark in it stays.
+    let mut marked = has.clone();
+    marked[1000] ^= 1;
+    fs::write(here.path().join(part), &marked).unwrap();
+    let summary = down(&server, "/large", &place, &options).await;
+    assert_eq!((summary.files, summary.failed.len()), (1, 0));
+    let got = tree(here.path()).remove(Path::new("here")).unwrap().unwrap();
+    assert!(got.len() == content.len() && got[1000] != content[1000] && got[1001..] == content[1001..]);
+
+    // Of another version nothing is gone on from.
+    fs::write(here.path().join(part), &marked).unwrap();
+    let newer = vec![7; content.len()];
+    fs::write(server.root.path().join("large"), &newer).unwrap();
+    down(&server, "/large", &place, &options).await;
+    assert!(fs::read(&place).unwrap() == newer);
+}
+
+#[tokio::test]
+async fn two_of_one_name_are_refused_before_anything_is_moved() {
+    let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
+    for folder in ["a", "b"] {
+        for root in [server.root.path(), here.path()] {
+            fs::create_dir(root.join(folder)).unwrap();
+            fs::write(root.join(folder).join("same"), folder).unwrap();
+        }
+    }
+    let (options, stop) = (Options::default(), Notify::new());
+    let there = ["/a/same", "/b/same"].map(path);
+    let error = download(&server.dav, &there, here.path(), &options, &stop, &quiet()).await.unwrap_err();
+    assert!(error.to_string().contains("have this name"), "{error}");
+    let local = ["a/same", "b/same"].map(|name| here.path().join(name));
+    let error = upload(&server.dav, &local, &path("/"), &options, &stop, &quiet()).await.unwrap_err();
+    assert!(error.to_string().contains("same name"), "{error}");
+    assert!(!here.path().join("same").exists() && !server.root.path().join("same").exists());
+}
+
+#[tokio::test]
+async fn a_lone_folder_goes_into_the_target_whether_it_is_there_or_not() {
+    let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
+    let source = here.path().join("d");
+    fs::create_dir(&source).unwrap();
+    lay_out(&source);
+    fs::create_dir(server.root.path().join("there")).unwrap();
+    let options = Options { recursive: true, ..Options::default() };
+    for (folders, lock) in [(6, Policy::Never), (0, Policy::Always)] {
+        let options = Options { lock, ..options.clone() };
+        let summary = up(&server, &source, "/there/", &options).await;
+        assert_eq!((summary.files, summary.folders, summary.failed.len()), (36, folders, 0));
+        assert!(tree(&source) == tree(&server.root.path().join("there/d")));
+    }
+}
+
+#[tokio::test]
+async fn names_may_be_as_long_as_they_can_be() {
+    let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
+    let name = "ü".repeat(127);
+    fs::write(here.path().join(&name), "content").unwrap();
+    let options = Options { temporary: true, ..mirror() };
+    assert_eq!(up(&server, here.path(), "/", &options).await.files, 1);
+    let back = tempfile::tempdir().unwrap();
+    assert_eq!(down(&server, "/", back.path(), &options).await.files, 1);
+    assert!(tree(here.path()) == tree(back.path()));
 }

@@ -3,13 +3,14 @@
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
 use tokio::time::{sleep, timeout};
 
-use crate::{Action, Dav, Error, Guard, If, LockToken, Locks, Permit, RemotePath, Wanted, locks::Policy};
+use super::lock;
+use crate::{Action, Dav, Error, Guard, If, LockToken, Locked, Locks, Permit, RemotePath, Wanted, locks::Policy};
 
 /// What is asked for; the server decides.
 const LASTING: Duration = Duration::from_mins(10);
@@ -47,6 +48,10 @@ impl<'a> Holding<'a> {
 
     /// Locks a file, if the policy wants it: what is to be claimed when it is written. It is to be released, whatever
     /// comes of that.
+    ///
+    /// If a file is locked that was thought not to exist and the lock did not make it (200 instead of 201), then either
+    /// somebody else has made it meanwhile, or the server does not tell: so it is looked, and content is not ours to
+    /// overwrite.
     pub(crate) async fn acquire(&self, path: &RemotePath, exists: bool) -> Result<If, Error> {
         let permit = lock(&self.locks).acquire(path, exists);
         let token = match permit {
@@ -56,9 +61,17 @@ impl<'a> Holding<'a> {
                 let sent = Instant::now();
                 lock(&self.traces).insert(path.clone(), Trace { token: None, hollow: !exists });
                 match self.ask(path).await {
-                    Ok((token, lasts)) => {
+                    Ok(Locked { token, lasts, created }) => {
                         lock(&self.locks).granted(path, token.clone(), lasts, sent);
-                        lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.token = Some(token.clone()));
+                        let trace = Trace { token: Some(token.clone()), hollow: created && !exists };
+                        lock(&self.traces).insert(path.clone(), trace);
+                        if !exists
+                            && !created
+                            && let Err(error) = self.see(path).await
+                        {
+                            self.release(path, false).await;
+                            return Err(error);
+                        }
                         token
                     }
                     Err(error) => {
@@ -74,15 +87,33 @@ impl<'a> Holding<'a> {
         Ok(If::default().locked(path, token))
     }
 
-    async fn ask(&self, path: &RemotePath) -> Result<(LockToken, Option<Duration>), Error> {
+    /// Refuses what has content. An empty file may be the lock's own: nothing is lost with it.
+    async fn see(&self, path: &RemotePath) -> Result<(), Error> {
+        let found = self.dav.stat(path, Wanted::LISTING).await?;
+        if found.is_none_or(|found| found.properties.length.is_none_or(|length| length == 0)) {
+            return Ok(());
+        }
+        let why = "somebody else has made it since the folder was listed: fetch the present version and compare";
+        Err(Error::Differs { path: path.clone(), why: why.into() })
+    }
+
+    async fn ask(&self, path: &RemotePath) -> Result<Locked, Error> {
         match self.dav.lock(path, &self.owner, LASTING).await {
-            // Whether it took effect can be seen.
+            // Whether it took effect can be seen; not what it made.
             Err(Error::Http(haul_http::Error::Undecided { .. })) => match self.find(path).await? {
-                Some(found) => Ok(found),
+                Some((token, lasts)) => {
+                    let created = self.is_empty(path).await?;
+                    Ok(Locked { token, lasts, created })
+                }
                 None => self.dav.lock(path, &self.owner, LASTING).await,
             },
             decided => decided,
         }
+    }
+
+    async fn is_empty(&self, path: &RemotePath) -> Result<bool, Error> {
+        let found = self.dav.stat(path, Wanted::LISTING).await?;
+        Ok(found.is_some_and(|found| found.properties.length == Some(0)))
     }
 
     /// Our lock on a file, if there is one.
@@ -111,8 +142,12 @@ impl<'a> Holding<'a> {
             let claims = If::default().locked(path, token.clone());
             self.dav.delete(path, &Guard::None, &claims).await.is_ok()
         };
-        let undone =
-            gone || self.dav.unlock(path, token).await.map_or_else(|error| error.refusal().is_some(), |()| true);
+        let undone = gone
+            || match self.dav.unlock(path, token).await {
+                Ok(()) => true,
+                // There is no such lock any more.
+                Err(error) => [404, 409, 412].iter().any(|status| error.is(*status)),
+            };
         if undone {
             lock(&self.traces).remove(path);
         }
@@ -155,8 +190,4 @@ impl<'a> Holding<'a> {
         });
         let _ = timeout(FAREWELL, futures_util::future::join_all(undone)).await;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

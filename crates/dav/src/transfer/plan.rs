@@ -6,20 +6,23 @@
 //! per folder and one PUT per file, and all that does not wait for a parent goes at once.
 //!
 //! After a folder's last file the folder is listed again, if sizes are to be verified: one request tells of all its
-//! files, and of what a box on the way has swallowed. A file that is not what it should be is sent once more.
+//! files, and of what a box on the way has swallowed. A file that did not arrive is sent once more; one that is there
+//! in another length too, if what is there is known by its entity tag to be ours. Digests are compared file by file.
 //!
-//! What is deleted, in a mirror, is deleted when everything else has succeeded.
+//! What is deleted, in a mirror, is deleted when everything else has succeeded. A file here that could not be read, or
+//! was left out, has not: its twin would go.
+//!
+//! The plan knows sizes and nothing of the link: how many requests go at once is bounded by a number and by bytes, and
+//! it is the engine, which knows windows and round trips, that finds each a place.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     time::{Duration, SystemTime},
 };
 
-use super::{Options, Skip, Verify, walk::Outline};
+use super::{Options, SHARED, Skip, Verify, walk::Outline};
 use crate::{ETag, Error, Guard, RemotePath};
 
-/// Uploads up to this size share connections. A larger one gets one of its own.
-const SMALL: u64 = 4 * 1024 * 1024;
 /// How many requests may be on their way or wait in the engine's queue, and how many bytes of small files.
 const WINDOW: usize = 512;
 const WINDOW_BYTES: u64 = 32 * 1024 * 1024;
@@ -37,6 +40,8 @@ pub(crate) enum Step {
     Upload(usize, Before),
     /// List the folder and see whether all is there.
     Check(usize),
+    /// Compare the file with what is there, whose checksums are these.
+    Compare(usize, Vec<String>),
     /// Delete what is here no more.
     Delete(RemotePath, Guard),
 }
@@ -45,7 +50,8 @@ pub(crate) enum Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Before {
     Nothing,
-    File(Option<ETag>),
+    /// A file, in the state that this tells.
+    File(Guard),
 }
 
 /// What a listing says of a name.
@@ -54,6 +60,22 @@ pub(crate) struct There {
     pub(crate) folder: bool,
     pub(crate) length: Option<u64>,
     pub(crate) modified: Option<SystemTime>,
+    pub(crate) etag: Option<ETag>,
+    pub(crate) checksums: Vec<String>,
+}
+
+impl There {
+    /// What tells this state from a later one.
+    pub(crate) fn guard(&self) -> Guard {
+        Guard::of(self.etag.as_ref(), self.modified)
+    }
+}
+
+/// What was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) bytes: u64,
+    /// What the server calls it, if it said so.
     pub(crate) etag: Option<ETag>,
 }
 
@@ -66,9 +88,10 @@ pub(crate) enum Outcome {
     /// None: there is no such folder.
     Listed(usize, Result<Option<Listing>, Error>),
     Made(usize, Result<bool, Error>),
-    /// The bytes that were sent.
-    Uploaded(usize, Result<u64, Error>),
+    Uploaded(usize, Result<Sent, Error>),
     Checked(usize, Result<Listing, Error>),
+    /// Whether the file is the same here and there.
+    Compared(usize, Result<bool, Error>),
     Deleted(RemotePath, Result<(), Error>),
 }
 
@@ -86,13 +109,16 @@ pub(crate) struct Plan {
     outline: Outline,
     rules: Options,
     folders: Vec<State>,
-    /// How often each file was begun; its bytes as sent.
+    /// How often each file was begun; what of it was sent and is not settled.
     tries: Vec<u8>,
-    sent: Vec<Option<u64>>,
+    sent: Vec<Option<Sent>>,
+    /// Files that may be there already, and what is there otherwise.
+    candidates: HashMap<usize, Before>,
     steps: VecDeque<Step>,
     small: VecDeque<(usize, Before)>,
     large: VecDeque<(usize, Before)>,
     deletions: Vec<(RemotePath, Guard)>,
+    deleting: bool,
     under_way: usize,
     large_under_way: usize,
     bytes_under_way: u64,
@@ -114,6 +140,7 @@ impl Plan {
     /// A plan for what is known at first of the folders that have no parent: what is in them, or that they are not
     /// there.
     pub(crate) fn new(outline: Outline, rules: Options, tops: Vec<(usize, Option<Listing>)>) -> Self {
+        let failed = !outline.left_out.is_empty();
         let mut folders: Vec<State> = outline.folders.iter().map(|_| State::default()).collect();
         for (number, folder) in outline.folders.iter().enumerate() {
             if let Some(parent) = folder.parent {
@@ -128,16 +155,18 @@ impl Plan {
             folders,
             tries: vec![0; outline.files.len()],
             sent: vec![None; outline.files.len()],
+            candidates: HashMap::new(),
             outline,
             rules,
             steps: VecDeque::new(),
             small: VecDeque::new(),
             large: VecDeque::new(),
             deletions: Vec::new(),
+            deleting: false,
             under_way: 0,
             large_under_way: 0,
             bytes_under_way: 0,
-            failed: false,
+            failed,
             news: Vec::new(),
         };
         for (folder, listing) in tops {
@@ -151,6 +180,18 @@ impl Plan {
 
     pub(crate) fn outline(&self) -> &Outline {
         &self.outline
+    }
+
+    /// Whether something is not deleted, since not all else went well.
+    pub(crate) fn spares(&self) -> bool {
+        self.failed && !self.deletions.is_empty()
+    }
+
+    /// What is under way ends here. What was sent is there, though it was not compared: how many files.
+    pub(crate) fn end(&mut self) -> usize {
+        let sent: Vec<usize> = (0..self.sent.len()).filter(|file| self.sent[*file].take().is_some()).collect();
+        self.news.extend(sent.iter().map(|file| News::Done(*file)));
+        sent.len()
     }
 
     pub(crate) fn news(&mut self) -> Vec<News> {
@@ -180,8 +221,10 @@ impl Plan {
             self.bytes_under_way += self.outline.files[file].length;
             return Some(self.upload(file, before));
         }
-        if self.under_way == 0 && !self.failed {
+        // None of them is within another: all can go at once, when nothing else is left.
+        if !self.failed && (self.under_way == 0 || self.deleting) {
             let (path, guard) = self.deletions.pop()?;
+            self.deleting = true;
             self.under_way += 1;
             return Some(Step::Delete(path, guard));
         }
@@ -209,6 +252,7 @@ impl Plan {
             Outcome::Listed(folder, Err(error)) | Outcome::Made(folder, Err(error)) => self.lose(folder, &error),
             Outcome::Uploaded(file, result) => self.uploaded(file, result),
             Outcome::Checked(folder, result) => self.checked(folder, result),
+            Outcome::Compared(file, result) => self.compared(file, result),
             Outcome::Deleted(path, Ok(())) => self.news.push(News::Deleted(path)),
             Outcome::Deleted(path, Err(error)) => self.fail(path.to_string(), error),
         }
@@ -239,73 +283,87 @@ impl Plan {
 
     fn file_ready(&mut self, file: usize, listing: &Listing) {
         let facts = &self.outline.files[file];
-        let there = listing.get(&facts.name);
-        let large = facts.length > SMALL;
-        if there.is_some_and(|there| there.folder) {
+        let Some(there) = listing.get(&facts.name) else { return self.queue(file, Before::Nothing) };
+        if there.folder {
             let why = "there is a folder of this name on the server, and a file here".to_owned();
             let path = self.outline.folders[facts.folder].path.clone();
             return self.file_failed(file, Error::Differs { path, why });
         }
-        if there.is_some_and(|there| self.is_there(file, there)) {
-            let folder = facts.folder;
-            self.news.push(News::Skipped(file));
-            self.folders[folder].open -= 1;
-            return;
+        let same_length = there.length == Some(facts.length);
+        match self.rules.skip {
+            Skip::SameSizeAndTime if same_length && is_fresh(there.modified, facts.modified) => self.skip(file),
+            Skip::SameDigest if same_length => {
+                self.candidates.insert(file, Before::File(there.guard()));
+                self.steps.push_back(Step::Compare(file, there.checksums.clone()));
+            }
+            _ => self.queue(file, Before::File(there.guard())),
         }
-        let before = there.map_or(Before::Nothing, |there| Before::File(there.etag.clone()));
+    }
+
+    fn queue(&mut self, file: usize, before: Before) {
+        let large = self.outline.files[file].length > SHARED;
         if large { &mut self.large } else { &mut self.small }.push_back((file, before));
     }
 
-    /// Whether a file need not be moved.
-    fn is_there(&self, file: usize, there: &There) -> bool {
-        let facts = &self.outline.files[file];
-        match self.rules.skip {
-            Skip::Nothing | Skip::SameDigest => false,
-            Skip::SameSizeAndTime => {
-                let fresh = match (there.modified, facts.modified) {
-                    (Some(there), Some(here)) => there + SAME_TIME >= here,
-                    _ => false,
-                };
-                there.length == Some(facts.length) && fresh
-            }
+    fn skip(&mut self, file: usize) {
+        self.news.push(News::Skipped(file));
+        self.folders[self.outline.files[file].folder].open -= 1;
+    }
+
+    /// The file is the same on both sides, or not: one that was there before it was sent, or one that was sent.
+    fn compared(&mut self, file: usize, result: Result<bool, Error>) {
+        let folder = self.outline.files[file].folder;
+        match (self.candidates.remove(&file), result) {
+            (Some(_), Ok(true)) => self.skip(file),
+            (Some(before), Ok(false)) => return self.queue(file, before),
+            (Some(_), Err(error)) => self.file_failed(file, error),
+            (None, Ok(true)) => return self.done(file),
+            (None, Ok(false)) => return self.differs(file, "the server has other bytes than were sent".into()),
+            (None, Err(error)) => return self.not_verified(file, &error),
         }
+        self.settled(folder);
     }
 
     fn plan_deletions(&mut self, folder: usize, listing: &Listing) {
-        let state = &self.folders[folder];
+        let (state, outline) = (&self.folders[folder], &self.outline);
+        let files = state.files.iter().map(|file| outline.files[*file].name.as_slice());
+        let folders = state.children.iter().filter_map(|child| outline.folders[*child].path.name());
+        let kept: HashSet<&[u8]> = files.chain(folders).collect();
         for (name, there) in listing {
-            let kept = state.files.iter().any(|file| self.outline.files[*file].name == *name)
-                || state.children.iter().any(|child| self.outline.folders[*child].path.name() == Some(name));
-            if let (false, Ok(path)) = (kept, self.outline.folders[folder].path.join(name, there.folder)) {
-                let guard = there.etag.clone().filter(|_| !there.folder).map_or(Guard::None, Guard::Unchanged);
+            if let (false, Ok(path)) =
+                (kept.contains(name.as_slice()), outline.folders[folder].path.join(name, there.folder))
+            {
+                let guard = if there.folder { Guard::None } else { there.guard() };
                 self.deletions.push((path, guard));
             }
         }
     }
 
-    fn uploaded(&mut self, file: usize, result: Result<u64, Error>) {
+    fn uploaded(&mut self, file: usize, result: Result<Sent, Error>) {
         let (length, folder) = (self.outline.files[file].length, self.outline.files[file].folder);
-        if length > SMALL {
+        if length > SHARED {
             self.large_under_way -= 1;
         } else {
             self.bytes_under_way -= length;
         }
         match result {
-            Ok(bytes) => {
-                self.sent[file] = Some(bytes);
+            Ok(sent) => {
+                self.sent[file] = Some(sent);
                 self.folders[folder].open -= 1;
                 if self.rules.verify == Verify::None || self.rules.dry_run {
-                    self.news.push(News::Done(file));
+                    self.done(file);
                 } else {
                     self.folders[folder].unverified = true;
                 }
-                self.settled(folder);
             }
-            Err(error) => {
-                self.file_failed(file, error);
-                self.settled(folder);
-            }
+            Err(error) => self.file_failed(file, error),
         }
+        self.settled(folder);
+    }
+
+    fn done(&mut self, file: usize) {
+        self.sent[file] = None;
+        self.news.push(News::Done(file));
     }
 
     /// All files of a folder are settled: they can be looked at.
@@ -323,31 +381,52 @@ impl Plan {
             Err(error) => return files.into_iter().for_each(|file| self.not_verified(file, &error)),
         };
         for file in files {
-            let sent = self.sent[file].take();
+            let Some(sent) = self.sent[file].clone() else { continue };
             let there = listing.get(&self.outline.files[file].name);
-            match there.map(|there| there.length) {
+            match there {
                 // A server that does not say lengths has said at least that it is there.
-                Some(length) if length.is_none() || length == sent => self.news.push(News::Done(file)),
-                found if self.tries[file] < 2 => {
-                    let before = found.map_or(Before::Nothing, |_| Before::File(None));
-                    self.folders[folder].open += 1;
-                    let large = self.outline.files[file].length > SMALL;
-                    if large { &mut self.large } else { &mut self.small }.push_back((file, before));
+                Some(there) if there.length.is_none_or(|length| length == sent.bytes) => {
+                    if self.rules.verify == Verify::Digest {
+                        self.steps.push_back(Step::Compare(file, there.checksums.clone()));
+                    } else {
+                        self.done(file);
+                    }
                 }
-                found => {
-                    let sent = sent.unwrap_or_default();
-                    let why = match found.flatten() {
-                        Some(length) => format!("{sent} bytes were sent, and the server has {length}"),
-                        None => format!("{sent} bytes were sent and acknowledged, and the server has no such file"),
+                None if self.tries[file] < 2 => self.once_more(file, Before::Nothing),
+                Some(there) if self.tries[file] < 2 && is_ours(&sent, there) => {
+                    self.once_more(file, Before::File(there.guard()));
+                }
+                None => {
+                    let bytes = sent.bytes;
+                    let why = format!("{bytes} bytes were sent and acknowledged, and the server has no such file");
+                    self.differs(file, why);
+                }
+                Some(there) => {
+                    let (bytes, found) = (sent.bytes, there.length.unwrap_or_default());
+                    let whose = if is_ours(&sent, there) {
+                        ""
+                    } else {
+                        "; that may be somebody else's by now: fetch the present version and compare"
                     };
-                    let error = match self.outline.files[file].path(&self.outline.folders) {
-                        Ok(path) => Error::Differs { path, why },
-                        Err(error) => error,
-                    };
-                    self.open_failed(file, error);
+                    self.differs(file, format!("{bytes} bytes were sent, and the server has {found}{whose}"));
                 }
             }
         }
+    }
+
+    fn once_more(&mut self, file: usize, before: Before) {
+        self.sent[file] = None;
+        self.folders[self.outline.files[file].folder].open += 1;
+        self.queue(file, before);
+    }
+
+    /// What is there is not what was sent.
+    fn differs(&mut self, file: usize, why: String) {
+        let error = match self.outline.files[file].path(&self.outline.folders) {
+            Ok(path) => Error::Differs { path, why },
+            Err(error) => error,
+        };
+        self.not_verified(file, &error);
     }
 
     fn not_verified(&mut self, file: usize, error: &Error) {
@@ -381,3 +460,16 @@ impl Plan {
         }
     }
 }
+
+/// Whether a copy is not older than its original.
+fn is_fresh(there: Option<SystemTime>, here: Option<SystemTime>) -> bool {
+    there.zip(here).is_some_and(|(there, here)| there + SAME_TIME >= here)
+}
+
+/// Whether what is there is what the server took from us.
+fn is_ours(sent: &Sent, there: &There) -> bool {
+    sent.etag.as_ref().zip(there.etag.as_ref()).is_some_and(|(ours, found)| ours.resembles(found))
+}
+
+#[cfg(test)]
+mod tests;

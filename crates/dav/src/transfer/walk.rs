@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use crate::{Error, RemotePath};
+use crate::{Error, PathError, RemotePath};
 
 /// Folders, each after its parent, and the files in them.
 #[derive(Debug, Default)]
@@ -58,10 +58,28 @@ impl Outline {
             }
         };
         // In an order that does not change from run to run.
-        entries.sort_by_key(fs::DirEntry::file_name);
+        entries.sort_by_cached_key(fs::DirEntry::file_name);
         for entry in entries {
             self.add(&entry.path(), entry.file_name().as_encoded_bytes(), folder);
         }
+    }
+
+    /// Adds all of another outline, whose first folder is to be `path`, in the folder `parent`.
+    pub(crate) fn graft(&mut self, other: Self, path: &RemotePath, parent: Option<usize>) -> Result<(), PathError> {
+        let base = self.folders.len();
+        for folder in other.folders {
+            let (parent, path) = match folder.parent.map(|above| base + above) {
+                None => (parent, path.clone()),
+                Some(above) => {
+                    let name = folder.path.name().unwrap_or_default();
+                    (Some(above), self.folders[above].path.join(name, true)?)
+                }
+            };
+            self.folders.push(Folder { path, parent, given: false });
+        }
+        self.files.extend(other.files.into_iter().map(|file| File { folder: base + file.folder, ..file }));
+        self.left_out.extend(other.left_out);
+        Ok(())
     }
 
     /// Adds a file or folder that is to be called `name` in a folder. Links are followed for what is named by the user

@@ -95,21 +95,28 @@ pub(crate) fn mirror() -> Options {
     Options { recursive: true, contents: true, ..Options::default() }
 }
 
-fn deaf() -> Watch {
+pub(crate) fn deaf() -> Watch {
     Arc::new(|_: Event<'_>| ())
 }
 
-/// Uploads what is in a folder to `/up/`; it ends, whatever happens.
 pub(crate) async fn up(dav: &Dav, from: &Path, options: &Options) -> Result<Summary, Error> {
-    let sources = [from.to_owned()];
-    let (to, stop, watch) = (path("/up/"), Notify::new(), deaf());
-    timeout(PATIENCE, upload(dav, &sources, &to, options, &stop, &watch)).await.expect("the upload never ends")
+    up_watched(dav, from, options, &deaf()).await
+}
+
+pub(crate) async fn down(dav: &Dav, to: &Path, options: &Options) -> Result<Summary, Error> {
+    down_watched(dav, to, options, &deaf()).await
+}
+
+/// Uploads what is in a folder to `/up/`; it ends, whatever happens.
+pub(crate) async fn up_watched(dav: &Dav, from: &Path, options: &Options, watch: &Watch) -> Result<Summary, Error> {
+    let (sources, to, stop) = ([from.to_owned()], path("/up/"), Notify::new());
+    timeout(PATIENCE, upload(dav, &sources, &to, options, &stop, watch)).await.expect("the upload never ends")
 }
 
 /// Downloads what is in `/up/` to a folder; it ends, whatever happens.
-pub(crate) async fn down(dav: &Dav, to: &Path, options: &Options) -> Result<Summary, Error> {
-    let (sources, stop, watch) = ([path("/up/")], Notify::new(), deaf());
-    timeout(PATIENCE, download(dav, &sources, to, options, &stop, &watch)).await.expect("the download never ends")
+pub(crate) async fn down_watched(dav: &Dav, to: &Path, options: &Options, watch: &Watch) -> Result<Summary, Error> {
+    let (sources, stop) = ([path("/up/")], Notify::new());
+    timeout(PATIENCE, download(dav, &sources, to, options, &stop, watch)).await.expect("the download never ends")
 }
 
 /// Each file is there whole, or is as it was before and named as failed with a reason, by itself or by its folder.

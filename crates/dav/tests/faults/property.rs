@@ -23,7 +23,7 @@ use crate::common::{
 };
 
 /// How long it may take; what is not tried by then is another day's.
-const ENOUGH: Duration = Duration::from_secs(12);
+const ENOUGH: Duration = Duration::from_secs(8);
 
 fn fault() -> impl Strategy<Value = Fault> {
     prop_oneof![
@@ -74,11 +74,13 @@ fn cases() -> impl Strategy<Value = Case> {
 
 async fn play(case: &Case, upwards: bool) {
     let (double, (_kept, here), (_also, there)) = (Double::start().await, folder(), folder());
-    let dav = || {
+    let dav = |quick: bool| {
         client(double.address, |settings| {
             (settings.pipelining, settings.connections) = (case.pipelining, case.options.connections);
-            settings.timeouts.pipelined = Duration::from_millis(300);
-            settings.timeouts.first_byte = Duration::from_millis(600);
+            if quick {
+                settings.timeouts.pipelined = Duration::from_millis(150);
+                settings.timeouts.first_byte = Duration::from_millis(300);
+            }
         })
     };
     let faults = case.faults.clone();
@@ -86,10 +88,10 @@ async fn play(case: &Case, upwards: bool) {
     if upwards {
         write(&here, &case.tree);
         double.script(script);
-        let first = up(&dav(), &here, &case.options).await;
+        let first = up(&dav(true), &here, &case.options).await;
         check(&case.tree, &Tree::new(), &double.files("/up"), &first);
         double.heal();
-        let second = up(&dav(), &here, &rest(&case.options)).await.unwrap();
+        let second = up(&dav(false), &here, &rest(&case.options)).await.unwrap();
         assert!(second.failed.is_empty(), "{:?}", second.failed);
         assert!(double.files("/up") == case.tree);
         assert_eq!(double.locks(), 0);
@@ -98,10 +100,10 @@ async fn play(case: &Case, upwards: bool) {
             double.put(&format!("/up/{name}"), content, Duration::from_hours(1));
         }
         double.script(script);
-        let first = down(&dav(), &there, &case.options).await;
+        let first = down(&dav(true), &there, &case.options).await;
         check(&case.tree, &Tree::new(), &read(&there), &first);
         double.heal();
-        let second = down(&dav(), &there, &rest(&case.options)).await.unwrap();
+        let second = down(&dav(false), &there, &rest(&case.options)).await.unwrap();
         assert!(second.failed.is_empty(), "{:?}", second.failed);
         assert!(read(&there) == case.tree);
     }

@@ -29,7 +29,8 @@ pub(crate) struct Args {
     /// Folders too, with all that is in them
     #[arg(short, long)]
     recursive: bool,
-    /// Go on with a copy that was interrupted: what is there already, of the same length and not older, stays
+    /// Go on with a copy that was interrupted: what is there already, of the same length and not older, stays; large files
+    /// from a server leave what has come and go on from there
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
@@ -50,7 +51,8 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     let one = one_server(sources.there.iter().copied().chain(to.remote()))?;
     let session = Session::open(one, &args.way, &args.manner).await?;
     let skip = if args.resume { Skip::SameSizeAndTime } else { Skip::Nothing };
-    let options = dav::transfer::Options { recursive: args.recursive, skip, ..moving::options(&session) };
+    let (recursive, resume) = (args.recursive, args.resume);
+    let options = dav::transfer::Options { recursive, skip, resume, ..moving::options(&session) };
     let there: Vec<_> = sources.there.iter().map(|source| source.path.clone()).collect();
     let keep = args.way.json.is_some();
     match to {

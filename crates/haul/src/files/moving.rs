@@ -27,6 +27,7 @@ pub(super) fn options(session: &Session) -> Options {
         lock: settings.lock,
         verify: settings.verify,
         skip: Skip::Nothing,
+        resume: false,
         temporary: settings.temporary,
         delete: false,
         dry_run: false,

@@ -1,0 +1,115 @@
+//! Whether a file on the server has the same bytes as one here.
+//!
+//! Some servers keep digests and list them (ownCloud's), some make them when they are asked to (RFC 9530, RFC 3230);
+//! from the rest the bytes are fetched and compared as they come. For what fits into a few segments that is done at
+//! once, since asking first would cost as much.
+
+use bytes::{Buf, Bytes};
+use futures_util::TryStreamExt;
+use haul_http::{
+    Body, Class, Options,
+    digest::{Algorithm, Claim, Digests, Field, claims, want},
+};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING},
+};
+use http_body_util::BodyExt;
+
+use crate::{Dav, Error, RemotePath};
+
+/// Up to this size a file is fetched rather than asked about.
+const SMALL: u64 = 64 * 1024;
+/// What is asked for, the dearest first.
+const DEAREST: [Algorithm; 4] = [Algorithm::Sha256, Algorithm::Sha512, Algorithm::Sha1, Algorithm::Md5];
+
+/// Asks for the file as it is stored, and for its digests if the server makes some.
+pub(crate) fn with_digests() -> HeaderMap {
+    let wanted = [Field::ReprDigest, Field::Digest].into_iter().filter_map(|field| want(field, &DEAREST));
+    wanted.chain([as_stored()]).collect()
+}
+
+/// Asks for the file as it is stored.
+pub(crate) fn as_stored() -> (HeaderName, HeaderValue) {
+    (ACCEPT_ENCODING, HeaderValue::from_static("identity"))
+}
+
+impl Dav {
+    /// Whether a file on the server has the bytes of `body`, by the cheapest means there is. `listed` are the checksums
+    /// of its listing, if any.
+    pub async fn holds(&self, path: &RemotePath, body: &mut Body, listed: &[String]) -> Result<bool, Error> {
+        let asks = body.length().is_none_or(|length| length > SMALL) || !listed.is_empty();
+        if asks && let Some(fits) = self.digest_fits(path, body, listed).await? {
+            return Ok(fits);
+        }
+        self.has_bytes(path, body).await
+    }
+
+    /// Whether a digest that the server keeps or makes is that of `body`; none if it has no digest.
+    pub async fn digest_fits(
+        &self,
+        path: &RemotePath,
+        body: &mut Body,
+        listed: &[String],
+    ) -> Result<Option<bool>, Error> {
+        let line = HeaderValue::from_str(&listed.join(",")).ok().filter(|_| !listed.is_empty());
+        let kept: HeaderMap = line.into_iter().map(|line| (Field::OcChecksum.name(), line)).collect();
+        let mut claim = strongest(claims(&kept));
+        if claim.is_none() {
+            // Not every server answers to HEAD here: then there is no digest.
+            let told = match self.head(path, with_digests()).await {
+                Err(Error::Refused(_)) => HeaderMap::new(),
+                told => told?,
+            };
+            claim = strongest(claims(&told)).filter(|_| !told.contains_key(CONTENT_ENCODING));
+        }
+        let Some(claim) = claim else { return Ok(None) };
+        let ours = Digests::of_body(body, &[claim.algorithm]).await;
+        let ours = ours.map_err(|error| Error::local("read", path.to_string(), error))?.value(claim.field);
+        let ours: HeaderMap = ours.into_iter().map(|value| (claim.field.name(), value)).collect();
+        Ok(Some(claims(&ours).contains(&claim)))
+    }
+
+    /// Whether what the server sends is `body`, byte by byte.
+    pub async fn has_bytes(&self, path: &RemotePath, body: &mut Body) -> Result<bool, Error> {
+        let class = if body.length().is_some_and(|length| length <= SMALL) { Class::Small } else { Class::Large };
+        let local = |error| Error::local("read", path.to_string(), error);
+        let mut chunks = body.open().map_err(local)?;
+        let options = Options { class, ..Options::default() };
+        let answer = self.get(path, HeaderMap::from_iter([as_stored()]), options).await?;
+        if answer.status() != StatusCode::OK {
+            let why = format!("the server answers with {} instead of the file", answer.status());
+            return Err(Error::Differs { path: path.clone(), why });
+        }
+        let (mut theirs, mut ours) = (answer.into_body(), Bytes::new());
+        while let Some(frame) = theirs.frame().await {
+            let Ok(mut piece) = frame?.into_data() else { continue };
+            while !piece.is_empty() {
+                if ours.is_empty() {
+                    match chunks.try_next().await.map_err(local)? {
+                        Some(chunk) => ours = chunk,
+                        None => return Ok(false),
+                    }
+                }
+                let length = piece.len().min(ours.len());
+                if piece[..length] != ours[..length] {
+                    return Ok(false);
+                }
+                piece.advance(length);
+                ours.advance(length);
+            }
+        }
+        while ours.is_empty() {
+            match chunks.try_next().await.map_err(local)? {
+                Some(chunk) => ours = chunk,
+                None => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The claim that proves most. A digest of the message says nothing where the message has no content.
+fn strongest(claims: Vec<Claim>) -> Option<Claim> {
+    claims.into_iter().filter(|claim| claim.field != Field::ContentDigest).max_by_key(|claim| claim.algorithm)
+}

@@ -1,0 +1,217 @@
+use std::{fs, path::PathBuf};
+
+use super::*;
+use crate::transfer::walk::{File, Folder};
+
+fn path(text: &str) -> RemotePath {
+    RemotePath::from_url_path(text).unwrap()
+}
+
+fn tag(text: &str) -> ETag {
+    ETag::parse(text).unwrap()
+}
+
+/// `/up/` with the files `one` and `two`, and in it `/up/sub/` with `three`, of 10 bytes each.
+fn outline() -> Outline {
+    let folder = |text, parent| Folder { path: path(text), parent, given: false };
+    let file = |name: &str, folder| File {
+        local: PathBuf::from(name),
+        folder,
+        name: name.into(),
+        length: 10,
+        modified: Some(SystemTime::UNIX_EPOCH),
+    };
+    Outline {
+        folders: vec![folder("/up/", None), folder("/up/sub/", Some(0))],
+        files: vec![file("one", 0), file("two", 0), file("three", 1)],
+        left_out: Vec::new(),
+    }
+}
+
+fn there(length: u64, etag: &str) -> There {
+    There { folder: false, length: Some(length), modified: None, etag: Some(tag(etag)), checksums: Vec::new() }
+}
+
+fn listing(entries: &[(&str, There)]) -> Listing {
+    entries.iter().map(|(name, there)| (name.as_bytes().to_vec(), there.clone())).collect()
+}
+
+fn sent(etag: &str) -> Sent {
+    Sent { bytes: 10, etag: Some(tag(etag)) }
+}
+
+fn wrong() -> Error {
+    Error::Differs { path: path("/up/"), why: "wrong".into() }
+}
+
+fn ready(plan: &mut Plan) -> Vec<Step> {
+    std::iter::from_fn(|| plan.next()).collect()
+}
+
+/// What was told, in a few words.
+fn told(plan: &mut Plan) -> Vec<String> {
+    let words = |news| match news {
+        News::Done(file) => format!("done {file}"),
+        News::Skipped(file) => format!("skipped {file}"),
+        News::Made(folder) => format!("made {folder}"),
+        News::Deleted(path) => format!("deleted {path}"),
+        News::Failed(what, _) => format!("failed {what}"),
+    };
+    let mut told: Vec<_> = plan.news().into_iter().map(words).collect();
+    told.sort();
+    told
+}
+
+#[test]
+fn folders_come_before_what_is_in_them_and_listings_after() {
+    let mut plan = Plan::new(outline(), Options::default(), vec![(0, None)]);
+    assert_eq!(ready(&mut plan), [Step::Make(0)]);
+    plan.take(Outcome::Made(0, Ok(true)));
+    // What was made is empty: nothing is asked for.
+    let upload = |file| Step::Upload(file, Before::Nothing);
+    assert_eq!(ready(&mut plan), [Step::Make(1), upload(0), upload(1)]);
+    plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
+    assert_eq!(ready(&mut plan), []);
+    plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
+    assert_eq!(ready(&mut plan), [Step::Check(0)]);
+    plan.take(Outcome::Made(1, Ok(false)));
+    assert_eq!(ready(&mut plan), [Step::List(1)], "somebody else has made it, and may have filled it");
+    plan.take(Outcome::Checked(0, Ok(listing(&[("one", there(10, "a")), ("two", there(10, "b"))]))));
+    assert_eq!(told(&mut plan), ["done 0", "done 1", "made 0"]);
+}
+
+#[test]
+fn large_files_go_first_and_leave_a_connection_to_the_small_ones() {
+    let mut outline = outline();
+    outline.files[1].length = SHARED + 1;
+    let again = |file: &File| File {
+        local: file.local.clone(),
+        folder: 0,
+        name: b"four".to_vec(),
+        length: file.length,
+        modified: None,
+    };
+    let large = again(&outline.files[1]);
+    outline.files.push(large);
+    let rules = Options { connections: 2, ..Options::default() };
+    let mut plan = Plan::new(outline, rules, vec![(0, Some(Listing::new()))]);
+    let upload = |file| Step::Upload(file, Before::Nothing);
+    assert_eq!(ready(&mut plan), [Step::Make(1), upload(1), upload(0)]);
+    plan.take(Outcome::Uploaded(1, Ok(sent("a"))));
+    assert_eq!(ready(&mut plan), [upload(3)]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_names_all_that_is_in_it() {
+    let mut plan = Plan::new(outline(), Options::default(), vec![(0, None)]);
+    ready(&mut plan);
+    plan.take(Outcome::Made(0, Err(wrong())));
+    assert_eq!(ready(&mut plan), []);
+    assert_eq!(told(&mut plan), ["failed /up/", "failed one", "failed three", "failed two"]);
+
+    // A file where a folder is to be loses that folder alone.
+    let mut plan = Plan::new(outline(), Options::default(), vec![(0, Some(listing(&[("sub", there(1, "a"))])))]);
+    assert_eq!(ready(&mut plan).len(), 2);
+    assert_eq!(told(&mut plan), ["failed /up/sub/", "failed three"]);
+}
+
+/// A plan whose files in `/up/` have been sent as `a` and `b`, so that the folder is to be checked.
+fn unchecked() -> Plan {
+    let mut plan = Plan::new(outline(), Options::default(), vec![(0, Some(Listing::new()))]);
+    ready(&mut plan);
+    plan.take(Outcome::Made(1, Err(wrong())));
+    plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
+    plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
+    assert_eq!(ready(&mut plan), [Step::Check(0)]);
+    told(&mut plan);
+    plan
+}
+
+#[test]
+fn what_did_not_arrive_is_sent_once_more() {
+    let mut plan = unchecked();
+    // One is not there, of the other a part is, and it is ours.
+    plan.take(Outcome::Checked(0, Ok(listing(&[("two", there(4, "b"))]))));
+    let guard = Guard::Unchanged(tag("b"));
+    assert_eq!(ready(&mut plan), [Step::Upload(0, Before::Nothing), Step::Upload(1, Before::File(guard))]);
+    plan.take(Outcome::Uploaded(0, Ok(sent("c"))));
+    plan.take(Outcome::Uploaded(1, Ok(sent("d"))));
+    assert_eq!(ready(&mut plan), [Step::Check(0)]);
+    plan.take(Outcome::Checked(0, Ok(listing(&[("one", there(10, "c")), ("two", there(4, "d"))]))));
+    assert_eq!(ready(&mut plan), []);
+    assert_eq!(told(&mut plan), ["done 0", "failed two"]);
+}
+
+#[test]
+fn what_may_be_somebody_elses_is_not_overwritten() {
+    let mut plan = unchecked();
+    plan.take(Outcome::Checked(0, Ok(listing(&[("one", there(4, "theirs")), ("two", there(10, "b"))]))));
+    assert_eq!(ready(&mut plan), []);
+    let news = plan.news();
+    let [News::Failed(what, why), News::Done(1)] = &news[..] else { panic!("{news:?}") };
+    assert!(what == "one" && why.to_string().contains("somebody else"), "{why}");
+}
+
+#[test]
+fn deletions_come_last_together_and_only_if_all_went_well() {
+    let gone = listing(&[("gone", there(1, "x")), ("old", there(1, "y")), ("one", there(10, "o"))]);
+    for fails in [false, true] {
+        let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
+        let mut plan = Plan::new(outline(), rules, vec![(0, Some(gone.clone()))]);
+        let steps = ready(&mut plan);
+        assert!(!steps.iter().any(|step| matches!(step, Step::Delete(..))), "{steps:?}");
+        plan.take(Outcome::Made(1, Ok(true)));
+        plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
+        plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
+        assert_eq!(ready(&mut plan).len(), 1);
+        plan.take(Outcome::Uploaded(2, if fails { Err(wrong()) } else { Ok(sent("c")) }));
+        let mut deleted: Vec<_> = ready(&mut plan).into_iter().map(|step| format!("{step:?}")).collect();
+        deleted.sort();
+        assert_eq!(deleted.len(), if fails { 0 } else { 2 }, "{deleted:?}");
+        assert_eq!(plan.spares(), fails);
+    }
+}
+
+#[test]
+fn what_could_not_be_read_here_is_not_deleted_there() {
+    let here = tempfile::tempdir().unwrap();
+    fs::write(here.path().join("file"), "0123456789").unwrap();
+    std::os::unix::fs::symlink("file", here.path().join("link")).unwrap();
+    let mut outline = Outline::default();
+    outline.add_folder(here.path(), path("/up/"), None);
+    assert_eq!(outline.left_out.len(), 1);
+    let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
+    let mut plan = Plan::new(outline, rules, vec![(0, Some(listing(&[("link", there(1, "x"))])))]);
+    assert_eq!(ready(&mut plan), [Step::Upload(0, Before::Nothing)]);
+    plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
+    assert_eq!(ready(&mut plan), []);
+    assert!(plan.spares());
+}
+
+#[test]
+fn what_is_there_by_its_bytes_is_left_alone() {
+    let rules = Options { skip: Skip::SameDigest, ..Options::default() };
+    let listed = listing(&[("one", there(10, "a")), ("two", there(10, "b"))]);
+    let mut plan = Plan::new(outline(), rules, vec![(0, Some(listed))]);
+    assert_eq!(ready(&mut plan)[1..], [Step::Compare(0, Vec::new()), Step::Compare(1, Vec::new())]);
+    plan.take(Outcome::Compared(0, Ok(true)));
+    plan.take(Outcome::Compared(1, Ok(false)));
+    assert_eq!(ready(&mut plan), [Step::Upload(1, Before::File(Guard::Unchanged(tag("b"))))]);
+    assert_eq!(told(&mut plan), ["skipped 0"]);
+}
+
+#[test]
+fn digests_are_compared_after_lengths_and_a_stop_counts_what_was_sent() {
+    let rules = Options { verify: Verify::Digest, ..Options::default() };
+    let mut plan = Plan::new(outline(), rules, vec![(0, Some(Listing::new()))]);
+    ready(&mut plan);
+    plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
+    plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
+    ready(&mut plan);
+    plan.take(Outcome::Checked(0, Ok(listing(&[("one", there(10, "a")), ("two", there(10, "b"))]))));
+    assert_eq!(ready(&mut plan), [Step::Compare(0, Vec::new()), Step::Compare(1, Vec::new())]);
+    plan.take(Outcome::Compared(0, Ok(false)));
+    assert_eq!(told(&mut plan), ["failed one"]);
+    assert_eq!(plan.end(), 1);
+    assert_eq!(told(&mut plan), ["done 1"]);
+}

@@ -1,0 +1,304 @@
+//! Trees moved to and from real servers over cables that lose, reset and fall silent, between real kernels.
+//!
+//! Their harness is libtest-mimic's, because the sandbox must be entered before any thread starts.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod servers;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use dav::{
+    Error, Policy,
+    transfer::{Event, Options, Summary, Watch},
+};
+use haul_http::Timeouts;
+use libtest_mimic::{Arguments, Failed, Trial};
+use link::{
+    cable::{self, Cable},
+    host::Host,
+    lanes::Lanes,
+    sandbox,
+    spec::LinkSpec,
+};
+use nix::mount::{MsFlags, mount, umount};
+use servers::{Kind, Server};
+
+use common::{Tree, check, client, deaf, down_watched, lay_out, mirror, read, rest, up_watched};
+
+pub(crate) type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
+
+type Test = fn(Kind) -> Result<(), Failed>;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let ready = sandbox::enter().map_err(|error| error.to_string()).and_then(|sandbox| {
+        let hosts = Host::new("a").and_then(|a| Ok((a, Host::new("b")?))).map_err(|error| error.to_string())?;
+        let cable = Cable::lay(&hosts.0, &hosts.1, Lanes::default(), &cable::Options::default());
+        cable.map(|_| sandbox).map_err(|error| error.to_string())
+    });
+    if let Err(error) = &ready {
+        eprintln!("SKIPPED: hosts and cables: {error}");
+    }
+    let tests: [(&str, Test); 7] = [
+        ("a_lossy_link_harms_nothing", a_lossy_link_harms_nothing),
+        ("resets_cost_time_and_no_file", resets_cost_time_and_no_file),
+        ("ten_seconds_of_silence_are_borne", ten_seconds_of_silence_are_borne),
+        ("a_link_that_stays_silent_fails_with_its_reason", a_link_that_stays_silent_fails_with_its_reason),
+        ("a_killed_server_is_completed_after_its_restart", a_killed_server_is_completed_after_its_restart),
+        ("locks_survive_resets", locks_survive_resets),
+        ("a_full_disk_is_named_and_left_clean", a_full_disk_is_named_and_left_clean),
+    ];
+    let mut trials = Vec::new();
+    for kind in [Kind::Embedded, Kind::Apache] {
+        let missing = kind.missing();
+        if let Some(missing) = &missing {
+            eprintln!("SKIPPED: {kind:?}: {missing}");
+        }
+        let skipped = ready.is_err() || missing.is_some();
+        trials.extend(tests.iter().map(|&(name, test)| {
+            Trial::test(format!("{kind:?}::{name}"), move || test(kind)).with_ignored_flag(skipped)
+        }));
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// A client's host, a server's, and what is between them.
+struct World {
+    a: Host,
+    cable: Cable,
+    server: Server,
+    wanted: Tree,
+    here: PathBuf,
+    /// Where downloads go.
+    back: PathBuf,
+    // The last to go.
+    _scratch: tempfile::TempDir,
+}
+
+const CLEAN: &str = "rtt = \"20ms\"\nrate = \"100mbit\"\n";
+
+fn lanes(spec: &str) -> Result<Lanes> {
+    let spec: LinkSpec = toml::from_str(&format!("{CLEAN}{spec}"))?;
+    Ok(spec.lanes()?)
+}
+
+impl World {
+    fn new(kind: Kind, spec: &str) -> Result<Self> {
+        let scratch = tempfile::tempdir()?;
+        let (a, b) = (Host::new("a")?, Host::new("b")?);
+        let cable = Cable::lay(&a, &b, lanes(spec)?, &cable::Options::default())?;
+        // Apache, which is not root, must get into it.
+        std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        let server = Server::start(kind, &b, cable.addresses()[1].v4.into(), &scratch.path().join("server"))?;
+        let [here, back] = ["here/tree", "back/tree"].map(|folder| scratch.path().join(folder));
+        for folder in [&here, &back] {
+            std::fs::create_dir_all(folder)?;
+        }
+        let wanted = lay_out(&here);
+        Ok(Self { a, cable, server, wanted, here, back, _scratch: scratch })
+    }
+
+    /// What is on the server.
+    fn there(&self) -> Tree {
+        let mut tree = read(&self.server.root.join("up"));
+        // What Apache was writing when it was killed, by its own name for it.
+        tree.retain(|name, _| !name.contains(".davfs.tmp"));
+        tree
+    }
+
+    fn moves(&self, upwards: bool, options: &Options, timeouts: Option<Timeouts>, watch: Watch) -> Moving {
+        let (address, options) = (self.server.address, options.clone());
+        let place = if upwards { &self.here } else { &self.back }.clone();
+        let thread = self.a.thread("client", move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async move {
+                let dav = client(address, |settings| settings.timeouts = timeouts.unwrap_or(settings.timeouts));
+                if upwards {
+                    up_watched(&dav, &place, &options, &watch).await
+                } else {
+                    down_watched(&dav, &place, &options, &watch).await
+                }
+            })
+        });
+        Moving(thread.expect("a thread on the host"))
+    }
+
+    /// The run after the fault, upwards.
+    fn completes(&self, options: &Options) -> Result<()> {
+        let second = self.moves(true, &rest(options), None, deaf()).end()?;
+        assert!(second.failed.is_empty(), "{:?}", second.failed);
+        assert!(self.there() == self.wanted, "the second run does not complete it");
+        Ok(())
+    }
+
+    /// The same downwards.
+    fn comes_back(&self) -> Result<()> {
+        let second = self.moves(false, &rest(&mirror()), None, deaf()).end()?;
+        assert!(second.failed.is_empty(), "{:?}", second.failed);
+        assert!(read(&self.back) == self.wanted, "the second run does not complete it");
+        Ok(())
+    }
+}
+
+struct Moving(thread::JoinHandle<Result<Summary, Error>>);
+
+impl Moving {
+    fn end(self) -> Result<Summary, Error> {
+        self.0.join().expect("the transfer panicked")
+    }
+}
+
+/// Tells when so many bytes have moved.
+fn moved(bytes: u64) -> (Watch, mpsc::Receiver<()>) {
+    let (tell, told) = mpsc::channel();
+    let count = std::sync::atomic::AtomicU64::new(0);
+    let watch = move |event: Event<'_>| {
+        if let Event::Moved { bytes: more } = event
+            && count.fetch_add(more, std::sync::atomic::Ordering::Relaxed) + more >= bytes
+        {
+            let _ = tell.send(());
+        }
+    };
+    (Arc::new(watch), told)
+}
+
+/// As patient as a user's.
+fn patient() -> Option<Timeouts> {
+    Some(Timeouts::default())
+}
+
+fn a_lossy_link_harms_nothing(kind: Kind) -> Result<(), Failed> {
+    let world = World::new(kind, "loss = \"2%\"")?;
+    let up = world.moves(true, &mirror(), patient(), deaf()).end();
+    assert!(check(&world.wanted, &Tree::new(), &world.there(), &up).is_empty());
+    let down = world.moves(false, &mirror(), patient(), deaf()).end();
+    assert!(check(&world.wanted, &Tree::new(), &read(&world.back), &down).is_empty());
+    world.completes(&mirror())?;
+    world.comes_back()?;
+    Ok(())
+}
+
+fn resets_cost_time_and_no_file(kind: Kind) -> Result<(), Failed> {
+    for options in [mirror(), Options { temporary: true, ..mirror() }] {
+        let world = World::new(kind, "middlebox = [\"reset:bytes=700KB\"]")?;
+        let up = world.moves(true, &options, None, deaf()).end();
+        let failed = check(&world.wanted, &Tree::new(), &world.there(), &up);
+        // What is larger than any connection carries cannot pass.
+        assert_eq!(failed.keys().collect::<Vec<_>>(), ["c/large"], "{failed:?}");
+        assert!(failed["c/large"].contains("reset") || failed["c/large"].contains("pipe"), "{failed:?}");
+        world.cable.change(lanes("")?)?;
+        world.completes(&options)?;
+        world.cable.change(lanes("middlebox = [\"reset:bytes=700KB\"]")?)?;
+        let down = world.moves(false, &options, None, deaf()).end();
+        let failed = check(&world.wanted, &Tree::new(), &read(&world.back), &down);
+        assert_eq!(failed.keys().collect::<Vec<_>>(), ["c/large"], "{failed:?}");
+        world.cable.change(lanes("")?)?;
+        world.comes_back()?;
+    }
+    Ok(())
+}
+
+fn ten_seconds_of_silence_are_borne(kind: Kind) -> Result<(), Failed> {
+    let world = World::new(kind, "")?;
+    for upwards in [true, false] {
+        let (watch, told) = moved(2_000_000);
+        let moving = world.moves(upwards, &mirror(), patient(), watch);
+        told.recv()?;
+        world.cable.change(lanes("middlebox = [\"silent\"]")?)?;
+        thread::sleep(Duration::from_secs(10));
+        world.cable.change(lanes("")?)?;
+        let outcome = moving.end();
+        let there = if upwards { world.there() } else { read(&world.back) };
+        let failed = check(&world.wanted, &Tree::new(), &there, &outcome);
+        assert!(failed.is_empty(), "{failed:?}");
+    }
+    world.completes(&mirror())?;
+    world.comes_back()?;
+    Ok(())
+}
+
+fn a_link_that_stays_silent_fails_with_its_reason(kind: Kind) -> Result<(), Failed> {
+    let world = World::new(kind, "")?;
+    for upwards in [true, false] {
+        let (watch, told) = moved(2_000_000);
+        let moving = world.moves(upwards, &mirror(), None, watch);
+        told.recv()?;
+        world.cable.change(lanes("middlebox = [\"silent\"]")?)?;
+        let outcome = moving.end();
+        world.cable.change(lanes("")?)?;
+        let there = if upwards { world.there() } else { read(&world.back) };
+        let failed = check(&world.wanted, &Tree::new(), &there, &outcome);
+        assert!(!failed.is_empty() && failed.values().all(|why| why.contains(" s")), "{failed:?}");
+        if upwards {
+            world.completes(&mirror())?;
+        } else {
+            world.comes_back()?;
+        }
+    }
+    Ok(())
+}
+
+fn a_killed_server_is_completed_after_its_restart(kind: Kind) -> Result<(), Failed> {
+    for (options, at) in [(mirror(), 500_000), (Options { temporary: true, ..mirror() }, 3_000_000)] {
+        let mut world = World::new(kind, "")?;
+        let (watch, told) = moved(at);
+        let moving = world.moves(true, &options, None, watch);
+        told.recv()?;
+        world.server.kill();
+        let outcome = moving.end();
+        world.server.restart()?;
+        let there = world.there();
+        // Nobody could clear temporary files away while no server was there.
+        let left: Vec<&String> = there.keys().filter(|name| name.ends_with(".part")).collect();
+        assert!(options.temporary || left.is_empty(), "{left:?}");
+        for name in &left {
+            std::fs::remove_file(world.server.root.join("up").join(name))?;
+        }
+        check(&world.wanted, &Tree::new(), &world.there(), &outcome);
+        world.completes(&options)?;
+    }
+    Ok(())
+}
+
+fn locks_survive_resets(kind: Kind) -> Result<(), Failed> {
+    let world = World::new(kind, "middlebox = [\"reset:bytes=500KB\"]")?;
+    let options = Options { lock: Policy::Always, ..mirror() };
+    let outcome = world.moves(true, &options, None, deaf()).end();
+    check(&world.wanted, &Tree::new(), &world.there(), &outcome);
+    world.cable.change(lanes("")?)?;
+    // With a lock left anywhere, this fails.
+    world.completes(&options)?;
+    let all = world.moves(true, &mirror(), None, deaf()).end()?;
+    assert!(all.failed.is_empty(), "{:?}", all.failed);
+    Ok(())
+}
+
+fn a_full_disk_is_named_and_left_clean(kind: Kind) -> Result<(), Failed> {
+    let world = World::new(kind, "")?;
+    let up = world.moves(true, &mirror(), None, deaf()).end()?;
+    assert!(up.failed.is_empty(), "{:?}", up.failed);
+    let disk = |flags, size: &str| mount(Some("tmpfs"), &world.back, Some("tmpfs"), flags, Some(size));
+    disk(MsFlags::empty(), "size=1m")?;
+    let _unmount = Unmount(&world.back);
+    let down = world.moves(false, &mirror(), None, deaf()).end();
+    let failed = check(&world.wanted, &Tree::new(), &read(&world.back), &down);
+    assert!(failed.contains_key("c/large"), "{failed:?}");
+    assert!(failed.values().all(|why| why.contains("No space left")), "{failed:?}");
+    disk(MsFlags::MS_REMOUNT, "size=100m")?;
+    world.comes_back()?;
+    Ok(())
+}
+
+struct Unmount<'a>(&'a Path);
+
+impl Drop for Unmount<'_> {
+    fn drop(&mut self) {
+        let _ = umount(self.0);
+    }
+}
