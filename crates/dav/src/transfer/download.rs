@@ -382,13 +382,7 @@ impl Work<'_> {
         Ok(length)
     }
 
-    async fn fetch_part(
-        &self,
-        path: &RemotePath,
-        start: u64,
-        end: u64,
-        tag: &ETag,
-    ) -> Result<Vec<bytes::Bytes>, Lost> {
+    async fn fetch_part(&self, path: &RemotePath, start: u64, end: u64, tag: &ETag) -> Result<Vec<bytes::Bytes>, Lost> {
         let mut headers = HeaderMap::new();
         let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""));
         headers.insert(RANGE, value(format!("bytes={start}-{}", end - 1)));

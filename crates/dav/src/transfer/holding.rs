@@ -79,7 +79,11 @@ impl<'a> Holding<'a> {
             // Whether it took effect can be seen.
             Err(Error::Http(haul_http::Error::Undecided { .. })) => match self.find(path).await? {
                 Some(found) => Ok(found),
-                None => self.dav.lock(path, &self.owner, LASTING).await,
+                None => match self.dav.lock(path, &self.owner, LASTING).await {
+                    // The first one was late.
+                    Err(error) if error.is(423) => self.find(path).await?.ok_or(error),
+                    again => again,
+                },
             },
             decided => decided,
         }

@@ -8,7 +8,11 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use futures_util::{FutureExt, StreamExt, future::{BoxFuture, join_all}, stream::FuturesUnordered};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, join_all},
+    stream::FuturesUnordered,
+};
 use haul_http::{Body, Class};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::{

@@ -118,8 +118,7 @@ async fn a_listing_that_fails_loses_its_folder_and_no_other() {
     ] {
         println!("{fault:?}");
         let spoilt = fault.clone();
-        let hit =
-            move |method: &str, path: &str, _| (method == "PROPFIND" && path == "/up/a").then(|| spoilt.clone());
+        let hit = move |method: &str, path: &str, _| (method == "PROPFIND" && path == "/up/a").then(|| spoilt.clone());
         let failed = through(hit).await;
         assert_eq!(failed.keys().collect::<Vec<_>>(), ["a"], "{fault:?}: {failed:?}");
     }

@@ -117,7 +117,8 @@ fn run(upwards: bool) {
     let result = TestRunner::new(config).run(&cases(), |case| {
         if begin.elapsed() < ENOUGH {
             played.set(played.get() + 1);
-            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runtime.block_on(play(&case, upwards))));
+            let done =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runtime.block_on(play(&case, upwards))));
             prop_assert!(done.is_ok(), "see the panic above");
         }
         Ok(())

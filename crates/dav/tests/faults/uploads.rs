@@ -218,9 +218,7 @@ async fn a_folder_that_vanishes_loses_its_files_and_no_others() {
 async fn a_check_that_fails_names_what_was_not_checked() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out(&here);
-    double.script(|method, path, _| {
-        (method == "PROPFIND" && path == "/up/c").then_some(Fault::Refuse(500, ""))
-    });
+    double.script(|method, path, _| (method == "PROPFIND" && path == "/up/c").then_some(Fault::Refuse(500, "")));
     let first = up(&client(double.address, |_| ()), &here, &mirror()).await;
     let failed = check(&wanted, &Tree::new(), &double.files("/up"), &first);
     let named: Vec<_> = wanted.keys().filter(|name| name.starts_with("c/")).collect();
