@@ -105,7 +105,15 @@ impl<'a> Holding<'a> {
                     let created = self.is_empty(path).await?;
                     Ok(Locked { token, lasts, created })
                 }
-                None => self.dav.lock(path, &self.owner, LASTING).await,
+                None => match self.dav.lock(path, &self.owner, LASTING).await {
+                    // The first one was late.
+                    Err(error) if error.is(423) => {
+                        let (token, lasts) = self.find(path).await?.ok_or(error)?;
+                        let created = self.is_empty(path).await?;
+                        Ok(Locked { token, lasts, created })
+                    }
+                    again => again,
+                },
             },
             decided => decided,
         }

@@ -21,6 +21,8 @@ use tokio::sync::Notify;
 use crate::{Result, common::PATIENCE};
 
 const APACHE: &str = "/usr/sbin/apache2";
+/// How long the kernel may hold the address of a killed server.
+const AGAIN: Duration = Duration::from_secs(10);
 const MODULES: &str = "/usr/lib/apache2/modules";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +98,7 @@ impl Server {
                     self.running = Some(running);
                     return Ok(());
                 }
-                Err(error) if begin.elapsed() > PATIENCE => return Err(error),
+                Err(error) if begin.elapsed() > AGAIN => return Err(error),
                 Err(_) => thread::sleep(Duration::from_millis(50)),
             }
         }

@@ -230,6 +230,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let _ = converse(&mut stream, &state).await;
 }
 
+#[expect(clippy::too_many_lines, reason = "a line or two for each fault")]
 async fn converse(stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()> {
     let mut buffer = BytesMut::new();
     let mut swapped: Option<Vec<u8>> = None;
@@ -283,7 +284,6 @@ async fn converse(stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()
             _ => state.lock().unwrap().answer(&request, &body),
         };
         match fault {
-            None | Some(Fault::Refuse(..)) => stream.write_all(&answer.bytes()).await?,
             Some(Fault::DoneAndReset | Fault::Reset | Fault::Silence | Fault::RefuseEarly(_) | Fault::Overtaken(_)) => {
                 return Ok(());
             }
@@ -292,7 +292,7 @@ async fn converse(stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()
                 swapped = Some(answer.bytes());
                 continue;
             }
-            Some(Fault::Swap) => stream.write_all(&answer.bytes()).await?,
+            None | Some(Fault::Refuse(..) | Fault::Swap) => stream.write_all(&answer.bytes()).await?,
             Some(Fault::Cut) => {
                 let bytes = answer.bytes();
                 stream.write_all(&bytes[..bytes.len() - answer.body.len().div_ceil(2).max(1)]).await?;
