@@ -150,12 +150,8 @@ impl<'a> Holding<'a> {
             let claims = If::default().locked(path, token.clone());
             self.dav.delete(path, &Guard::None, &claims).await.is_ok()
         };
-        let undone = gone
-            || match self.dav.unlock(path, token).await {
-                Ok(()) => true,
-                // There is no such lock any more.
-                Err(error) => [404, 409, 412].iter().any(|status| error.is(*status)),
-            };
+        // A refusal may say that there is no such lock any more (RFC 4918 §9.11.1). Asking once more in the end is sure.
+        let undone = gone || self.dav.unlock(path, token).await.is_ok();
         if undone {
             lock(&self.traces).remove(path);
         }

@@ -113,8 +113,12 @@ impl World {
     /// What is on the server.
     fn there(&self) -> Tree {
         let mut tree = read(&self.server.root.join("up"));
-        // Apache's own: what it was writing when it was killed, and what it knows of locks.
-        tree.retain(|name, _| !name.contains(".davfs.tmp") && !format!("/{name}").contains("/.DAV/"));
+        // The servers' own: what they still receive, or did when they were killed, and what Apache knows of locks.
+        let own = |name: &str| {
+            let name = format!("/{name}");
+            ["/.davfs.tmp", "/.DAV/", "/.haul-upload-"].iter().any(|own| name.contains(own))
+        };
+        tree.retain(|name, _| !own(name));
         tree
     }
 
