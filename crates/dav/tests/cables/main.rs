@@ -36,7 +36,9 @@ pub(crate) type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<
 type Test = fn(Kind) -> Result<(), Failed>;
 
 fn main() {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // They wait for links and servers, not for processors.
+    arguments.test_threads.get_or_insert(7);
     let ready = sandbox::enter().map_err(|error| error.to_string()).and_then(|sandbox| {
         let hosts = Host::new("a").and_then(|a| Ok((a, Host::new("b")?))).map_err(|error| error.to_string())?;
         let cable = Cable::lay(&hosts.0, &hosts.1, Lanes::default(), &cable::Options::default());
