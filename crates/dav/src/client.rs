@@ -10,7 +10,7 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
 
@@ -30,6 +30,7 @@ pub struct Dav {
     client: Client,
     requests: Requests,
     gate: Arc<Gate>,
+    abilities: Arc<OnceLock<Abilities>>,
 }
 
 /// A lock that was granted.
@@ -73,7 +74,7 @@ const BARREN: usize = 4 * 1024 * 1024;
 impl Dav {
     /// The server at an origin, through a client that has the user's credentials.
     pub fn new(client: Client, origin: Origin) -> Self {
-        Self { client, requests: Requests::to(origin), gate: Arc::default() }
+        Self { client, requests: Requests::to(origin), gate: Arc::default(), abilities: Arc::default() }
     }
 
     /// The HTTP client beneath.
@@ -152,7 +153,13 @@ impl Dav {
         let answer = self.ask(self.requests.plain(Method::OPTIONS, path), path, Options::default()).await?;
         let abilities = Abilities::from_options(answer.headers());
         drain(answer).await;
+        let _ = self.abilities.set(abilities.clone());
         Ok(abilities)
+    }
+
+    /// What the server can do, if it was asked ([`Dav::options`], [`Dav::warm`]) and has answered.
+    pub fn abilities(&self) -> Option<&Abilities> {
+        self.abilities.get()
     }
 
     /// Lists a folder, or a whole tree where the server does that; each entry as soon as it is there. The folder

@@ -10,7 +10,9 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 use super::lock;
-use crate::{Action, Dav, Error, Guard, If, LockToken, Locked, Locks, Permit, RemotePath, Wanted, locks::Policy};
+use crate::{
+    Action, Dav, Error, Family, Guard, If, LockToken, Locked, Locks, Permit, RemotePath, Wanted, locks::Policy,
+};
 
 /// What is asked for; the server decides.
 const LASTING: Duration = Duration::from_mins(10);
@@ -29,6 +31,8 @@ pub(crate) struct Holding<'a> {
     owner: String,
     locks: Mutex<Locks>,
     traces: Mutex<BTreeMap<RemotePath, Trace>>,
+    /// Whose turn it is to change what the server knows of locks.
+    turn: tokio::sync::Mutex<()>,
 }
 
 /// What a LOCK may have left on the server.
@@ -43,7 +47,13 @@ impl<'a> Holding<'a> {
     pub(crate) fn new(dav: &'a Dav, policy: Policy, owner: &str) -> Self {
         let number = RandomState::new().hash_one(owner) as u32;
         let owner = format!("{owner} ({number:08x})");
-        Self { dav, owner, locks: Locks::new(policy).into(), traces: Mutex::default() }
+        Self {
+            dav,
+            owner,
+            locks: Locks::new(policy).into(),
+            traces: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Locks a file, if the policy wants it: what is to be claimed when it is written. It is to be released, whatever
@@ -97,7 +107,16 @@ impl<'a> Holding<'a> {
         Err(Error::Differs { path: path.clone(), why: why.into() })
     }
 
+    /// The turn to change the server's locks, where they must be changed one after another: Apache's mod_dav_fs loses
+    /// much of what is changed at the same time (seen with 2.4: 204 to an UNLOCK, and the lock stays). Where it is not
+    /// known whose server it is, it may be Apache's.
+    async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let sound = self.dav.abilities().is_some_and(|abilities| abilities.family != Family::Apache);
+        if sound { None } else { Some(self.turn.lock().await) }
+    }
+
     async fn ask(&self, path: &RemotePath) -> Result<Locked, Error> {
+        let _turn = self.turn().await;
         match self.dav.lock(path, &self.owner, LASTING).await {
             // Whether it took effect can be seen; not what it made.
             Err(Error::Http(haul_http::Error::Undecided { .. })) => match self.find(path).await? {
@@ -144,6 +163,7 @@ impl<'a> Holding<'a> {
     }
 
     async fn undo(&self, path: &RemotePath, token: &LockToken) {
+        let _turn = self.turn().await;
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
         // With the file goes its lock (RFC 4918 §9.6).
         let gone = hollow && {
