@@ -4,12 +4,12 @@
 //! keep somebody else's newer version from being overwritten unseen. `If` (RFC 4918 §10.4) names the locks that one
 //! holds; without it one's own lock keeps one out.
 
-use std::{fmt::Write, time::SystemTime};
+use std::fmt::Write;
 
 use haul_http::Origin;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::{date, etag::ETag, lock_token::LockToken, path::RemotePath};
+use crate::{etag::ETag, lock_token::LockToken, path::RemotePath};
 
 /// What must be true of the resource that a request writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,19 +21,13 @@ pub enum Guard {
     Absent,
     /// It is still in this state. A weak tag would never match (RFC 9110 §13.1.1): it guards nothing.
     Unchanged(ETag),
-    /// It was not changed after this time (`If-Unmodified-Since`): for want of a strong tag, and blind to what happens
-    /// within a second.
-    NotSince(SystemTime),
 }
 
 impl Guard {
-    /// The best guard for what a listing says of a state.
-    pub fn of(etag: Option<&ETag>, modified: Option<SystemTime>) -> Self {
-        match (etag.filter(|tag| !tag.is_weak()), modified) {
-            (Some(tag), _) => Self::Unchanged(tag.clone()),
-            (None, Some(modified)) => Self::NotSince(modified),
-            (None, None) => Self::None,
-        }
+    /// The guard for what a listing says of a state. For want of a strong tag there is none: `If-Unmodified-Since`
+    /// would be one, but Apache compares it with the present time when a file is written, and refuses.
+    pub fn of(etag: Option<&ETag>) -> Self {
+        etag.filter(|tag| !tag.is_weak()).map_or(Self::None, |tag| Self::Unchanged(tag.clone()))
     }
 
     /// Adds the header that says so, if there is one.
@@ -42,11 +36,6 @@ impl Guard {
             Self::Unchanged(tag) if !tag.is_weak() => insert(headers, header::IF_MATCH, &tag.to_string()),
             Self::None | Self::Unchanged(_) => {}
             Self::Absent => insert(headers, header::IF_NONE_MATCH, "*"),
-            Self::NotSince(time) => {
-                if let Some(date) = date::http(*time) {
-                    insert(headers, header::IF_UNMODIFIED_SINCE, &date);
-                }
-            }
         }
     }
 }
@@ -133,17 +122,6 @@ mod tests {
         assert_eq!(value("if-match", |h| unchanged("\"a\"").apply(h)).unwrap(), "\"a\"");
         assert_eq!(value("if-match", |h| unchanged("W/\"a\"").apply(h)), None);
         assert_eq!(value("if-none-match", |h| Guard::Absent.apply(h)).unwrap(), "*");
-    }
-
-    #[test]
-    fn for_want_of_a_strong_tag_time_guards() {
-        let (strong, weak) = (ETag::parse("\"a\"").unwrap(), ETag::parse("W/\"a\"").unwrap());
-        let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(784_111_777);
-        assert_eq!(Guard::of(Some(&strong), Some(time)), Guard::Unchanged(strong));
-        assert_eq!(Guard::of(None, None), Guard::None);
-        let guard = Guard::of(Some(&weak), Some(time));
-        let header = value("if-unmodified-since", |h| guard.apply(h));
-        assert_eq!(header.unwrap(), "Sun, 06 Nov 1994 08:49:37 GMT");
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub(crate) struct Holding<'a> {
     owner: String,
     locks: Mutex<Locks>,
     traces: Mutex<BTreeMap<RemotePath, Trace>>,
-    /// Whose turn it is to change what the server knows of locks.
+    policy: Policy,
+    /// Whose turn it is to write under a lock.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -52,6 +53,7 @@ impl<'a> Holding<'a> {
             owner,
             locks: Locks::new(policy).into(),
             traces: Mutex::default(),
+            policy,
             turn: tokio::sync::Mutex::default(),
         }
     }
@@ -107,16 +109,15 @@ impl<'a> Holding<'a> {
         Err(Error::Differs { path: path.clone(), why: why.into() })
     }
 
-    /// The turn to change the server's locks, where they must be changed one after another: Apache's mod_dav_fs loses
-    /// much of what is changed at the same time (seen with 2.4: 204 to an UNLOCK, and the lock stays). Where it is not
-    /// known whose server it is, it may be Apache's.
-    async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+    /// The turn to write under a lock, where that must be done one after another: Apache's mod_dav_fs loses locks when
+    /// others are changed or used at the same time (seen with 2.4: 204 to an UNLOCK, and the lock stays; 200 to a LOCK,
+    /// and the PUT that names it is refused). Where it is not known whose server it is, it may be Apache's.
+    pub(crate) async fn turn(&self, exists: bool) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         let sound = self.dav.abilities().is_some_and(|abilities| abilities.family != Family::Apache);
-        if sound { None } else { Some(self.turn.lock().await) }
+        if sound || !self.policy.locks(exists) { None } else { Some(self.turn.lock().await) }
     }
 
     async fn ask(&self, path: &RemotePath) -> Result<Locked, Error> {
-        let _turn = self.turn().await;
         match self.dav.lock(path, &self.owner, LASTING).await {
             // Whether it took effect can be seen; not what it made.
             Err(Error::Http(haul_http::Error::Undecided { .. })) => match self.find(path).await? {
@@ -163,7 +164,6 @@ impl<'a> Holding<'a> {
     }
 
     async fn undo(&self, path: &RemotePath, token: &LockToken) {
-        let _turn = self.turn().await;
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
         // With the file goes its lock (RFC 4918 §9.6).
         let gone = hollow && {

@@ -67,7 +67,7 @@ pub(crate) struct There {
 impl There {
     /// What tells this state from a later one.
     pub(crate) fn guard(&self) -> Guard {
-        Guard::of(self.etag.as_ref(), self.modified)
+        Guard::of(self.etag.as_ref())
     }
 }
 

@@ -454,6 +454,7 @@ impl Upload<'_> {
         before: Before,
     ) -> Result<Sent, Error> {
         let exists = before != Before::Nothing;
+        let _turn = self.holding.turn(exists).await;
         let claims = self.holding.acquire(path, exists).await?;
         // A lock on what was not there has made an empty file of it.
         let made = !exists && claims != If::default();
@@ -520,10 +521,6 @@ impl Upload<'_> {
                 Guard::Unchanged(tag) if !tag.is_weak() => claims.clone().unchanged(path, tag.clone()),
                 _ => claims.clone(),
             };
-            // No header says of the target of a MOVE when it was changed: for want of a tag one looks, just before.
-            if let Guard::NotSince(time) = guard {
-                self.not_since(path, *time).await?;
-            }
             let renamed = self.dav.rename(&temporary, path, *guard != Guard::Absent, &claims).await;
             match renamed {
                 // Renamed already, by a request whose answer was lost.
@@ -544,15 +541,6 @@ impl Upload<'_> {
             self.temporary().remove(&temporary);
         }
         renamed
-    }
-
-    async fn not_since(&self, path: &RemotePath, time: SystemTime) -> Result<(), Error> {
-        let found = self.dav.stat(path, Wanted::LISTING).await?;
-        if found.is_none_or(|found| found.properties.modified.is_none_or(|modified| modified <= time)) {
-            return Ok(());
-        }
-        let why = "somebody else has changed it: fetch the present version and compare";
-        Err(Error::Differs { path: path.clone(), why: why.into() })
     }
 
     fn temporary(&self) -> std::sync::MutexGuard<'_, BTreeSet<RemotePath>> {

@@ -64,13 +64,7 @@ fn main() {
         }
         let skipped = ready.is_err() || missing.is_some();
         trials.extend(tests.iter().map(|&(name, test)| {
-            // Apache's lock database loses what several write at once, with no fault on the way: a lock may be gone
-            // after 200 to its LOCK, if other files are written. One run in ten fails, with locks taken in turn.
-            let unsound = kind == Kind::Apache && name == "locks_survive_resets";
-            if unsound {
-                eprintln!("SKIPPED: {kind:?}::{name}: mod_dav_fs loses locks that are taken at the same time");
-            }
-            Trial::test(format!("{kind:?}::{name}"), move || test(kind)).with_ignored_flag(skipped || unsound)
+            Trial::test(format!("{kind:?}::{name}"), move || test(kind)).with_ignored_flag(skipped)
         }));
     }
     libtest_mimic::run(&arguments, trials).exit();
