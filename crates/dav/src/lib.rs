@@ -1,16 +1,16 @@
-//! A WebDAV client's knowledge.
+//! A WebDAV client for long links.
 //!
 //! WebDAV (RFC 4918) is HTTP with folders, properties and locks, and a good deal of freedom, which its servers have
-//! used. This crate knows what to send, what the answers mean, and what must not be believed. It sends nothing: all
-//! here is plain data and state machines, fed with bytes and times, so that each can be tested without a server and
-//! attacked without a network.
+//! used. What to send, what the answers mean, what must not be believed and in which order a tree is moved are plain
+//! data and state machines here, fed with bytes and times, so that each can be tested without a server and attacked
+//! without a network. [`Dav`] and [`transfer`] carry out what they say, through [`haul_http`].
 //!
 //! # How data passes through
-//! [`Requests`] makes `http` requests for one server, guarded by [`Guard`] and [`If`]. Somebody sends them through
-//! [`haul_http`]. A listing's body goes, piece by piece as it arrives, into [`Multistatus`], which gives an [`Entry`]
-//! for each resource as soon as it is whole; the answer to LOCK into [`Properties::read`]; a refusal into
-//! [`Failure`], which explains it. [`Locks`] says when to lock, refresh and unlock; [`Abilities`] what else a server
-//! can do.
+//! [`Requests`] makes `http` requests for one server, guarded by [`Guard`] and [`If`], and [`Dav`] sends them. A
+//! listing's body goes, piece by piece as it arrives, into [`Multistatus`], which gives an [`Entry`] for each resource
+//! as soon as it is whole; the answer to LOCK into [`Properties::read`]; a refusal into [`Failure`], which explains it.
+//! [`Locks`] says when to lock, refresh and unlock; [`Abilities`] what else a server can do. `transfer::plan` says which
+//! request of an upload may go when.
 //!
 //! # What is not believed
 //! Paths from a server become names of files here, so each goes through [`RemotePath`], out of which nothing

@@ -18,7 +18,7 @@ use std::{
 pub use download::download;
 pub use upload::upload;
 
-use crate::{Error, locks::Policy};
+use crate::{Error, Wanted, locks::Policy};
 
 /// Uploads up to this size follow each other on a connection without waiting. A larger one gets one of its own.
 const SHARED: u64 = 4 * 1024 * 1024;
@@ -51,6 +51,13 @@ pub struct Options {
     pub connections: usize,
     /// Who is named as a lock's owner.
     pub owner: String,
+}
+
+impl Options {
+    /// What is listed of files, given what is to be compared.
+    pub(crate) fn wanted(&self) -> Wanted {
+        if self.verify == Verify::Digest || self.skip == Skip::SameDigest { Wanted::DIGESTS } else { Wanted::LISTING }
+    }
 }
 
 impl Default for Options {

@@ -6,7 +6,7 @@
 //! connection means for every request that was on it, and bounds every wait.
 //!
 //! # The way of a request
-//! [`Client`] is a `tower` service from `http::Request<Body>` to `http::Response<Incoming>`. It adds what the
+//! [`Client`] is a `tower` service from `http::Request<Body>` to [`Answer`]. It adds what the
 //! origin is owed (`credentials`), turns the request into a `wire::Job` and hands it to the origin's `dispatch`,
 //! which asks the `scheduler` (no sockets, no clocks) where it goes: onto an idle connection that the `pool`
 //! chooses, behind others in a pipeline, onto a new connection made by `connect`, or into the queue. `h1` and
@@ -14,8 +14,8 @@
 //!
 //! # What decides, and what moves bytes
 //! `scheduler`, `pool`, `knowledge` and `h1::exchange` are state machines: events and a time go in, actions come
-//! out. They are tested by themselves, and all together in `model`, against random faults. `dispatch`, `h1::driver`, `http2` and `connect` do the
-//! I/O.
+//! out. They are tested by themselves, and all together in `model`, against random faults. `dispatch`, `h1::driver`,
+//! `http2` and `connect` do the I/O.
 
 mod body;
 mod client;

@@ -21,6 +21,8 @@
 //! - what may be repeated is sent again, a few times; the one that the connection died of, alone;
 //! - what may not be is failed, as undecided.
 
+mod line;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     time::{Duration, Instant},
@@ -28,6 +30,7 @@ use std::{
 
 use http::{StatusCode, Version};
 
+use self::line::{Line, State, Waiting};
 use crate::{
     Cause, Class,
     knowledge::{Fault, Knowledge, Pipelining},
@@ -41,17 +44,11 @@ const MOST_BLAMES: u32 = 4;
 const MOST_RETURNS: u32 = 64;
 /// So many waiting requests are looked at for one that can go now.
 const LOOK_AHEAD: usize = 64;
-/// A connection that takes fewer requests than this is as good as closed: its successor is opened.
-const LAST_REQUESTS: u32 = 16;
 /// So often a server that was there is looked for again, with a pause that doubles: six seconds in all.
 const RECONNECTS: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// A request that so many have passed gets a connection of its own next.
 const MOST_PASSED: u32 = 32;
-/// A pipeline takes no more when it holds two of its congestion windows: one is on its way, and one waits for the
-/// answers. What is bound to a connection beyond that would wait for it though others run idle. Within these bounds.
-const LEAST_PIPELINE: u64 = 64 * 1024;
-const MOST_PIPELINE: u64 = 1024 * 1024;
 /// How long it is believed that the server takes no more connections.
 const CEILING_LASTS: Duration = Duration::from_secs(30);
 /// An answer above this holds up those behind it.
@@ -125,46 +122,6 @@ pub(crate) struct Scheduler {
     ceiling: Option<(usize, Instant)>,
     /// Attempts to connect that failed since one succeeded; none if none ever did.
     failures: Option<u32>,
-}
-
-/// A request in the queue.
-#[derive(Debug, Clone, Copy)]
-struct Waiting {
-    shape: Shape,
-    /// How often it was the oldest on a connection that failed.
-    blames: u32,
-    returns: u32,
-    /// How many went before it that came after it.
-    passed: u32,
-}
-
-/// A connection.
-#[derive(Debug)]
-struct Line {
-    state: State,
-    jobs: VecDeque<Waiting>,
-    history: History,
-    /// The deepest this pipeline has been since it was last idle.
-    depth: u32,
-    /// How many more requests the server takes on it, if it said so, and for how long it may be idle.
-    more: Option<u32>,
-    patience: Option<Duration>,
-    /// It is let run empty for a request that cannot share it.
-    reserved: Option<JobId>,
-    retiring: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Opening,
-    /// HTTP/1.1, or HTTP/1.0 once it has shown itself.
-    Serial {
-        old: bool,
-    },
-    /// HTTP/2, with so many requests at a time.
-    Multiplexed {
-        streams: usize,
-    },
 }
 
 impl Scheduler {
@@ -524,45 +481,6 @@ impl Scheduler {
                 self.actions.push(Action::Retire(*id));
             }
         }
-    }
-}
-
-impl Line {
-    /// Whether it takes a request now, as far as the server's own word goes.
-    fn takes_more(&self, now: Instant) -> bool {
-        !self.retiring && self.more != Some(0) && !self.is_stale(now)
-    }
-
-    /// Whether the server is about to end it for being idle. A second early, or at half the time if that is less: a
-    /// request that crosses the server's farewell is lost.
-    fn is_stale(&self, now: Instant) -> bool {
-        let early = |patience: Duration| patience.saturating_sub(Duration::from_secs(1).min(patience / 2));
-        let idle = self.history.idle(now);
-        self.patience.zip(idle).is_some_and(|(patience, idle)| idle > early(patience))
-    }
-
-    /// How much it may hold.
-    fn room(&self, sending: bool) -> u64 {
-        (2 * self.history.window(sending)).clamp(LEAST_PIPELINE, MOST_PIPELINE)
-    }
-
-    /// What it has still to move.
-    fn bytes(&self) -> u64 {
-        self.jobs.iter().map(|waiting| waiting.shape.bytes).sum()
-    }
-
-    /// Whether it will be there for a while.
-    fn lasts(&self) -> bool {
-        !self.retiring && self.more.is_none_or(|more| more >= LAST_REQUESTS)
-    }
-
-    fn is_multiplexed(&self) -> bool {
-        matches!(self.state, State::Multiplexed { .. })
-    }
-
-    fn release(&mut self, job: JobId) -> Option<Waiting> {
-        let at = self.jobs.iter().position(|waiting| waiting.shape.id == job)?;
-        self.jobs.remove(at)
     }
 }
 

@@ -71,6 +71,19 @@ impl There {
     }
 }
 
+impl There {
+    pub(crate) fn from(entry: &crate::Entry) -> Self {
+        let properties = &entry.properties;
+        Self {
+            folder: entry.path.is_folder(),
+            length: properties.length,
+            modified: properties.modified,
+            etag: properties.etag.clone(),
+            checksums: properties.checksums.clone(),
+        }
+    }
+}
+
 /// What was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sent {

@@ -1,9 +1,10 @@
 //! Carries an upload's plan out.
 
+mod source;
+mod target;
+
 use std::{
-    collections::{BTreeSet, HashSet},
-    fs,
-    io::{self, Read},
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Mutex,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -21,20 +22,20 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use self::{
+    source::Source,
+    target::{FEW, begun, looked, placed, target, walked},
+};
 use super::{
-    Event, Options, SHARED, Skip, Summary, Verify, Watch,
+    Event, Options, SHARED, Summary, Watch,
     holding::Holding,
     lock,
     plan::{Before, Listing, News, Outcome, Plan, Sent, Step, There},
     temporary_name,
-    walk::{Folder, Outline},
+    walk::Outline,
 };
-use crate::{Dav, Error, Guard, If, RemotePath, Wanted, requests::Depth};
+use crate::{Dav, Error, Guard, If, RemotePath, requests::Depth};
 
-/// A file up to this size is read at once, and travels in the same segments as its request's head.
-const AT_ONCE: u64 = 128 * 1024;
-/// So many files are asked for one by one, rather than with all that is in their folder.
-const FEW: usize = 8;
 /// How long putting all in order may take in the end, and how much of that the wait for what is under way.
 const FAREWELL: Duration = Duration::from_secs(10);
 const SETTLING: Duration = Duration::from_secs(4);
@@ -107,223 +108,6 @@ pub async fn upload(
     }
     summary.took = begin.elapsed();
     Ok(summary)
-}
-
-/// What is at `to`: what its folder holds, or that it is a file, or nothing.
-enum Target {
-    Folder(Listing),
-    File(There),
-    Nothing,
-}
-
-/// What is listed of files, given what is to be compared.
-fn wanted(options: &Options) -> Wanted {
-    if options.verify == Verify::Digest || options.skip == Skip::SameDigest { Wanted::DIGESTS } else { Wanted::LISTING }
-}
-
-async fn target(
-    dav: &Dav,
-    to: &RemotePath,
-    sources: &[(PathBuf, fs::Metadata)],
-    options: &Options,
-) -> Result<Target, Error> {
-    let few = sources.len() <= FEW && sources.iter().all(|(_, kind)| kind.is_file());
-    if few { few_of(dav, to, sources, wanted(options)).await } else { listing(dav, to, wanted(options)).await }
-}
-
-/// Looks at the target and the names in it that matter, all at once: its listing may be long.
-async fn few_of(
-    dav: &Dav,
-    to: &RemotePath,
-    sources: &[(PathBuf, fs::Metadata)],
-    wanted: Wanted,
-) -> Result<Target, Error> {
-    let folder = to.clone().as_folder(true);
-    let names = sources.iter().map(|(local, _)| name_of(local)).collect::<Result<Vec<_>, _>>()?;
-    let paths = names.iter().map(|name| folder.join(name, false)).collect::<Result<Vec<_>, _>>()?;
-    let each = join_all(paths.iter().map(|path| dav.stat(path, wanted)));
-    let (own, found) = futures_util::join!(dav.stat(to, wanted), each);
-    match own? {
-        None => Ok(Target::Nothing),
-        Some(own) if !own.path.is_folder() => Ok(Target::File(There::from(&own))),
-        Some(_) => {
-            let mut listing = Listing::new();
-            for (name, found) in names.into_iter().zip(found) {
-                if let Some(entry) = found? {
-                    listing.insert(name, There::from(&entry));
-                }
-            }
-            Ok(Target::Folder(listing))
-        }
-    }
-}
-
-async fn listing(dav: &Dav, to: &RemotePath, wanted: Wanted) -> Result<Target, Error> {
-    let (mut listing, mut own) = (Listing::new(), None);
-    let asked = to.clone().as_folder(true);
-    let listed = dav.list(&asked, Depth::One, wanted, |entry| {
-        let Ok(entry) = entry else { return };
-        let there = There::from(&entry);
-        match entry.path.name() {
-            _ if entry.path.same_place(to) => own = Some(there),
-            Some(name) => drop(listing.insert(name.to_owned(), there)),
-            None => {}
-        }
-    });
-    match listed.await {
-        Ok(()) => Ok(match own {
-            Some(own) if !own.folder => Target::File(own),
-            _ => Target::Folder(listing),
-        }),
-        Err(error) if error.is(404) => Ok(Target::Nothing),
-        // Some servers will not list a file by a folder's name.
-        Err(error) => match dav.stat(&to.clone().as_folder(false), wanted).await {
-            Ok(Some(entry)) if !entry.path.is_folder() => Ok(Target::File(There::from(&entry))),
-            _ => Err(error),
-        },
-    }
-}
-
-/// A lone folder that goes into the target has its name there already: it is made, or listed, while the target is
-/// looked at. Whether it was made, and what is in it; none if neither is known. If the target is no folder, neither can
-/// have happened.
-async fn begun(
-    dav: &Dav,
-    to: &RemotePath,
-    sources: &[(PathBuf, fs::Metadata)],
-    options: &Options,
-) -> Option<(bool, Listing)> {
-    let [(local, kind)] = sources else { return None };
-    if !kind.is_dir() || options.contents || options.dry_run {
-        return None;
-    }
-    let path = to.clone().as_folder(true).join(&name_of(local).ok()?, true).ok()?;
-    let none = If::default();
-    let (made, listed) = futures_util::join!(dav.try_mkcol(&path, &none), listing(dav, &path, wanted(options)));
-    match (made, listed) {
-        (Ok(()), _) => Some((true, Listing::new())),
-        (Err(_), Ok(Target::Folder(listing))) => Some((false, listing)),
-        _ => None,
-    }
-}
-
-/// What each source is. Those that the user has named are looked at through links.
-async fn looked(sources: Vec<PathBuf>, recursive: bool) -> Result<Vec<(PathBuf, fs::Metadata)>, Error> {
-    let looked = blocking(move || {
-        let look = |path: PathBuf| match fs::metadata(&path) {
-            Ok(kind) => Ok((path, kind)),
-            Err(error) => Err(Error::local("read", path, error)),
-        };
-        sources.into_iter().map(look).collect::<Result<Vec<_>, _>>()
-    });
-    let looked = looked.await?;
-    if let Some((local, _)) = looked.iter().find(|(_, kind)| kind.is_dir()).filter(|_| !recursive) {
-        let why = io::Error::other("it is a folder: add -r to upload all that is in it");
-        return Err(Error::local("upload", local, why));
-    }
-    Ok(looked)
-}
-
-/// A source, and for a folder all that is in it.
-type Found = (PathBuf, fs::Metadata, Option<Outline>);
-
-/// Goes through the sources that are folders. Where they belong is not known yet: they stand as `to` for now.
-async fn walked(sources: &[(PathBuf, fs::Metadata)], to: &RemotePath) -> Result<Vec<Found>, Error> {
-    let (sources, to) = (sources.to_vec(), to.clone().as_folder(true));
-    let walk = move |(local, kind): (PathBuf, fs::Metadata)| {
-        let walked = kind.is_dir().then(|| {
-            let mut outline = Outline::default();
-            outline.add_folder(&local, to.clone(), None);
-            outline
-        });
-        (local, kind, walked)
-    };
-    blocking(move || Ok(sources.into_iter().map(walk).collect())).await
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Error::local("read", "the sources", io::Error::other(error))))
-}
-
-/// Where everything belongs, and what is known of the folders it belongs in.
-type Placed = (Outline, Vec<(usize, Option<Listing>)>);
-
-fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, options: &Options) -> Result<Placed, Error> {
-    let folder = to.clone().as_folder(true);
-    let (mut outline, count) = (Outline::default(), sources.len());
-    let top = |outline: &mut Outline, path: RemotePath| {
-        outline.folders.push(Folder { path, parent: None, given: true });
-        outline.folders.len() - 1
-    };
-    let mut sources = sources.into_iter();
-    match (target, sources.as_slice()) {
-        // The folder's contents, or the folder by another name.
-        (target @ (Target::Folder(_) | Target::Nothing), [(_, kind, _)])
-            if kind.is_dir() && (options.contents || matches!(target, Target::Nothing)) =>
-        {
-            let walked = sources.next().and_then(|(_, _, walked)| walked).unwrap_or_default();
-            let known = if let Target::Folder(listing) = target { Some(listing) } else { None };
-            Ok((walked, vec![(0, known)]))
-        }
-        (Target::Folder(listing), _) => {
-            let base = top(&mut outline, folder.clone());
-            let mut names = HashSet::new();
-            for (local, kind, walked) in sources {
-                let name = name_of(&local)?;
-                if !names.insert(name.clone()) {
-                    let why = io::Error::other("another source has the same name: upload them one by one");
-                    return Err(Error::local("upload", local, why));
-                }
-                match walked {
-                    Some(walked) => outline.graft(walked, &folder.join(&name, true)?, Some(base))?,
-                    None => outline.add_file(&local, &name, base, &kind),
-                }
-            }
-            Ok((outline, vec![(base, Some(listing))]))
-        }
-        (target @ (Target::File(_) | Target::Nothing), [(local, kind, _)]) if kind.is_file() && !to.is_folder() => {
-            let (Some(parent), Some(name)) = (to.parent(), to.name()) else {
-                return Err(Error::Differs { path: to.clone(), why: "it is no name for a file".into() });
-            };
-            let base = top(&mut outline, parent);
-            outline.add_file(local, name, base, kind);
-            let mut known = Listing::new();
-            if let Target::File(there) = target {
-                known.insert(name.to_owned(), there);
-            }
-            Ok((outline, vec![(base, Some(known))]))
-        }
-        (Target::Nothing, _) => {
-            let why = format!("there is no such folder to put {count} things into: make it first (haul mkdir)");
-            Err(Error::Differs { path: folder, why })
-        }
-        (Target::File(_), _) => {
-            Err(Error::Differs { path: to.clone(), why: "it is a file, and cannot hold what is to be uploaded".into() })
-        }
-    }
-}
-
-/// What a source is called on the other side.
-fn name_of(local: &Path) -> Result<Vec<u8>, Error> {
-    // `.` and `..` have names, too.
-    let resolved = if local.file_name().is_some() { Ok(local.to_owned()) } else { fs::canonicalize(local) };
-    let resolved = resolved.map_err(|error| Error::local("read", local, error))?;
-    let name = resolved.file_name().map(|name| name.as_encoded_bytes().to_owned());
-    name.ok_or_else(|| Error::local("upload", local, io::Error::other("it has no name: name its files instead")))
-}
-
-impl There {
-    pub(crate) fn from(entry: &crate::Entry) -> Self {
-        let properties = &entry.properties;
-        Self {
-            folder: entry.path.is_folder(),
-            length: properties.length,
-            modified: properties.modified,
-            etag: properties.etag.clone(),
-            checksums: properties.checksums.clone(),
-        }
-    }
 }
 
 struct Upload<'a> {
@@ -419,7 +203,7 @@ impl Upload<'_> {
     /// What a folder holds.
     async fn list(&self, path: &RemotePath) -> Result<Option<Listing>, Error> {
         let mut listing = Listing::new();
-        let listed = self.dav.list(path, Depth::One, wanted(self.options), |entry| {
+        let listed = self.dav.list(path, Depth::One, self.options.wanted(), |entry| {
             if let Ok(entry) = entry
                 && let Some(name) = entry.path.name().filter(|_| !entry.path.same_place(path))
             {
@@ -436,7 +220,7 @@ impl Upload<'_> {
     /// What of these is in a folder.
     async fn stat_each(&self, folder: &RemotePath, names: Vec<Vec<u8>>) -> Result<Listing, Error> {
         let look = |name: Vec<u8>| async move {
-            let found = self.dav.stat(&folder.join(&name, false)?, wanted(self.options)).await?;
+            let found = self.dav.stat(&folder.join(&name, false)?, self.options.wanted()).await?;
             Ok(found.map(|entry| (name, There::from(&entry))))
         };
         futures_util::future::try_join_all(names.into_iter().map(look))
@@ -602,67 +386,5 @@ impl Upload<'_> {
                 }
             }
         }
-    }
-}
-
-/// A file on its way.
-struct Source {
-    local: PathBuf,
-    body: Body,
-    seen: Seen,
-}
-
-/// What a file looked like when it was opened, by which a change is known.
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    length: u64,
-    modified: Option<SystemTime>,
-}
-
-impl Source {
-    /// A file's content, `length` bytes when it was listed. A small one is read now, and is what it is now; a large one
-    /// is read as it is sent.
-    async fn open(local: &Path, length: u64, watch: &Watch) -> Result<Self, Error> {
-        let path = local.to_owned();
-        let open = move || {
-            let mut file = fs::File::open(&path)?;
-            let modified = file.metadata()?.modified().ok();
-            let mut bytes = Vec::new();
-            if length <= AT_ONCE {
-                // No more than may be in memory many times over, whatever it has become.
-                file.by_ref().take(AT_ONCE + 1).read_to_end(&mut bytes)?;
-                if bytes.len() as u64 > AT_ONCE {
-                    return Err(io::Error::other("it has grown since it was listed: upload it again"));
-                }
-            }
-            Ok((bytes, modified))
-        };
-        let opened = tokio::task::spawn_blocking(open).await;
-        let (bytes, modified) = opened
-            .unwrap_or_else(|error| Err(io::Error::other(error)))
-            .map_err(|error| Error::local("read", local, error))?;
-        if length <= AT_ONCE {
-            let seen = Seen { length: bytes.len() as u64, modified };
-            watch(Event::Moved { bytes: seen.length });
-            return Ok(Self { local: local.to_owned(), body: bytes.into(), seen });
-        }
-        let (watch, file) = (watch.clone(), Body::file(local.to_owned(), 0, length));
-        let body = file.watched(move |bytes| watch(Event::Moved { bytes }));
-        Ok(Self { local: local.to_owned(), body, seen: Seen { length, modified } })
-    }
-}
-
-impl Seen {
-    /// Whether the file is what it was: else what was sent may be half of one version and half of another. What was read
-    /// at once is of one version, whatever came later.
-    fn still(self, local: &Path) -> Result<(), Error> {
-        if self.length <= AT_ONCE {
-            return Ok(());
-        }
-        let now = fs::metadata(local).map_err(|error| Error::local("read", local, error))?;
-        if now.len() == self.length && now.modified().ok() == self.modified {
-            return Ok(());
-        }
-        Err(Error::local("upload", local, io::Error::other("it was changed while it was sent: upload it again")))
     }
 }

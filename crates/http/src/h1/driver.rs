@@ -217,7 +217,7 @@ impl Driver {
                 {
                     // What the kernel took long ago may still be on its way, on a slow link.
                     let acknowledged = self.io.tcp_info().and_then(|tcp| tcp.bytes_acked).unwrap_or(0);
-                    if self.under_way.is_empty() || acknowledged <= self.acknowledged {
+                    if acknowledged <= self.acknowledged {
                         return Err(cause);
                     }
                     (self.acknowledged, self.moved) = (acknowledged, Instant::now());
@@ -425,9 +425,7 @@ impl Driver {
     /// When to give up, and as what.
     fn deadline(&self) -> Option<(Instant, Cause)> {
         let timed_out = |wait, after| Some((self.moved + after, Cause::TimedOut(wait, after)));
-        let Some(first) = self.under_way.front() else {
-            return Some((self.moved + self.timeouts.idle, Cause::Retired("it was idle for too long")));
-        };
+        let first = self.under_way.front()?;
         let (first, in_company) = (&first.timeouts, self.under_way.len() > 1 || first.behind > 0);
         let unwritten = !self.out.is_empty() || self.unflushed;
         if matches!(self.reader, Reader::Somebody(_, Some(_))) {

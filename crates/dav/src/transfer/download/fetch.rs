@@ -1,0 +1,359 @@
+//! One file: fetched under a temporary name, whole or in parts, and set down when it is right.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    io::{self, Write},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use haul_http::{Body, Class, Expected};
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{CONTENT_RANGE, IF_MATCH, RANGE},
+};
+use http_body_util::BodyExt;
+use tokio::io::AsyncWriteExt;
+
+use super::{Facts, Find, Work};
+use crate::{
+    ETag, Error, RemotePath,
+    compare::{as_stored, with_digests},
+    transfer::{Event, Verify, lock, part_name, temporary_name},
+};
+
+/// Answers up to this size may stand before others on a connection.
+const SMALL: u64 = 256 * 1024;
+/// The parts of a large file, and the size from which a file is worth them.
+const PART: u64 = 2 * 1024 * 1024;
+const LARGE: u64 = 8 * 1024 * 1024;
+/// How often an answer that breaks off is asked for, the first time included.
+const TRIES: u32 = 3;
+
+impl Facts {
+    /// Its length and tag, if it is worth parts and one version can be told from another.
+    fn in_parts(&self) -> Option<(u64, &ETag)> {
+        self.length.filter(|length| *length >= LARGE).zip(self.etag.as_ref().filter(|tag| !tag.is_weak()))
+    }
+}
+
+impl Work<'_> {
+    /// Fetches a file to its place: its length.
+    pub(super) async fn fetch(&self, find: &Find, path: &RemotePath) -> Result<u64, Error> {
+        let place = find.place();
+        let (Some(folder), Some(name)) = (place.parent(), place.file_name()) else {
+            return Err(Error::local("write", &place, io::Error::other("it has no name")));
+        };
+        let there = if find.folder.named { fs::metadata(&place) } else { fs::symlink_metadata(&place) };
+        if there.is_ok_and(|kind| kind.is_dir()) {
+            return Err(Error::local("write", &place, io::Error::other("there is a folder of this name here")));
+        }
+        let mut part = self.part(folder, name, path, &find.facts);
+        let mut fetched = self.fetch_to(find, path, &part).await;
+        if let Ok(None) = fetched {
+            // All of it at once may be of another version: that is nothing to go on from.
+            let _ = fs::remove_file(&part.place);
+            lock(&self.parts).remove(&part.place);
+            part = self.new_part(folder, name);
+            fetched = self.fetch_whole(find, path, &part.place).await.map(Some);
+        }
+        let placed = match fetched {
+            Ok(length) => set_down(find, &part.place, &place).map(|()| length.unwrap_or_default()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &placed {
+            let useful = part.stays
+                && matches!(error, Error::Http(_) | Error::Local { .. })
+                && fs::metadata(&part.place).is_ok_and(|kind| kind.len() > 0);
+            if !useful {
+                let _ = fs::remove_file(&part.place);
+            }
+        }
+        lock(&self.parts).remove(&part.place);
+        placed
+    }
+
+    /// Where a file is written first. Of a large one that can be told from its other versions, the name is always the
+    /// same, and what an earlier run has left is gone on from; unless another process is writing it.
+    fn part(&self, folder: &Path, name: &OsStr, path: &RemotePath, facts: &Facts) -> Part {
+        if let Some((length, tag)) =
+            facts.in_parts().filter(|_| self.options.resume && !self.whole_only.load(Ordering::Relaxed))
+        {
+            let mut mark = DefaultHasher::new();
+            (path.target(), length, tag).hash(&mut mark);
+            let place = folder.join(OsStr::from_bytes(&part_name(name.as_bytes(), mark.finish())));
+            let opened = fs::File::options().create(true).truncate(false).write(true).open(&place);
+            if let Ok(file) = opened
+                && file.try_lock().is_ok()
+            {
+                let has = file.metadata().map_or(0, |kind| kind.len());
+                return Part { place, has: if has > length { 0 } else { has }, stays: true, _alone: Some(file) };
+            }
+        }
+        self.new_part(folder, name)
+    }
+
+    fn new_part(&self, folder: &Path, name: &OsStr) -> Part {
+        let place = folder.join(OsStr::from_bytes(&temporary_name(name.as_bytes())));
+        lock(&self.parts).insert(place.clone());
+        Part { place, has: 0, stays: false, _alone: None }
+    }
+
+    /// Fetches a file, in parts if it is worth that: its length. None if the server does not send parts.
+    async fn fetch_to(&self, find: &Find, path: &RemotePath, part: &Part) -> Result<Option<u64>, Error> {
+        let worth = part.stays || self.options.connections > 1 && !self.whole_only.load(Ordering::Relaxed);
+        let Some((length, tag)) = find.facts.in_parts().filter(|_| worth) else {
+            return self.fetch_whole(find, path, &part.place).await.map(Some);
+        };
+        let fetched = self.fetch_parts(path, part, length, tag).await?;
+        if fetched.is_some() {
+            self.compare(find, path, &part.place, length).await?;
+        }
+        Ok(fetched)
+    }
+
+    /// Compares what has come with the digest that the server has of it, if that is wanted and there is one.
+    async fn compare(&self, find: &Find, path: &RemotePath, part: &Path, length: u64) -> Result<(), Error> {
+        if self.options.verify != Verify::Digest {
+            return Ok(());
+        }
+        let mut body = Body::file(part.to_owned(), 0, length);
+        match self.dav.digest_fits(path, &mut body, &find.facts.checksums).await? {
+            Some(false) => {
+                let why = "what came has another digest than the server says: try again".into();
+                Err(Error::Differs { path: path.clone(), why })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn fetch_whole(&self, find: &Find, path: &RemotePath, part: &Path) -> Result<u64, Error> {
+        let (length, verified) = again(|| self.try_whole(find, path, part)).await?;
+        // A digest that came with the answer has been compared as it was read.
+        if !verified {
+            self.compare(find, path, part, length).await?;
+        }
+        Ok(length)
+    }
+
+    async fn try_whole(&self, find: &Find, path: &RemotePath, part: &Path) -> Result<(u64, bool), Lost> {
+        let facts = &find.facts;
+        let class = if facts.length.is_some_and(|length| length <= SMALL) { Class::Small } else { Class::Large };
+        let expected = Expected { etag: facts.etag.as_ref().map(ToString::to_string), length: facts.length };
+        let options = haul_http::Options { class, expected, ..haul_http::Options::default() };
+        let digests = self.options.verify == Verify::Digest;
+        let headers = if digests { with_digests() } else { HeaderMap::from_iter([as_stored()]) };
+        let answer = self.dav.get(path, headers, options).await?;
+        if answer.status() != StatusCode::OK {
+            let why = format!("the server answers with {} instead of the file", answer.status());
+            return Err(Error::Differs { path: path.clone(), why }.into());
+        }
+        let told = http_body::Body::size_hint(answer.body()).exact();
+        let mut body = answer.into_body();
+        let written = |error| Error::local("write", part, error);
+        // At once: a task for it might make it after all has been stopped and cleared away.
+        let mut file = fs::File::create(part).map_err(written)?;
+        let mut length = 0;
+        let first = body.frame().await.transpose().map_err(cut)?.and_then(|frame| frame.into_data().ok());
+        if let Some(piece) = first.clone().filter(|piece| told == Some(piece.len() as u64)) {
+            // What came in one piece is written in one go.
+            let moved = piece.len() as u64;
+            while let Some(end) = body.frame().await {
+                end.map_err(cut)?;
+            }
+            let wrote = tokio::task::spawn_blocking(move || file.write_all(&piece)).await;
+            wrote.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(written)?;
+            (self.watch)(Event::Moved { bytes: moved });
+            self.is_as_listed(facts, path, moved, told.is_none())?;
+            return Ok((moved, !body.verified().is_empty()));
+        }
+        let mut file = tokio::fs::File::from_std(file);
+        let mut piece = first;
+        loop {
+            if let Some(piece) = piece.take() {
+                length += piece.len() as u64;
+                (self.watch)(Event::Moved { bytes: piece.len() as u64 });
+                file.write_all(&piece).await.map_err(written)?;
+            }
+            // What is longer may have no end.
+            if facts.length.is_some_and(|listed| length > listed) {
+                break;
+            }
+            match body.frame().await {
+                Some(frame) => piece = frame.map_err(cut)?.into_data().ok(),
+                None => break,
+            }
+        }
+        file.flush().await.map_err(written)?;
+        self.is_as_listed(facts, path, length, told.is_none())?;
+        Ok((length, !body.verified().is_empty()))
+    }
+
+    /// Whether so many bytes are what was listed. An answer that does not tell its length itself may be cut: then it is
+    /// tried again.
+    fn is_as_listed(&self, facts: &Facts, path: &RemotePath, length: u64, blind: bool) -> Result<(), Lost> {
+        let Some(listed) = facts.length.filter(|listed| *listed != length) else { return Ok(()) };
+        if self.options.verify == Verify::None && !blind {
+            return Ok(());
+        }
+        let more = if length > listed { "more than " } else { "" };
+        let why = format!("the server listed {listed} bytes and sent {more}{}", length.min(listed));
+        let error = Error::Differs { path: path.clone(), why };
+        Err(if blind { Lost::Amid(error) } else { Lost::Whole(error) })
+    }
+
+    /// Asks for all parts of one version, several at a time, and writes them one after another; none if the server does
+    /// not send parts.
+    async fn fetch_parts(&self, path: &RemotePath, part: &Part, length: u64, tag: &ETag) -> Result<Option<u64>, Error> {
+        let written = |error| Error::local("write", &part.place, error);
+        let mut file =
+            fs::File::options().create(true).truncate(false).write(true).open(&part.place).map_err(written)?;
+        // What is beyond is of no use.
+        file.set_len(part.has).and_then(|()| io::Seek::seek(&mut file, io::SeekFrom::End(0))).map_err(written)?;
+        if part.has > 0 {
+            (self.watch)(Event::Moved { bytes: part.has });
+        }
+        let mut file = tokio::fs::File::from_std(file);
+        let starts = (part.has..length).step_by(PART as usize);
+        let mut parts = stream::iter(starts)
+            .map(|start| async move {
+                let end = (start + PART).min(length);
+                again(|| self.fetch_part(path, start..end, length, tag)).await
+            })
+            .buffered(self.options.connections.max(1));
+        while let Some(pieces) = parts.try_next().await? {
+            let Some(pieces) = pieces else {
+                self.whole_only.store(true, Ordering::Relaxed);
+                return Ok(None);
+            };
+            for piece in pieces {
+                file.write_all(&piece).await.map_err(written)?;
+            }
+        }
+        file.flush().await.map_err(written)?;
+        Ok(Some(length))
+    }
+
+    /// A part of a file that is `whole` bytes long; none if the server sends all of it instead.
+    async fn fetch_part(
+        &self,
+        path: &RemotePath,
+        range: std::ops::Range<u64>,
+        whole: u64,
+        tag: &ETag,
+    ) -> Result<Option<Vec<bytes::Bytes>>, Lost> {
+        let (start, end) = (range.start, range.end);
+        let mut headers = HeaderMap::from_iter([as_stored()]);
+        let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""));
+        headers.insert(RANGE, value(format!("bytes={start}-{}", end - 1)));
+        headers.insert(IF_MATCH, value(tag.to_string()));
+        let options = haul_http::Options { class: Class::Large, ..haul_http::Options::default() };
+        let answer = self.dav.get(path, headers, options).await?;
+        let differs = |why: String| Error::Differs { path: path.clone(), why };
+        if answer.status() == StatusCode::OK {
+            return Ok(None);
+        }
+        let told = answer.headers().get(CONTENT_RANGE).and_then(|told| told.to_str().ok()).unwrap_or("nothing");
+        if answer.status() != StatusCode::PARTIAL_CONTENT || !is_range(told, &range, whole) {
+            let why = format!("bytes {start}-{} of {whole} were asked for, and the server sends {told}", end - 1);
+            return Err(differs(why).into());
+        }
+        let (mut body, mut pieces, mut length) = (answer.into_body(), Vec::new(), 0);
+        while let Some(frame) = body.frame().await {
+            let Ok(piece) = frame.map_err(cut)?.into_data() else { continue };
+            length += piece.len() as u64;
+            if length > end - start {
+                break;
+            }
+            (self.watch)(Event::Moved { bytes: piece.len() as u64 });
+            pieces.push(piece);
+        }
+        if length == end - start {
+            Ok(Some(pieces))
+        } else {
+            Err(Lost::Amid(differs(format!("the server sent {length} of the {} bytes from {start}", end - start))))
+        }
+    }
+}
+
+/// Where a file is written first.
+struct Part {
+    place: PathBuf,
+    /// What is there already, and right.
+    has: u64,
+    /// Whether it is left for the next run if this one is interrupted.
+    stays: bool,
+    /// Held under a lock for as long as we write.
+    _alone: Option<fs::File>,
+}
+
+/// Gives what is whole its time and its name.
+fn set_down(find: &Find, part: &Path, place: &Path) -> Result<(), Error> {
+    if let Some(modified) = find.facts.modified {
+        // A file system that keeps no times keeps files all the same.
+        let _ = fs::File::options().write(true).open(part).and_then(|file| file.set_modified(modified));
+    }
+    fs::rename(part, place).map_err(|error| Error::local("write", place, error))
+}
+
+/// Whether a `Content-Range` is just what was asked for (RFC 9110 §14.4).
+fn is_range(told: &str, range: &std::ops::Range<u64>, whole: u64) -> bool {
+    let Some((part, total)) = told.strip_prefix("bytes ").and_then(|told| told.split_once('/')) else { return false };
+    let bounds = part.split_once('-').and_then(|(first, last)| Some((first.parse().ok()?, last.parse::<u64>().ok()?)));
+    bounds == Some((range.start, range.end - 1)) && (total == "*" || total.parse() == Ok(whole))
+}
+
+/// Why a file, or a part of it, did not come.
+enum Lost {
+    /// What the engine could do about it, it has done; or nothing can be done.
+    Whole(Error),
+    /// Its answer had begun, and could not be tried elsewhere by then.
+    Amid(Error),
+}
+
+impl From<Error> for Lost {
+    fn from(error: Error) -> Self {
+        Self::Whole(error)
+    }
+}
+
+fn cut(error: haul_http::Error) -> Lost {
+    Lost::Amid(error.into())
+}
+
+/// Tries a few times to have what is lost in the middle.
+async fn again<T, F: Future<Output = Result<T, Lost>>>(fetch: impl Fn() -> F) -> Result<T, Error> {
+    for left in (0..TRIES).rev() {
+        match fetch().await {
+            Ok(fetched) => return Ok(fetched),
+            Err(Lost::Amid(_)) if left > 0 => {}
+            Err(Lost::Amid(error) | Lost::Whole(error)) => return Err(error),
+        }
+    }
+    unreachable!("the last try returns")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_what_was_asked_for_or_nothing() {
+        for (told, fits) in [
+            ("bytes 10-19/100", true),
+            ("bytes 10-19/*", true),
+            ("bytes 10-18/100", false),
+            ("bytes 0-9/100", false),
+            ("bytes 10-19/99", false),
+            ("bytes */100", false),
+            ("10-19/100", false),
+            ("", false),
+        ] {
+            assert_eq!(is_range(told, &(10..20), 100), fits, "{told}");
+        }
+    }
+}

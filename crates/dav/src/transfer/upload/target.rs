@@ -1,0 +1,220 @@
+//! What an upload meets: what the sources are, what is at the target, and so where everything belongs.
+
+use std::{
+    collections::HashSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use futures_util::future::join_all;
+
+use crate::{
+    Dav, Error, If, RemotePath, Wanted,
+    requests::Depth,
+    transfer::{
+        Options,
+        plan::{Listing, There},
+        walk::{Folder, Outline},
+    },
+};
+/// So many files are asked for one by one, rather than with all that is in their folder.
+pub(super) const FEW: usize = 8;
+
+/// What is at `to`: what its folder holds, or that it is a file, or nothing.
+pub(super) enum Target {
+    Folder(Listing),
+    File(There),
+    Nothing,
+}
+
+pub(super) async fn target(
+    dav: &Dav,
+    to: &RemotePath,
+    sources: &[(PathBuf, fs::Metadata)],
+    options: &Options,
+) -> Result<Target, Error> {
+    let few = sources.len() <= FEW && sources.iter().all(|(_, kind)| kind.is_file());
+    if few { few_of(dav, to, sources, options.wanted()).await } else { listing(dav, to, options.wanted()).await }
+}
+
+/// Looks at the target and the names in it that matter, all at once: its listing may be long.
+async fn few_of(
+    dav: &Dav,
+    to: &RemotePath,
+    sources: &[(PathBuf, fs::Metadata)],
+    wanted: Wanted,
+) -> Result<Target, Error> {
+    let folder = to.clone().as_folder(true);
+    let names = sources.iter().map(|(local, _)| name_of(local)).collect::<Result<Vec<_>, _>>()?;
+    let paths = names.iter().map(|name| folder.join(name, false)).collect::<Result<Vec<_>, _>>()?;
+    let each = join_all(paths.iter().map(|path| dav.stat(path, wanted)));
+    let (own, found) = futures_util::join!(dav.stat(to, wanted), each);
+    match own? {
+        None => Ok(Target::Nothing),
+        Some(own) if !own.path.is_folder() => Ok(Target::File(There::from(&own))),
+        Some(_) => {
+            let mut listing = Listing::new();
+            for (name, found) in names.into_iter().zip(found) {
+                if let Some(entry) = found? {
+                    listing.insert(name, There::from(&entry));
+                }
+            }
+            Ok(Target::Folder(listing))
+        }
+    }
+}
+
+async fn listing(dav: &Dav, to: &RemotePath, wanted: Wanted) -> Result<Target, Error> {
+    let (mut listing, mut own) = (Listing::new(), None);
+    let asked = to.clone().as_folder(true);
+    let listed = dav.list(&asked, Depth::One, wanted, |entry| {
+        let Ok(entry) = entry else { return };
+        let there = There::from(&entry);
+        match entry.path.name() {
+            _ if entry.path.same_place(to) => own = Some(there),
+            Some(name) => drop(listing.insert(name.to_owned(), there)),
+            None => {}
+        }
+    });
+    match listed.await {
+        Ok(()) => Ok(match own {
+            Some(own) if !own.folder => Target::File(own),
+            _ => Target::Folder(listing),
+        }),
+        Err(error) if error.is(404) => Ok(Target::Nothing),
+        // Some servers will not list a file by a folder's name.
+        Err(error) => match dav.stat(&to.clone().as_folder(false), wanted).await {
+            Ok(Some(entry)) if !entry.path.is_folder() => Ok(Target::File(There::from(&entry))),
+            _ => Err(error),
+        },
+    }
+}
+
+/// A lone folder that goes into the target has its name there already: it is made, or listed, while the target is
+/// looked at. Whether it was made, and what is in it; none if neither is known. If the target is no folder, neither can
+/// have happened.
+pub(super) async fn begun(
+    dav: &Dav,
+    to: &RemotePath,
+    sources: &[(PathBuf, fs::Metadata)],
+    options: &Options,
+) -> Option<(bool, Listing)> {
+    let [(local, kind)] = sources else { return None };
+    if !kind.is_dir() || options.contents || options.dry_run {
+        return None;
+    }
+    let path = to.clone().as_folder(true).join(&name_of(local).ok()?, true).ok()?;
+    let none = If::default();
+    let (made, listed) = futures_util::join!(dav.try_mkcol(&path, &none), listing(dav, &path, options.wanted()));
+    match (made, listed) {
+        (Ok(()), _) => Some((true, Listing::new())),
+        (Err(_), Ok(Target::Folder(listing))) => Some((false, listing)),
+        _ => None,
+    }
+}
+
+/// What each source is. Those that the user has named are looked at through links.
+pub(super) async fn looked(sources: Vec<PathBuf>, recursive: bool) -> Result<Vec<(PathBuf, fs::Metadata)>, Error> {
+    let looked = blocking(move || {
+        let look = |path: PathBuf| match fs::metadata(&path) {
+            Ok(kind) => Ok((path, kind)),
+            Err(error) => Err(Error::local("read", path, error)),
+        };
+        sources.into_iter().map(look).collect::<Result<Vec<_>, _>>()
+    });
+    let looked = looked.await?;
+    if let Some((local, _)) = looked.iter().find(|(_, kind)| kind.is_dir()).filter(|_| !recursive) {
+        let why = io::Error::other("it is a folder: add -r to upload all that is in it");
+        return Err(Error::local("upload", local, why));
+    }
+    Ok(looked)
+}
+
+/// A source, and for a folder all that is in it.
+type Found = (PathBuf, fs::Metadata, Option<Outline>);
+
+/// Goes through the sources that are folders. Where they belong is not known yet: they stand as `to` for now.
+pub(super) async fn walked(sources: &[(PathBuf, fs::Metadata)], to: &RemotePath) -> Result<Vec<Found>, Error> {
+    let (sources, to) = (sources.to_vec(), to.clone().as_folder(true));
+    let walk = move |(local, kind): (PathBuf, fs::Metadata)| {
+        let walked = kind.is_dir().then(|| {
+            let mut outline = Outline::default();
+            outline.add_folder(&local, to.clone(), None);
+            outline
+        });
+        (local, kind, walked)
+    };
+    blocking(move || Ok(sources.into_iter().map(walk).collect())).await
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Error::local("read", "the sources", io::Error::other(error))))
+}
+
+/// Where everything belongs, and what is known of the folders it belongs in.
+type Placed = (Outline, Vec<(usize, Option<Listing>)>);
+
+pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, options: &Options) -> Result<Placed, Error> {
+    let folder = to.clone().as_folder(true);
+    let (mut outline, count) = (Outline::default(), sources.len());
+    let top = |outline: &mut Outline, path: RemotePath| {
+        outline.folders.push(Folder { path, parent: None, given: true });
+        outline.folders.len() - 1
+    };
+    let mut sources = sources.into_iter();
+    match (target, sources.as_slice()) {
+        // The folder's contents, or the folder by another name.
+        (target @ (Target::Folder(_) | Target::Nothing), [(_, kind, _)])
+            if kind.is_dir() && (options.contents || matches!(target, Target::Nothing)) =>
+        {
+            let walked = sources.next().and_then(|(_, _, walked)| walked).unwrap_or_default();
+            let known = if let Target::Folder(listing) = target { Some(listing) } else { None };
+            Ok((walked, vec![(0, known)]))
+        }
+        (Target::Folder(listing), _) => {
+            let base = top(&mut outline, folder.clone());
+            let mut names = HashSet::new();
+            for (local, kind, walked) in sources {
+                let name = name_of(&local)?;
+                if !names.insert(name.clone()) {
+                    let why = io::Error::other("another source has the same name: upload them one by one");
+                    return Err(Error::local("upload", local, why));
+                }
+                match walked {
+                    Some(walked) => outline.graft(walked, &folder.join(&name, true)?, Some(base))?,
+                    None => outline.add_file(&local, &name, base, &kind),
+                }
+            }
+            Ok((outline, vec![(base, Some(listing))]))
+        }
+        (target @ (Target::File(_) | Target::Nothing), [(local, kind, _)]) if kind.is_file() && !to.is_folder() => {
+            let (Some(parent), Some(name)) = (to.parent(), to.name()) else {
+                return Err(Error::Differs { path: to.clone(), why: "it is no name for a file".into() });
+            };
+            let base = top(&mut outline, parent);
+            outline.add_file(local, name, base, kind);
+            let mut known = Listing::new();
+            if let Target::File(there) = target {
+                known.insert(name.to_owned(), there);
+            }
+            Ok((outline, vec![(base, Some(known))]))
+        }
+        (Target::Nothing, _) => {
+            let why = format!("there is no such folder to put {count} things into: make it first (haul mkdir)");
+            Err(Error::Differs { path: folder, why })
+        }
+        (Target::File(_), _) => {
+            Err(Error::Differs { path: to.clone(), why: "it is a file, and cannot hold what is to be uploaded".into() })
+        }
+    }
+}
+
+/// What a source is called on the other side.
+fn name_of(local: &Path) -> Result<Vec<u8>, Error> {
+    // `.` and `..` have names, too.
+    let resolved = if local.file_name().is_some() { Ok(local.to_owned()) } else { fs::canonicalize(local) };
+    let resolved = resolved.map_err(|error| Error::local("read", local, error))?;
+    let name = resolved.file_name().map(|name| name.as_encoded_bytes().to_owned());
+    name.ok_or_else(|| Error::local("upload", local, io::Error::other("it has no name: name its files instead")))
+}

@@ -1,0 +1,95 @@
+//! A connection as its scheduler knows it: what is on it, and what more it may take.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use super::Shape;
+use crate::{pool::History, wire::JobId};
+
+/// A connection that takes fewer requests than this is as good as closed: its successor is opened.
+const LAST_REQUESTS: u32 = 16;
+/// A pipeline takes no more when it holds two of its congestion windows: one is on its way, and one waits for the
+/// answers. What is bound to a connection beyond that would wait for it though others run idle. Within these bounds.
+const LEAST_PIPELINE: u64 = 64 * 1024;
+const MOST_PIPELINE: u64 = 1024 * 1024;
+
+/// A request in the queue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiting {
+    pub(super) shape: Shape,
+    /// How often it was the oldest on a connection that failed.
+    pub(super) blames: u32,
+    pub(super) returns: u32,
+    /// How many went before it that came after it.
+    pub(super) passed: u32,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) state: State,
+    pub(super) jobs: VecDeque<Waiting>,
+    pub(super) history: History,
+    /// The deepest this pipeline has been since it was last idle.
+    pub(super) depth: u32,
+    /// How many more requests the server takes on it, if it said so, and for how long it may be idle.
+    pub(super) more: Option<u32>,
+    pub(super) patience: Option<Duration>,
+    /// It is let run empty for a request that cannot share it.
+    pub(super) reserved: Option<JobId>,
+    pub(super) retiring: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Opening,
+    /// HTTP/1.1, or HTTP/1.0 once it has shown itself.
+    Serial {
+        old: bool,
+    },
+    /// HTTP/2, with so many requests at a time.
+    Multiplexed {
+        streams: usize,
+    },
+}
+
+impl Line {
+    /// Whether it takes a request now, as far as the server's own word goes.
+    pub(super) fn takes_more(&self, now: Instant) -> bool {
+        !self.retiring && self.more != Some(0) && !self.is_stale(now)
+    }
+
+    /// Whether the server is about to end it for being idle. A second early, or at half the time if that is less: a
+    /// request that crosses the server's farewell is lost.
+    pub(super) fn is_stale(&self, now: Instant) -> bool {
+        let early = |patience: Duration| patience.saturating_sub(Duration::from_secs(1).min(patience / 2));
+        let idle = self.history.idle(now);
+        self.patience.zip(idle).is_some_and(|(patience, idle)| idle > early(patience))
+    }
+
+    /// How much it may hold.
+    pub(super) fn room(&self, sending: bool) -> u64 {
+        (2 * self.history.window(sending)).clamp(LEAST_PIPELINE, MOST_PIPELINE)
+    }
+
+    /// What it has still to move.
+    pub(super) fn bytes(&self) -> u64 {
+        self.jobs.iter().map(|waiting| waiting.shape.bytes).sum()
+    }
+
+    /// Whether it will be there for a while.
+    pub(super) fn lasts(&self) -> bool {
+        !self.retiring && self.more.is_none_or(|more| more >= LAST_REQUESTS)
+    }
+
+    pub(super) fn is_multiplexed(&self) -> bool {
+        matches!(self.state, State::Multiplexed { .. })
+    }
+
+    pub(super) fn release(&mut self, job: JobId) -> Option<Waiting> {
+        let at = self.jobs.iter().position(|waiting| waiting.shape.id == job)?;
+        self.jobs.remove(at)
+    }
+}
