@@ -8,6 +8,10 @@
 use std::{
     io,
     net::UdpSocket,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -38,7 +42,7 @@ const RATE: u64 = 100_000_000;
 /// The headers around a UDP payload, in bytes.
 const UDP_AND_IP: u64 = 28;
 
-/// How long nothing may arrive before the receiver takes the probes for over.
+/// How long nothing may arrive, once all are sent, before the receiver takes the probes for over.
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// Why the calibration failed.
@@ -171,11 +175,21 @@ fn probe(
     setsockopt(&receiver, sockopt::RcvBuf, &(4 << 20)).map_err(io::Error::from)?;
     let address = receiver.local_addr()?;
     let start = Instant::now();
+    let all_sent = Arc::new(AtomicBool::new(false));
+    let over = all_sent.clone();
     let receive = b.thread("probe receiver", move || {
         let mut arrivals = Vec::new();
         let mut buffer = [0; 2048];
-        while receiver.recv(&mut buffer).is_ok() {
+        loop {
+            // Only then is silence the end: a busy machine may keep even the first probe waiting.
+            let last = over.load(Ordering::Acquire);
+            let outcome = receiver.recv(&mut buffer);
             let came = start.elapsed();
+            match outcome {
+                Ok(_) => {}
+                Err(_) if last => break,
+                Err(_) => continue,
+            }
             let word = |at: usize| u64::from_ne_bytes(buffer[at..at + 8].try_into().unwrap_or_default());
             arrivals.push(Arrival { number: word(8), sent: Duration::from_nanos(word(0)), came });
         }
@@ -192,7 +206,9 @@ fn probe(
             bytes[8..16].copy_from_slice(&numbers.next().unwrap_or_default().to_ne_bytes());
             socket.send(bytes).map(drop)
         })
-    })?;
+    });
+    all_sent.store(true, Ordering::Release);
+    let sent = sent?;
     let arrivals = receive.join().map_err(|_| nothing_came())?;
     sent?;
     let [traffic, _] = cable.pull()?;
