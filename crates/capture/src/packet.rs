@@ -7,6 +7,9 @@ use crate::Error;
 /// A packet as it passed the place of the capture, borrowed from the [`Source`] that read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
+    /// The capture's own number for it: counted from 1 where the format has none, as Wireshark does, and
+    /// the printed one in a text that prints it.
+    pub number: u64,
     /// When it passed, since 1970-01-01 00:00 UTC.
     pub time: Duration,
     /// The number of the interface it passed, counted from 0 in the order of the file's descriptions.

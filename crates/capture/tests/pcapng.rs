@@ -62,9 +62,10 @@ fn write(packets: &[Sent]) -> (Vec<u8>, Vec<usize>) {
 }
 
 /// What a reader must give for a written packet.
-fn expected(sent: &Sent) -> Packet<'_> {
+fn expected(number: u64, sent: &Sent) -> Packet<'_> {
     let kept = SNAPLENS[sent.interface as usize].map_or(sent.bytes.len(), |len| sent.bytes.len().min(len as usize));
     Packet {
+        number,
         time: sent.time,
         interface: sent.interface,
         link: LinkType::RAW,
@@ -79,7 +80,7 @@ fn read(file: impl Read, packets: &[Sent]) -> (usize, Result<(), Error>) {
     let mut reader = Reader::new(file, "some.pcapng");
     for (number, sent) in packets.iter().enumerate() {
         match reader.next() {
-            Ok(Some(packet)) => assert_eq!(packet, expected(sent)),
+            Ok(Some(packet)) => assert_eq!(packet, expected(number as u64 + 1, sent)),
             Ok(None) => return (number, Ok(())),
             Err(error) => {
                 assert!(matches!(reader.next(), Ok(None)), "nothing follows an error");

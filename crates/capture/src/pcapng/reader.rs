@@ -166,7 +166,7 @@ impl<R: Read> Source for Reader<R> {
             self.state = State::Ended;
             return more.map(|_| None);
         }
-        match packet(&self.block, self.order, &self.interfaces) {
+        match packet(self.packet, &self.block, self.order, &self.interfaces) {
             Ok(packet) => {
                 self.packet += 1;
                 Ok(Some(packet))
@@ -180,7 +180,12 @@ impl<R: Read> Source for Reader<R> {
 }
 
 /// The packet that an enhanced packet block holds (§4.3).
-fn packet<'a>(block: &'a [u8], order: Order, interfaces: &[Interface]) -> Result<Packet<'a>, &'static str> {
+fn packet<'a>(
+    number: u64,
+    block: &'a [u8],
+    order: Order,
+    interfaces: &[Interface],
+) -> Result<Packet<'a>, &'static str> {
     let parse = match order {
         Order::Little => parse_enhancedpacketblock_le,
         Order::Big => parse_enhancedpacketblock_be,
@@ -188,6 +193,7 @@ fn packet<'a>(block: &'a [u8], order: Order, interfaces: &[Interface]) -> Result
     let (_, block) = parse(block).map_err(|_| "its block contradicts its own length")?;
     let interface = interfaces.get(block.if_id as usize).ok_or("the file does not describe its interface")?;
     Ok(Packet {
+        number,
         time: interface.time(block.ts_high, block.ts_low).ok_or("its time is out of range")?,
         interface: block.if_id,
         link: interface.link,
