@@ -50,6 +50,8 @@ impl Flags {
 /// What the head of a segment says, and the payload that the capture kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment<'a> {
+    /// The packet's number in its capture.
+    pub number: u64,
     /// When it passed, since the epoch.
     pub time: Duration,
     /// Which way it went, where the capture tells.
@@ -93,6 +95,7 @@ impl<'a> Segment<'a> {
         let cut = packet.original_len.saturating_sub(packet.bytes.len() as u32);
         let header = tcp.header_slice();
         Some(Self {
+            number: packet.number,
             time: packet.time,
             direction: packet.direction,
             from: SocketAddr::new(from, tcp.source_port()),
@@ -208,6 +211,7 @@ mod tests {
         syn.write(&mut first, &[]).unwrap();
         data.write(&mut second, b"cut off").unwrap();
         let packet = |bytes| Packet {
+            number: 1,
             time: Duration::from_secs(3),
             interface: 0,
             link: LinkType::RAW,
