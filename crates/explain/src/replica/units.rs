@@ -111,9 +111,11 @@ mod tests {
 
     #[test]
     fn parses_and_prints_what_people_write() {
-        assert_eq!(["64KiB", "18 MB", "8217"].map(|text| text.parse().unwrap()), [65536, 18_000_000, 8217].map(Bytes));
+        let sizes: [Bytes; 3] = ["64KiB", "18 MB", "8217"].map(|text| text.parse().unwrap());
+        assert_eq!(sizes, [65536, 18_000_000, 8217].map(Bytes));
         assert_eq!([65536, 18_000_000, 8217].map(|n| Bytes(n).to_string()), ["64KiB", "18MB", "8217B"]);
-        assert_eq!(["100mbit", "1.5 Mbit/s"].map(|text| text.parse().unwrap()), [100_000_000, 1_500_000].map(Rate));
+        let rates: [Rate; 2] = ["100mbit", "1.5 Mbit/s"].map(|text| text.parse().unwrap());
+        assert_eq!(rates, [100_000_000, 1_500_000].map(Rate));
         assert_eq!([100_000_000, 1_500_000, 7].map(|n| Rate(n).to_string()), ["100mbit", "1.5mbit", "7bit"]);
         assert_eq!(time("0.1ms"), Ok(Duration::from_micros(100)));
     }
