@@ -6,7 +6,15 @@
 
 use std::{ops::Range, time::Duration};
 
-use super::units::{Bytes, Rate};
+use super::{
+    ReplayError,
+    units::{Bytes, Rate},
+};
+
+/// The most packets and writes that a replay is worth.
+const MOST_PACKETS: u64 = 20_000_000;
+/// Longer than anybody waits: so that times add up.
+const LONGEST: Duration = Duration::from_secs(1_000_000);
 
 /// One transfer in one direction over one connection.
 ///
@@ -229,5 +237,52 @@ impl Model {
                 stalls: Vec::new(),
             },
         }
+    }
+
+    /// Whether such a transfer can be.
+    pub(super) fn check(&self) -> Result<(), ReplayError> {
+        let (sender, path, writes, receiver) = (&self.sender, &self.path, &self.writes, &self.receiver);
+        let sizes = [
+            ("the MSS", Some(sender.mss.0), 1, 1 << 20),
+            ("the initial window", Some(sender.initial_window.into()), 1, 1 << 20),
+            ("the slow-start threshold", sender.slow_start_threshold.map(|bytes| bytes.0), 1, 1 << 40),
+            ("the largest congestion window", sender.largest_window.map(|bytes| bytes.0), 1, 1 << 40),
+            ("the number of bytes", Some(self.bytes.0), 0, sender.mss.0.saturating_mul(MOST_PACKETS)),
+            ("the headers' size", Some(path.headers.0), 0, 1 << 16),
+            ("the rate in bits per second", path.rate.map(|rate| rate.0), 1, 1 << 50),
+            ("the chunk of a write", writes.chunk.map(|chunk| chunk.0), 1 + self.bytes.0 / MOST_PACKETS, u64::MAX),
+            ("the number of writes in flight", writes.in_flight.map(u64::from), 1, u64::MAX),
+            ("the send buffer", writes.send_buffer.map(|bytes| bytes.0), 1 + self.bytes.0 / MOST_PACKETS, u64::MAX),
+            ("the receive window", receiver.window.map(|bytes| bytes.0), 1 + self.bytes.0 / MOST_PACKETS, 1 << 40),
+            ("the largest receive window", receiver.largest_window.map(|bytes| bytes.0), 1, 1 << 40),
+            ("the reader's rate in bits per second", receiver.reads.map(|rate| rate.0), 1, 1 << 50),
+            ("the number of losses", path.losses.iter().map(|loss| loss.times.into()).max(), 0, 15),
+            ("the number of trips before", Some(self.before.trips.into()), 0, 1000),
+        ];
+        for (what, value, least, most) in sizes {
+            if let Some(value) = value
+                && !(least..=most).contains(&value)
+            {
+                let must = if value < least { format!("at least {least}") } else { format!("at most {most}") };
+                return Err(ReplayError::Absurd { what, value: value.to_string(), must });
+            }
+        }
+        let pauses = writes.pauses.iter().chain(&receiver.stalls).map(|pause| pause.time).max();
+        let thought = if let Until::Answered(thought) = self.until { thought } else { Duration::ZERO };
+        let times = [
+            ("the RTT", path.rtt),
+            ("the time before", self.before.time),
+            ("the time of the answer", thought),
+            ("a pause", pauses.unwrap_or_default()),
+            ("the ACK timer", receiver.acks.timer),
+            ("the least RTO", sender.min_rto),
+        ];
+        for (what, time) in times {
+            if time > LONGEST {
+                let (value, must) = (format!("{} s", time.as_secs()), format!("at most {} s", LONGEST.as_secs()));
+                return Err(ReplayError::Absurd { what, value, must });
+            }
+        }
+        Ok(())
     }
 }
