@@ -7,7 +7,7 @@ use std::{net::SocketAddr, ops::Range, time::Duration};
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 
-use crate::{Direction, LinkType, Packet};
+use crate::{Direction, Packet};
 
 /// The kinds of the options that are asked for.
 mod kind {
@@ -80,11 +80,7 @@ impl<'a> Segment<'a> {
     /// The segment in `packet`, if it is one and its whole header was kept. A fragment of an IP packet
     /// is none.
     pub fn of(packet: &Packet<'a>) -> Option<Self> {
-        let sliced = match packet.link {
-            LinkType::ETHERNET => LaxSlicedPacket::from_ethernet(packet.bytes).ok()?,
-            LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => LaxSlicedPacket::from_ip(packet.bytes).ok()?,
-            _ => return None,
-        };
+        let sliced = LaxSlicedPacket::from_ip(packet.network()?).ok()?;
         let (from, to) = match &sliced.net {
             Some(LaxNetSlice::Ipv4(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
             Some(LaxNetSlice::Ipv6(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),

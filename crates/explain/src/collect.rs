@@ -11,7 +11,7 @@ use std::{
 };
 
 use capture::{
-    LinkType, Packet,
+    Packet,
     tcp::{Flags, Segment},
 };
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
@@ -176,14 +176,7 @@ impl Collector {
     }
 
     fn add_lookup(&mut self, packet: &Packet) {
-        let sliced = match packet.link {
-            LinkType::ETHERNET => LaxSlicedPacket::from_ethernet(packet.bytes),
-            _ => match LaxSlicedPacket::from_ip(packet.bytes) {
-                Ok(sliced) => Ok(sliced),
-                Err(_) => return,
-            },
-        };
-        let Ok(sliced) = sliced else { return };
+        let Some(Ok(sliced)) = packet.network().map(LaxSlicedPacket::from_ip) else { return };
         let Some(TransportSlice::Udp(udp)) = &sliced.transport else { return };
         if udp.source_port() != 53 && udp.destination_port() != 53 {
             return;
