@@ -1,0 +1,147 @@
+//! One upload between two hosts, and how long it took.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use link::{
+    cable::{Cable, Options},
+    host::Host,
+    spec::LinkSpec,
+};
+use socket2::{Domain, Socket, Type};
+
+use crate::{
+    cases::Case,
+    watch::{Lose, Watch, Windows},
+};
+
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What one run told.
+pub(crate) struct Run {
+    /// From the first write until the answer to the last byte.
+    pub(crate) time: Duration,
+    pub(crate) windows: Windows,
+    /// What the send buffer took before the program had to wait.
+    pub(crate) capacity: u64,
+}
+
+pub(crate) fn upload(case: &Case) -> Result<Run> {
+    let (a, b) = (Host::new("a")?, Host::new("b")?);
+    let spec: LinkSpec = toml::from_str(&case.spec())?;
+    let mut lanes = spec.lanes()?;
+    let windows = Arc::new(Mutex::new(Windows::default()));
+    lanes.up.back.push(0);
+    lanes.up.stages.push(Box::new(Lose::new(case.losses.clone())));
+    lanes.down.back.push(0);
+    lanes.down.stages.push(Box::new(Watch(windows.clone())));
+    let cable = Cable::lay(&a, &b, lanes, &Options { mtu: case.mtu, ..Options::default() })?;
+    a.initial_window(case.initial_window)?;
+    let (receiving, ip) = (case.clone(), cable.addresses()[1].v4);
+    let listener = b.run(move || -> std::io::Result<TcpListener> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        if let Some(bytes) = receiving.receive_buffer {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        socket.bind(&std::net::SocketAddr::from((ip, 0)).into())?;
+        socket.listen(1)?;
+        Ok(socket.into())
+    })??;
+    let address = listener.local_addr()?;
+    let receiving = case.clone();
+    let receiver = b.thread("receiver", move || receive(&listener, &receiving))?;
+    let sending = case.clone();
+    let sender = a.thread("sender", move || -> Result<(Duration, u64)> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_tcp_congestion(sending.congestion.as_bytes())?;
+        if let Some(bytes) = sending.send_buffer {
+            socket.set_send_buffer_size(bytes)?;
+        }
+        socket.set_tcp_nodelay(sending.nodelay)?;
+        socket.connect_timeout(&address.into(), PATIENCE)?;
+        send(socket.into(), &sending)
+    })?;
+    let (time, capacity) = sender.join().map_err(|_| "the sender panicked")??;
+    receiver.join().map_err(|_| "the receiver panicked")??;
+    cable.pull()?;
+    let windows = *windows.lock().map_err(|_| "the watch panicked")?;
+    Ok(Run { time, windows, capacity })
+}
+
+fn receive(listener: &TcpListener, case: &Case) -> std::io::Result<()> {
+    let (mut stream, _) = listener.accept()?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut buffer = vec![0; if case.reads.is_some() { 16 << 10 } else { 256 << 10 }];
+    let mut left = case.bytes;
+    let mut free = Instant::now();
+    while left > 0 {
+        let read = stream.read(&mut buffer)? as u64;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        left -= read;
+        if let Some(rate) = case.reads {
+            free = free.max(Instant::now()) + Duration::from_nanos(read * 8_000_000_000 / rate);
+            if left > 0 {
+                thread::sleep(free.saturating_duration_since(Instant::now()));
+            }
+        }
+    }
+    stream.write_all(b"!")
+}
+
+fn send(mut stream: TcpStream, case: &Case) -> Result<(Duration, u64)> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let bytes = vec![7; case.chunk.map_or(case.bytes, |chunk| chunk) as usize];
+    // The handshake's last ACK has its journey behind it.
+    thread::sleep(case.rtt);
+    let start = Instant::now();
+    let (mut sent, mut capacity) = (0, 0);
+    if case.send_buffer.is_some() {
+        stream.set_nonblocking(true)?;
+        while let Ok(more) = stream.write(&bytes[..(case.bytes - capacity).min(bytes.len() as u64) as usize]) {
+            capacity += more as u64;
+        }
+        stream.set_nonblocking(false)?;
+        sent = capacity;
+    }
+    while sent < case.bytes {
+        for (at, time) in &case.pauses {
+            if *at == sent {
+                thread::sleep(*time);
+            }
+        }
+        let chunk = (case.bytes - sent).min(bytes.len() as u64);
+        stream.write_all(&bytes[..chunk as usize])?;
+        sent += chunk;
+        if case.waits && sent < case.bytes {
+            wait_for_acks(stream.local_addr()?.port())?;
+        }
+    }
+    stream.read_exact(&mut [0])?;
+    Ok((start.elapsed(), capacity))
+}
+
+/// Waits until all that was written is acknowledged: the queue that the kernel shows of the socket is empty.
+fn wait_for_acks(port: u16) -> Result<()> {
+    let local = format!(":{port:04X} ");
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        let sockets = std::fs::read_to_string("/proc/thread-self/net/tcp")?;
+        let line = sockets.lines().find(|line| line.get(..34).is_some_and(|start| start.contains(&local)));
+        let queue = line.and_then(|line| line.split_whitespace().nth(4)).ok_or("the socket is gone")?;
+        if queue.starts_with("00000000") {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_micros(50));
+    }
+    Err("a write was not acknowledged".into())
+}
