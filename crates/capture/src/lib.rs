@@ -23,6 +23,7 @@
 
 mod compressed;
 mod error;
+pub mod fragments;
 mod input;
 mod link;
 mod open;
@@ -36,6 +37,7 @@ pub mod summary;
 pub mod tcp;
 
 pub use error::Error;
+pub use fragments::Fragments;
 pub use open::{FORMATS, Format, UnknownFormat, open, read};
 pub use packet::{Direction, LinkType, Packet, Source};
 pub use summary::Summary;
