@@ -155,6 +155,8 @@ impl Read for Slow<'_> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn what_is_written_is_read(packets in packets()) {
         for kind in KINDS {

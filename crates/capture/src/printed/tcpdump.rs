@@ -40,6 +40,9 @@ const BELIEVED: usize = 8;
 
 const DAY: Duration = Duration::from_hours(24);
 
+/// How far back a time may go before it is taken for the next day's.
+const DISORDER: Duration = Duration::from_mins(1);
+
 /// The services that web and file servers are printed with.
 const SERVICES: [(&str, u16); 18] = [
     ("ftp-data", 20),
@@ -199,11 +202,16 @@ impl<R: Read> Reader<R> {
             (Stamp::Clock(delta), Clock::Delta) => self.time.saturating_add(delta),
             (Stamp::Back(delta), _) => self.time.saturating_sub(delta),
             (Stamp::Clock(time), Clock::Day(days)) => {
-                // Packets are printed a little out of order at times, but not by half a day.
-                if self.time > DAY * *days + time + DAY / 2 {
+                // Packets are printed a little out of order at times, at midnight too.
+                let at = DAY * *days + time;
+                if self.time > at + DISORDER {
                     *days = days.saturating_add(1);
+                    at + DAY
+                } else if *days > 0 && at > self.time + (DAY - DISORDER) {
+                    at - DAY
+                } else {
+                    at
                 }
-                DAY * *days + time
             }
         };
     }
