@@ -21,6 +21,7 @@
 //! memory of its largest packet. Input may be anything: a broken capture gives an [`Error`] that
 //! names the file and the packet, after every packet that was still whole.
 
+mod ahead;
 mod compressed;
 mod error;
 pub mod fragments;

@@ -207,8 +207,8 @@ impl<R: Read> Reader<R> {
                 if self.time > at + DISORDER {
                     *days = days.saturating_add(1);
                     at + DAY
-                } else if *days > 0 && at > self.time + (DAY - DISORDER) {
-                    at - DAY
+                } else if at + DISORDER > self.time + DAY {
+                    DAY * days.saturating_sub(1) + time
                 } else {
                     at
                 }
