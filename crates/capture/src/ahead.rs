@@ -20,6 +20,7 @@ pub(crate) struct Ahead {
     full: Receiver<io::Result<Block>>,
     spent: SyncSender<Vec<u8>>,
     current: Block,
+    ended: bool,
 }
 
 #[derive(Default)]
@@ -30,12 +31,12 @@ struct Block {
 }
 
 impl Ahead {
-    /// Begins to read `source`. It is given back where the system has no thread to spare.
+    /// Begins to read `source`. It fails where the system has no thread to spare.
     pub(crate) fn new(source: impl Read + Send + 'static) -> io::Result<Self> {
         let (to_user, full) = sync_channel(BLOCKS);
         let (spent, from_user) = sync_channel(BLOCKS + 2);
         thread::Builder::new().name("capture".into()).spawn(move || read(source, &to_user, &from_user))?;
-        Ok(Self { full, spent, current: Block::default() })
+        Ok(Self { full, spent, current: Block::default(), ended: false })
     }
 }
 
@@ -44,12 +45,11 @@ fn read(mut source: impl Read, to_user: &SyncSender<io::Result<Block>>, from_use
     loop {
         let mut bytes = from_user.try_recv().unwrap_or_else(|_| vec![0; BLOCK]);
         let block = match source.read(&mut bytes) {
-            Ok(0) => return,
             Ok(end) => Ok(Block { bytes, start: 0, end }),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => Err(error),
         };
-        let last = block.is_err();
+        let last = !matches!(block, Ok(Block { end: 1.., .. }));
         if to_user.send(block).is_err() || last {
             return;
         }
@@ -59,8 +59,13 @@ fn read(mut source: impl Read, to_user: &SyncSender<io::Result<Block>>, from_use
 impl Read for Ahead {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.current.start == self.current.end {
-            let Ok(next) = self.full.recv() else { return Ok(0) };
-            let spent = std::mem::replace(&mut self.current, next?).bytes;
+            if self.ended {
+                return Ok(0);
+            }
+            // Without a last block the thread has panicked, and what it read is not all there is.
+            let next = self.full.recv().map_err(|_| io::Error::other("the thread that reads it has failed"))??;
+            self.ended = next.end == 0;
+            let spent = std::mem::replace(&mut self.current, next).bytes;
             if !spent.is_empty() {
                 let _gone = self.spent.try_send(spent);
             }

@@ -7,10 +7,10 @@
 //! into packets, and nothing that looks at packets knows where they came from.
 //!
 //! ```text
-//!               ┌─ gzip, zstd ─┐   ┌── pcapng::Reader ────────────┐
-//! file, stdin ──┤              ├───┼── pcap::Reader, snoop::Reader ├── Source ── Packet, Packet, …
-//!               └──────────────┘   └── printed::{snoop, tcpdump} ──┘              │
-//!                                                            Fragments, summary, whoever explains
+//!               ┌─ gzip, zstd ─┐   ┌── pcapng::Reader ──────────────┐
+//! file, stdin ──┤              ├───┼── pcap::Reader, snoop::Reader ─┼── Source ── Packet, Packet, …
+//!               └──────────────┘   └── printed::{snoop, tcpdump} ───┘                │
+//!                                                              Fragments, summary, whoever explains
 //!
 //! tap ── pcapng::Writer ── file
 //! ```

@@ -10,7 +10,7 @@
 //! - **Names** stand for hosts without `-n`, and for ports too. The port of a service that is not among
 //!   the few known here cannot be known, as every system has its own list: each gets one of its own, from
 //!   1023 downwards.
-//! - **Sequence numbers** are relative without `-S`, and made absolute again ([`conversations`]).
+//! - **Sequence numbers** are relative without `-S`, and made absolute again.
 //! - **Windows** are printed as they stand in the header: tcpdump does not scale them. Whoever reads a
 //!   text without the handshake can no more know the scale than with a capture.
 //! - With `-v` an IPv4 packet takes two lines, `-e` puts the link's header in between, `-#` a number in
