@@ -33,7 +33,9 @@ mod writer;
 
 use std::{collections::VecDeque, time::Duration};
 
-pub use model::{AckRule, Acks, Before, Congestion, Loss, Model, Nagle, Path, Pause, Receiver, Sender, Until, Writes};
+pub use model::{
+    AckRule, Acks, Before, Congestion, Loss, Model, Nagle, Path, Pause, Receiver, Sender, Since, Stall, Until, Writes,
+};
 pub use units::{Bytes, Rate, UnitError};
 
 use clock::{Nanos, nanos};
@@ -147,7 +149,7 @@ impl Run {
     /// Lets the program write and TCP send what they can at this moment.
     fn settle(&mut self) {
         self.sender.transmit(&mut self.way, self.now, &mut self.arrivals);
-        while let Some(written) = self.writer.write(self.sender.acknowledged(), self.now) {
+        while let Some(written) = self.writer.write(self.sender.acknowledged(), self.sender.sent(), self.now) {
             self.sender.give(written);
             self.sender.transmit(&mut self.way, self.now, &mut self.arrivals);
         }
@@ -163,7 +165,7 @@ impl Run {
         if arrival == Some(next)
             && let Some(packet) = self.arrivals.pop_front()
         {
-            let ack = self.receiver.arrive(packet.start, packet.end, self.now);
+            let ack = self.receiver.arrive(&packet, self.now);
             if self.receiver.delivered() == self.total {
                 self.delivered.get_or_insert(self.now);
             }
@@ -179,6 +181,7 @@ impl Run {
             && let Some((_, ack)) = self.acks.pop_front()
         {
             self.sender.hear(&ack, self.now);
+            self.receiver.learn(self.sender.smooth_rtt());
         } else if sender == Some(next) {
             self.sender.poll(&mut self.way, self.now, &mut self.arrivals);
         }

@@ -3,6 +3,8 @@
 mod estimator;
 mod flight;
 
+use std::collections::VecDeque;
+
 use super::{
     Fate, Model, Nagle, Way,
     clock::{MILLISECOND, Nanos, nanos},
@@ -12,12 +14,17 @@ use super::{
 use estimator::Estimator;
 use flight::{Flight, Packet};
 
+/// What Linux adds to the time of a probe: two of its ticks, of which there are 250 a second.
+const TICKS: Nanos = 8 * MILLISECOND;
+
 /// What a path has taken, and when it arrives.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
     pub(super) at: Nanos,
     pub(super) start: u64,
     pub(super) end: u64,
+    /// The last packet of a burst, or of what was written so far.
+    pub(super) push: bool,
 }
 
 /// What has been counted.
@@ -153,6 +160,16 @@ impl Sender {
         self.flight.start(self.next)
     }
 
+    /// Everything before this offset has been sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.next
+    }
+
+    /// How long round trips take, smoothed.
+    pub(super) fn smooth_rtt(&self) -> Nanos {
+        self.estimator.smooth()
+    }
+
     /// The program has given it all bytes before this offset.
     pub(super) fn give(&mut self, written: u64) {
         self.written = written;
@@ -194,9 +211,9 @@ impl Sender {
     }
 
     /// Sends what may be sent; the rest waits for an acknowledgement, the program or the pacing.
-    pub(super) fn transmit(&mut self, way: &mut Way, now: Nanos, out: &mut impl Extend<Arrival>) {
+    pub(super) fn transmit(&mut self, way: &mut Way, now: Nanos, out: &mut VecDeque<Arrival>) {
         self.restart(now);
-        let mut blocked = false;
+        let (mut blocked, before) = (false, self.counts.packets);
         loop {
             if self.under_way() >= self.window.size.min(self.clamp) {
                 blocked = true;
@@ -219,6 +236,12 @@ impl Sender {
                 self.send_new(end, way, now, out);
             }
         }
+        // Linux marks what it hands its network card at once; a single packet only if it is the last.
+        if self.counts.packets > before + 1
+            && let Some(last) = out.back_mut()
+        {
+            last.push = true;
+        }
         self.note_limit(blocked);
         if self.written == self.next && !blocked {
             self.flight.nothing_to_send(self.under_way());
@@ -228,7 +251,7 @@ impl Sender {
         }
     }
 
-    fn send_new(&mut self, end: u64, way: &mut Way, now: Nanos, out: &mut impl Extend<Arrival>) {
+    fn send_new(&mut self, end: u64, way: &mut Way, now: Nanos, out: &mut VecDeque<Arrival>) {
         let first = self.flight.is_empty();
         let start = std::mem::replace(&mut self.next, end);
         if end - start < self.mss {
@@ -242,12 +265,15 @@ impl Sender {
     }
 
     /// Hands a packet to the path.
-    fn put(&mut self, packet: Packet, way: &mut Way, now: Nanos, out: &mut impl Extend<Arrival>) {
+    fn put(&mut self, packet: Packet, way: &mut Way, now: Nanos, out: &mut VecDeque<Arrival>) {
         self.last_sent = now;
         self.counts.packets += 1;
         self.reduction.sent += 1;
         match way.send(packet.start, packet.end - packet.start, packet.times, now) {
-            Fate::Arrives(at) => out.extend([Arrival { at, start: packet.start, end: packet.end }]),
+            Fate::Arrives(at) => {
+                let (Packet { start, end, .. }, push) = (packet, packet.end == self.written);
+                out.push_back(Arrival { at, start, end, push });
+            }
             Fate::Lost => {}
             Fate::Dropped => self.counts.dropped += 1,
         }
@@ -353,6 +379,19 @@ impl Sender {
             self.reduce(news.delivered, advanced && lost == 0);
         }
         self.window.size = self.window.size.min(self.clamp);
+        if std::env::var("TRACE").is_ok() {
+            eprintln!(
+                "R {:>8} cwnd {} under {} acked {} ssthresh {} lost {} {:?} {:?}",
+                now / 1000,
+                self.window.size,
+                self.under_way(),
+                ack.upto,
+                self.window.threshold,
+                lost,
+                self.state,
+                self.control.pacing().map(|p| (p.rate * 8. / 1000., p.burst))
+            );
+        }
         if self.flight.is_empty() {
             self.timer = None;
         } else if advanced || lost > 0 || news.delivered > 0 {
@@ -439,15 +478,13 @@ impl Sender {
         let probes =
             self.tail_loss_probe && self.state == State::Open && self.probe.is_none() && !self.flight.has_gaps();
         let mut wait = self.estimator.smooth().saturating_mul(2);
-        wait += if self.flight.under_way() == 1 { self.estimator.least_timeout() } else { 2 * MILLISECOND };
-        self.timer = Some(match now.saturating_add(wait) {
-            probe if probes && probe < timeout => Timer::Probe(probe),
-            _ => Timer::Retransmission(timeout),
-        });
+        wait += if self.flight.under_way() == 1 { self.estimator.least_timeout() } else { TICKS };
+        let probe = now.saturating_add(wait).min(timeout);
+        self.timer = Some(if probes { Timer::Probe(probe) } else { Timer::Retransmission(timeout) });
     }
 
     /// The time named by [`Sender::wake`] has come.
-    pub(super) fn poll(&mut self, way: &mut Way, now: Nanos, out: &mut impl Extend<Arrival>) {
+    pub(super) fn poll(&mut self, way: &mut Way, now: Nanos, out: &mut VecDeque<Arrival>) {
         let Some(timer) = self.timer.take_if(|timer| timer.at() <= now) else { return };
         match timer {
             Timer::Overtaken(_) => {

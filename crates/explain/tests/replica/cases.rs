@@ -2,7 +2,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use explain::replica::{AckRule, Bytes, Congestion, Loss, Model, Nagle, Pause, Rate, Until};
+use explain::replica::{AckRule, Bytes, Congestion, Loss, Model, Nagle, Pause, Rate, Since, Until};
 
 use crate::world::Run;
 
@@ -87,7 +87,8 @@ impl Case {
         model.sender.nagle = if self.nodelay { Nagle::Off } else { Nagle::Small };
         model.writes.chunk = self.chunk.map(Bytes);
         model.writes.in_flight = self.waits.then_some(1);
-        model.writes.pauses = self.pauses.iter().map(|(at, time)| Pause { at: *at, time: *time }).collect();
+        model.writes.pauses =
+            self.pauses.iter().map(|(at, time)| Pause { at: *at, time: *time, since: Since::Sent }).collect();
         if self.send_buffer.is_some() {
             model.writes.send_buffer = Some(Bytes(run.capacity));
             model.writes.low_water = Bytes(run.capacity / 3);
@@ -99,7 +100,7 @@ impl Case {
             model.receiver.acks.rule = rule;
             model.receiver.acks.timer = Duration::from_millis(timer);
             model.receiver.acks.quick = 0;
-            model.receiver.acks.small_at_once = false;
+            model.receiver.acks.pushed_at_once = false;
         }
         model
     }
@@ -141,12 +142,12 @@ pub(crate) fn all() -> Vec<Case> {
             .with("chunks wait, Nagle", |case| (case.chunk, case.waits, case.nodelay) = (Some(8217), true, false)),
     );
     for timer in [100, 30, 1] {
-        cases.push(cubic(17, 100, 100).with(&format!("chunks wait, ACKs held {timer} ms"), |case| {
+        cases.push(cubic(17, 10, 100).with(&format!("chunks wait, ACKs held {timer} ms"), |case| {
             (case.chunk, case.waits, case.mtu) = (Some(8217), true, 1200 + 12);
             case.holds = Some((AckRule::Segments(2), timer));
         }));
     }
-    cases.push(cubic(17, 100, 100).with("chunks wait, packets held", |case| {
+    cases.push(cubic(17, 10, 100).with("chunks wait, packets held", |case| {
         (case.chunk, case.waits, case.mtu) = (Some(10_000), true, 1200 + 12);
         case.holds = Some((AckRule::Packets(2), 200));
     }));

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use haul_http::connect::TcpInfo;
 use link::{
     cable::{Cable, Options},
     host::Host,
@@ -105,6 +106,28 @@ fn send(mut stream: TcpStream, case: &Case) -> Result<(Duration, u64)> {
     thread::sleep(case.rtt);
     let start = Instant::now();
     let (mut sent, mut capacity) = (0, 0);
+    if std::env::var("TRACE").is_ok() {
+        let other = stream.try_clone()?;
+        thread::spawn(move || {
+            let mut last = None;
+            for _ in 0..200000 {
+                let Ok(info) = TcpInfo::of(&other) else { break };
+                let now = (
+                    info.snd_cwnd,
+                    info.unacked,
+                    info.bytes_acked,
+                    info.retransmits,
+                    info.delivery_rate.map(|r| r * 8 / 1000),
+                    info.lost,
+                );
+                if last != Some(now) {
+                    eprintln!("{:>8} {:?} rtt {:?} rto {:?}", start.elapsed().as_micros(), now, info.rtt, info.rto);
+                    last = Some(now);
+                }
+                thread::sleep(Duration::from_micros(200));
+            }
+        });
+    }
     if case.send_buffer.is_some() {
         stream.set_nonblocking(true)?;
         while let Ok(more) = stream.write(&bytes[..(case.bytes - capacity).min(bytes.len() as u64) as usize]) {
@@ -123,25 +146,22 @@ fn send(mut stream: TcpStream, case: &Case) -> Result<(Duration, u64)> {
         stream.write_all(&bytes[..chunk as usize])?;
         sent += chunk;
         if case.waits && sent < case.bytes {
-            wait_for_acks(stream.local_addr()?.port())?;
+            wait_for_acks(&stream, sent)?;
         }
     }
     stream.read_exact(&mut [0])?;
     Ok((start.elapsed(), capacity))
 }
 
-/// Waits until all that was written is acknowledged: the queue that the kernel shows of the socket is empty.
-fn wait_for_acks(port: u16) -> Result<()> {
-    let local = format!(":{port:04X} ");
+/// Waits until so many bytes are acknowledged, as the kernel says.
+fn wait_for_acks(stream: &TcpStream, bytes: u64) -> Result<()> {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
-        let sockets = std::fs::read_to_string("/proc/thread-self/net/tcp")?;
-        let line = sockets.lines().find(|line| line.get(..34).is_some_and(|start| start.contains(&local)));
-        let queue = line.and_then(|line| line.split_whitespace().nth(4)).ok_or("the socket is gone")?;
-        if queue.starts_with("00000000") {
+        // The SYN counts as one.
+        if TcpInfo::of(stream)?.bytes_acked.is_some_and(|acked| acked > bytes) {
             return Ok(());
         }
-        thread::sleep(Duration::from_micros(50));
+        thread::sleep(Duration::from_micros(100));
     }
     Err("a write was not acknowledged".into())
 }
