@@ -24,11 +24,13 @@ mod clock;
 mod congestion;
 mod model;
 mod path;
+mod prediction;
 mod receiver;
 mod sender;
 #[cfg(test)]
 mod tests;
 mod units;
+mod what_if;
 mod writer;
 
 use std::{collections::VecDeque, time::Duration};
@@ -36,7 +38,9 @@ use std::{collections::VecDeque, time::Duration};
 pub use model::{
     AckRule, Acks, Before, Congestion, Loss, Model, Nagle, Path, Pause, Receiver, Sender, Since, Stall, Until, Writes,
 };
+pub use prediction::{Prediction, PredictionError};
 pub use units::{Bytes, Rate, UnitError};
+pub use what_if::{WhatIf, WhatIfError};
 
 use clock::{Nanos, nanos};
 use path::{Fate, Way};

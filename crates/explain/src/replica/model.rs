@@ -13,6 +13,8 @@ use super::{
 
 /// The most packets and writes that a replay is worth.
 const MOST_PACKETS: u64 = 20_000_000;
+/// How often something is repeated at the most when a transfer is scaled.
+const MOST_REPEATS: u64 = 100_000;
 /// Longer than anybody waits: so that times add up.
 const LONGEST: Duration = Duration::from_secs(1_000_000);
 
@@ -257,6 +259,30 @@ impl Model {
                 stalls: Vec::new(),
             },
         }
+    }
+
+    /// The same transfer with more or fewer bytes: losses, pauses and stalls happen again as often per byte. What
+    /// was before the first byte is not repeated.
+    #[must_use]
+    pub fn scaled(&self, bytes: Bytes) -> Self {
+        let period = self.bytes.0.max(1);
+        let mut model = Self { bytes, ..self.clone() };
+        let again = |at: u64| {
+            let last = if at == 0 { 0 } else { bytes.0.saturating_sub(at) / period };
+            (0..=last.min(MOST_REPEATS)).map(move |n| n * period).filter(move |shift| at + shift <= bytes.0)
+        };
+        let losses = self.path.losses.iter().flat_map(|loss| {
+            let Range { start, end } = loss.bytes;
+            again(start).map(move |shift| Loss { bytes: start + shift..end.saturating_add(shift), times: loss.times })
+        });
+        model.path.losses = losses.collect();
+        let pauses = self.writes.pauses.iter();
+        model.writes.pauses =
+            pauses.flat_map(|pause| again(pause.at).map(|shift| Pause { at: pause.at + shift, ..*pause })).collect();
+        let stalls = self.receiver.stalls.iter();
+        model.receiver.stalls =
+            stalls.flat_map(|stall| again(stall.at).map(|shift| Stall { at: stall.at + shift, ..*stall })).collect();
+        model
     }
 
     /// Whether such a transfer can be.

@@ -15,7 +15,9 @@ pub(super) struct Way {
     rate: Option<u64>,
     queue: u64,
     headers: u64,
+    /// By their first bytes, and how many bytes the longest has.
     losses: Vec<Loss>,
+    longest: u64,
     /// When the link has sent all it was given.
     free: Nanos,
     /// The packets that wait for the link: when each begins to be sent, and its size.
@@ -41,6 +43,7 @@ impl Way {
             rate: path.rate.map(|rate| rate.0),
             queue: path.queue.map_or(u64::MAX, |queue| queue.0),
             headers: path.headers.0,
+            longest: losses.iter().map(|loss| loss.bytes.end.saturating_sub(loss.bytes.start)).max().unwrap_or(0),
             losses,
             free: 0,
             waiting: VecDeque::new(),
@@ -72,7 +75,8 @@ impl Way {
     }
 
     fn loses(&self, start: u64, times: u32) -> bool {
-        let begun = self.losses.partition_point(|loss| loss.bytes.start <= start);
-        self.losses[..begun].iter().any(|loss| loss.bytes.contains(&start) && times <= loss.times)
+        let from = self.losses.partition_point(|loss| loss.bytes.start.saturating_add(self.longest) <= start);
+        let begun = self.losses[from..].iter().take_while(|loss| loss.bytes.start <= start);
+        { begun }.any(|loss| loss.bytes.contains(&start) && times <= loss.times)
     }
 }

@@ -17,6 +17,9 @@ use flight::{Flight, Packet};
 /// What Linux adds to the time of a probe: two of its ticks, of which there are 250 a second.
 const TICKS: Nanos = 8 * MILLISECOND;
 
+/// Linux does not pace a connection's first packets.
+const UNPACED: u64 = 10;
+
 /// What a path has taken, and when it arrives.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
@@ -111,6 +114,7 @@ pub(super) struct Sender {
     paced: Nanos,
     burst: u32,
     last_sent: Nanos,
+    last_end: u64,
     pub(super) counts: Counts,
 }
 
@@ -151,6 +155,7 @@ impl Sender {
             paced: 0,
             burst: 0,
             last_sent: start,
+            last_end: 0,
             counts: Counts::default(),
         }
     }
@@ -238,7 +243,7 @@ impl Sender {
         }
         // Linux marks what it hands its network card at once; a single packet only if it is the last.
         if self.counts.packets > before + 1
-            && let Some(last) = out.back_mut()
+            && let Some(last) = out.back_mut().filter(|last| last.end == self.last_end)
         {
             last.push = true;
         }
@@ -266,7 +271,7 @@ impl Sender {
 
     /// Hands a packet to the path.
     fn put(&mut self, packet: Packet, way: &mut Way, now: Nanos, out: &mut VecDeque<Arrival>) {
-        self.last_sent = now;
+        (self.last_sent, self.last_end) = (now, packet.end);
         self.counts.packets += 1;
         self.reduction.sent += 1;
         match way.send(packet.start, packet.end - packet.start, packet.times, now) {
@@ -281,7 +286,7 @@ impl Sender {
 
     /// Whether pacing lets a packet go; if so, it is counted.
     fn may_go(&mut self, now: Nanos) -> bool {
-        let Some(pacing) = self.control.pacing() else { return true };
+        let Some(pacing) = self.control.pacing().filter(|_| self.counts.packets >= UNPACED) else { return true };
         if self.burst == 0 {
             if now < self.paced {
                 return false;
@@ -355,7 +360,7 @@ impl Sender {
         }
         self.end_probe(ack, advanced);
         let lost = self.find_lost(advanced, now);
-        self.change_state(ack.upto, lost, now);
+        self.change_state(ack.upto, lost);
         let repairing = matches!(self.state, State::Recovery(_));
         let feedback = Feedback {
             now,
@@ -379,19 +384,6 @@ impl Sender {
             self.reduce(news.delivered, advanced && lost == 0);
         }
         self.window.size = self.window.size.min(self.clamp);
-        if std::env::var("TRACE").is_ok() {
-            eprintln!(
-                "R {:>8} cwnd {} under {} acked {} ssthresh {} lost {} {:?} {:?}",
-                now / 1000,
-                self.window.size,
-                self.under_way(),
-                ack.upto,
-                self.window.threshold,
-                lost,
-                self.state,
-                self.control.pacing().map(|p| (p.rate * 8. / 1000., p.burst))
-            );
-        }
         if self.flight.is_empty() {
             self.timer = None;
         } else if advanced || lost > 0 || news.delivered > 0 {
@@ -435,7 +427,7 @@ impl Sender {
         }
     }
 
-    fn change_state(&mut self, una: u64, lost: u32, _now: Nanos) {
+    fn change_state(&mut self, una: u64, lost: u32) {
         match self.state {
             State::Recovery(end) if una >= end => {
                 self.state = State::Open;
@@ -489,7 +481,7 @@ impl Sender {
         match timer {
             Timer::Overtaken(_) => {
                 let lost = self.flight.lose_overtaken(now, self.estimator.least() / 4);
-                self.change_state(self.acknowledged(), lost, now);
+                self.change_state(self.acknowledged(), lost);
                 if lost > 0 && !self.control.repairs() {
                     self.reduce(0, false);
                 }

@@ -152,8 +152,8 @@ pub(crate) fn all() -> Vec<Case> {
         case.holds = Some((AckRule::Packets(2), 200));
     }));
     cases.push(cubic(30, 20, 300).with("pauses", |case| {
-        case.chunk = Some(50_000);
-        case.pauses = vec![(50_000, Duration::from_millis(100)), (150_000, Duration::from_millis(400))];
+        case.chunk = Some(10_000);
+        case.pauses = vec![(10_000, Duration::from_millis(100)), (20_000, Duration::from_millis(400))];
     }));
     cases.push(cubic(20, 50, 1000).with("slow reader", |case| {
         (case.reads, case.receive_buffer) = (Some(10_000_000), Some(64 << 10));

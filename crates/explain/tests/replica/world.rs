@@ -106,28 +106,6 @@ fn send(mut stream: TcpStream, case: &Case) -> Result<(Duration, u64)> {
     thread::sleep(case.rtt);
     let start = Instant::now();
     let (mut sent, mut capacity) = (0, 0);
-    if std::env::var("TRACE").is_ok() {
-        let other = stream.try_clone()?;
-        thread::spawn(move || {
-            let mut last = None;
-            for _ in 0..200000 {
-                let Ok(info) = TcpInfo::of(&other) else { break };
-                let now = (
-                    info.snd_cwnd,
-                    info.unacked,
-                    info.bytes_acked,
-                    info.retransmits,
-                    info.delivery_rate.map(|r| r * 8 / 1000),
-                    info.lost,
-                );
-                if last != Some(now) {
-                    eprintln!("{:>8} {:?} rtt {:?} rto {:?}", start.elapsed().as_micros(), now, info.rtt, info.rto);
-                    last = Some(now);
-                }
-                thread::sleep(Duration::from_micros(200));
-            }
-        });
-    }
     if case.send_buffer.is_some() {
         stream.set_nonblocking(true)?;
         while let Ok(more) = stream.write(&bytes[..(case.bytes - capacity).min(bytes.len() as u64) as usize]) {

@@ -53,9 +53,12 @@ struct HyStart {
 
 impl HyStart {
     /// Whether slow start should end here.
-    fn found(&mut self, feedback: &Feedback, rtt: Nanos) -> bool {
+    fn found(&mut self, feedback: &Feedback, rtt: Nanos, window: u32) -> bool {
         if feedback.una > self.end {
             *self = Self { begin: feedback.now, end: feedback.next, last: feedback.now, least: Nanos::MAX, samples: 0 };
+        }
+        if window < LEAST_WINDOW {
+            return false;
         }
         if feedback.now - self.last <= TRAIN_GAP {
             self.last = feedback.now;
@@ -107,8 +110,7 @@ impl Control for Cubic {
     fn acknowledged(&mut self, feedback: &Feedback, window: &mut Window) {
         if let Some(rtt) = feedback.rtt
             && window.in_slow_start()
-            && window.size >= LEAST_WINDOW
-            && self.hystart.found(feedback, rtt)
+            && self.hystart.found(feedback, rtt, window.size)
         {
             window.threshold = window.size;
         }
