@@ -92,8 +92,8 @@ pub(super) trait Control: std::fmt::Debug {
     /// The retransmission timer has expired.
     fn timed_out(&mut self) {}
 
-    /// The sender begins to send after it had nothing under way since so long.
-    fn resumes(&mut self, _idle: Nanos) {}
+    /// The sender sends again, with nothing under way, so long after it last did.
+    fn resumes(&mut self, _idle: Nanos, _now: Nanos) {}
 
     /// Whether it sets the window while losses are repaired; otherwise that is RFC 6937's proportional reduction.
     fn repairs(&self) -> bool {

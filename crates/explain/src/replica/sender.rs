@@ -87,7 +87,6 @@ pub(super) struct Sender {
     sack: bool,
     tail_loss_probe: bool,
     restart_after_idle: bool,
-    total: u64,
     control: Box<dyn Control>,
     window: Window,
     flight: Flight,
@@ -130,7 +129,6 @@ impl Sender {
             sack: sender.sack,
             tail_loss_probe: sender.tail_loss_probe && sender.sack,
             restart_after_idle: sender.restart_after_idle,
-            total: model.bytes.0,
             control: congestion::of(model, start, rtt),
             window: Window {
                 size: sender.initial_window,
@@ -188,7 +186,11 @@ impl Sender {
     }
 
     fn wants_to_send(&self) -> bool {
-        self.under_way() < self.window.size && (self.flight.has_lost() || self.next_packet().is_some())
+        self.under_way() < self.may_be_under_way() && (self.flight.has_lost() || self.next_packet().is_some())
+    }
+
+    fn may_be_under_way(&self) -> u32 {
+        self.window.size.min(self.clamp)
     }
 
     /// Packets under way; without SACK each duplicate tells of one that has left.
@@ -205,10 +207,10 @@ impl Sender {
         if end == self.next || end > self.edge {
             return None;
         }
-        let small = end - self.next < mss && end < self.total;
+        let small = end - self.next < mss;
         let waits = match self.nagle {
-            _ if !small => false,
             Nagle::Off => false,
+            _ if !small => false,
             Nagle::Any => !self.flight.is_empty(),
             Nagle::Small => self.small_end > self.acknowledged(),
         };
@@ -217,10 +219,9 @@ impl Sender {
 
     /// Sends what may be sent; the rest waits for an acknowledgement, the program or the pacing.
     pub(super) fn transmit(&mut self, way: &mut Way, now: Nanos, out: &mut VecDeque<Arrival>) {
-        self.restart(now);
         let (mut blocked, before) = (false, self.counts.packets);
         loop {
-            if self.under_way() >= self.window.size.min(self.clamp) {
+            if self.under_way() >= self.may_be_under_way() {
                 blocked = true;
                 break;
             }
@@ -258,6 +259,9 @@ impl Sender {
 
     fn send_new(&mut self, end: u64, way: &mut Way, now: Nanos, out: &mut VecDeque<Arrival>) {
         let first = self.flight.is_empty();
+        if first && self.counts.packets > 0 {
+            self.restart(now);
+        }
         let start = std::mem::replace(&mut self.next, end);
         if end - start < self.mss {
             self.small_end = end;
@@ -318,11 +322,8 @@ impl Sender {
 
     /// After a pause the window says little about the path (RFC 5681 §4.1).
     fn restart(&mut self, now: Nanos) {
-        if !self.flight.is_empty() || self.written == self.next || self.counts.packets == 0 {
-            return;
-        }
         let idle = now - self.last_sent;
-        self.control.resumes(idle);
+        self.control.resumes(idle, now);
         self.burst = 0;
         if !self.restart_after_idle || self.control.repairs() {
             return;

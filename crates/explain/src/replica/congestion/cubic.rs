@@ -139,10 +139,10 @@ impl Control for Cubic {
         *self = Self::new(self.hystart.last);
     }
 
-    fn resumes(&mut self, idle: Nanos) {
+    fn resumes(&mut self, idle: Nanos, now: Nanos) {
         // The cube does not grow while nothing is sent (RFC 9438 §4.2).
         if let Some(epoch) = &mut self.epoch {
-            epoch.begin += idle;
+            epoch.begin = (epoch.begin + idle).min(now);
         }
     }
 }
