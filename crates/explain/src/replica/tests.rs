@@ -291,6 +291,8 @@ fn plain(bytes: u64, rtt: u64, rate: u64) -> Model {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
     /// Whatever the model, the replay ends, every byte arrives, and no sooner than light and the link allow.
     #[test]
     fn every_transfer_ends_and_is_whole(model in models()) {

@@ -80,18 +80,6 @@ fn compare(case: &Case) -> world::Result<Compared> {
     let best = runs.iter().min_by_key(|run| run.time).ok_or("no run")?;
     let model = case.model(best);
     let replay = explain::replica::replay(&model)?;
-    let note = format!(
-        "{:?} {:?} ack {}; p{} r{} d{} to{} tlp{} a{}/{}",
-        runs.each_ref().map(|run| run.time.as_micros() / 100),
-        best.windows,
-        best.capacity,
-        replay.packets,
-        replay.retransmissions,
-        replay.dropped,
-        replay.timeouts,
-        replay.tail_probes,
-        replay.acks,
-        replay.deferred_acks
-    );
+    let note = format!("{:.1?} {:?} {replay:?}", runs.each_ref().map(|run| run.time), best.windows);
     Ok(Compared { measured: best.time, replayed: replay.duration, note })
 }
