@@ -21,12 +21,21 @@
 //! memory of its largest packet. Input may be anything: a broken capture gives an [`Error`] that
 //! names the file and the packet, after every packet that was still whole.
 
+mod compressed;
 mod error;
+mod input;
+mod link;
+mod open;
+mod order;
 mod packet;
+pub mod pcap;
 pub mod pcapng;
+pub mod printed;
+pub mod snoop;
 pub mod summary;
 pub mod tcp;
 
 pub use error::Error;
+pub use open::{FORMATS, Format, UnknownFormat, open, read};
 pub use packet::{Direction, LinkType, Packet, Source};
 pub use summary::Summary;
