@@ -130,7 +130,7 @@ impl Run {
         let mut run = Self {
             total: model.bytes.0,
             now: start,
-            back: nanos(model.path.rtt - model.path.rtt / 2),
+            back: nanos(model.path.rtt) - nanos(model.path.rtt / 2),
             writer: Writer::new(model),
             sender: sender::Sender::new(model, start, receiver.edge()),
             way: Way::new(&model.path),

@@ -18,7 +18,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn in_slow_start(&self) -> bool {
+    pub(super) fn in_slow_start(self) -> bool {
         self.size < self.threshold
     }
 
@@ -87,7 +87,7 @@ pub(super) trait Control: std::fmt::Debug {
     fn acknowledged(&mut self, feedback: &Feedback, window: &mut Window);
 
     /// Packets were lost; says where slow start ends henceforth.
-    fn lost(&mut self, window: &Window) -> u32;
+    fn lost(&mut self, window: Window) -> u32;
 
     /// The retransmission timer has expired.
     fn timed_out(&mut self) {}

@@ -10,7 +10,7 @@ use super::{
 /// The narrow link and what is under way behind it; packets arrive in the order in which they entered.
 #[derive(Debug)]
 pub(super) struct Way {
-    one_way: Nanos,
+    distance: Nanos,
     /// Bits per second.
     rate: Option<u64>,
     queue: u64,
@@ -39,7 +39,7 @@ impl Way {
         let mut losses = path.losses.clone();
         losses.sort_by_key(|loss| loss.bytes.start);
         Self {
-            one_way: nanos(path.rtt / 2),
+            distance: nanos(path.rtt / 2),
             rate: path.rate.map(|rate| rate.0),
             queue: path.queue.map_or(u64::MAX, |queue| queue.0),
             headers: path.headers.0,
@@ -71,7 +71,7 @@ impl Way {
             self.free = now;
         }
         // Lost behind the narrow link: what is lost has used it.
-        if self.loses(start, times) { Fate::Lost } else { Fate::Arrives(self.free.saturating_add(self.one_way)) }
+        if self.loses(start, times) { Fate::Lost } else { Fate::Arrives(self.free.saturating_add(self.distance)) }
     }
 
     fn loses(&self, start: u64, times: u32) -> bool {

@@ -237,7 +237,7 @@ impl Control for Bbr {
         self.set_window(feedback, begins, window);
     }
 
-    fn lost(&mut self, window: &Window) -> u32 {
+    fn lost(&mut self, window: Window) -> u32 {
         self.prior = if self.repairing { self.prior.max(window.size) } else { window.size };
         window.threshold
     }

@@ -62,7 +62,7 @@ impl HyStart {
         }
         if feedback.now - self.last <= TRAIN_GAP {
             self.last = feedback.now;
-            if feedback.now - self.begin > (feedback.least_rtt + ACK_DELAY) / 2 {
+            if feedback.now - self.begin > u64::midpoint(feedback.least_rtt, ACK_DELAY) {
                 return true;
             }
         }
@@ -127,7 +127,7 @@ impl Control for Cubic {
         self.counted = self.counted.fract();
     }
 
-    fn lost(&mut self, window: &Window) -> u32 {
+    fn lost(&mut self, window: Window) -> u32 {
         let size = f64::from(window.size);
         // RFC 9438 §4.7: below the last maximum, make room for others.
         self.largest = if size < self.largest { size * (1.0 + BETA) / 2.0 } else { size };
