@@ -58,13 +58,12 @@ impl Case {
     }
 
     pub(crate) fn spec(&self) -> String {
-        let mut spec =
-            format!("rtt = \"{}us\"\nrate = \"{}bit\"\nqueue = \"{}B\"\n", self.rtt.as_micros(), self.rate, self.queue);
-        if let Some((rule, timer)) = self.holds {
+        let holds = self.holds.map_or(String::new(), |(rule, timer)| {
             let rule = if matches!(rule, AckRule::Packets(_)) { "packets" } else { "mss" };
-            spec += &format!("middlebox = [\"hold-acks:rule={rule},timer={timer}ms\"]\n");
-        }
-        spec
+            format!("middlebox = [\"hold-acks:rule={rule},timer={timer}ms\"]\n")
+        });
+        let (rtt, rate, queue) = (self.rtt.as_micros(), self.rate, self.queue);
+        format!("rtt = \"{rtt}us\"\nrate = \"{rate}bit\"\nqueue = \"{queue}B\"\n{holds}")
     }
 
     /// What a capture of this run would have told.
