@@ -107,7 +107,7 @@ fn send(mut stream: TcpStream, case: &Case) -> Result<Duration> {
         }
         let chunk = (case.bytes - sent).min(bytes.len() as u64);
         if let Some(most) = case.outstanding {
-            wait_for_acks(&stream, (sent + chunk).saturating_sub(most))?;
+            wait_for_acks(&stream, (sent + bytes.len() as u64).saturating_sub(most))?;
         }
         stream.write_all(&bytes[..chunk as usize])?;
         sent += chunk;

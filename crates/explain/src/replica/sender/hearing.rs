@@ -119,7 +119,7 @@ impl Sender {
         }
     }
 
-    /// RFC 6937, with the slow start of its reduction bound as in RFC 9937.
+    /// RFC 6937, with its slow-start reduction bound.
     pub(super) fn reduce(&mut self, delivered: u32, heals: bool) {
         self.reduction.delivered += delivered;
         let (pipe, threshold) = (self.under_way(), self.window.threshold);
