@@ -182,6 +182,10 @@ pub(crate) struct Expect {
     pub(crate) share: BTreeMap<String, [f64; 2]>,
     /// Which exchange it is about, counted from 0; the last unless said.
     pub(crate) exchange: Option<usize>,
+    /// What must be concluded instead at a place from which less is seen: a packet that was lost before it came
+    /// there never was, to who looks from there.
+    #[serde(default)]
+    pub(crate) at: BTreeMap<String, Expect>,
 }
 
 /// The other half of a pair.
