@@ -80,15 +80,22 @@ impl<'a> Segment<'a> {
     /// The segment in `packet`, if it is one and its whole header was kept. A fragment of an IP packet
     /// is none.
     pub fn of(packet: &Packet<'a>) -> Option<Self> {
-        let sliced = LaxSlicedPacket::from_ip(packet.network()?).ok()?;
+        let ip = packet.network()?;
+        let sliced = LaxSlicedPacket::from_ip(ip).ok()?;
         let (from, to) = match &sliced.net {
             Some(LaxNetSlice::Ipv4(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
             Some(LaxNetSlice::Ipv6(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
             _ => return None,
         };
         let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else { return None };
-        // What the capture cut off is the end of the data.
+        // How much data there was the IP header says, even where the capture cut it off; where it says 0, the packet
+        // is longer than it can say.
         let cut = packet.original_len.saturating_sub(packet.bytes.len() as u32);
+        let ends = (ip.len() - tcp.payload().len()) as u32;
+        let data = match ip_length(ip) {
+            0 => cut.saturating_add(tcp.payload().len() as u32),
+            length => length.saturating_sub(ends),
+        };
         let header = tcp.header_slice();
         Some(Self {
             number: packet.number,
@@ -100,7 +107,7 @@ impl<'a> Segment<'a> {
             sequence: tcp.sequence_number(),
             acknowledgement: tcp.acknowledgment_number(),
             window: tcp.window_size(),
-            data: cut.saturating_add(tcp.payload().len() as u32),
+            data,
             payload: tcp.payload(),
             options: &header[20..],
         })
@@ -144,6 +151,17 @@ impl<'a> Segment<'a> {
     fn option(&self, kind: u8) -> Option<&'a [u8]> {
         let place = options(self.options).find(|place| self.options[place.start] == kind)?;
         Some(&self.options[place.start + 2..place.end])
+    }
+}
+
+/// The length of an IP packet as its header says, 0 if it says none. The fixed header is whole.
+fn ip_length(ip: &[u8]) -> u32 {
+    match ip[0] >> 4 {
+        4 => u16::from_be_bytes([ip[2], ip[3]]).into(),
+        _ => match u16::from_be_bytes([ip[4], ip[5]]) {
+            0 => 0,
+            payload => 40 + u32::from(payload),
+        },
     }
 }
 
@@ -205,14 +223,16 @@ mod tests {
             .unwrap();
         let (mut first, mut second) = (Vec::new(), Vec::new());
         syn.write(&mut first, &[]).unwrap();
-        data.write(&mut second, b"cut off").unwrap();
+        data.write(&mut second, &[7; 900]).unwrap();
+        let header = second.len() - 900;
+        second.truncate(header + 7);
         let packet = |bytes| Packet {
             number: 1,
             time: Duration::from_secs(3),
             interface: 0,
             link: LinkType::RAW,
             direction: None,
-            original_len: 1000,
+            original_len: 960,
             bytes,
         };
 
@@ -222,8 +242,7 @@ mod tests {
         let data = Segment::of(&packet(&second)).unwrap();
         assert_eq!((data.mss(), data.timestamps(), data.sack_permitted()), (None, None, false));
         assert!(data.sack().eq([(100, 200), (300, 400)]) && data.flags.has(Flags::PSH) && data.flags.has(Flags::ACK));
-        let header = (second.len() - b"cut off".len()) as u32;
-        assert_eq!((data.payload, data.data), (&b"cut off"[..], 1000 - header));
+        assert_eq!((data.payload, data.data), (&[7; 7][..], 900));
         assert_eq!((data.acknowledgement, data.window, data.sequence), (99, 500, 8));
     }
 }

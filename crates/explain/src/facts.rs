@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use crate::{
-    collect::Connection,
+    collect::{Connection, Syn},
     event::{Both, Side},
-    seat::{Acked, Seat, Sent},
+    seat::{Seat, Sent},
     vantage::Place,
 };
 
@@ -121,7 +121,10 @@ impl Survey {
             }
             let sent = seat.send(event);
             for acked in seat.acked.drain(..) {
-                if !at_receiver {
+                if acked.all {
+                    // The path was empty, and this one may have been held back: nothing is told of the rate.
+                    survey.stretch.clear();
+                } else if !at_receiver {
                     survey.deliver(acked.at, acked.to, acked.sent, acked.bytes, facts);
                 }
             }
@@ -225,5 +228,3 @@ pub(crate) fn scale(connection: &Connection, side: Side) -> u8 {
         _ => 0,
     }
 }
-
-use crate::collect::Syn;

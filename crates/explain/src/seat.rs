@@ -32,6 +32,7 @@ const STEADY: usize = 4;
 #[derive(Debug, Clone, Copy)]
 struct Ack {
     at: u64,
+    number: u32,
     to: u64,
     window: u64,
     sacked: bool,
@@ -99,6 +100,8 @@ pub(crate) struct Seat<'a> {
     room: Option<u64>,
     closed_since: Option<u64>,
     closed: Option<(u64, u64)>,
+    /// When the other side's protocol above TCP last gave room.
+    talk: Option<u64>,
     recovery: Option<(u64, Repair)>,
     lost: bool,
     /// The end of the current round, and the most that was outstanding in this one and those before.
@@ -131,6 +134,7 @@ impl<'a> Seat<'a> {
             room: None,
             closed_since: None,
             closed: None,
+            talk: None,
             recovery: None,
             lost: false,
             round: ORIGIN,
@@ -154,12 +158,18 @@ impl<'a> Seat<'a> {
         let shift = if event.has(capture::tcp::Flags::SYN) { 0 } else { scale };
         let ack = Ack {
             at: event.time + self.away,
+            number: event.number,
             to: self.offsets.near(event.ack),
             window: u64::from(event.window) << shift,
             sacked: event.sacked().is_some(),
             data: event.len > 0,
         };
         self.coming.push_back(ack);
+    }
+
+    /// The other side's protocol above TCP says something that is no message.
+    pub(crate) fn hear_talk(&mut self, now: u64) {
+        self.talk = Some(now + self.away);
     }
 
     /// Takes in what reached the sender up to a time.
@@ -189,9 +199,9 @@ impl<'a> Seat<'a> {
         let held = if new { self.acknowledge(ack) } else { 0 };
         if new || opened {
             self.limited_by_window = usable.is_some_and(|usable| usable < self.facts.mss);
-            self.release = Some(Release { at: ack.at, held, all: self.flight() == 0 });
+            self.release = Some(Release { at: ack.at, held, all: self.flight() == 0, number: ack.number });
         } else if ack.sacked && !ack.data {
-            self.release = Some(Release { at: ack.at, held: 0, all: false });
+            self.release = Some(Release { at: ack.at, held: 0, all: false, number: ack.number });
         }
         self.latest_ack = ack.at;
         let closed = edge.saturating_sub(self.next) < self.facts.mss && ack.window < self.facts.mss;
@@ -279,6 +289,7 @@ impl<'a> Seat<'a> {
         self.closed = None;
         self.limited_by_window = false;
         self.room = None;
+        self.talk = None;
         if let Some(since) = &mut self.closed_since {
             *since = now.max(*since);
         }
@@ -330,7 +341,9 @@ impl<'a> Seat<'a> {
             answers_acks: self.facts.answers_acks,
             small: len < self.facts.mss,
             full: self.facts.fills(self.flight(), self.rtt),
-            flow_control: false,
+            flow_control: self.talk.is_some_and(|talk| {
+                talk <= now && now <= talk + self.prompt() && self.room.is_some_and(|room| room < talk)
+            }),
         }
     }
 }

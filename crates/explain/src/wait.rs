@@ -94,4 +94,6 @@ pub(crate) struct Release {
     pub(crate) held: u64,
     /// Whether it acknowledged everything.
     pub(crate) all: bool,
+    /// Its packet.
+    pub(crate) number: u32,
 }

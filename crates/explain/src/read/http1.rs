@@ -59,10 +59,11 @@ impl Reader {
         messages: &mut Vec<Message>,
         methods: &mut VecDeque<Method>,
     ) -> Option<u64> {
-        self.given.extend_from_slice(bytes);
+        let mut given = std::mem::take(&mut self.given);
+        given.extend_from_slice(bytes);
         let mut used = 0;
         loop {
-            let rest = &self.given[used..];
+            let rest = &given[used..];
             let here = self.at + used as u64;
             let step = match self.expects {
                 Expects::Head => self.head(rest, here, messages, methods)?,
@@ -82,13 +83,13 @@ impl Reader {
             let Some(step) = step else { break };
             let step = usize::try_from(step).ok()?;
             used = used.checked_add(step)?;
-            if used > self.given.len() {
-                self.given.clear();
+            if used > given.len() {
                 self.at = self.at.checked_add(used as u64)?;
                 return Some(self.at);
             }
         }
-        self.given.drain(..used);
+        given.drain(..used);
+        self.given = given;
         self.at += used as u64;
         (self.given.len() <= HEAD).then_some(self.at + self.given.len() as u64)
     }

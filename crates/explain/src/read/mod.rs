@@ -17,6 +17,9 @@ use crate::event::{Both, ORIGIN, Side};
 /// How many bytes are kept that came before what is to be read next.
 const EARLY: usize = 256 << 10;
 
+/// How many bytes suffice to tell what a stream is: HTTP/2's preface has as many.
+const TOLD: usize = 24;
+
 /// The largest message head that is read; servers refuse much smaller ones.
 const HEAD: usize = 64 << 10;
 
@@ -66,16 +69,21 @@ struct Stream {
     reader: Reader,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 enum Reader {
-    /// It has not begun.
-    #[default]
-    New,
+    /// It has not begun, or with so little that nothing can be said yet.
+    New(Vec<u8>),
     Http1(http1::Reader),
     Http2(http2::Reader),
     Tls(tls::Reader),
     /// It cannot be read, or not any more.
     GivenUp,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self::New(Vec::new())
+    }
 }
 
 impl Content {
@@ -134,11 +142,17 @@ impl Content {
     fn read(&mut self, from: Side, bytes: &[u8]) {
         let Some(at) = self.streams[from].next else { return };
         let mut reader = std::mem::take(&mut self.streams[from].reader);
-        if matches!(reader, Reader::New) {
-            reader = self.recognise(from, at, bytes);
+        let (mut whole, mut begin) = (bytes, at);
+        let mut given = Vec::new();
+        if let Reader::New(first) = &mut reader {
+            given = std::mem::take(first);
+            given.extend_from_slice(bytes);
+            (whole, begin) = (&given, at - (given.len() - bytes.len()) as u64);
+            reader = self.recognise(from, begin, whole);
         }
+        let bytes = whole;
         let next = match &mut reader {
-            Reader::New => Some(at + bytes.len() as u64),
+            Reader::New(_) => Some(begin + bytes.len() as u64),
             Reader::Http1(http) => http.read(bytes, &mut self.messages[from], &mut self.methods),
             Reader::Http2(http) => http.read(bytes, &mut self.messages[from], &mut self.window_updates[from]),
             Reader::Tls(tls) => tls.read(bytes, &mut self.secured[from]),
@@ -160,11 +174,13 @@ impl Content {
             (Reader::Http1(http1::Reader::new(from, at)), Protocol::Http1)
         } else if tls::looks_like(bytes) {
             (Reader::Tls(tls::Reader::new(at)), Protocol::Tls)
-        } else if at == ORIGIN && !bytes.is_empty() {
-            // What does not look like anything at its very beginning will not do so later.
-            return Reader::GivenUp;
+        } else if at != ORIGIN {
+            // In the midst of a connection the next packet may begin a message.
+            return Reader::default();
+        } else if bytes.len() < TOLD {
+            return Reader::New(bytes.to_vec());
         } else {
-            return Reader::New;
+            return Reader::GivenUp;
         };
         self.protocol = protocol;
         reader
@@ -175,10 +191,6 @@ impl Content {
         *stream = Stream { reader: Reader::GivenUp, ..Stream::default() };
     }
 
-    /// Whether this side's stream was read to where it is now.
-    pub(crate) fn readable(&self, from: Side) -> bool {
-        !matches!(self.streams[from].reader, Reader::New | Reader::GivenUp)
-    }
 }
 
 #[cfg(test)]
@@ -242,6 +254,6 @@ mod tests {
     fn a_head_that_was_cut_off_is_given_up() {
         let mut content = Content::default();
         content.add(Side::Client, ORIGIN, b"GET / HT", 100);
-        assert!(!content.readable(Side::Client) && content.messages.client.is_empty());
+        assert!(matches!(content.streams.client.reader, Reader::GivenUp) && content.messages.client.is_empty());
     }
 }

@@ -1,0 +1,404 @@
+//! The timeline of a connection: every instant with its cause.
+//!
+//! What happened is a chain: this packet could go because that one had come, back to the name that was looked up.
+//! From one link of the chain to the next is a [`Wait`]; waits follow one another without a gap, and each is divided
+//! among the causes. So the times of the causes add up to the time there was, to the nanosecond, for any packets
+//! whatever. Both directions are one chain: where they take turns, the turn is a link of it.
+//!
+//! Acknowledgements are no links of their own: they are why a data packet goes, and the wait before it says so.
+
+use capture::tcp::Flags;
+
+use crate::{
+    causes::{Cause, RULES, Times},
+    collect::Connection,
+    event::{Both, Event, Side},
+    exchange::{Exchange, is_talk},
+    facts::{Facts, scale},
+    read::Protocol,
+    seat::{Acked, Seat, Sent},
+    vantage::Place,
+    wait::{Data, End, Wait},
+};
+
+/// Pieces shorter than this are joined with a neighbour of the same cause, in nanoseconds.
+const SHORT: u64 = 500_000;
+
+/// A piece of time and its cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) cause: Cause,
+    /// The packet that ended it.
+    pub(crate) number: u32,
+}
+
+/// When a message was seen.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Seen {
+    /// Its first byte.
+    pub(crate) first: Option<u64>,
+    /// Its last packet, and any that repeated one.
+    pub(crate) last: u64,
+    /// When all of it was acknowledged, without what the receiver held that back.
+    pub(crate) acked: Option<u64>,
+    /// How many of its bytes passed.
+    pub(crate) bytes: u64,
+}
+
+/// What is counted of each direction, for whoever judges it afterwards.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counts {
+    /// Packets with data.
+    pub(crate) packets: u64,
+    /// Packets sent again.
+    pub(crate) again: u64,
+    /// The most that was outstanding, in bytes.
+    pub(crate) peak: u64,
+    /// The largest window that the receiver offered, in bytes.
+    pub(crate) window: u64,
+    /// What was outstanding when the first acknowledgement came, in bytes.
+    pub(crate) first_flight: Option<u64>,
+    /// Acknowledgements.
+    pub(crate) acks: Vec<Acked>,
+}
+
+/// A connection's time.
+#[derive(Debug, Default)]
+pub(crate) struct Timeline {
+    /// One after another, without gaps.
+    pub(crate) pieces: Vec<Piece>,
+    /// When each exchange's messages were seen.
+    pub(crate) seen: Vec<Both<Seen>>,
+    pub(crate) counts: Both<Counts>,
+    left: Vec<(u64, u64)>,
+    spare: Vec<(u64, u64)>,
+}
+
+/// How many acknowledgements are looked at to infer a receiver's rule.
+const ACKS: usize = 4096;
+
+impl Timeline {
+    pub(crate) fn of(connection: &Connection, place: &Place, facts: &Both<Facts>, exchanges: &[Exchange]) -> Self {
+        let mut timeline = Self { seen: vec![Both::default(); exchanges.len()], ..Self::default() };
+        let Some(first) = connection.events.first() else { return timeline };
+        let mut walk = Walk::new(connection, place, facts, exchanges, first);
+        if let Some(lookup) = connection.lookup {
+            walk.cursor = lookup.asked;
+            walk.step(&mut timeline, lookup.answered, lookup.number, End::Lookup, 0);
+        }
+        for event in &connection.events {
+            walk.event(&mut timeline, event);
+        }
+        walk.arrive(&mut timeline);
+        timeline
+    }
+
+    /// Divides a wait among the causes.
+    fn account(&mut self, wait: &Wait, number: u32) {
+        if wait.to <= wait.from {
+            return;
+        }
+        let begin = self.pieces.len();
+        self.left.clear();
+        self.left.push((wait.from, wait.to));
+        for rule in &RULES {
+            let Some((from, to)) = (rule.claim)(wait) else { continue };
+            self.spare.clear();
+            for (left_from, left_to) in self.left.drain(..) {
+                let (from, to) = (from.clamp(left_from, left_to), to.clamp(left_from, left_to));
+                if from >= to {
+                    self.spare.push((left_from, left_to));
+                    continue;
+                }
+                self.pieces.push(Piece { from, to, cause: rule.cause, number: told_by(wait, rule.cause, number) });
+                self.spare.extend([(left_from, from), (to, left_to)].into_iter().filter(|(from, to)| from < to));
+            }
+            std::mem::swap(&mut self.left, &mut self.spare);
+            if self.left.is_empty() {
+                break;
+            }
+        }
+        debug_assert!(self.left.is_empty(), "nobody claims {:?} of {wait:?}", self.left);
+        self.pieces[begin..].sort_unstable_by_key(|piece| piece.from);
+        self.join(begin);
+    }
+
+    /// Joins pieces with those before them.
+    fn join(&mut self, begin: usize) {
+        let mut kept = begin;
+        for at in begin..self.pieces.len() {
+            let piece = self.pieces[at];
+            let short = piece.to - piece.from < SHORT;
+            match kept.checked_sub(1).map(|last| &mut self.pieces[last]) {
+                Some(last) if last.cause == piece.cause && last.to == piece.from && (short || last.to - last.from < SHORT) => {
+                    last.to = piece.to;
+                    if !short {
+                        last.number = piece.number;
+                    }
+                }
+                _ => {
+                    self.pieces[kept] = piece;
+                    kept += 1;
+                }
+            }
+        }
+        self.pieces.truncate(kept);
+    }
+
+    /// The pieces between two times, cut to them.
+    pub(crate) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = Piece> {
+        let begin = self.pieces.partition_point(|piece| piece.to <= from);
+        let cut = move |piece: &Piece| Piece { from: piece.from.max(from), to: piece.to.min(to), ..*piece };
+        self.pieces[begin..].iter().take_while(move |piece| piece.from < to).map(cut)
+    }
+
+    /// What the time between two times was spent on.
+    pub(crate) fn times(&self, from: u64, to: u64) -> Times {
+        let mut times = Times::default();
+        for piece in self.between(from, to) {
+            times[piece.cause] += piece.to - piece.from;
+        }
+        times
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.pieces.last().map_or(0, |piece| piece.to)
+    }
+}
+
+/// The packet that shows a cause best: a held acknowledgement itself, else what ended the wait.
+fn told_by(wait: &Wait, cause: Cause, number: u32) -> u32 {
+    match (cause, wait.end) {
+        (Cause::DelayedAck, End::Data(Data { released: Some(release), .. })) => release.number,
+        _ => number,
+    }
+}
+
+/// The state of the walk along a connection.
+struct Walk<'a> {
+    connection: &'a Connection,
+    place: &'a Place,
+    facts: &'a Both<Facts>,
+    seats: Both<Option<Seat<'a>>>,
+    /// The messages of each side by their first bytes, with their exchange.
+    marks: Both<Vec<(u64, u64, usize)>>,
+    /// Messages before these are over.
+    current: Both<usize>,
+    scales: Both<u8>,
+    cursor: u64,
+    /// Who sent what the walk is at.
+    at: Option<Side>,
+    /// The number of the packet it is at.
+    number: u32,
+    syn: bool,
+    answered: bool,
+    established: bool,
+    secured: bool,
+}
+
+impl<'a> Walk<'a> {
+    fn new(
+        connection: &'a Connection,
+        place: &'a Place,
+        facts: &'a Both<Facts>,
+        exchanges: &[Exchange],
+        first: &Event,
+    ) -> Self {
+        let seat = |side: Side| Some(Seat::new(side, connection.offsets[side]?, place.to[side], place.rtt(), &facts[side]));
+        let marks = |side: Side| {
+            let parts = exchanges.iter().enumerate();
+            let mut marks: Vec<_> =
+                parts.filter_map(|(index, exchange)| exchange.parts[side].map(|(start, end)| (start, end, index))).collect();
+            marks.sort_unstable();
+            marks
+        };
+        Self {
+            connection,
+            place,
+            facts,
+            seats: Both::of(seat),
+            marks: Both::of(marks),
+            current: Both::default(),
+            scales: Both::of(|side| scale(connection, side)),
+            cursor: first.time,
+            at: None,
+            number: first.number,
+            syn: false,
+            answered: false,
+            established: false,
+            secured: connection.content.protocol != Protocol::Tls,
+        }
+    }
+
+    /// Goes on to a time, over a wait that ended so.
+    fn step(&mut self, timeline: &mut Timeline, to: u64, number: u32, end: End, busy_until: u64) {
+        let wait = Wait { from: self.cursor, to, busy_until: busy_until.clamp(self.cursor, to.max(self.cursor)), end };
+        timeline.account(&wait, number);
+        self.cursor = self.cursor.max(to);
+        self.number = number;
+    }
+
+    fn event(&mut self, timeline: &mut Timeline, event: &Event) {
+        let side = event.from();
+        if event.has(Flags::SYN) {
+            self.shake(timeline, event);
+        } else if self.answered && !self.established && side == Side::Client {
+            self.established = true;
+            if event.len == 0 {
+                self.step(timeline, event.time, event.number, End::Connect, 0);
+                self.at = Some(side);
+            }
+        }
+        if event.len > 0 {
+            self.data(timeline, event);
+        }
+        if event.has(Flags::ACK)
+            && let Some(seat) = &mut self.seats[!side]
+        {
+            let scale = self.scales[side];
+            let window = u64::from(event.window) << if event.has(Flags::SYN) { 0 } else { scale };
+            timeline.counts[!side].window = timeline.counts[!side].window.max(window);
+            seat.hear(event, scale);
+        }
+    }
+
+    fn shake(&mut self, timeline: &mut Timeline, event: &Event) {
+        let answer = event.has(Flags::ACK);
+        let seen = if answer { &mut self.answered } else { &mut self.syn };
+        let end = match (std::mem::replace(seen, true), answer) {
+            (true, _) => End::SynAgain,
+            (false, true) => End::Connect,
+            // Nothing was sent before it but a question for the name.
+            (false, false) => End::Turn { side: Side::Client, travel: 0 },
+        };
+        self.step(timeline, event.time, event.number, end, 0);
+        self.at = Some(event.from());
+    }
+
+    fn data(&mut self, timeline: &mut Timeline, event: &Event) {
+        let side = event.from();
+        let busy = [Side::Client, Side::Server].into_iter().filter_map(|side| self.seats[side].as_ref());
+        let busy_until = busy.map(|seat| seat.busy_until).max().unwrap_or(0);
+        let Some(seat) = &mut self.seats[side] else { return };
+        seat.until(event.time);
+        let (before, quiet) = (seat.next, seat.flight() == 0);
+        let sent = seat.send(event);
+        let (next, flight, una) = (seat.next, seat.flight(), seat.una);
+        self.tell(timeline, side);
+        let Some(sent) = sent else { return };
+        let counts = &mut timeline.counts[side];
+        counts.packets += 1;
+        counts.again += u64::from(matches!(sent, Sent::Again(_)));
+        counts.peak = counts.peak.max(flight);
+        let offset = next - u64::from(event.len);
+        let at = if matches!(sent, Sent::Again(_)) { una..next } else { offset..next };
+        let begins = self.see(timeline, event, side, at.clone(), matches!(sent, Sent::New(_)));
+        if is_talk(self.connection, event, at) && !begins {
+            if let Some(other) = &mut self.seats[!side] {
+                other.hear_talk(event.time);
+            }
+            return;
+        }
+        let end = self.end(event, sent, begins, quiet, before);
+        self.step(timeline, event.time, event.number, end, busy_until);
+        self.at = Some(side);
+    }
+
+    /// What ended the wait before a data packet.
+    fn end(&mut self, event: &Event, sent: Sent, begins: bool, quiet: bool, before: u64) -> End {
+        let side = event.from();
+        let data = match sent {
+            Sent::Again(by) => return End::Again(by),
+            Sent::New(data) => data,
+        };
+        if !self.secured {
+            let secured = self.connection.content.secured.client;
+            self.secured = side == Side::Client && secured.is_some_and(|secured| before >= secured);
+            if !self.secured {
+                return End::Tls;
+            }
+        }
+        let others_turn = self.at == Some(!side) || self.at.is_none();
+        // A message that follows one of the same side goes when that side can send; else somebody took time.
+        let turn = if others_turn { begins || quiet } else { begins && data.released.is_none() && quiet };
+        if !turn {
+            return End::Data(data);
+        }
+        let travel = if others_turn { self.place.to[side] } else { 0 };
+        End::Turn { side, travel }
+    }
+
+    /// Notes when messages are seen; whether one begins with this packet.
+    fn see(
+        &mut self,
+        timeline: &mut Timeline,
+        event: &Event,
+        side: Side,
+        at: std::ops::Range<u64>,
+        new: bool,
+    ) -> bool {
+        let marks = &self.marks[side];
+        let mut begins = false;
+        for (start, end, exchange) in &marks[self.current[side].min(marks.len())..] {
+            if *start >= at.end {
+                break;
+            }
+            if *end <= at.start {
+                continue;
+            }
+            let seen = &mut timeline.seen[*exchange][side];
+            seen.last = event.time;
+            if new {
+                seen.bytes += at.end.min(*end) - at.start.max(*start);
+                begins |= seen.first.is_none();
+            }
+            seen.first.get_or_insert(event.time);
+        }
+        begins
+    }
+
+    /// Passes on what acknowledgements told.
+    fn tell(&mut self, timeline: &mut Timeline, side: Side) {
+        let Some(seat) = &mut self.seats[side] else { return };
+        let away = self.place.to[side];
+        for acked in seat.acked.drain(..) {
+            let counts = &mut timeline.counts[side];
+            counts.first_flight.get_or_insert(counts.peak);
+            if counts.acks.len() < ACKS {
+                counts.acks.push(acked);
+            }
+            let marks = &self.marks[side];
+            let current = &mut self.current[side];
+            while let Some((_, end, exchange)) = marks.get(*current)
+                && *end <= acked.to
+            {
+                timeline.seen[*exchange][side].acked = Some((acked.at - acked.held).saturating_sub(away));
+                *current += 1;
+            }
+        }
+    }
+
+    /// The last data arrives.
+    fn arrive(&mut self, timeline: &mut Timeline) {
+        for side in [Side::Client, Side::Server] {
+            if let Some(seat) = &mut self.seats[side] {
+                seat.until(u64::MAX);
+            }
+            self.tell(timeline, side);
+        }
+        // What has no end but the stream's.
+        for side in [Side::Client, Side::Server] {
+            let acked = timeline.counts[side].acks.last().filter(|acked| acked.all);
+            if let (Some((_, _, exchange)), Some(acked)) = (self.marks[side].get(self.current[side]), acked) {
+                timeline.seen[*exchange][side].acked = Some((acked.at - acked.held).saturating_sub(self.place.to[side]));
+            }
+        }
+        let ends = timeline.seen.iter().flat_map(|seen| [&seen.client, &seen.server]);
+        let end = ends.map(|seen| seen.acked.unwrap_or(0).max(seen.last)).max().unwrap_or(self.cursor);
+        let busy = self.at.and_then(|side| self.seats[side].as_ref()).map_or(0, |seat| seat.busy_until);
+        self.step(timeline, end.max(self.cursor), self.number, End::Arrival, busy);
+        let _ = self.facts;
+    }
+}
