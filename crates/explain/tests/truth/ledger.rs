@@ -100,7 +100,12 @@ impl Ledger {
         let mut errors: Vec<f64> = self.pairs.iter().map(Pair::error).collect();
         errors.sort_by(f64::total_cmp);
         let at = |share: f64| errors[((errors.len() - 1) as f64 * share).round() as usize];
-        println!("{} predictions: off by {:.1} % in the median, {:.1} % at p95", errors.len(), at(0.5) * 100.0, at(0.95) * 100.0);
+        println!(
+            "{} predictions: off by {:.1} % in the median, {:.1} % at p95",
+            errors.len(),
+            at(0.5) * 100.0,
+            at(0.95) * 100.0
+        );
         at(0.5) <= MEDIAN && at(0.95) <= P95
     }
 }

@@ -63,7 +63,8 @@ impl Verdict {
         let share = |time: u64| time as f64 / 1e9 / total.max(1e-9);
         let ranked = transfer.times.ranked();
         let largest = ranked.iter().find(|(cause, _)| *cause != Cause::Propagation);
-        let found = largest.filter(|(_, time)| share(*time) >= WORTH_NAMING).map_or(Cause::Propagation, |(cause, _)| *cause);
+        let found =
+            largest.filter(|(_, time)| share(*time) >= WORTH_NAMING).map_or(Cause::Propagation, |(cause, _)| *cause);
         let shares: BTreeMap<&str, f64> = ranked.iter().map(|(cause, time)| (cause.name(), share(*time))).collect();
         let wrong = expect.share.iter().filter_map(|(cause, [least, most])| {
             let share = shares.get(cause.as_str()).copied().unwrap_or(0.0);
@@ -119,7 +120,6 @@ pub(crate) fn judge(
         connection.transfers.iter().map(each).sum::<u64>() as f64 / 1e9
     };
     let kernel = played.told.kernels[sender];
-    eprintln!("DEBUG {name} {kernel:?}");
     let clocks = [
         ("rwnd_limited", kernel.rwnd_limited, spent(&[Cause::ReceiveWindow, Cause::ReceiverStalled])),
         ("sndbuf_limited", kernel.sndbuf_limited, spent(&[Cause::SendBuffer])),
