@@ -64,10 +64,13 @@ impl Ledger {
             println!("{expected:<24} {found:<24} {client:>7} {middle:>7} {server:>7}{mark}");
         }
         let wrong: Vec<_> = self.verdicts.iter().filter(|verdict| !verdict.is_right()).collect();
-        for verdict in &wrong {
-            let Verdict { scenario, place, expected, found, wrong, shares } = verdict;
-            let other = if expected == found { String::new() } else { format!("{found} in place of {expected}; ") };
-            println!("  {scenario}, {place}: {other}{} ({shares})", wrong.join("; "));
+        for of_one in wrong.chunk_by(|a, b| a.scenario == b.scenario) {
+            println!("  {}: {}", of_one[0].scenario, of_one[0].says);
+            for Verdict { place, expected, found, wrong, shares, .. } in of_one {
+                let other = (expected != found).then(|| format!("{found} in place of {expected}"));
+                let wrong: Vec<_> = other.iter().chain(wrong).map(String::as_str).collect();
+                println!("    {place}: {} ({shares})", wrong.join("; "));
+            }
         }
         let (right, all) = (self.verdicts.len() - wrong.len(), self.verdicts.len());
         let causes: BTreeSet<_> = self.verdicts.iter().map(|verdict| &verdict.expected).collect();

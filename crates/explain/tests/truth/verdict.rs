@@ -6,7 +6,7 @@ use capture::pcapng::Reader;
 use explain::{Cause, Connection, Transfer};
 
 use crate::{
-    scenario::{Expect, Scenario},
+    scenario::Scenario,
     world::{PLACES, Played},
 };
 
@@ -45,6 +45,7 @@ pub(crate) fn transfer<'a>(connection: &'a Connection, scenario: &Scenario) -> R
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
     pub(crate) scenario: String,
+    pub(crate) says: String,
     pub(crate) place: &'static str,
     pub(crate) expected: String,
     pub(crate) found: &'static str,
@@ -58,7 +59,8 @@ impl Verdict {
         self.expected == self.found && self.wrong.is_empty()
     }
 
-    fn of(scenario: &str, place: &'static str, expect: &Expect, transfer: &Transfer) -> Self {
+    fn of((name, scenario): (&str, &Scenario), place: &'static str, transfer: &Transfer) -> Self {
+        let expect = scenario.expect.at.get(place).unwrap_or(&scenario.expect);
         let total = transfer.duration.as_secs_f64();
         let share = |time: u64| time as f64 / 1e9 / total.max(1e-9);
         let ranked = transfer.times.ranked();
@@ -73,7 +75,8 @@ impl Verdict {
         let shown = ranked.iter().filter(|(_, time)| share(*time) >= 0.01);
         let shown = shown.map(|(cause, time)| format!("{} {:.2}", cause.name(), share(*time)));
         Self {
-            scenario: scenario.to_owned(),
+            scenario: name.to_owned(),
+            says: scenario.says.clone(),
             place,
             expected: expect.cause.clone(),
             found: found.name(),
@@ -109,8 +112,7 @@ pub(crate) fn judge(
     let mut verdicts = Vec::new();
     for (place, capture) in PLACES.into_iter().zip(&played.captures) {
         let connection = explained(capture)?;
-        let expect = scenario.expect.at.get(place).unwrap_or(&scenario.expect);
-        verdicts.push(Verdict::of(name, place, expect, transfer(&connection, scenario)?));
+        verdicts.push(Verdict::of((name, scenario), place, transfer(&connection, scenario)?));
     }
     let [up, down] = scenario.sizes();
     let sender = usize::from(down > up);

@@ -97,7 +97,8 @@ fn excused(cell: &Value, server: &str, arguments: &[&str], reason: &str) -> bool
 /// The cell's capture shows the connections and bytes that the cell tells of.
 fn check_capture(folder: &Path, cell: &Value) {
     let [workload, network, contender] = ["workload", "network", "contender"].map(|key| cell[key].as_str().unwrap());
-    let file = folder.join("captures").join(format!("{workload}-{network}-{contender}.pcapng"));
+    let name = format!("{workload}-{network}-{contender}.pcapng").replace(' ', "-");
+    let file = folder.join("captures").join(name);
     let summary = Summary::of(&mut Reader::open(&file).unwrap()).unwrap();
     assert!(!summary.connections.is_empty(), "{}", file.display());
     assert!(summary.connections.iter().all(|connection| connection.server.port() == 8443), "{}", file.display());
