@@ -60,8 +60,11 @@ fn told(connection: &Connection) -> Vec<Exchange> {
 /// Whether a segment is talk of the protocol below the messages.
 pub(crate) fn is_talk(connection: &Connection, event: &Event, at: Range<u64>) -> bool {
     let content = &connection.content;
+    if event.len > TALK {
+        return false;
+    }
     match content.protocol {
-        Protocol::Tls => event.len <= TALK && content.secured[event.from()].is_some_and(|secured| at.start > secured),
+        Protocol::Tls => content.secured[event.from()].is_some_and(|secured| at.start > secured),
         Protocol::Http2 => {
             let updates = &content.window_updates[event.from()];
             let has = |places: &[u64]| {
@@ -69,7 +72,7 @@ pub(crate) fn is_talk(connection: &Connection, event: &Event, at: Range<u64>) ->
                 places.get(place).is_some_and(|place| at.contains(place))
             };
             let begins = content.messages[event.from()].iter().any(|message| at.contains(&message.start));
-            event.len <= TALK && !begins && has(updates)
+            !begins && has(updates)
         }
         _ => false,
     }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Segments over which a rate is measured: fewer, and a machine's lateness counts too much.
-const STRETCH: u64 = 8;
+const STRETCH: u64 = 6;
 
 /// What is true of what one side sends.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +23,9 @@ pub(crate) struct Facts {
     pub(crate) rate: Option<f64>,
     /// The size of the chunks whose acknowledgement the sender waits for.
     pub(crate) chunk: Option<u64>,
+    /// What is outstanding at most in one round trip after another, without growing and without a loss: the sender's
+    /// buffer, in bytes.
+    pub(crate) level: Option<u64>,
     /// Whether a sender that could have sent earlier mostly goes on when an acknowledgement comes.
     pub(crate) answers_acks: bool,
 }
@@ -45,7 +48,10 @@ impl Facts {
         Both::of(|side| {
             let mut facts = Self::before(connection, side);
             if let Some(survey) = Survey::of(connection, place, side, &facts) {
-                (facts.rate, facts.chunk, facts.answers_acks) = (survey.rate(&facts), survey.chunk(&facts), survey.answers_acks());
+                facts.rate = survey.rate();
+                facts.chunk = survey.chunk(&facts);
+                facts.level = level(&survey.peaks);
+                facts.answers_acks = survey.answers_acks();
             }
             facts
         })
@@ -59,7 +65,7 @@ impl Facts {
         let said = [side, !side].map(|side| connection.syn[side].and_then(|syn| syn.mss));
         let said = said.into_iter().flatten().min().map(|mss| u64::from(mss).saturating_sub(options));
         let mss = said.filter(|mss| *mss > 0).unwrap_or_else(|| seen_mss(connection, side, headers));
-        Self { mss, headers, rate: None, chunk: None, answers_acks: true }
+        Self { mss, headers, rate: None, chunk: None, level: None, answers_acks: true }
     }
 }
 
@@ -93,12 +99,20 @@ struct Survey {
     stretch: std::collections::VecDeque<(u64, u64, u64)>,
     /// Sizes of what was sent between two times at which all was acknowledged.
     chunks: Vec<u64>,
+    /// The most that was outstanding in each round trip, if nothing was lost.
+    peaks: Vec<u64>,
     waits: u32,
     waits_ended_by_ack: u32,
 }
 
 /// Steps of the logarithm: 5 %.
 const STEP: f64 = 0.05;
+
+/// How many steps to each side are one rate, measured on machines that are late.
+const HILL: i32 = 5;
+
+/// The share of what was delivered that makes a rate common.
+const COMMON: f64 = 0.2;
 
 impl Survey {
     fn of(connection: &Connection, place: &Place, side: Side, facts: &Facts) -> Option<Self> {
@@ -151,6 +165,7 @@ impl Survey {
             }
         }
         survey.chunks.push(seat.next - began);
+        survey.peaks = seat.rounds();
         Some(survey)
     }
 
@@ -177,29 +192,23 @@ impl Survey {
 
     /// The highest rate that is common: where the path was not full, deliveries are slower, and where a machine was
     /// late, faster now and then.
-    fn rate(&self, _facts: &Facts) -> Option<f64> {
-        let total: f64 = self.all.values().sum();
-        let spread: f64 = self.spread.values().sum();
-        let rates = if spread * 10.0 >= total { &self.spread } else { &self.all };
-        let total: f64 = rates.values().sum();
-        let weight = |bin: i32| (bin - 2..=bin + 2).filter_map(|bin| rates.get(&bin)).sum::<f64>();
+    fn rate(&self) -> Option<f64> {
+        let sum = |rates: &HashMap<i32, f64>| rates.values().sum::<f64>();
+        // Only packets that the path spread tell how fast it is; where none were, all that is known is a least.
+        let rates = if sum(&self.spread) * 10.0 >= sum(&self.all) { &self.spread } else { &self.all };
+        let total = sum(rates);
+        let hill = |bin: i32| (bin - HILL..=bin + HILL).filter_map(|bin| rates.get(&bin)).sum::<f64>();
         let mut bins: Vec<i32> = rates.keys().copied().collect();
         bins.sort_unstable();
-        let common = bins.iter().rev().copied().filter(|bin| weight(*bin) >= total * 0.15);
-        // The top of the first hill from above.
-        let mut best: Option<i32> = None;
-        for bin in common {
-            match best {
-                Some(top) if top - bin > 4 => break,
-                Some(top) if weight(bin) <= weight(top) => {}
-                _ => best = Some(bin),
-            }
-        }
-        let best = best?;
-        let (sum, count) = (best - 2..=best + 2)
-            .filter_map(|bin| Some((f64::from(bin) + 0.5, *rates.get(&bin)?)))
-            .fold((0.0, 0.0), |(sum, count), (bin, weight)| (sum + bin * weight, count + weight));
-        Some((sum / count * STEP).exp())
+        let first = bins.iter().rev().copied().find(|bin| hill(*bin) >= total * COMMON)?;
+        let top = (first - 2 * HILL..=first).max_by(|a, b| hill(*a).total_cmp(&hill(*b)))?;
+        // The middle of the hill.
+        let mut left = hill(top) / 2.0;
+        let middle = (top - HILL..=top + HILL).find(|bin| {
+            left -= rates.get(bin).copied().unwrap_or(0.0);
+            left <= 0.0
+        })?;
+        Some(((f64::from(middle) + 0.5) * STEP).exp())
     }
 
     /// The size that most chunks have, if the sender sends the same again and again and then waits.
@@ -217,6 +226,16 @@ impl Survey {
     fn answers_acks(&self) -> bool {
         self.waits_ended_by_ack * 5 >= self.waits * 3
     }
+}
+
+/// Round trips without growth after which a sender is held by something that does not grow.
+const STEADY: usize = 5;
+
+/// What most round trips have outstanding, if that is also the most that any has.
+fn level(peaks: &[u64]) -> Option<u64> {
+    let most = peaks.iter().max().copied()?;
+    let near = peaks.iter().filter(|peak| **peak * 10 >= most * 8).count();
+    (near >= STEADY && near * 3 >= peaks.len() * 2).then_some(most)
 }
 
 /// By how many bits a side's windows are shifted: as its SYN said, if both did (RFC 7323 §2.2), else just enough for

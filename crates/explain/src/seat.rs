@@ -25,8 +25,11 @@ const HELD: u64 = 5_000_000;
 /// Nor one that is held for longer (RFC 5681 §4.2: within 500 ms; clocks tick).
 const HELD_MOST: u64 = 600_000_000;
 
-/// Rounds without growth after which a sender is held by something that does not grow.
-const STEADY: usize = 4;
+/// How many round trips are looked back at.
+const BACK: usize = 4;
+
+/// How many are told to who looks at all of them.
+const TOLD: usize = 4096;
 
 /// An acknowledgement on its way to the sender.
 #[derive(Debug, Clone, Copy)]
@@ -106,8 +109,9 @@ pub(crate) struct Seat<'a> {
     lost: bool,
     /// The end of the current round, and the most that was outstanding in this one and those before.
     round: u64,
-    peaks: [u64; STEADY + 1],
+    peaks: [u64; BACK],
     rounds: usize,
+    all_peaks: Vec<u64>,
     /// What the last acknowledgements told.
     pub(crate) acked: Vec<Acked>,
 }
@@ -138,10 +142,16 @@ impl<'a> Seat<'a> {
             recovery: None,
             lost: false,
             round: ORIGIN,
-            peaks: [0; STEADY + 1],
+            peaks: [0; BACK],
             rounds: 0,
+            all_peaks: Vec::new(),
             acked: Vec::new(),
         }
+    }
+
+    /// The most that was outstanding in each round trip so far, if nothing was lost.
+    pub(crate) fn rounds(&mut self) -> Vec<u64> {
+        if self.lost { Vec::new() } else { std::mem::take(&mut self.all_peaks) }
     }
 
     pub(crate) fn flight(&self) -> u64 {
@@ -232,6 +242,9 @@ impl<'a> Seat<'a> {
         }
         if self.una >= self.round {
             self.round = self.next;
+            if self.all_peaks.len() < TOLD {
+                self.all_peaks.push(self.peaks[0]);
+            }
             self.peaks.rotate_right(1);
             self.peaks[0] = 0;
             self.rounds += 1;
@@ -283,7 +296,9 @@ impl<'a> Seat<'a> {
         if !again {
             self.flying.push_back(Flown { end, at: now, carried: self.busy_until });
         }
-        self.limit = self.limit.max(self.flight());
+        if self.recovery.is_none() {
+            self.limit = self.limit.max(self.flight());
+        }
         self.peaks[0] = self.peaks[0].max(self.flight());
         self.release = None;
         self.closed = None;
@@ -317,16 +332,16 @@ impl<'a> Seat<'a> {
     }
 
     fn data(&self, now: u64, len: u64) -> Data {
-        let released = self.release.filter(|release| now <= release.at + self.prompt());
+        // A program that waits for its chunk looks now and then whether it was acknowledged.
+        let late = |release: &Release| if self.facts.chunk.is_some() && release.all { 10 } else { 1 };
+        let released = self.release.filter(|release| now <= release.at + late(release) * self.prompt());
         let closed = match (self.closed, self.closed_since) {
             (Some((from, to)), _) => Some((from, to)),
             (None, Some(since)) => Some((since, now)),
             (None, None) => None,
         };
-        let [_, last, before, ..] = self.peaks;
-        let past = &self.peaks[1..];
-        let (most, least) = (past.iter().max().copied(), past.iter().min().copied());
-        let level = most.zip(least).is_some_and(|(most, least)| most - least <= self.facts.mss.max(most / 30));
+        let [_, last, before, earlier] = self.peaks;
+        let recent = last.max(before);
         Data {
             released,
             room: self.room,
@@ -335,8 +350,8 @@ impl<'a> Seat<'a> {
                 || self.release.is_none() && self.edge.is_some_and(|edge| edge.saturating_sub(self.next) < self.facts.mss),
             recovers: self.recovery.map(|(_, by)| by),
             lost: self.lost,
-            grows: !self.lost && (self.rounds < 3 || last * 4 >= before * 5),
-            steady: !self.lost && self.rounds > STEADY && level,
+            grows: !self.lost && (self.rounds < BACK || recent * 4 >= earlier * 5),
+            steady: !self.lost && self.facts.level.is_some_and(|level| self.peaks[0].max(last) * 4 >= level * 3),
             chunks: self.facts.chunk.is_some(),
             answers_acks: self.facts.answers_acks,
             small: len < self.facts.mss,

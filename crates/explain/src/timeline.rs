@@ -283,7 +283,7 @@ impl<'a> Walk<'a> {
         let busy_until = busy.map(|seat| seat.busy_until).max().unwrap_or(0);
         let Some(seat) = &mut self.seats[side] else { return };
         seat.until(event.time);
-        let (before, quiet) = (seat.next, seat.flight() == 0);
+        let quiet = seat.flight() == 0;
         let sent = seat.send(event);
         let (next, flight, una) = (seat.next, seat.flight(), seat.una);
         self.tell(timeline, side);
@@ -301,13 +301,13 @@ impl<'a> Walk<'a> {
             }
             return;
         }
-        let end = self.end(event, sent, begins, quiet, before);
+        let end = self.end(event, sent, begins, quiet, next);
         self.step(timeline, event.time, event.number, end, busy_until);
         self.at = Some(side);
     }
 
     /// What ended the wait before a data packet.
-    fn end(&mut self, event: &Event, sent: Sent, begins: bool, quiet: bool, before: u64) -> End {
+    fn end(&mut self, event: &Event, sent: Sent, begins: bool, quiet: bool, next: u64) -> End {
         let side = event.from();
         let data = match sent {
             Sent::Again(by) => return End::Again(by),
@@ -315,10 +315,9 @@ impl<'a> Walk<'a> {
         };
         if !self.secured {
             let secured = self.connection.content.secured.client;
-            self.secured = side == Side::Client && secured.is_some_and(|secured| before >= secured);
-            if !self.secured {
-                return End::Tls;
-            }
+            self.secured = side == Side::Client && secured.is_some_and(|secured| next > secured);
+            let travel = if self.at == Some(!side) { self.place.to[side] } else { 0 };
+            return End::Tls { over: self.secured, travel };
         }
         let others_turn = self.at == Some(!side) || self.at.is_none();
         // A message that follows one of the same side goes when that side can send; else somebody took time.

@@ -29,7 +29,12 @@ pub(crate) enum End {
     /// A step of the TCP handshake.
     Connect,
     /// A step of the TLS handshake.
-    Tls,
+    Tls {
+        /// Whether it is the client's first data behind it, which it may have taken time to think of.
+        over: bool,
+        /// How much of the wait packets spent on their way, in nanoseconds.
+        travel: u64,
+    },
     /// The first data of a message.
     Turn {
         /// Who had the turn.

@@ -18,7 +18,7 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
     if data.window {
         return None;
     }
-    if data.chunks && release.all {
+    if data.steady || data.chunks && release.all {
         return Some((wait.from, wait.to));
     }
     match data.room {

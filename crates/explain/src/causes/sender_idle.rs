@@ -12,7 +12,8 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
     if data.window || data.released.is_some() && (data.answers_acks || data.room.is_none()) {
         return None;
     }
-    Some((data.room.unwrap_or(wait.from).max(wait.from), wait.to))
+    // Had it had anything to send before there was room, it would have sent it then: it was idle all the time.
+    Some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {

@@ -8,7 +8,11 @@ use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, plural};
 pub(super) const RULE: Rule = Rule { cause: Cause::Tls, avoidable: true, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    matches!(wait.end, End::Tls).then_some((wait.from, wait.to))
+    match wait.end {
+        End::Tls { over: false, .. } => Some((wait.from, wait.to)),
+        End::Tls { over: true, travel } => Some((wait.from, wait.busy_until + travel)),
+        _ => None,
+    }
 }
 
 fn why(evidence: &Evidence) -> String {

@@ -54,6 +54,8 @@ pub(crate) struct Content {
     pub(crate) secured: Both<Option<u64>>,
     /// Where each side gave the other room to send, with HTTP/2 (RFC 9113 §6.9).
     pub(crate) window_updates: Both<Vec<u64>>,
+    /// Whether the client's Finished is looked for.
+    finished: bool,
     /// The methods of requests whose responses are still to come, where they decide on the body's length.
     methods: VecDeque<http1::Method>,
     streams: Both<Stream>,
@@ -155,7 +157,13 @@ impl Content {
             Reader::New(_) => Some(begin + bytes.len() as u64),
             Reader::Http1(http) => http.read(bytes, &mut self.messages[from], &mut self.methods),
             Reader::Http2(http) => http.read(bytes, &mut self.messages[from], &mut self.window_updates[from]),
-            Reader::Tls(tls) => tls.read(bytes, &mut self.secured[from]),
+            Reader::Tls(tls) => {
+                if from == Side::Client && self.secured.client.is_none() && self.secured.server.is_some() && !self.finished {
+                    self.finished = true;
+                    tls.expect_finished();
+                }
+                tls.read(bytes, &mut self.secured[from])
+            }
             Reader::GivenUp => None,
         };
         let stream = &mut self.streams[from];

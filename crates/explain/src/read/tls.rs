@@ -1,7 +1,7 @@
 //! TLS records (RFC 8446 §5.1): enough to see where the handshake ends.
 //!
-//! The client's first record of application data ends it. In TLS 1.3 that record is the client's Finished, which
-//! goes ahead of the first request and mostly in the same packet; in TLS 1.2 it is the request itself.
+//! The client's first record of application data ends it: in TLS 1.2 that is the request itself. In TLS 1.3, where
+//! the server sends such records before the client does, the first is the client's Finished and the next the request.
 
 /// Whether a stream that begins so is TLS.
 pub(super) fn looks_like(bytes: &[u8]) -> bool {
@@ -16,11 +16,18 @@ pub(super) struct Reader {
     /// A record's header, as far as it was given.
     header: Vec<u8>,
     at: u64,
+    /// Whether the next record of application data is the client's Finished.
+    finished: bool,
 }
 
 impl Reader {
     pub(super) fn new(at: u64) -> Self {
-        Self { header: Vec::with_capacity(5), at }
+        Self { header: Vec::with_capacity(5), at, finished: false }
+    }
+
+    /// TLS 1.3: the server has sent records of application data before the client.
+    pub(super) fn expect_finished(&mut self) {
+        self.finished = true;
     }
 
     /// Reads on; the next byte wanted, or none where it makes no sense or nothing more is to be learnt.
@@ -32,7 +39,7 @@ impl Reader {
             if !looks_like(&self.header) {
                 return None;
             }
-            if kind == APPLICATION {
+            if kind == APPLICATION && !std::mem::take(&mut self.finished) {
                 secured.get_or_insert(self.at);
                 return Some(u64::MAX);
             }
