@@ -121,7 +121,7 @@ impl<R: Read> Input<R> {
 impl<R: Read> Read for Input<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.start == self.end {
-            self.read_on(1)?;
+            return self.source.read(into);
         }
         let len = into.len().min(self.end - self.start);
         into[..len].copy_from_slice(&self.space[self.start..self.start + len]);

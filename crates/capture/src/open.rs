@@ -13,6 +13,7 @@ use std::{
 
 use crate::{
     Error, Source,
+    ahead::Ahead,
     compressed::Compression,
     input::{BLOCK, Input},
     pcap, pcapng, printed, snoop,
@@ -77,31 +78,42 @@ impl FromStr for Format {
 }
 
 /// Opens the capture at `path`, or on standard input if that is `-`, which may be compressed with gzip
-/// or zstd. Without a `format` it is recognised.
+/// or zstd. Without a `format` it is recognised. A thread reads ahead.
 pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Source + Send>, Error> {
-    if path == Path::new("-") {
-        return read(io::stdin(), "standard input", format);
-    }
-    match File::open(path) {
-        Ok(source) => read(source, path, format),
-        Err(source) => Err(Error::Open { file: path.to_owned(), source }),
-    }
+    let (source, file): (Box<dyn Read + Send>, _) = if path == Path::new("-") {
+        (Box::new(io::stdin()), PathBuf::from("standard input"))
+    } else {
+        let opened = File::open(path).map_err(|source| Error::Open { file: path.to_owned(), source });
+        (Box::new(opened?), path.to_owned())
+    };
+    let plain = plain(Input::new(source, &file))?;
+    let ahead = Ahead::new(plain).map_err(|source| Error::Open { file: file.clone(), source })?;
+    packets(Input::new(Box::new(ahead), file), format)
 }
 
-/// Reads the capture `source`, called `file` in errors, as [`open`] does.
+/// Reads the capture `source`, called `file` in errors, as [`open`] does, but in the caller's thread.
 pub fn read<'a>(
     source: impl Read + Send + 'a,
     file: impl Into<PathBuf>,
     format: Option<Format>,
 ) -> Result<Box<dyn Source + Send + 'a>, Error> {
-    let source: Box<dyn Read + Send + 'a> = Box::new(source);
-    let mut input = Input::new(source, file);
-    if let Some(compression) = Compression::of(input.ready(4)?) {
-        let file = input.file().to_owned();
-        let opened = compression.decompress(input);
-        let plain = opened.map_err(|source| Error::Open { file: file.clone(), source })?;
-        input = Input::new(plain, file);
+    packets(plain(Input::new(Box::new(source), file))?, format)
+}
+
+/// A file under way, wherever it comes from.
+type Anything<'a> = Input<Box<dyn Read + Send + 'a>>;
+
+/// The file as it was before it was compressed, if it was.
+fn plain(mut input: Anything<'_>) -> Result<Anything<'_>, Error> {
+    let Some(compression) = Compression::of(input.ready(4)?) else { return Ok(input) };
+    let file = input.file().to_owned();
+    match compression.decompress(input) {
+        Ok(plain) => Ok(Input::new(plain, file)),
+        Err(source) => Err(Error::Open { file, source }),
     }
+}
+
+fn packets(mut input: Anything<'_>, format: Option<Format>) -> Result<Box<dyn Source + Send + '_>, Error> {
     let format = match format {
         Some(format) => format,
         None => recognise(&mut input)?,

@@ -137,7 +137,8 @@ impl Collector {
             && let Some((closed, ends)) = self.closing.pop_front()
         {
             // Its ports may serve another connection by now.
-            let over = |connection: &Connection| connection.events.last().is_some_and(|last| last.time <= closed + LINGER);
+            let over =
+                |connection: &Connection| connection.events.last().is_some_and(|last| last.time <= closed + LINGER);
             if self.open.get(&ends).is_some_and(|connection| connection.is_closed() && over(connection)) {
                 self.finished.extend(self.open.remove(&ends));
             }

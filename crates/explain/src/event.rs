@@ -77,10 +77,14 @@ pub(crate) struct Event {
 impl Event {
     const SERVER: u8 = 1;
     const SACKED: u8 = 2;
+    const TWICE: u8 = 4;
 
     pub(crate) fn new(segment: &Segment, time: u64, from: Side) -> Self {
         let newer = |a: u32, b: u32| if (b.wrapping_sub(a) as i32) > 0 { b } else { a };
         let sacked = segment.sack().map(|(_, end)| end).reduce(newer);
+        // A block that lies behind the acknowledgement came once more than needed (RFC 2883 §4).
+        let behind = |(_, end): (u32, u32)| segment.acknowledgement.wrapping_sub(end) as i32 >= 0;
+        let twice = if segment.sack().next().is_some_and(behind) { Self::TWICE } else { 0 };
         let server = if from == Side::Server { Self::SERVER } else { 0 };
         Self {
             time,
@@ -91,7 +95,7 @@ impl Event {
             sacked: sacked.unwrap_or(0),
             window: segment.window,
             flags: segment.flags.0,
-            bits: server | if sacked.is_some() { Self::SACKED } else { 0 },
+            bits: server | twice | if sacked.is_some() { Self::SACKED } else { 0 },
         }
     }
 
@@ -101,6 +105,11 @@ impl Event {
 
     pub(crate) fn sacked(&self) -> Option<u32> {
         (self.bits & Self::SACKED != 0).then_some(self.sacked)
+    }
+
+    /// Whether it says that something came twice: it had been sent again needlessly.
+    pub(crate) fn came_twice(&self) -> bool {
+        self.bits & Self::TWICE != 0
     }
 
     pub(crate) fn has(&self, flag: Flags) -> bool {
@@ -169,6 +178,9 @@ mod tests {
     #[test]
     fn what_no_window_reaches_is_of_no_connection() {
         let mut offsets = Offsets::from(5);
-        assert_eq!([4, 5, 1 << 31, 6].map(|seq| offsets.of(seq)), [Some(ORIGIN - 1), Some(ORIGIN), None, Some(ORIGIN + 1)]);
+        assert_eq!(
+            [4, 5, 1 << 31, 6].map(|seq| offsets.of(seq)),
+            [Some(ORIGIN - 1), Some(ORIGIN), None, Some(ORIGIN + 1)]
+        );
     }
 }

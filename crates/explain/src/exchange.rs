@@ -119,7 +119,10 @@ fn turns(connection: &Connection, place: &Place) -> Vec<Exchange> {
                     if let Some(last) = found.last_mut() {
                         cut(&mut last.parts.client, at);
                     }
-                    found.push(Exchange { parts: Both { client: Some((at, next.client)), server: None }, ..Exchange::default() });
+                    found.push(Exchange {
+                        parts: Both { client: Some((at, next.client)), server: None },
+                        ..Exchange::default()
+                    });
                 }
                 if found.is_empty() {
                     found.push(Exchange::default());

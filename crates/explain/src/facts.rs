@@ -48,7 +48,7 @@ impl Facts {
         Both::of(|side| {
             let mut facts = Self::before(connection, side);
             if let Some(survey) = Survey::of(connection, place, side, &facts) {
-                facts.rate = survey.rate();
+                facts.rate = survey.rate(&facts, connection.syn[side].is_some() && place.to[side] * 8 < place.rtt());
                 facts.chunk = survey.chunk(&facts);
                 facts.level = level(&survey.peaks);
                 facts.answers_acks = survey.answers_acks();
@@ -110,6 +110,9 @@ const STEP: f64 = 0.05;
 
 /// How many steps to each side are one rate, measured on machines that are late.
 const HILL: i32 = 5;
+
+/// How many full segments must have been measured.
+const ENOUGH: u64 = 6;
 
 /// The share of what was delivered that makes a rate common.
 const COMMON: f64 = 0.2;
@@ -192,11 +195,16 @@ impl Survey {
 
     /// The highest rate that is common: where the path was not full, deliveries are slower, and where a machine was
     /// late, faster now and then.
-    fn rate(&self) -> Option<f64> {
+    fn rate(&self, facts: &Facts, whole: bool) -> Option<f64> {
         let sum = |rates: &HashMap<i32, f64>| rates.values().sum::<f64>();
-        // Only packets that the path spread tell how fast it is; where none were, all that is known is a least.
-        let rates = if sum(&self.spread) * 10.0 >= sum(&self.all) { &self.spread } else { &self.all };
+        // Only packets that the path spread tell how fast it is; others came as they were sent. A capture that begins
+        // in the midst of a full path, or lies behind the narrowest link, shows no others.
+        let spread = sum(&self.spread) * 20.0 >= sum(&self.all);
+        let rates = if spread { &self.spread } else { &self.all };
         let total = sum(rates);
+        if total < (ENOUGH * facts.mss) as f64 || whole && !spread {
+            return None;
+        }
         let hill = |bin: i32| (bin - HILL..=bin + HILL).filter_map(|bin| rates.get(&bin)).sum::<f64>();
         let mut bins: Vec<i32> = rates.keys().copied().collect();
         bins.sort_unstable();
@@ -228,14 +236,14 @@ impl Survey {
     }
 }
 
-/// Round trips without growth after which a sender is held by something that does not grow.
-const STEADY: usize = 5;
+/// How many round trips it takes to see that nothing grows.
+const STEADY: usize = 6;
 
-/// What most round trips have outstanding, if that is also the most that any has.
+/// The most that is outstanding, if it was so early on and did not grow afterwards.
 fn level(peaks: &[u64]) -> Option<u64> {
-    let most = peaks.iter().max().copied()?;
-    let near = peaks.iter().filter(|peak| **peak * 10 >= most * 8).count();
-    (near >= STEADY && near * 3 >= peaks.len() * 2).then_some(most)
+    let (first, last) = peaks.split_at(peaks.len() / 2);
+    let (first, last) = (first.iter().max()?, last.iter().max()?);
+    (peaks.len() >= STEADY && *last * 100 <= *first * 115).then_some(*first.max(last))
 }
 
 /// By how many bits a side's windows are shifted: as its SYN said, if both did (RFC 7323 §2.2), else just enough for

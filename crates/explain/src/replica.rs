@@ -24,17 +24,23 @@ mod clock;
 mod congestion;
 mod model;
 mod path;
+mod prediction;
 mod receiver;
 mod sender;
 #[cfg(test)]
 mod tests;
 mod units;
+mod what_if;
 mod writer;
 
 use std::{collections::VecDeque, time::Duration};
 
-pub use model::{AckRule, Acks, Before, Congestion, Loss, Model, Nagle, Path, Pause, Receiver, Sender, Until, Writes};
+pub use model::{
+    AckRule, Acks, Before, Congestion, Loss, Model, Nagle, Path, Pause, Receiver, Sender, Since, Stall, Until, Writes,
+};
+pub use prediction::{Prediction, PredictionError};
 pub use units::{Bytes, Rate, UnitError};
+pub use what_if::{WhatIf, WhatIfError};
 
 use clock::{Nanos, nanos};
 use path::{Fate, Way};
@@ -124,7 +130,7 @@ impl Run {
         let mut run = Self {
             total: model.bytes.0,
             now: start,
-            back: nanos(model.path.rtt - model.path.rtt / 2),
+            back: nanos(model.path.rtt) - nanos(model.path.rtt / 2),
             writer: Writer::new(model),
             sender: sender::Sender::new(model, start, receiver.edge()),
             way: Way::new(&model.path),
@@ -147,7 +153,7 @@ impl Run {
     /// Lets the program write and TCP send what they can at this moment.
     fn settle(&mut self) {
         self.sender.transmit(&mut self.way, self.now, &mut self.arrivals);
-        while let Some(written) = self.writer.write(self.sender.acknowledged(), self.now) {
+        while let Some(written) = self.writer.write(self.sender.acknowledged(), self.sender.sent(), self.now) {
             self.sender.give(written);
             self.sender.transmit(&mut self.way, self.now, &mut self.arrivals);
         }
@@ -163,7 +169,7 @@ impl Run {
         if arrival == Some(next)
             && let Some(packet) = self.arrivals.pop_front()
         {
-            let ack = self.receiver.arrive(packet.start, packet.end, self.now);
+            let ack = self.receiver.arrive(&packet, self.now);
             if self.receiver.delivered() == self.total {
                 self.delivered.get_or_insert(self.now);
             }
@@ -179,6 +185,7 @@ impl Run {
             && let Some((_, ack)) = self.acks.pop_front()
         {
             self.sender.hear(&ack, self.now);
+            self.receiver.learn(self.sender.smooth_rtt());
         } else if sender == Some(next) {
             self.sender.poll(&mut self.way, self.now, &mut self.arrivals);
         }

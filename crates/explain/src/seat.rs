@@ -19,6 +19,9 @@ use crate::{
 /// How long a sender takes to go on when an acknowledgement comes, in nanoseconds: machines are busy.
 const PROMPT: u64 = 3_000_000;
 
+/// How close together acknowledgements come that are one, in nanoseconds.
+const TOGETHER: u64 = 1_000_000;
+
 /// An acknowledgement that is held back for less than this is none that a timer sent.
 const HELD: u64 = 5_000_000;
 
@@ -40,6 +43,8 @@ struct Ack {
     window: u64,
     sacked: bool,
     data: bool,
+    /// Whether it is talk of the protocol above TCP, and acknowledges nothing.
+    talk: bool,
 }
 
 /// A packet on its way to the receiver.
@@ -98,6 +103,8 @@ pub(crate) struct Seat<'a> {
     /// Until when the narrowest link is busy.
     pub(crate) busy_until: u64,
     latest_ack: u64,
+    /// When something was last sent.
+    sent_at: u64,
     release: Option<Release>,
     limited_by_window: bool,
     room: Option<u64>,
@@ -107,6 +114,8 @@ pub(crate) struct Seat<'a> {
     talk: Option<u64>,
     recovery: Option<(u64, Repair)>,
     lost: bool,
+    /// What was known before something was sent again, and when its acknowledgement was due.
+    unshaken: (u64, bool, u64),
     /// The end of the current round, and the most that was outstanding in this one and those before.
     round: u64,
     peaks: [u64; BACK],
@@ -133,6 +142,7 @@ impl<'a> Seat<'a> {
             limit: 3 * facts.mss,
             busy_until: 0,
             latest_ack: 0,
+            sent_at: 0,
             release: None,
             limited_by_window: false,
             room: None,
@@ -141,6 +151,7 @@ impl<'a> Seat<'a> {
             talk: None,
             recovery: None,
             lost: false,
+            unshaken: (0, false, 0),
             round: ORIGIN,
             peaks: [0; BACK],
             rounds: 0,
@@ -173,13 +184,16 @@ impl<'a> Seat<'a> {
             window: u64::from(event.window) << shift,
             sacked: event.sacked().is_some(),
             data: event.len > 0,
+            talk: false,
         };
         self.coming.push_back(ack);
     }
 
     /// The other side's protocol above TCP says something that is no message.
-    pub(crate) fn hear_talk(&mut self, now: u64) {
-        self.talk = Some(now + self.away);
+    pub(crate) fn hear_talk(&mut self, event: &Event) {
+        let at = event.time + self.away;
+        let nothing = Ack { at, number: event.number, to: 0, window: 0, sacked: false, data: true, talk: true };
+        self.coming.push_back(nothing);
     }
 
     /// Takes in what reached the sender up to a time.
@@ -193,6 +207,10 @@ impl<'a> Seat<'a> {
     }
 
     fn take_in(&mut self, ack: Ack) {
+        if ack.talk {
+            self.talk = Some(ack.at);
+            return;
+        }
         // What is acknowledged was sent, whether it was captured or not.
         let far = ack.to > self.next + (1 << 30);
         if far {
@@ -237,6 +255,7 @@ impl<'a> Seat<'a> {
             packets += 1;
             self.flying.pop_front();
         }
+        let repaired = self.recovery.is_some();
         if self.recovery.is_some_and(|(until, _)| self.una >= until) {
             self.recovery = None;
         }
@@ -255,7 +274,7 @@ impl<'a> Seat<'a> {
         let due = (last.carried + self.rtt).max(if self.latest_ack > last.at { self.latest_ack } else { 0 });
         let late = ack.at.saturating_sub(due);
         let by_timer = late >= HELD.max(self.rtt / 10) && late <= HELD_MOST;
-        let held = if self.flight() == 0 && by_timer && self.recovery.is_none() && !ack.data { late } else { 0 };
+        let held = if self.flight() == 0 && by_timer && !repaired && !ack.data { late } else { 0 };
         self.acked.push(Acked {
             at: ack.at,
             to: ack.to,
@@ -293,6 +312,7 @@ impl<'a> Seat<'a> {
         let carried = self.facts.carry(event.len.into());
         self.busy_until = self.busy_until.max(now) + carried;
         self.next = self.next.max(end);
+        self.sent_at = now;
         if !again {
             self.flying.push_back(Flown { end, at: now, carried: self.busy_until });
         }
@@ -322,6 +342,10 @@ impl<'a> Seat<'a> {
             _ if heard => Repair::Acks,
             _ => Repair::Timer,
         };
+        if self.recovery.is_none() {
+            let due = self.flying.back().map_or(0, |last| last.carried + self.rtt);
+            self.unshaken = (self.limit, self.lost, due);
+        }
         self.lost = true;
         self.limit = match by {
             Repair::Acks => (self.limit / 2).max(2 * self.facts.mss),
@@ -329,6 +353,15 @@ impl<'a> Seat<'a> {
         };
         self.recovery = Some((self.next, by));
         by
+    }
+
+    /// What was sent again had arrived: nothing was lost. When its acknowledgement had been due, and what is known of
+    /// a sender that went on when that came.
+    pub(crate) fn needless(&mut self) -> (u64, Data) {
+        let (limit, lost, due) = self.unshaken;
+        (self.limit, self.lost, self.recovery) = (limit, lost, None);
+        let facts = self.facts;
+        (due, Data { chunks: facts.chunk.is_some(), answers_acks: true, room: Some(0), ..Data::default() })
     }
 
     fn data(&self, now: u64, len: u64) -> Data {
@@ -342,16 +375,21 @@ impl<'a> Seat<'a> {
         };
         let [_, last, before, earlier] = self.peaks;
         let recent = last.max(before);
+        // Acknowledgements that come close together are one to a sender.
+        let earlier_than = |room: &u64| released.is_none_or(|release| room + TOGETHER < release.at);
         Data {
             released,
-            room: self.room,
+            room: self.room.filter(earlier_than),
+            idle: released.is_none()
+                && now > self.sent_at.max(self.release.map_or(0, |release| release.at)) + self.prompt(),
             closed,
             window: self.limited_by_window
-                || self.release.is_none() && self.edge.is_some_and(|edge| edge.saturating_sub(self.next) < self.facts.mss),
+                || self.release.is_none()
+                    && self.edge.is_some_and(|edge| edge.saturating_sub(self.next) < self.facts.mss),
             recovers: self.recovery.map(|(_, by)| by),
             lost: self.lost,
             grows: !self.lost && (self.rounds < BACK || recent * 4 >= earlier * 5),
-            steady: !self.lost && self.facts.level.is_some_and(|level| self.peaks[0].max(last) * 4 >= level * 3),
+            steady: !self.lost && self.facts.level.is_some_and(|level| self.peaks[0].max(last) * 2 >= level),
             chunks: self.facts.chunk.is_some(),
             answers_acks: self.facts.answers_acks,
             small: len < self.facts.mss,

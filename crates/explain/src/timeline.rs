@@ -17,12 +17,15 @@ use crate::{
     facts::{Facts, scale},
     read::Protocol,
     seat::{Acked, Seat, Sent},
-    vantage::Place,
-    wait::{Data, End, Wait},
+    vantage::{Place, Vantage},
+    wait::{Data, End, Release, Repair, Wait},
 };
 
 /// Pieces shorter than this are joined with a neighbour of the same cause, in nanoseconds.
 const SHORT: u64 = 500_000;
+
+/// The least time that a retransmission timer waits, in nanoseconds.
+const LEAST_TIMER: u64 = 200_000_000;
 
 /// A piece of time and its cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +135,9 @@ impl Timeline {
             let piece = self.pieces[at];
             let short = piece.to - piece.from < SHORT;
             match kept.checked_sub(1).map(|last| &mut self.pieces[last]) {
-                Some(last) if last.cause == piece.cause && last.to == piece.from && (short || last.to - last.from < SHORT) => {
+                Some(last)
+                    if last.cause == piece.cause && last.to == piece.from && (short || last.to - last.from < SHORT) =>
+                {
                     last.to = piece.to;
                     if !short {
                         last.number = piece.number;
@@ -180,7 +185,6 @@ fn told_by(wait: &Wait, cause: Cause, number: u32) -> u32 {
 struct Walk<'a> {
     connection: &'a Connection,
     place: &'a Place,
-    facts: &'a Both<Facts>,
     seats: Both<Option<Seat<'a>>>,
     /// The messages of each side by their first bytes, with their exchange.
     marks: Both<Vec<(u64, u64, usize)>>,
@@ -188,6 +192,8 @@ struct Walk<'a> {
     current: Both<usize>,
     scales: Both<u8>,
     cursor: u64,
+    /// Until when the narrowest link is busy with what was sent there.
+    busy_until: u64,
     /// Who sent what the walk is at.
     at: Option<Side>,
     /// The number of the packet it is at.
@@ -196,6 +202,8 @@ struct Walk<'a> {
     answered: bool,
     established: bool,
     secured: bool,
+    /// What was last sent again after a silence, and where its pieces begin and end.
+    probe: Option<(Wait, u32, usize, usize)>,
 }
 
 impl<'a> Walk<'a> {
@@ -206,36 +214,43 @@ impl<'a> Walk<'a> {
         exchanges: &[Exchange],
         first: &Event,
     ) -> Self {
-        let seat = |side: Side| Some(Seat::new(side, connection.offsets[side]?, place.to[side], place.rtt(), &facts[side]));
+        let seat =
+            |side: Side| Some(Seat::new(side, connection.offsets[side]?, place.to[side], place.rtt(), &facts[side]));
         let marks = |side: Side| {
             let parts = exchanges.iter().enumerate();
-            let mut marks: Vec<_> =
-                parts.filter_map(|(index, exchange)| exchange.parts[side].map(|(start, end)| (start, end, index))).collect();
+            let mut marks: Vec<_> = parts
+                .filter_map(|(index, exchange)| exchange.parts[side].map(|(start, end)| (start, end, index)))
+                .collect();
             marks.sort_unstable();
             marks
         };
         Self {
             connection,
             place,
-            facts,
             seats: Both::of(seat),
             marks: Both::of(marks),
             current: Both::default(),
             scales: Both::of(|side| scale(connection, side)),
             cursor: first.time,
+            busy_until: 0,
             at: None,
             number: first.number,
             syn: false,
             answered: false,
             established: false,
             secured: connection.content.protocol != Protocol::Tls,
+            probe: None,
         }
     }
 
     /// Goes on to a time, over a wait that ended so.
     fn step(&mut self, timeline: &mut Timeline, to: u64, number: u32, end: End, busy_until: u64) {
         let wait = Wait { from: self.cursor, to, busy_until: busy_until.clamp(self.cursor, to.max(self.cursor)), end };
+        let begin = timeline.pieces.len();
         timeline.account(&wait, number);
+        if matches!(end, End::Again(Repair::Timer)) {
+            self.probe = Some((wait, number, begin, timeline.pieces.len()));
+        }
         self.cursor = self.cursor.max(to);
         self.number = number;
     }
@@ -254,6 +269,9 @@ impl<'a> Walk<'a> {
         if event.len > 0 {
             self.data(timeline, event);
         }
+        if event.came_twice() {
+            self.take_back(timeline, !side, event.number);
+        }
         if event.has(Flags::ACK)
             && let Some(seat) = &mut self.seats[!side]
         {
@@ -264,12 +282,27 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// What was sent again after a silence had not been lost: the receiver had held its acknowledgement back.
+    fn take_back(&mut self, timeline: &mut Timeline, side: Side, number: u32) {
+        let Some((wait, _, begin, end)) = self.probe.take() else { return };
+        let Some(seat) = &mut self.seats[side] else { return };
+        if timeline.pieces.len() != end {
+            return;
+        }
+        let (due, data) = seat.needless();
+        let due = due.clamp(wait.from, wait.to);
+        timeline.pieces.truncate(begin);
+        let release = Release { at: wait.to, held: wait.to - due, all: true, number };
+        timeline.account(&Wait { end: End::Data(Data { released: Some(release), ..data }), ..wait }, number);
+    }
+
     fn shake(&mut self, timeline: &mut Timeline, event: &Event) {
         let answer = event.has(Flags::ACK);
         let seen = if answer { &mut self.answered } else { &mut self.syn };
         let end = match (std::mem::replace(seen, true), answer) {
             (true, _) => End::SynAgain,
             (false, true) => End::Connect,
+            (false, false) if self.comes_again(event.time) => End::SynAgain,
             // Nothing was sent before it but a question for the name.
             (false, false) => End::Turn { side: Side::Client, travel: 0 },
         };
@@ -277,15 +310,31 @@ impl<'a> Walk<'a> {
         self.at = Some(event.from());
     }
 
+    /// Whether the first SYN seen is not the first: it was lost on its way here, and the next comes when its timer
+    /// fires, after one second, three, seven (RFC 6298 §2.1).
+    fn comes_again(&self, now: u64) -> bool {
+        let waited = (now - self.cursor) / 1_000_000;
+        let fired = [1000, 3000, 7000].into_iter().any(|after| (after..after + after / 10).contains(&waited));
+        self.connection.lookup.is_some() && self.place.vantage != Vantage::Client && fired
+    }
+
+    /// Whether what looks like the end of a message that comes late is rather sent again: all else is acknowledged,
+    /// it is at most a segment, and longer was waited than the least timer (Linux: 200 ms). The first was then lost on
+    /// its way here.
+    fn is_tail(&self, side: Side, at: &std::ops::Range<u64>, now: u64) -> bool {
+        let away = self.place.to[side] * 4 >= self.place.rtt();
+        let mark = self.marks[side].get(self.current[side]);
+        let ends = mark.is_some_and(|(start, end, _)| at.start > *start && *end <= at.end && *end != u64::MAX);
+        away && ends && now - self.cursor >= LEAST_TIMER
+    }
+
     fn data(&mut self, timeline: &mut Timeline, event: &Event) {
         let side = event.from();
-        let busy = [Side::Client, Side::Server].into_iter().filter_map(|side| self.seats[side].as_ref());
-        let busy_until = busy.map(|seat| seat.busy_until).max().unwrap_or(0);
         let Some(seat) = &mut self.seats[side] else { return };
         seat.until(event.time);
         let quiet = seat.flight() == 0;
         let sent = seat.send(event);
-        let (next, flight, una) = (seat.next, seat.flight(), seat.una);
+        let (next, flight, una, busy_until) = (seat.next, seat.flight(), seat.una, seat.busy_until);
         self.tell(timeline, side);
         let Some(sent) = sent else { return };
         let counts = &mut timeline.counts[side];
@@ -295,14 +344,17 @@ impl<'a> Walk<'a> {
         let offset = next - u64::from(event.len);
         let at = if matches!(sent, Sent::Again(_)) { una..next } else { offset..next };
         let begins = self.see(timeline, event, side, at.clone(), matches!(sent, Sent::New(_)));
+        let alone = matches!(sent, Sent::New(data) if data.released.is_none());
+        let tail = quiet && alone && self.is_tail(side, &at, event.time);
         if is_talk(self.connection, event, at) && !begins {
             if let Some(other) = &mut self.seats[!side] {
-                other.hear_talk(event.time);
+                other.hear_talk(event);
             }
             return;
         }
-        let end = self.end(event, sent, begins, quiet, next);
-        self.step(timeline, event.time, event.number, end, busy_until);
+        let end = if tail { End::Again(Repair::Timer) } else { self.end(event, sent, begins, quiet, next) };
+        self.step(timeline, event.time, event.number, end, self.busy_until);
+        self.busy_until = busy_until;
         self.at = Some(side);
     }
 
@@ -330,14 +382,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Notes when messages are seen; whether one begins with this packet.
-    fn see(
-        &mut self,
-        timeline: &mut Timeline,
-        event: &Event,
-        side: Side,
-        at: std::ops::Range<u64>,
-        new: bool,
-    ) -> bool {
+    fn see(&mut self, timeline: &mut Timeline, event: &Event, side: Side, at: std::ops::Range<u64>, new: bool) -> bool {
         let marks = &self.marks[side];
         let mut begins = false;
         for (start, end, exchange) in &marks[self.current[side].min(marks.len())..] {
@@ -391,13 +436,12 @@ impl<'a> Walk<'a> {
         for side in [Side::Client, Side::Server] {
             let acked = timeline.counts[side].acks.last().filter(|acked| acked.all);
             if let (Some((_, _, exchange)), Some(acked)) = (self.marks[side].get(self.current[side]), acked) {
-                timeline.seen[*exchange][side].acked = Some((acked.at - acked.held).saturating_sub(self.place.to[side]));
+                timeline.seen[*exchange][side].acked =
+                    Some((acked.at - acked.held).saturating_sub(self.place.to[side]));
             }
         }
         let ends = timeline.seen.iter().flat_map(|seen| [&seen.client, &seen.server]);
         let end = ends.map(|seen| seen.acked.unwrap_or(0).max(seen.last)).max().unwrap_or(self.cursor);
-        let busy = self.at.and_then(|side| self.seats[side].as_ref()).map_or(0, |seat| seat.busy_until);
-        self.step(timeline, end.max(self.cursor), self.number, End::Arrival, busy);
-        let _ = self.facts;
+        self.step(timeline, end.max(self.cursor), self.number, End::Arrival, self.busy_until);
     }
 }

@@ -66,6 +66,8 @@ pub(crate) struct Data {
     pub(crate) released: Option<Release>,
     /// Since when its windows would have let it go on.
     pub(crate) room: Option<u64>,
+    /// Whether it went on at a time of its own: no acknowledgement came, and longer passed than packets are spread by.
+    pub(crate) idle: bool,
     /// When the receiver's window was closed: less than a segment.
     pub(crate) closed: Option<(u64, u64)>,
     /// Whether what was left of the receiver's window was less than a segment until then.

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The number gives the order of capture, whatever order the lines stand in, and the time is that since
-//! the packet with the number before. So lines are held back until those that stand up to
-//! [`DISPLACED`] lines too late have been seen, and then added up. A gap in the numbers (snoop prints
+//! the packet with the number before. So lines are held back until those that stand up to 4096 lines
+//! too late have been seen, and then added up. A gap in the numbers (snoop prints
 //! what a filter lets through, people paste what they think matters) hides the time that passed in it,
 //! but for that of the line behind it. A number that stands there again (snoop `-V` prints a line for each protocol,
 //! and reports quote a line twice) is the same packet.
@@ -34,7 +34,7 @@ use crate::{Error, LinkType, Packet, Source, input::Input};
 /// How many lines a packet may stand too late. A page of text has a hundred.
 const DISPLACED: usize = 1 << 12;
 
-/// The packets of a printed capture, in the memory of [`DISPLACED`] lines.
+/// The packets of a printed capture, in the memory of 4096 lines.
 #[derive(Debug)]
 pub struct Reader<R> {
     lines: Lines<R>,

@@ -10,7 +10,7 @@
 //! - **Names** stand for hosts without `-n`, and for ports too. The port of a service that is not among
 //!   the few known here cannot be known, as every system has its own list: each gets one of its own, from
 //!   1023 downwards.
-//! - **Sequence numbers** are relative without `-S`, and made absolute again ([`conversations`]).
+//! - **Sequence numbers** are relative without `-S`, and made absolute again.
 //! - **Windows** are printed as they stand in the header: tcpdump does not scale them. Whoever reads a
 //!   text without the handshake can no more know the scale than with a capture.
 //! - With `-v` an IPv4 packet takes two lines, `-e` puts the link's header in between, `-#` a number in
@@ -39,6 +39,9 @@ const LOOKED_AT: usize = 64;
 const BELIEVED: usize = 8;
 
 const DAY: Duration = Duration::from_hours(24);
+
+/// How far back a time may go before it is taken for the next day's.
+const DISORDER: Duration = Duration::from_mins(1);
 
 /// The services that web and file servers are printed with.
 const SERVICES: [(&str, u16); 18] = [
@@ -199,11 +202,16 @@ impl<R: Read> Reader<R> {
             (Stamp::Clock(delta), Clock::Delta) => self.time.saturating_add(delta),
             (Stamp::Back(delta), _) => self.time.saturating_sub(delta),
             (Stamp::Clock(time), Clock::Day(days)) => {
-                // Packets are printed a little out of order at times, but not by half a day.
-                if self.time > DAY * *days + time + DAY / 2 {
+                // Packets are printed a little out of order at times, at midnight too.
+                let at = DAY * *days + time;
+                if self.time > at + DISORDER {
                     *days = days.saturating_add(1);
+                    at + DAY
+                } else if at + DISORDER > self.time + DAY {
+                    DAY * days.saturating_sub(1) + time
+                } else {
+                    at
                 }
-                DAY * *days + time
             }
         };
     }

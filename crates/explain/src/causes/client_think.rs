@@ -19,5 +19,9 @@ fn why(evidence: &Evidence) -> String {
 }
 
 fn fixes(_: &Evidence) -> Vec<Fix> {
-    vec![Fix::new("client software", "send requests that do not depend on each other at once: several connections, pipelining, HTTP/2", "more load on the server at a time")]
+    vec![Fix::new(
+        "client software",
+        "send requests that do not depend on each other at once: several connections, pipelining, HTTP/2",
+        "more load on the server at a time",
+    )]
 }

@@ -24,7 +24,11 @@ fn why(evidence: &Evidence) -> String {
 
 fn fixes(_: &Evidence) -> Vec<Fix> {
     vec![
-        Fix::new("Linux sender", "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr", "takes little notice of losses, and may crowd out others in a shallow queue"),
+        Fix::new(
+            "Linux sender",
+            "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr",
+            "takes little notice of losses, and may crowd out others in a shallow queue",
+        ),
         Fix::new("Windows sender", "netsh int tcp set supplemental template=internet congestionprovider=cubic", ""),
         Fix::new("Solaris/illumos sender", "ipadm set-prop -p congestion_control=cubic tcp", ""),
         Fix::new("the path", "find where packets are lost: mtr, ethtool -S, the router's drop counters", ""),

@@ -21,9 +21,21 @@ fn why(evidence: &Evidence) -> String {
 
 fn fixes(_: &Evidence) -> Vec<Fix> {
     vec![
-        Fix::new("client software", "keep connections alive and use them again", "an idle connection occupies the server"),
-        Fix::new("Apache server", "KeepAlive On; KeepAliveTimeout 60", "idle connections occupy workers; use the event MPM"),
+        Fix::new(
+            "client software",
+            "keep connections alive and use them again",
+            "an idle connection occupies the server",
+        ),
+        Fix::new(
+            "Apache server",
+            "KeepAlive On; KeepAliveTimeout 60",
+            "idle connections occupy workers; use the event MPM",
+        ),
         Fix::new("nginx server", "keepalive_timeout 60s;", "idle connections occupy memory"),
-        Fix::new("Linux, both ends", "sysctl -w net.ipv4.tcp_fastopen=3", "the request must bear to be done twice; some middleboxes drop it"),
+        Fix::new(
+            "Linux, both ends",
+            "sysctl -w net.ipv4.tcp_fastopen=3",
+            "the request must bear to be done twice; some middleboxes drop it",
+        ),
     ]
 }

@@ -21,9 +21,21 @@ fn why(evidence: &Evidence) -> String {
 
 fn fixes(_: &Evidence) -> Vec<Fix> {
     vec![
-        Fix::new("Linux server", "nstat -az TcpExtListenDrops; sysctl -w net.core.somaxconn=4096", "more memory for connections that wait"),
+        Fix::new(
+            "Linux server",
+            "nstat -az TcpExtListenDrops; sysctl -w net.core.somaxconn=4096",
+            "more memory for connections that wait",
+        ),
         Fix::new("Windows client", "netsh int tcp set global initialRto=1000", "asks again sooner on all connections"),
-        Fix::new("Solaris/illumos server", "ipadm set-prop -p _conn_req_max_q=1024 tcp", "more memory for connections that wait"),
-        Fix::new("client software", "try the next address after 250 ms (RFC 8305)", "some more connections are opened and closed"),
+        Fix::new(
+            "Solaris/illumos server",
+            "ipadm set-prop -p _conn_req_max_q=1024 tcp",
+            "more memory for connections that wait",
+        ),
+        Fix::new(
+            "client software",
+            "try the next address after 250 ms (RFC 8305)",
+            "some more connections are opened and closed",
+        ),
     ]
 }

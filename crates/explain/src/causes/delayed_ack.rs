@@ -33,26 +33,51 @@ fn why(evidence: &Evidence) -> String {
         }
         text += ". It sends the next chunk when this one is acknowledged, so that time passes in each.";
     } else {
-        text += ", waiting for a second segment to acknowledge with it, while the sender waited for the acknowledgement.";
+        text +=
+            ", waiting for a second segment to acknowledge with it, while the sender waited for the acknowledgement.";
     }
     text
 }
 
 fn fixes(evidence: &Evidence) -> Vec<Fix> {
     let mut fixes = vec![
-        Fix::new("Solaris/illumos receiver", "ipadm set-prop -p _deferred_ack_interval=1 tcp; before Solaris 11: ndd -set /dev/tcp tcp_deferred_ack_interval 1", "more acknowledgements on every connection"),
-        Fix::new("Linux receiver", "ip route change default via GATEWAY quickack 1", "an acknowledgement for every packet, on every connection of this route"),
-        Fix::new("Windows receiver", "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Services\\Tcpip\\Parameters\\Interfaces\\{GUID} TcpAckFrequency 1", "more acknowledgements; a restart is needed"),
+        Fix::new(
+            "Solaris/illumos receiver",
+            "ipadm set-prop -p _deferred_ack_interval=1 tcp; before Solaris 11: ndd -set /dev/tcp tcp_deferred_ack_interval 1",
+            "more acknowledgements on every connection",
+        ),
+        Fix::new(
+            "Linux receiver",
+            "ip route change default via GATEWAY quickack 1",
+            "an acknowledgement for every packet, on every connection of this route",
+        ),
+        Fix::new(
+            "Windows receiver",
+            "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Services\\Tcpip\\Parameters\\Interfaces\\{GUID} TcpAckFrequency 1",
+            "more acknowledgements; a restart is needed",
+        ),
         Fix::new("macOS receiver", "sysctl -w net.inet.tcp.delayed_ack=0", "more acknowledgements on every connection"),
-        Fix::new("receiving software", "setsockopt(TCP_QUICKACK) before each read", "Linux alone, and the kernel takes it back"),
+        Fix::new(
+            "receiving software",
+            "setsockopt(TCP_QUICKACK) before each read",
+            "Linux alone, and the kernel takes it back",
+        ),
     ];
     if let Some(chunk) = evidence.facts.chunk {
         let pair = 2 * evidence.facts.mss;
         let even = chunk.div_ceil(pair) * pair;
-        fixes.push(Fix::new("sending software", &format!("write {even} bytes at a time, an even number of segments"), "only right for this MSS"));
+        fixes.push(Fix::new(
+            "sending software",
+            &format!("write {even} bytes at a time, an even number of segments"),
+            "only right for this MSS",
+        ));
         fixes.push(Fix::new("sending software", "setsockopt(SO_SNDBUF, 262144): a second write fits while the first is not yet acknowledged (Windows: KB 823764)", "memory for each connection"));
     } else {
-        fixes.push(Fix::new("sending software", "setsockopt(TCP_NODELAY), and write each message whole", "more packets if it writes little by little"));
+        fixes.push(Fix::new(
+            "sending software",
+            "setsockopt(TCP_NODELAY), and write each message whole",
+            "more packets if it writes little by little",
+        ));
     }
     fixes
 }

@@ -17,16 +17,21 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 }
 
 fn why(evidence: &Evidence) -> String {
-    format!(
-        "Packets were lost; until they were repaired the sender was held back, {} in all.",
-        ms(evidence.total)
-    )
+    format!("Packets were lost; until they were repaired the sender was held back, {} in all.", ms(evidence.total))
 }
 
 fn fixes(_: &Evidence) -> Vec<Fix> {
     vec![
-        Fix::new("Linux sender", "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr", "takes little notice of losses, and may crowd out others in a shallow queue"),
-        Fix::new("Windows sender", "netsh int tcp set supplemental template=internet congestionprovider=bbr2", "Windows 11 and Server 2025; loopback is known to suffer"),
+        Fix::new(
+            "Linux sender",
+            "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr",
+            "takes little notice of losses, and may crowd out others in a shallow queue",
+        ),
+        Fix::new(
+            "Windows sender",
+            "netsh int tcp set supplemental template=internet congestionprovider=bbr2",
+            "Windows 11 and Server 2025; loopback is known to suffer",
+        ),
         Fix::new("both ends", "allow selective acknowledgements: sysctl -w net.ipv4.tcp_sack=1", ""),
         Fix::new("the path", "find where packets are lost: mtr, ethtool -S, the router's drop counters", ""),
     ]

@@ -24,9 +24,17 @@ fn why(evidence: &Evidence) -> String {
 
 fn fixes(_: &Evidence) -> Vec<Fix> {
     vec![
-        Fix::new("sending software", "setsockopt(TCP_NODELAY), and write each message whole (writev, TCP_CORK)", "more packets if it goes on writing little by little"),
+        Fix::new(
+            "sending software",
+            "setsockopt(TCP_NODELAY), and write each message whole (writev, TCP_CORK)",
+            "more packets if it goes on writing little by little",
+        ),
         Fix::new("Apache or nginx server", "tcp_nodelay on (nginx); Apache sets it", ""),
-        Fix::new("Windows sender", "TcpNoDelay=1 for MSMQ; other programs must set TCP_NODELAY themselves", "more packets"),
+        Fix::new(
+            "Windows sender",
+            "TcpNoDelay=1 for MSMQ; other programs must set TCP_NODELAY themselves",
+            "more packets",
+        ),
         Fix::new("Solaris/illumos sender", "ipadm set-prop -p _naglim_def=1 tcp", "more packets from every program"),
     ]
 }

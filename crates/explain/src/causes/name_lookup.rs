@@ -20,8 +20,20 @@ fn why(evidence: &Evidence) -> String {
 
 fn fixes(_: &Evidence) -> Vec<Fix> {
     vec![
-        Fix::new("Linux client", "resolvectl statistics; systemctl enable --now systemd-resolved", "answers are kept for their TTL: a changed address is seen later"),
-        Fix::new("Windows client", "Get-DnsClientCache; Set-DnsClientServerAddress -InterfaceAlias Ethernet -ServerAddresses NEARER", "all programs ask the nearer server"),
-        Fix::new("macOS client", "scutil --dns; networksetup -setdnsservers Wi-Fi NEARER", "all programs ask the nearer server"),
+        Fix::new(
+            "Linux client",
+            "resolvectl statistics; systemctl enable --now systemd-resolved",
+            "answers are kept for their TTL: a changed address is seen later",
+        ),
+        Fix::new(
+            "Windows client",
+            "Get-DnsClientCache; Set-DnsClientServerAddress -InterfaceAlias Ethernet -ServerAddresses NEARER",
+            "all programs ask the nearer server",
+        ),
+        Fix::new(
+            "macOS client",
+            "scutil --dns; networksetup -setdnsservers Wi-Fi NEARER",
+            "all programs ask the nearer server",
+        ),
     ]
 }

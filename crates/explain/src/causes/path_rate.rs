@@ -20,5 +20,9 @@ fn why(evidence: &Evidence) -> String {
 }
 
 fn fixes(_: &Evidence) -> Vec<Fix> {
-    vec![Fix::new("both ends", "send fewer bytes: compress, send differences; or a faster link", "compression costs time at both ends")]
+    vec![Fix::new(
+        "both ends",
+        "send fewer bytes: compress, send differences; or a faster link",
+        "compression costs time at both ends",
+    )]
 }

@@ -24,9 +24,25 @@ fn why(evidence: &Evidence) -> String {
 fn fixes(evidence: &Evidence) -> Vec<Fix> {
     let _ = evidence;
     vec![
-        Fix::new("Linux receiver", "sysctl -w net.ipv4.tcp_rmem='4096 131072 16777216'; let programs set no SO_RCVBUF", "more memory for each connection that needs it"),
-        Fix::new("Windows receiver", "netsh int tcp set global autotuninglevel=normal", "old firewalls that do not know window scaling stall"),
-        Fix::new("Solaris/illumos receiver", "ipadm set-prop -p max_buf=16777216 tcp; ipadm set-prop -p recv_buf=1048576 tcp", "memory for each connection"),
-        Fix::new("macOS receiver", "sysctl -w net.inet.tcp.autorcvbufmax=16777216", "more memory for each connection that needs it"),
+        Fix::new(
+            "Linux receiver",
+            "sysctl -w net.ipv4.tcp_rmem='4096 131072 16777216'; let programs set no SO_RCVBUF",
+            "more memory for each connection that needs it",
+        ),
+        Fix::new(
+            "Windows receiver",
+            "netsh int tcp set global autotuninglevel=normal",
+            "old firewalls that do not know window scaling stall",
+        ),
+        Fix::new(
+            "Solaris/illumos receiver",
+            "ipadm set-prop -p max_buf=16777216 tcp; ipadm set-prop -p recv_buf=1048576 tcp",
+            "memory for each connection",
+        ),
+        Fix::new(
+            "macOS receiver",
+            "sysctl -w net.inet.tcp.autorcvbufmax=16777216",
+            "more memory for each connection that needs it",
+        ),
     ]
 }

@@ -23,6 +23,10 @@ fn why(evidence: &Evidence) -> String {
 fn fixes(_: &Evidence) -> Vec<Fix> {
     vec![
         Fix::new("receiving software", "look at what it does in these times: disk, locks, a slower link behind it", ""),
-        Fix::new("Linux receiver", "sysctl -w net.ipv4.tcp_rmem='4096 131072 16777216'", "a larger buffer only helps against short stalls, and takes memory"),
+        Fix::new(
+            "Linux receiver",
+            "sysctl -w net.ipv4.tcp_rmem='4096 131072 16777216'",
+            "a larger buffer only helps against short stalls, and takes memory",
+        ),
     ]
 }

@@ -29,10 +29,26 @@ fn why(evidence: &Evidence) -> String {
 fn fixes(evidence: &Evidence) -> Vec<Fix> {
     let _ = evidence;
     vec![
-        Fix::new("Linux sender", "sysctl -w net.ipv4.tcp_recovery=1 net.ipv4.tcp_early_retrans=3 net.ipv4.tcp_sack=1", "tail loss probes and RACK; they are the defaults"),
-        Fix::new("Linux sender", "ip route change default via GATEWAY rto_min 50ms", "needless repetitions where a receiver defers acknowledgements for longer"),
-        Fix::new("Windows sender", "netsh int tcp set supplemental template=internet minrto=100", "needless repetitions where acknowledgements are deferred for longer"),
-        Fix::new("Solaris/illumos sender", "ipadm set-prop -p _rexmit_interval_min=200 tcp", "needless repetitions on a path that varies"),
+        Fix::new(
+            "Linux sender",
+            "sysctl -w net.ipv4.tcp_recovery=1 net.ipv4.tcp_early_retrans=3 net.ipv4.tcp_sack=1",
+            "tail loss probes and RACK; they are the defaults",
+        ),
+        Fix::new(
+            "Linux sender",
+            "ip route change default via GATEWAY rto_min 50ms",
+            "needless repetitions where a receiver defers acknowledgements for longer",
+        ),
+        Fix::new(
+            "Windows sender",
+            "netsh int tcp set supplemental template=internet minrto=100",
+            "needless repetitions where acknowledgements are deferred for longer",
+        ),
+        Fix::new(
+            "Solaris/illumos sender",
+            "ipadm set-prop -p _rexmit_interval_min=200 tcp",
+            "needless repetitions on a path that varies",
+        ),
         Fix::new("the path", "find where packets are lost: mtr, ethtool -S, the router's drop counters", ""),
     ]
 }

@@ -9,22 +9,17 @@ use super::{Cause, End, Evidence, Fix, Rule, Wait, bytes, ms, plural};
 
 pub(super) const RULE: Rule = Rule { cause: Cause::SendBuffer, avoidable: true, claim, why, fixes };
 
-/// Acknowledgements that come so close together are one to a sender, in nanoseconds.
-const LATE: u64 = 1_000_000;
-
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let End::Data(data) = wait.end else { return None };
-    let release = data.released?;
-    if data.window {
+    if data.window || data.idle {
         return None;
     }
-    if data.steady || data.chunks && release.all {
+    let all = data.released.is_some_and(|release| release.all);
+    if data.steady && data.answers_acks || data.chunks && all {
         return Some((wait.from, wait.to));
     }
-    match data.room {
-        Some(room) if data.answers_acks && room + LATE < release.at => Some((if data.lost { room } else { wait.from }, wait.to)),
-        _ => None,
-    }
+    let room = data.room.filter(|_| data.answers_acks && data.released.is_some())?;
+    Some((if data.lost { room } else { wait.from }, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {
@@ -46,9 +41,21 @@ fn why(evidence: &Evidence) -> String {
 
 fn fixes(_: &Evidence) -> Vec<Fix> {
     vec![
-        Fix::new("sending software", "setsockopt(SO_SNDBUF) of twice rate × RTT, or on Linux none at all: it then grows", "memory for each connection"),
-        Fix::new("Linux sender", "sysctl -w net.ipv4.tcp_wmem='4096 65536 16777216'", "more memory for each connection that needs it"),
-        Fix::new("Windows sender", "HKLM\\SYSTEM\\CurrentControlSet\\Services\\AFD\\Parameters DefaultSendWindow=262144", "memory for each connection; a restart is needed"),
+        Fix::new(
+            "sending software",
+            "setsockopt(SO_SNDBUF) of twice rate × RTT, or on Linux none at all: it then grows",
+            "memory for each connection",
+        ),
+        Fix::new(
+            "Linux sender",
+            "sysctl -w net.ipv4.tcp_wmem='4096 65536 16777216'",
+            "more memory for each connection that needs it",
+        ),
+        Fix::new(
+            "Windows sender",
+            "HKLM\\SYSTEM\\CurrentControlSet\\Services\\AFD\\Parameters DefaultSendWindow=262144",
+            "memory for each connection; a restart is needed",
+        ),
         Fix::new("Solaris/illumos sender", "ipadm set-prop -p send_buf=1048576 tcp", "memory for each connection"),
         Fix::new("macOS sender", "sysctl -w net.inet.tcp.sendspace=1048576", "memory for each connection"),
     ]

@@ -9,7 +9,8 @@ pub(super) const RULE: Rule = Rule { cause: Cause::SenderIdle, avoidable: true, 
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let End::Data(data) = wait.end else { return None };
-    if data.window || data.released.is_some() && (data.answers_acks || data.room.is_none()) {
+    let own_time = data.idle || !data.answers_acks && data.room.is_some();
+    if data.window || !own_time {
         return None;
     }
     // Had it had anything to send before there was room, it would have sent it then: it was idle all the time.
@@ -26,5 +27,9 @@ fn why(evidence: &Evidence) -> String {
 }
 
 fn fixes(_: &Evidence) -> Vec<Fix> {
-    vec![Fix::new("sending software", "look at what it does in these times: strace -T -p PID, perf trace, Process Monitor, truss -D", "tracing slows a program down")]
+    vec![Fix::new(
+        "sending software",
+        "look at what it does in these times: strace -T -p PID, perf trace, Process Monitor, truss -D",
+        "tracing slows a program down",
+    )]
 }

@@ -12,7 +12,10 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 }
 
 fn why(evidence: &Evidence) -> String {
-    format!("The server had the whole request, and took {} before it sent the first byte of its answer.", ms(evidence.total))
+    format!(
+        "The server had the whole request, and took {} before it sent the first byte of its answer.",
+        ms(evidence.total)
+    )
 }
 
 fn fixes(_: &Evidence) -> Vec<Fix> {

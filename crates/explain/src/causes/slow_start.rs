@@ -22,10 +22,30 @@ fn why(evidence: &Evidence) -> String {
 
 fn fixes(_: &Evidence) -> Vec<Fix> {
     vec![
-        Fix::new("client software", "use a connection again that has carried much already", "an idle connection occupies the server"),
-        Fix::new("Linux sender", "sysctl -w net.ipv4.tcp_slow_start_after_idle=0", "a burst after a pause, on a path that may have changed"),
-        Fix::new("Linux sender", "ip route change default via GATEWAY initcwnd 40", "a burst of 40 segments into a queue that may be short"),
-        Fix::new("Windows sender", "Set-NetTCPSetting -SettingName InternetCustom -InitialCongestionWindowMss 40", "a burst into a queue that may be short"),
-        Fix::new("Solaris/illumos sender", "ipadm set-prop -p _slow_start_initial=10 tcp", "a burst into a queue that may be short"),
+        Fix::new(
+            "client software",
+            "use a connection again that has carried much already",
+            "an idle connection occupies the server",
+        ),
+        Fix::new(
+            "Linux sender",
+            "sysctl -w net.ipv4.tcp_slow_start_after_idle=0",
+            "a burst after a pause, on a path that may have changed",
+        ),
+        Fix::new(
+            "Linux sender",
+            "ip route change default via GATEWAY initcwnd 40",
+            "a burst of 40 segments into a queue that may be short",
+        ),
+        Fix::new(
+            "Windows sender",
+            "Set-NetTCPSetting -SettingName InternetCustom -InitialCongestionWindowMss 40",
+            "a burst into a queue that may be short",
+        ),
+        Fix::new(
+            "Solaris/illumos sender",
+            "ipadm set-prop -p _slow_start_initial=10 tcp",
+            "a burst into a queue that may be short",
+        ),
     ]
 }

@@ -26,8 +26,20 @@ fn why(evidence: &Evidence) -> String {
 
 fn fixes(_: &Evidence) -> Vec<Fix> {
     vec![
-        Fix::new("nginx server", "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:tls:10m;", "a session can be resumed for as long as it is kept"),
-        Fix::new("Apache server", "SSLProtocol -all +TLSv1.2 +TLSv1.3; SSLSessionCache shmcb:/run/tls(512000)", "a session can be resumed for as long as it is kept"),
-        Fix::new("client software", "keep connections alive; resume sessions", "an idle connection occupies the server"),
+        Fix::new(
+            "nginx server",
+            "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:tls:10m;",
+            "a session can be resumed for as long as it is kept",
+        ),
+        Fix::new(
+            "Apache server",
+            "SSLProtocol -all +TLSv1.2 +TLSv1.3; SSLSessionCache shmcb:/run/tls(512000)",
+            "a session can be resumed for as long as it is kept",
+        ),
+        Fix::new(
+            "client software",
+            "keep connections alive; resume sessions",
+            "an idle connection occupies the server",
+        ),
     ]
 }

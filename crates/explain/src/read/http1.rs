@@ -20,9 +20,7 @@ pub(super) fn looks_like(from: Side, bytes: &[u8]) -> bool {
         Side::Client => {
             // A method, a space and a target: `GET /`, `OPTIONS *`, `CONNECT host:443`.
             let method = bytes.iter().take(24).take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-').count();
-            method >= 3
-                && bytes.get(method) == Some(&b' ')
-                && bytes.get(method + 1).is_some_and(u8::is_ascii_graphic)
+            method >= 3 && bytes.get(method) == Some(&b' ') && bytes.get(method + 1).is_some_and(u8::is_ascii_graphic)
         }
     }
 }

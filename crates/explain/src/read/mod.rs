@@ -158,7 +158,11 @@ impl Content {
             Reader::Http1(http) => http.read(bytes, &mut self.messages[from], &mut self.methods),
             Reader::Http2(http) => http.read(bytes, &mut self.messages[from], &mut self.window_updates[from]),
             Reader::Tls(tls) => {
-                if from == Side::Client && self.secured.client.is_none() && self.secured.server.is_some() && !self.finished {
+                if from == Side::Client
+                    && self.secured.client.is_none()
+                    && self.secured.server.is_some()
+                    && !self.finished
+                {
                     self.finished = true;
                     tls.expect_finished();
                 }
@@ -198,7 +202,6 @@ impl Content {
         let stream = &mut self.streams[from];
         *stream = Stream { reader: Reader::GivenUp, ..Stream::default() };
     }
-
 }
 
 #[cfg(test)]

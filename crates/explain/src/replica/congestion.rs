@@ -18,7 +18,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn in_slow_start(&self) -> bool {
+    pub(super) fn in_slow_start(self) -> bool {
         self.size < self.threshold
     }
 
@@ -87,13 +87,13 @@ pub(super) trait Control: std::fmt::Debug {
     fn acknowledged(&mut self, feedback: &Feedback, window: &mut Window);
 
     /// Packets were lost; says where slow start ends henceforth.
-    fn lost(&mut self, window: &Window) -> u32;
+    fn lost(&mut self, window: Window) -> u32;
 
     /// The retransmission timer has expired.
     fn timed_out(&mut self) {}
 
-    /// The sender begins to send after it had nothing under way since so long.
-    fn resumes(&mut self, _idle: Nanos) {}
+    /// The sender sends again, with nothing under way, so long after it last did.
+    fn resumes(&mut self, _idle: Nanos, _now: Nanos) {}
 
     /// Whether it sets the window while losses are repaired; otherwise that is RFC 6937's proportional reduction.
     fn repairs(&self) -> bool {

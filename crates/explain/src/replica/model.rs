@@ -13,6 +13,8 @@ use super::{
 
 /// The most packets and writes that a replay is worth.
 const MOST_PACKETS: u64 = 20_000_000;
+/// How often something is repeated at the most when a transfer is scaled.
+const MOST_REPEATS: u64 = 100_000;
 /// Longer than anybody waits: so that times add up.
 const LONGEST: Duration = Duration::from_secs(1_000_000);
 
@@ -102,12 +104,32 @@ pub struct Writes {
     pub pauses: Vec<Pause>,
 }
 
-/// The program wrote nothing for a time, although it could have.
+/// The program wrote nothing for a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
     /// Before the byte at this offset.
     pub at: u64,
-    /// For so long after it could have written it.
+    /// For so long…
+    pub time: Duration,
+    /// …since this.
+    pub since: Since,
+}
+
+/// What a pause began with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// Every byte before was sent: the program had something else to do.
+    Sent,
+    /// Every byte before was acknowledged: the program waited for the other end.
+    Acknowledged,
+}
+
+/// The program read nothing for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stall {
+    /// After it had read all bytes before this offset.
+    pub at: u64,
+    /// For so long since the byte at this offset was there.
     pub time: Duration,
 }
 
@@ -172,7 +194,7 @@ pub struct Receiver {
     /// How fast its program reads; none: at once.
     pub reads: Option<Rate>,
     /// Times at which its program does not read.
-    pub stalls: Vec<Pause>,
+    pub stalls: Vec<Stall>,
 }
 
 /// When a receiver acknowledges. Whatever its rule, it does at once when segments are missing (RFC 5681 §4.2).
@@ -184,9 +206,9 @@ pub struct Acks {
     pub timer: Duration,
     /// How many acknowledgements at the start are not deferred (Linux: up to 16).
     pub quick: u32,
-    /// Whether a small segment is acknowledged as soon as the program has read all there is (Linux, when the
-    /// program reads promptly and is not in a dialogue).
-    pub small_at_once: bool,
+    /// Whether the last segment of a burst (PSH) is acknowledged as soon as the program has read it: Linux, when
+    /// the program reads promptly and is not in a dialogue.
+    pub pushed_at_once: bool,
 }
 
 /// How much unacknowledged data makes a receiver acknowledge at once.
@@ -229,7 +251,7 @@ impl Model {
                     rule: AckRule::MoreThanSegment,
                     timer: Duration::from_millis(40),
                     quick: 16,
-                    small_at_once: true,
+                    pushed_at_once: true,
                 },
                 window: None,
                 largest_window: None,
@@ -237,6 +259,30 @@ impl Model {
                 stalls: Vec::new(),
             },
         }
+    }
+
+    /// The same transfer with more or fewer bytes: losses, pauses and stalls happen again as often per byte. What
+    /// was before the first byte is not repeated.
+    #[must_use]
+    pub fn scaled(&self, bytes: Bytes) -> Self {
+        let period = self.bytes.0.max(1);
+        let mut model = Self { bytes, ..self.clone() };
+        let again = |at: u64| {
+            let last = if at == 0 { 0 } else { bytes.0.saturating_sub(at) / period };
+            (0..=last.min(MOST_REPEATS)).map(move |n| n * period).filter(move |shift| at + shift <= bytes.0)
+        };
+        let losses = self.path.losses.iter().flat_map(|loss| {
+            let Range { start, end } = loss.bytes;
+            again(start).map(move |shift| Loss { bytes: start + shift..end.saturating_add(shift), times: loss.times })
+        });
+        model.path.losses = losses.collect();
+        let pauses = self.writes.pauses.iter();
+        model.writes.pauses =
+            pauses.flat_map(|pause| again(pause.at).map(|shift| Pause { at: pause.at + shift, ..*pause })).collect();
+        let stalls = self.receiver.stalls.iter();
+        model.receiver.stalls =
+            stalls.flat_map(|stall| again(stall.at).map(|shift| Stall { at: stall.at + shift, ..*stall })).collect();
+        model
     }
 
     /// Whether such a transfer can be.
@@ -267,13 +313,13 @@ impl Model {
                 return Err(ReplayError::Absurd { what, value: value.to_string(), must });
             }
         }
-        let pauses = writes.pauses.iter().chain(&receiver.stalls).map(|pause| pause.time).max();
+        let pauses = writes.pauses.iter().map(|pause| pause.time).chain(receiver.stalls.iter().map(|stall| stall.time));
         let thought = if let Until::Answered(thought) = self.until { thought } else { Duration::ZERO };
         let times = [
             ("the RTT", path.rtt),
             ("the time before", self.before.time),
             ("the time of the answer", thought),
-            ("a pause", pauses.unwrap_or_default()),
+            ("a pause", pauses.max().unwrap_or_default()),
             ("the ACK timer", receiver.acks.timer),
             ("the least RTO", sender.min_rto),
         ];

@@ -10,12 +10,14 @@ use super::{
 /// The narrow link and what is under way behind it; packets arrive in the order in which they entered.
 #[derive(Debug)]
 pub(super) struct Way {
-    one_way: Nanos,
+    distance: Nanos,
     /// Bits per second.
     rate: Option<u64>,
     queue: u64,
     headers: u64,
+    /// By their first bytes, and how many bytes the longest has.
     losses: Vec<Loss>,
+    longest: u64,
     /// When the link has sent all it was given.
     free: Nanos,
     /// The packets that wait for the link: when each begins to be sent, and its size.
@@ -37,10 +39,11 @@ impl Way {
         let mut losses = path.losses.clone();
         losses.sort_by_key(|loss| loss.bytes.start);
         Self {
-            one_way: nanos(path.rtt / 2),
+            distance: nanos(path.rtt / 2),
             rate: path.rate.map(|rate| rate.0),
             queue: path.queue.map_or(u64::MAX, |queue| queue.0),
             headers: path.headers.0,
+            longest: losses.iter().map(|loss| loss.bytes.end.saturating_sub(loss.bytes.start)).max().unwrap_or(0),
             losses,
             free: 0,
             waiting: VecDeque::new(),
@@ -68,11 +71,12 @@ impl Way {
             self.free = now;
         }
         // Lost behind the narrow link: what is lost has used it.
-        if self.loses(start, times) { Fate::Lost } else { Fate::Arrives(self.free.saturating_add(self.one_way)) }
+        if self.loses(start, times) { Fate::Lost } else { Fate::Arrives(self.free.saturating_add(self.distance)) }
     }
 
     fn loses(&self, start: u64, times: u32) -> bool {
-        let begun = self.losses.partition_point(|loss| loss.bytes.start <= start);
-        self.losses[..begun].iter().any(|loss| loss.bytes.contains(&start) && times <= loss.times)
+        let from = self.losses.partition_point(|loss| loss.bytes.start.saturating_add(self.longest) <= start);
+        let begun = self.losses[from..].iter().take_while(|loss| loss.bytes.start <= start);
+        { begun }.any(|loss| loss.bytes.contains(&start) && times <= loss.times)
     }
 }

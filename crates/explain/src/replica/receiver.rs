@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{
-    AckRule, Acks, Model, Pause,
+    AckRule, Acks, Model, Stall,
     clock::{Nanos, SECOND, nanos},
+    sender::Arrival,
 };
 
 /// The most that a program reads at once.
@@ -60,6 +61,11 @@ impl Receiver {
         }
     }
 
+    /// Round trips take so long now, queues included; the receiver learns it by its timestamps' echoes.
+    pub(super) fn learn(&mut self, rtt: Nanos) {
+        self.rtt = rtt;
+    }
+
     /// The offset up to which the sender may send at first.
     pub(super) fn edge(&self) -> u64 {
         self.edge
@@ -71,7 +77,8 @@ impl Receiver {
     }
 
     /// A packet arrives.
-    pub(super) fn arrive(&mut self, start: u64, end: u64, now: Nanos) -> Option<Ack> {
+    pub(super) fn arrive(&mut self, packet: &Arrival, now: Nanos) -> Option<Ack> {
+        let (start, end) = (packet.start, packet.end);
         let duplicate = end <= self.next || self.beyond.range(..=start).next_back().is_some_and(|(_, e)| *e >= end);
         if duplicate {
             return Some(Ack { duplicate, ..self.acknowledge(None) });
@@ -91,8 +98,8 @@ impl Receiver {
         let waited = self.deadline;
         self.deadline = Some(waited.unwrap_or_else(|| now.saturating_add(nanos(self.acks.timer))));
         let idle = self.buffer.read(self.next, self.rtt, now);
-        let small = self.acks.small_at_once && end - start < self.mss && idle;
-        if gaps || small || self.is_due() {
+        let pushed = self.acks.pushed_at_once && packet.push && idle;
+        if gaps || pushed || self.is_due() {
             return Some(self.acknowledge(None));
         }
         self.window_update()
@@ -164,7 +171,7 @@ struct Buffer {
     capacity: u64,
     largest: u64,
     reads: Option<u64>,
-    stalls: VecDeque<Pause>,
+    stalls: VecDeque<Stall>,
     read: u64,
     busy: Nanos,
     round: Round,

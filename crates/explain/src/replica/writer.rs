@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    Model, Pause,
+    Model, Pause, Since,
     clock::{Nanos, nanos},
 };
 
@@ -46,7 +46,7 @@ impl Writer {
     }
 
     /// Writes once if it can; says up to where TCP has been given bytes, if that changed.
-    pub(super) fn write(&mut self, acknowledged: u64, now: Nanos) -> Option<u64> {
+    pub(super) fn write(&mut self, acknowledged: u64, sent: u64, now: Nanos) -> Option<u64> {
         if self.written == self.total || self.until.is_some_and(|until| now < until) {
             return None;
         }
@@ -61,10 +61,18 @@ impl Writer {
         }
         self.blocked = false;
         if self.until.take().is_none()
-            && let Some(pause) = self.pauses.pop_front_if(|pause| pause.at <= self.written)
+            && let Some(pause) = self.pauses.front().filter(|pause| pause.at <= self.written)
         {
+            let begun = match pause.since {
+                Since::Sent => sent == self.written,
+                Since::Acknowledged => acknowledged == self.written,
+            };
+            if !begun {
+                return None;
+            }
             self.until = Some(now.saturating_add(nanos(pause.time)));
-            return self.write(acknowledged, now);
+            self.pauses.pop_front();
+            return self.write(acknowledged, sent, now);
         }
         let pause = self.pauses.front().map_or(u64::MAX, |pause| pause.at.max(self.written + 1));
         let end = self.written - self.written % self.chunk + self.chunk;

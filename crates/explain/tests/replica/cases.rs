@@ -2,7 +2,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use explain::replica::{AckRule, Bytes, Congestion, Loss, Model, Nagle, Pause, Rate, Until};
+use explain::replica::{AckRule, Bytes, Congestion, Loss, Model, Nagle, Pause, Rate, Since, Until};
 
 use crate::world::Run;
 
@@ -17,12 +17,11 @@ pub(crate) struct Case {
     pub(crate) bytes: u64,
     pub(crate) mtu: u16,
     pub(crate) initial_window: u32,
-    pub(crate) send_buffer: Option<usize>,
     pub(crate) receive_buffer: Option<usize>,
     pub(crate) nodelay: bool,
     pub(crate) chunk: Option<u64>,
-    /// Whether each write waits until the one before is acknowledged.
-    pub(crate) waits: bool,
+    /// How many bytes the program lets be unacknowledged: a write that would be more waits.
+    pub(crate) outstanding: Option<u64>,
     pub(crate) pauses: Vec<(u64, Duration)>,
     pub(crate) losses: Vec<(Range<u64>, u32)>,
     /// A receiver that defers, made by the cable: its rule and its timer.
@@ -41,11 +40,10 @@ impl Case {
             bytes: kb * 1000,
             mtu: 1500,
             initial_window: 10,
-            send_buffer: None,
             receive_buffer: None,
             nodelay: true,
             chunk: None,
-            waits: false,
+            outstanding: None,
             pauses: Vec::new(),
             losses: Vec::new(),
             holds: None,
@@ -60,13 +58,12 @@ impl Case {
     }
 
     pub(crate) fn spec(&self) -> String {
-        let mut spec =
-            format!("rtt = \"{}us\"\nrate = \"{}bit\"\nqueue = \"{}B\"\n", self.rtt.as_micros(), self.rate, self.queue);
-        if let Some((rule, timer)) = self.holds {
+        let holds = self.holds.map_or(String::new(), |(rule, timer)| {
             let rule = if matches!(rule, AckRule::Packets(_)) { "packets" } else { "mss" };
-            spec += &format!("middlebox = [\"hold-acks:rule={rule},timer={timer}ms\"]\n");
-        }
-        spec
+            format!("middlebox = [\"hold-acks:rule={rule},timer={timer}ms\"]\n")
+        });
+        let (rtt, rate, queue) = (self.rtt.as_micros(), self.rate, self.queue);
+        format!("rtt = \"{rtt}us\"\nrate = \"{rate}bit\"\nqueue = \"{queue}B\"\n{holds}")
     }
 
     /// What a capture of this run would have told.
@@ -86,12 +83,10 @@ impl Case {
         };
         model.sender.nagle = if self.nodelay { Nagle::Off } else { Nagle::Small };
         model.writes.chunk = self.chunk.map(Bytes);
-        model.writes.in_flight = self.waits.then_some(1);
-        model.writes.pauses = self.pauses.iter().map(|(at, time)| Pause { at: *at, time: *time }).collect();
-        if self.send_buffer.is_some() {
-            model.writes.send_buffer = Some(Bytes(run.capacity));
-            model.writes.low_water = Bytes(run.capacity / 3);
-        }
+        model.writes.in_flight =
+            self.outstanding.map(|most| u32::try_from(most / self.chunk.unwrap_or(1)).unwrap_or(1));
+        let pauses = self.pauses.iter();
+        model.writes.pauses = pauses.map(|(at, time)| Pause { at: *at, time: *time, since: Since::Sent }).collect();
         model.receiver.window = Some(Bytes(run.windows.first));
         model.receiver.largest_window = Some(Bytes(run.windows.largest));
         model.receiver.reads = self.reads.map(Rate);
@@ -99,7 +94,7 @@ impl Case {
             model.receiver.acks.rule = rule;
             model.receiver.acks.timer = Duration::from_millis(timer);
             model.receiver.acks.quick = 0;
-            model.receiver.acks.small_at_once = false;
+            model.receiver.acks.pushed_at_once = false;
         }
         model
     }
@@ -108,55 +103,62 @@ impl Case {
 pub(crate) fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     for congestion in ["reno", "cubic", "bbr"] {
+        let new = |rtt, mbit, kb| Case::new(congestion, rtt, mbit, kb);
         for (rtt, mbit, kb) in [(10, 20, 300), (20, 50, 3000), (60, 20, 1000), (60, 5, 200), (150, 20, 2000)] {
-            cases.push(Case::new(congestion, rtt, mbit, kb));
+            cases.push(new(rtt, mbit, kb));
         }
-        cases.push(Case::new(congestion, 40, 20, 400).with("initial window 3", |case| case.initial_window = 3));
-        cases.push(Case::new(congestion, 40, 20, 400).with("initial window 30", |case| case.initial_window = 30));
-        cases.push(
-            Case::new(congestion, 20, 20, 1500).with("one loss", |case| case.losses = vec![(400_000..401_448, 1)]),
-        );
-        cases.push(
-            Case::new(congestion, 20, 20, 200).with("last lost", |case| case.losses = vec![(199_000..200_000, 1)]),
-        );
-        cases.push(
-            Case::new(congestion, 20, 20, 500).with("lost twice", |case| case.losses = vec![(200_000..201_448, 2)]),
-        );
-        cases.push(
-            Case::new(congestion, 40, 20, 600)
-                .with("small receive buffer", |case| case.receive_buffer = Some(32 << 10)),
-        );
+        cases.push(new(40, 20, 1000).with("initial window 3", |case| case.initial_window = 3));
+        cases.push(new(40, 20, 1000).with("initial window 30", |case| case.initial_window = 30));
+        cases.push(new(20, 20, 1500).with("one loss", |case| case.losses = vec![(400_000..401_448, 1)]));
+        cases.push(new(20, 20, 500).with("lost twice", |case| case.losses = vec![(200_000..201_448, 2)]));
+        cases.push(new(20, 20, 200).with("last lost", |case| case.losses = vec![(199_000..200_000, 1)]));
+        cases.push(new(40, 20, 600).with("receive buffer 32 KiB", |case| case.receive_buffer = Some(32 << 10)));
+        cases.push(new(20, 20, 400).with("one chunk of 32 KiB at a time", |case| {
+            (case.chunk, case.outstanding) = (Some(32 << 10), Some(32 << 10));
+        }));
+        cases.push(new(40, 20, 600).with("send buffer 64 KiB", |case| {
+            (case.chunk, case.outstanding) = (Some(4 << 10), Some(64 << 10));
+        }));
     }
-    let cubic = |rtt, mbit, kb| Case::new("cubic", rtt, mbit, kb);
-    for (kb, congestion) in [(16, "cubic"), (64, "cubic"), (64, "bbr")] {
-        cases.push(
-            Case::new(congestion, 40, 20, 600)
-                .with(&format!("send buffer {kb} KiB"), |case| case.send_buffer = Some(kb << 10)),
-        );
-    }
-    cases.push(cubic(20, 20, 200).with("chunks wait", |case| (case.chunk, case.waits) = (Some(8217), true)));
-    cases.push(cubic(20, 20, 800).with("64 KiB chunks wait", |case| (case.chunk, case.waits) = (Some(65536), true)));
-    cases.push(
-        cubic(20, 20, 200)
-            .with("chunks wait, Nagle", |case| (case.chunk, case.waits, case.nodelay) = (Some(8217), true, false)),
-    );
+    let new = |rtt, mbit, kb| Case::new("cubic", rtt, mbit, kb);
+    let seed = |case: &mut Case| {
+        // Segments of 1160 bytes, as in the printed trace.
+        (case.chunk, case.outstanding, case.mtu) = (Some(8217), Some(8217), 1160 + 52);
+    };
+    cases.push(new(17, 4, 100).with("chunks of 8217", seed));
     for timer in [100, 30, 1] {
-        cases.push(cubic(17, 100, 100).with(&format!("chunks wait, ACKs held {timer} ms"), |case| {
-            (case.chunk, case.waits, case.mtu) = (Some(8217), true, 1200 + 12);
+        cases.push(new(17, 4, 100).with(&format!("chunks of 8217, ACKs held {timer} ms"), |case| {
+            seed(case);
             case.holds = Some((AckRule::Segments(2), timer));
         }));
     }
-    cases.push(cubic(17, 100, 100).with("chunks wait, packets held", |case| {
-        (case.chunk, case.waits, case.mtu) = (Some(10_000), true, 1200 + 12);
+    cases.push(new(17, 4, 100).with("chunks of 8217, two at a time, ACKs held 100 ms", |case| {
+        seed(case);
+        case.outstanding = Some(2 * 8217);
+        case.holds = Some((AckRule::Segments(2), 100));
+    }));
+    cases.push(new(17, 4, 100).with("chunks of eight segments, ACKs held 100 ms", |case| {
+        seed(case);
+        (case.chunk, case.outstanding) = (Some(9280), Some(9280));
+        case.holds = Some((AckRule::Segments(2), 100));
+    }));
+    cases.push(new(17, 4, 100).with("chunks of 10000, packets held", |case| {
+        seed(case);
+        (case.chunk, case.outstanding) = (Some(10_000), Some(10_000));
         case.holds = Some((AckRule::Packets(2), 200));
     }));
-    cases.push(cubic(30, 20, 300).with("pauses", |case| {
-        case.chunk = Some(50_000);
-        case.pauses = vec![(50_000, Duration::from_millis(100)), (150_000, Duration::from_millis(400))];
+    cases.push(new(20, 20, 200).with("chunks of 8217, Nagle", |case| {
+        (case.chunk, case.outstanding, case.nodelay) = (Some(8217), Some(8217), false);
     }));
-    cases.push(cubic(20, 50, 1000).with("slow reader", |case| {
+    cases.push(new(20, 20, 300).with("writes of 2072, Nagle", |case| {
+        (case.chunk, case.nodelay) = (Some(2072), false);
+    }));
+    cases.push(new(30, 20, 300).with("pauses", |case| {
+        case.chunk = Some(10_000);
+        case.pauses = vec![(10_000, Duration::from_millis(100)), (20_000, Duration::from_millis(400))];
+    }));
+    cases.push(new(20, 50, 1000).with("slow reader", |case| {
         (case.reads, case.receive_buffer) = (Some(10_000_000), Some(64 << 10));
     }));
-    cases.push(cubic(20, 20, 300).with("small writes, Nagle", |case| (case.chunk, case.nodelay) = (Some(2072), false)));
     cases
 }

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use haul_http::connect::TcpInfo;
 use link::{
     cable::{Cable, Options},
     host::Host,
@@ -29,8 +30,6 @@ pub(crate) struct Run {
     /// From the first write until the answer to the last byte.
     pub(crate) time: Duration,
     pub(crate) windows: Windows,
-    /// What the send buffer took before the program had to wait.
-    pub(crate) capacity: u64,
 }
 
 pub(crate) fn upload(case: &Case) -> Result<Run> {
@@ -58,21 +57,18 @@ pub(crate) fn upload(case: &Case) -> Result<Run> {
     let receiving = case.clone();
     let receiver = b.thread("receiver", move || receive(&listener, &receiving))?;
     let sending = case.clone();
-    let sender = a.thread("sender", move || -> Result<(Duration, u64)> {
+    let sender = a.thread("sender", move || -> Result<Duration> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.set_tcp_congestion(sending.congestion.as_bytes())?;
-        if let Some(bytes) = sending.send_buffer {
-            socket.set_send_buffer_size(bytes)?;
-        }
         socket.set_tcp_nodelay(sending.nodelay)?;
         socket.connect_timeout(&address.into(), PATIENCE)?;
         send(socket.into(), &sending)
     })?;
-    let (time, capacity) = sender.join().map_err(|_| "the sender panicked")??;
+    let time = sender.join().map_err(|_| "the sender panicked")??;
     receiver.join().map_err(|_| "the receiver panicked")??;
     cable.pull()?;
     let windows = *windows.lock().map_err(|_| "the watch panicked")?;
-    Ok(Run { time, windows, capacity })
+    Ok(Run { time, windows })
 }
 
 fn receive(listener: &TcpListener, case: &Case) -> std::io::Result<()> {
@@ -97,51 +93,38 @@ fn receive(listener: &TcpListener, case: &Case) -> std::io::Result<()> {
     stream.write_all(b"!")
 }
 
-fn send(mut stream: TcpStream, case: &Case) -> Result<(Duration, u64)> {
+fn send(mut stream: TcpStream, case: &Case) -> Result<Duration> {
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let bytes = vec![7; case.chunk.map_or(case.bytes, |chunk| chunk) as usize];
+    let bytes = vec![7; case.chunk.unwrap_or(case.bytes) as usize];
     // The handshake's last ACK has its journey behind it.
     thread::sleep(case.rtt);
     let start = Instant::now();
-    let (mut sent, mut capacity) = (0, 0);
-    if case.send_buffer.is_some() {
-        stream.set_nonblocking(true)?;
-        while let Ok(more) = stream.write(&bytes[..(case.bytes - capacity).min(bytes.len() as u64) as usize]) {
-            capacity += more as u64;
-        }
-        stream.set_nonblocking(false)?;
-        sent = capacity;
-    }
+    let mut sent = 0;
     while sent < case.bytes {
-        for (at, time) in &case.pauses {
-            if *at == sent {
-                thread::sleep(*time);
-            }
+        for (_, time) in case.pauses.iter().filter(|(at, _)| *at == sent) {
+            thread::sleep(*time);
         }
         let chunk = (case.bytes - sent).min(bytes.len() as u64);
+        if let Some(most) = case.outstanding {
+            wait_for_acks(&stream, (sent + bytes.len() as u64).saturating_sub(most))?;
+        }
         stream.write_all(&bytes[..chunk as usize])?;
         sent += chunk;
-        if case.waits && sent < case.bytes {
-            wait_for_acks(stream.local_addr()?.port())?;
-        }
     }
     stream.read_exact(&mut [0])?;
-    Ok((start.elapsed(), capacity))
+    Ok(start.elapsed())
 }
 
-/// Waits until all that was written is acknowledged: the queue that the kernel shows of the socket is empty.
-fn wait_for_acks(port: u16) -> Result<()> {
-    let local = format!(":{port:04X} ");
+/// Waits until so many bytes are acknowledged, as the kernel says.
+fn wait_for_acks(stream: &TcpStream, bytes: u64) -> Result<()> {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
-        let sockets = std::fs::read_to_string("/proc/thread-self/net/tcp")?;
-        let line = sockets.lines().find(|line| line.get(..34).is_some_and(|start| start.contains(&local)));
-        let queue = line.and_then(|line| line.split_whitespace().nth(4)).ok_or("the socket is gone")?;
-        if queue.starts_with("00000000") {
+        // The SYN counts as one; zero is none to wait for.
+        if TcpInfo::of(stream)?.bytes_acked.is_some_and(|acked| acked > bytes) {
             return Ok(());
         }
-        thread::sleep(Duration::from_micros(50));
+        thread::sleep(Duration::from_micros(100));
     }
     Err("a write was not acknowledged".into())
 }

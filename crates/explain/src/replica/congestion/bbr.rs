@@ -118,7 +118,7 @@ impl Bbr {
         if self.rates.is_empty() {
             return self.initial_window;
         }
-        let packets = (self.rate() * self.least_rtt as f64 * gain).ceil() as u32 + 3 * self.burst();
+        let packets = ((self.rate() * self.least_rtt as f64 * gain).ceil() as u32).min(1 << 30) + 3 * self.burst();
         let even = packets.next_multiple_of(2);
         if gain > 1.0 && matches!(self.mode, Mode::ProbeRate { phase: 0, .. }) { even + 2 } else { even }
     }
@@ -237,7 +237,7 @@ impl Control for Bbr {
         self.set_window(feedback, begins, window);
     }
 
-    fn lost(&mut self, window: &Window) -> u32 {
+    fn lost(&mut self, window: Window) -> u32 {
         self.prior = if self.repairing { self.prior.max(window.size) } else { window.size };
         window.threshold
     }

@@ -53,13 +53,16 @@ struct HyStart {
 
 impl HyStart {
     /// Whether slow start should end here.
-    fn found(&mut self, feedback: &Feedback, rtt: Nanos) -> bool {
+    fn found(&mut self, feedback: &Feedback, rtt: Nanos, window: u32) -> bool {
         if feedback.una > self.end {
             *self = Self { begin: feedback.now, end: feedback.next, last: feedback.now, least: Nanos::MAX, samples: 0 };
         }
+        if window < LEAST_WINDOW {
+            return false;
+        }
         if feedback.now - self.last <= TRAIN_GAP {
             self.last = feedback.now;
-            if feedback.now - self.begin > (feedback.least_rtt + ACK_DELAY) / 2 {
+            if feedback.now - self.begin > u64::midpoint(feedback.least_rtt, ACK_DELAY) {
                 return true;
             }
         }
@@ -107,8 +110,7 @@ impl Control for Cubic {
     fn acknowledged(&mut self, feedback: &Feedback, window: &mut Window) {
         if let Some(rtt) = feedback.rtt
             && window.in_slow_start()
-            && window.size >= LEAST_WINDOW
-            && self.hystart.found(feedback, rtt)
+            && self.hystart.found(feedback, rtt, window.size)
         {
             window.threshold = window.size;
         }
@@ -125,7 +127,7 @@ impl Control for Cubic {
         self.counted = self.counted.fract();
     }
 
-    fn lost(&mut self, window: &Window) -> u32 {
+    fn lost(&mut self, window: Window) -> u32 {
         let size = f64::from(window.size);
         // RFC 9438 §4.7: below the last maximum, make room for others.
         self.largest = if size < self.largest { size * (1.0 + BETA) / 2.0 } else { size };
@@ -137,10 +139,10 @@ impl Control for Cubic {
         *self = Self::new(self.hystart.last);
     }
 
-    fn resumes(&mut self, idle: Nanos) {
+    fn resumes(&mut self, idle: Nanos, now: Nanos) {
         // The cube does not grow while nothing is sent (RFC 9438 §4.2).
         if let Some(epoch) = &mut self.epoch {
-            epoch.begin += idle;
+            epoch.begin = (epoch.begin + idle).min(now);
         }
     }
 }

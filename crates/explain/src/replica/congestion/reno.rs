@@ -22,7 +22,7 @@ impl Control for Reno {
         }
     }
 
-    fn lost(&mut self, window: &Window) -> u32 {
+    fn lost(&mut self, window: Window) -> u32 {
         self.counted = 0;
         (window.size / 2).max(2)
     }
