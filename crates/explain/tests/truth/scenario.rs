@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use link::{
     spec::LinkSpec,
-    units::{Size, Span},
+    units::{Rate, Size, Span},
 };
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -122,6 +122,8 @@ pub(crate) struct End {
     /// SO_SNDBUF, SO_RCVBUF; the kernel doubles them.
     pub(crate) send_buffer: Option<Size>,
     pub(crate) receive_buffer: Option<Size>,
+    /// The rate at which the kernel spreads what is sent (SO_MAX_PACING_RATE).
+    pub(crate) pacing: Option<Rate>,
     /// Whether the program leaves Nagle's algorithm on.
     pub(crate) nagle: bool,
     /// HTTP/2's window for a stream, and for the connection (RFC 9113 §6.9).
@@ -182,6 +184,10 @@ pub(crate) struct Expect {
     pub(crate) share: BTreeMap<String, [f64; 2]>,
     /// Which exchange it is about, counted from 0; the last unless said.
     pub(crate) exchange: Option<usize>,
+    /// What must be concluded instead at a place from which less is seen: a packet that was lost before it came
+    /// there never was, to who looks from there.
+    #[serde(default)]
+    pub(crate) at: BTreeMap<String, Expect>,
 }
 
 /// The other half of a pair.
@@ -211,7 +217,7 @@ pub(crate) fn read(path: &Path) -> Result<(Scenario, Vec<After>), String> {
     let mut table: Table = text.parse().map_err(|error| wrong(&error))?;
     let afters = table.remove("after");
     let scenario = table.clone().try_into().map_err(|error| wrong(&error))?;
-    let afters = afters.iter().flat_map(|afters| afters.as_array()).flatten();
+    let afters = afters.iter().filter_map(|afters| afters.as_array()).flatten();
     let after = |after: &Value| {
         let mut change = after.as_table().cloned().ok_or("an `after` is a table")?;
         let Some(Value::String(what_if)) = change.remove("what_if") else { return Err("an `after` needs a `what_if`") };

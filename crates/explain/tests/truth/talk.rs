@@ -16,6 +16,7 @@ use std::{
 
 use haul_http::connect::TcpInfo;
 use link::host::Host;
+use nix::{setsockopt_impl, sockopt_impl, sys::socket::setsockopt};
 use socket2::{Domain, Socket, Type};
 
 use crate::scenario::{End, Protocol, Scenario};
@@ -25,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(40);
 
 /// How long after its last byte a program waits for the last acknowledgement.
 const LINGER: Duration = Duration::from_secs(5);
+
+// nix has no name for it, but the means to give it one.
+sockopt_impl!(MaxPacingRate, SetOnly, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, u32);
 
 /// What a scenario's two programs know of it.
 #[derive(Debug, Clone)]
@@ -37,14 +41,14 @@ pub(crate) struct Told {
     pub(crate) took: Duration,
 }
 
-/// Lets the two programs talk.
-pub(crate) fn talk(scenario: &Scenario, hosts: &[Host; 2], server: Ipv4Addr) -> io::Result<Told> {
+/// Lets the two programs talk; the server's address is `at`.
+pub(crate) fn talk(scenario: &Scenario, hosts: &[Host; 2], at: Ipv4Addr) -> io::Result<Told> {
     let secrets = tls::Secrets::for_server(scenario.protocol)?;
     let end = scenario.server.clone();
-    let listener = hosts[1].run(move || listen(server, &end))??;
+    let listener = hosts[1].run(move || listen(at, &end))??;
     let address = listener.local_addr()?;
     let names = match scenario.lookup {
-        Some(lookup) => Some(lookup::Server::start(&hosts[1], server, lookup)?),
+        Some(lookup) => Some(lookup::Server::start(&hosts[1], at, lookup)?),
         None => None,
     };
     // Neither closes its connection before the other has read its kernel's clocks.
@@ -66,12 +70,12 @@ pub(crate) fn talk(scenario: &Scenario, hosts: &[Host; 2], server: Ipv4Addr) -> 
             Ok(info)
         }
     })?;
-    let asking: JoinHandle<io::Result<Told>> = hosts[0].thread("client", {
+    let asking: JoinHandle<io::Result<(TcpInfo, Vec<Duration>, Duration)>> = hosts[0].thread("client", {
         let scenario = scenario.clone();
         move || {
             let began = Instant::now();
             if let Some(lookup) = scenario.lookup {
-                lookup::ask(server, lookup.retry.0)?;
+                lookup::ask(at, lookup.retry.0)?;
             }
             let stream = connect(address, &scenario.client)?;
             let kernel = stream.try_clone()?;
@@ -83,15 +87,14 @@ pub(crate) fn talk(scenario: &Scenario, hosts: &[Host; 2], server: Ipv4Addr) -> 
             let info = settled(&kernel, scenario.sizes()[0])?;
             let _ = client_read.send(());
             let _ = client_waits.recv_timeout(LINGER);
-            Ok(Told { kernels: [info, info], exchanges, took })
+            Ok((info, exchanges, took))
         }
     })?;
     let panicked = |_| io::Error::other("a program of the scenario panicked");
-    let (asked, served) = (asking.join().map_err(panicked)?, serving.join().map_err(panicked)?);
+    let (client, server) = (asking.join().map_err(panicked)?, serving.join().map_err(panicked)?);
     drop(names);
-    let mut told = asked?;
-    told.kernels[1] = served?;
-    Ok(told)
+    let (kernel, exchanges, took) = client?;
+    Ok(Told { kernels: [kernel, server?], exchanges, took })
 }
 
 fn socket(end: &End) -> io::Result<Socket> {
@@ -123,6 +126,9 @@ fn connect(address: SocketAddr, end: &End) -> io::Result<TcpStream> {
 
 fn set_up(stream: &TcpStream, end: &End) -> io::Result<()> {
     stream.set_nodelay(!end.nagle)?;
+    if let Some(rate) = end.pacing {
+        setsockopt(stream, MaxPacingRate, &((rate.as_bits_per_second() / 8) as u32))?;
+    }
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))
 }

@@ -13,7 +13,7 @@ use link::{
 
 use crate::{
     path::{Tap, lanes},
-    scenario::{End, Protocol, Scenario},
+    scenario::{End, Scenario},
     talk::{Told, talk},
 };
 
@@ -44,7 +44,6 @@ pub(crate) fn play(scenario: &Scenario, folder: &Path) -> Result<Played, Box<dyn
     if traffic.iter().any(|way| way.missed > 0) {
         return Err("a host's device dropped packets; this machine is too busy".into());
     }
-    let folder = &std::env::var("KEEP").map_or(folder.to_owned(), |k| Path::new(&k).join(folder.file_name().unwrap()));
     std::fs::create_dir_all(folder)?;
     let captures = PLACES.map(|place| folder.join(format!("{place}.pcapng")));
     for (tap, capture) in taps.iter().zip(&captures) {
@@ -92,9 +91,4 @@ fn set_up(host: &Host, end: &End) -> Result<(), Box<dyn Error>> {
         host.initial_window(segments)?;
     }
     Ok(())
-}
-
-/// Whether a scenario's bodies are in the clear and framed, so that transfers are its exchanges.
-pub(crate) fn readable(scenario: &Scenario) -> bool {
-    matches!(scenario.protocol, Protocol::Http | Protocol::Http2)
 }

@@ -9,6 +9,7 @@ use std::{
 use bytes::Bytes;
 use h2::{RecvStream, SendStream, client, server};
 use http::{Request, Response};
+use link::units::Size;
 use tokio::time::{sleep, timeout};
 
 use super::PATIENCE;
@@ -93,7 +94,7 @@ fn windows(end: &End) -> [u32; 2] {
 }
 
 async fn send(body: &mut SendStream<Bytes>, length: u64, writes: Writes) -> io::Result<()> {
-    let most = writes.chunk.map_or(16 << 10, |chunk| chunk.as_bytes()) as usize;
+    let most = writes.chunk.map_or(16 << 10, Size::as_bytes) as usize;
     let mut left = length as usize;
     while left > 0 {
         body.reserve_capacity(left.min(most));
