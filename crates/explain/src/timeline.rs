@@ -53,8 +53,10 @@ pub(crate) struct Story {
     pub(crate) pauses: Vec<(u64, u64)>,
     /// After which byte the receiving program stopped to read, and for how long its window was closed.
     pub(crate) stalls: Vec<(u64, u64)>,
-    /// The bytes of its first segment.
-    pub(crate) first_segment: u64,
+    /// How much of it was sent before an acknowledgement could tell anything of it, in bytes.
+    pub(crate) burst: u64,
+    /// How often a small segment of it was held by Nagle's algorithm.
+    pub(crate) naggled: u64,
 }
 
 /// When a message was seen.
@@ -83,8 +85,6 @@ pub(crate) struct Counts {
     /// The largest window that the receiver offered, and its first, in bytes.
     pub(crate) window: u64,
     pub(crate) first_window: u64,
-    /// What was outstanding when the first acknowledgement came, in bytes.
-    pub(crate) first_flight: Option<u64>,
     /// Acknowledgements.
     pub(crate) acks: Vec<Acked>,
 }
@@ -95,6 +95,8 @@ impl Story {
         if data.idle && at > 0 && self.pauses.len() < KEPT {
             self.pauses.push((at, waited));
         }
+        let held = data.small && data.room.is_some() && !data.window;
+        self.naggled += u64::from(held && data.released.is_some_and(|release| release.all));
         if let Some((from, to)) = data.closed
             && self.stalls.len() < KEPT
         {
@@ -260,8 +262,7 @@ impl<'a> Walk<'a> {
         exchanges: &[Exchange],
         first: &Event,
     ) -> Self {
-        let seat =
-            |side: Side| Some(Seat::new(connection.offsets[side]?, place.to[side], place.rtt(), &facts[side]));
+        let seat = |side: Side| Some(Seat::new(connection.offsets[side]?, place.to[side], place.rtt(), &facts[side]));
         let marks = |side: Side| {
             let parts = exchanges.iter().enumerate();
             let mut marks: Vec<_> = parts
@@ -395,16 +396,21 @@ impl<'a> Walk<'a> {
         counts.again += u64::from(matches!(sent, Sent::Again(_)));
         counts.peak = counts.peak.max(flight);
         let at = start..start + u64::from(event.len);
-        let begins = self.see(timeline, event, side, &at, sent);
         let alone = matches!(sent, Sent::New(data) if data.released.is_none());
-        let tail = quiet && alone && self.is_tail(side, &at, event.time);
+        let sent = if quiet && alone && self.is_tail(side, &at, event.time) {
+            self.see(timeline, event, side, &at, sent);
+            Sent::Again(Repair::Timer)
+        } else {
+            sent
+        };
+        let begins = self.see(timeline, event, side, &at, sent);
         if is_talk(self.connection, event, at) && !begins {
             if let Some(other) = &mut self.seats[!side] {
                 other.hear_talk(event);
             }
             return;
         }
-        let end = if tail { End::Again(Repair::Timer) } else { self.end(event, sent, begins, quiet, next) };
+        let end = self.end(event, sent, begins, quiet, next);
         self.step(timeline, event.time, event.number, end, self.busy_until);
         self.busy_until = busy_until;
         self.at = Some(side);
@@ -452,13 +458,19 @@ impl<'a> Walk<'a> {
                     seen.bytes += at.end.min(*end) - at.start.max(*start);
                     if seen.first.is_none() {
                         begins = true;
-                        seen.story.first_segment = event.len.into();
                         let limit = self.seats[side].as_ref().map(Seat::limit);
                         seen.story.warm = limit.filter(|_| *start > ORIGIN + 1);
                     }
                     seen.story.pass(&data, from, event.time.saturating_sub(self.cursor));
+                    if event.time <= seen.first.unwrap_or(event.time) + self.place.rtt() / 2 {
+                        seen.story.burst = at.end - start;
+                    }
                 }
-                Sent::Again(_) => seen.story.repeat(from, at.end.min(*end) - start),
+                Sent::Again(_) => {
+                    // What seemed to be a pause was a loss.
+                    seen.story.pauses.retain(|(at, _)| *at != from);
+                    seen.story.repeat(from, at.end.min(*end) - start);
+                }
             }
             seen.first.get_or_insert(event.time);
         }
@@ -471,7 +483,6 @@ impl<'a> Walk<'a> {
         let away = self.place.to[side];
         for acked in seat.acked.drain(..) {
             let counts = &mut timeline.counts[side];
-            counts.first_flight.get_or_insert(counts.peak);
             if counts.acks.len() < ACKS {
                 counts.acks.push(acked);
             }

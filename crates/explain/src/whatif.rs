@@ -13,7 +13,8 @@ use crate::{
     event::{Both, Side},
     facts::Facts,
     replica::{
-        AckRule, Before, Bytes, Loss, Model, Nagle, Pause, Prediction, PredictionError, Rate, Since, Stall, Until, WhatIf,
+        AckRule, Before, Bytes, Loss, Model, Nagle, Pause, Prediction, PredictionError, Rate, Since, Stall, Until,
+        WhatIf,
     },
     report::Transfer,
     timeline::{Counts, Seen},
@@ -25,6 +26,17 @@ use crate::{
 pub(crate) struct Replica {
     model: Model,
     observed: Duration,
+    /// How much of the time before the first byte was spent on a lost SYN.
+    retried: Duration,
+}
+
+/// How long a transfer would take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Predicted {
+    /// From its first cause to its last byte.
+    pub duration: Duration,
+    /// How much longer the replica of what was seen took than what was seen, as a share of it.
+    pub model_error: f64,
 }
 
 impl Transfer {
@@ -32,6 +44,21 @@ impl Transfer {
     pub fn replica(&self) -> Option<Result<Prediction, PredictionError>> {
         let replica = self.replica.as_deref()?;
         Some(Prediction::new(replica.model.clone(), replica.observed))
+    }
+
+    /// How long this transfer would take with these changes and, if said, with another number of bytes; none where
+    /// it carried nothing.
+    pub fn what_if(&self, what_if: &WhatIf, bytes: Option<Bytes>) -> Option<Result<Predicted, PredictionError>> {
+        let prediction = match self.replica()? {
+            Ok(prediction) => prediction,
+            Err(error) => return Some(Err(error)),
+        };
+        let model_error = prediction.model_error();
+        let prediction = bytes.map_or_else(|| prediction.clone(), |bytes| prediction.of_bytes(bytes));
+        let retried = self.replica.as_deref().map_or(Duration::ZERO, |replica| replica.retried);
+        let saved = if what_if.removes_loss() { retried } else { Duration::ZERO };
+        let duration = prediction.with(what_if).map(|duration| duration.saturating_sub(saved));
+        Some(duration.map(|duration| Predicted { duration, model_error }).map_err(PredictionError::from))
     }
 }
 
@@ -85,7 +112,8 @@ impl Known<'_> {
         self.sender(&mut model);
         self.receiver(&mut model);
         let observed = Duration::from_nanos(ended.saturating_sub(began));
-        Some(Replica { model, observed })
+        let retried = Duration::from_nanos(self.lead[Cause::ConnectRetry]);
+        Some(Replica { model, observed, retried })
     }
 
     fn share(&self, cause: Cause) -> f64 {
@@ -116,7 +144,8 @@ impl Known<'_> {
             model.writes.in_flight = Some(1);
             model.sender.nagle = Nagle::Off;
         } else if self.share(Cause::Nagle) > 0.05 {
-            model.writes.chunk = Some(Bytes(story.first_segment.max(1)));
+            // So many writes as it takes to be held so often.
+            model.writes.chunk = Some(Bytes(self.seen[self.main].bytes.div_ceil(story.naggled + 1).max(1)));
             model.sender.nagle = Nagle::Any;
         } else if let Some(level) = facts.level.filter(|_| self.share(Cause::SendBuffer) > 0.05) {
             model.writes.send_buffer = Some(Bytes(level));
@@ -127,12 +156,16 @@ impl Known<'_> {
         let (facts, counts, story) = (&self.facts[self.main], &self.counts[self.main], &self.seen[self.main].story);
         model.sender.mss = Bytes(facts.mss);
         model.sender.sack = self.connection.syn[self.main].is_none_or(|syn| syn.sack);
-        let first = counts.first_flight.filter(|flight| *flight < self.seen[self.main].bytes);
-        let begins_with = match story.warm {
+        let whole = self.seen[self.main].bytes;
+        let least = match story.warm {
             Some(warm) => warm.max(10 * facts.mss),
-            // What was sent before the first acknowledgement, if there was more to send.
-            None => first.unwrap_or(10 * facts.mss).max(facts.mss),
+            None if story.burst < whole => facts.mss,
+            None => 10 * facts.mss,
         };
+        let begins_with = story.burst.max(least);
+        // Who waited longer for an acknowledgement than a probe would have, sends none (RFC 8985 §7.2).
+        let longest = counts.acks.iter().map(|acked| acked.held).max().unwrap_or(0);
+        model.sender.tail_loss_probe = longest <= 2 * self.place.rtt() || counts.again > 0;
         model.sender.initial_window = u32::try_from(begins_with.div_ceil(facts.mss)).unwrap_or(u32::MAX);
     }
 
@@ -152,10 +185,13 @@ impl Known<'_> {
             model.receiver.window = Some(Bytes(counts.first_window.max(1)));
             model.receiver.largest_window = Some(Bytes(counts.window.max(1)));
         }
-        let stall = |(at, time): &(u64, u64)| Stall {
-            at: at.saturating_sub(counts.window),
-            time: Duration::from_nanos(*time),
-        };
+        if self.share(Cause::HttpFlowControl) > 0.05 {
+            // A window is a window, whoever keeps it.
+            (model.receiver.window, model.receiver.largest_window) =
+                (Some(Bytes(counts.peak)), Some(Bytes(counts.peak)));
+        }
+        let stall =
+            |(at, time): &(u64, u64)| Stall { at: at.saturating_sub(counts.window), time: Duration::from_nanos(*time) };
         model.receiver.stalls = seen.story.stalls.iter().map(stall).collect();
     }
 }
@@ -168,7 +204,7 @@ pub(crate) fn remedy(cause: Cause) -> Option<WhatIf> {
         Cause::SendBuffer => "send-buffer=16MiB",
         Cause::ReceiveWindow => "receive-window=16MiB",
         Cause::SlowStart => "initial-window=40",
-        Cause::FastRecovery | Cause::RetransmissionTimeout | Cause::CongestionWindow => "no-loss",
+        Cause::ConnectRetry | Cause::FastRecovery | Cause::RetransmissionTimeout | Cause::CongestionWindow => "no-loss",
         _ => return None,
     };
     text.parse().ok()
