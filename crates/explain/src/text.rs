@@ -167,6 +167,10 @@ impl Page<'_> {
             self.finding(transfer, finding, asked);
         }
         self.prediction(transfer, asked);
+        if let Some(Err(error)) = transfer.replica() {
+            self.text.push('\n');
+            self.paragraph("   ", &declined(&error));
+        }
     }
 
     fn finding(&mut self, transfer: &Transfer, finding: &Finding, asked: &Asked) {
@@ -196,14 +200,12 @@ impl Page<'_> {
             let Some(answer) = transfer.what_if(&what_if, scaled) else { continue };
             let condition = if what_if.is_empty() { "as it is".to_owned() } else { format!("with {what_if}") };
             let of = asked.bytes.map(|size| format!("{} ", bytes(size))).unwrap_or_default();
-            let text = match answer {
-                Ok(predicted) => format!(
-                    "What if: {of}{condition} take {} (the replica of what was seen is {:+.0} % off).",
-                    time_text(predicted.duration),
-                    predicted.model_error * 100.0
-                ),
-                Err(error) => declined(&error),
-            };
+            let Ok(predicted) = answer else { continue };
+            let text = format!(
+                "What if: {of}{condition}: {} (the replica of what was seen is {:+.0} % off).",
+                time_text(predicted.duration),
+                predicted.model_error * 100.0
+            );
             self.text.push('\n');
             self.paragraph("   ", &text);
         }
@@ -215,15 +217,13 @@ fn predicted(transfer: &Transfer, what_if: &WhatIf, size: Option<u64>) -> Option
     let scaled = size.map(Bytes);
     let change = transfer.what_if(what_if, scaled)?;
     let of = size.map(|size| format!(" for {}", bytes(size))).unwrap_or_default();
-    match (transfer.what_if(&WhatIf::default(), scaled)?, change) {
-        (Ok(before), Ok(after)) => Some(format!(
-            "Without it (as with {what_if}): {} in place of {}{of}; the replica of what was seen is {:+.0} % off.",
-            time_text(after.duration),
-            time_text(before.duration),
-            after.model_error * 100.0
-        )),
-        (Err(error), _) | (_, Err(error)) => Some(declined(&error)),
-    }
+    let (Ok(before), Ok(after)) = (transfer.what_if(&WhatIf::default(), scaled)?, change) else { return None };
+    Some(format!(
+        "Without it (as with {what_if}): {} in place of {}{of}; the replica of what was seen is {:+.0} % off.",
+        time_text(after.duration),
+        time_text(before.duration),
+        after.model_error * 100.0
+    ))
 }
 
 fn declined(error: &PredictionError) -> String {

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use super::{
-    Model, Nagle,
+    Model, Nagle, Since,
     units::{self, Bytes, Rate, UnitError},
 };
 
@@ -115,6 +115,10 @@ impl Change {
                 // A program is held in each write when its buffer holds no more than one (KB 823764).
                 let holds = model.writes.chunk.is_some_and(|chunk| bytes <= chunk);
                 model.writes.in_flight = model.writes.in_flight.filter(|_| holds);
+                if model.writes.in_flight.is_none() {
+                    // Nor does it wait for an acknowledgement otherwise.
+                    model.writes.pauses.retain(|pause| pause.since != Since::Acknowledged);
+                }
                 model.writes.send_buffer = Some(bytes);
             }
             Self::ReceiveWindow(bytes) => {
