@@ -35,8 +35,10 @@ const CELLS: [(char, &str); 3] = [('█', "31"), ('▓', "33"), ('░', "2")];
 
 /// The explanation of connections; `packets` were read in all.
 pub fn render(connections: &[Seen], packets: u64, asked: &Asked, look: &Look) -> String {
-    let mut transfers: Vec<(&Seen, &Transfer)> =
-        connections.iter().flat_map(|seen| seen.connection.transfers.iter().map(move |transfer| (seen, transfer))).collect();
+    let mut transfers: Vec<(&Seen, &Transfer)> = connections
+        .iter()
+        .flat_map(|seen| seen.connection.transfers.iter().map(move |transfer| (seen, transfer)))
+        .collect();
     // A stable sort: those that lost the same stay in their order.
     transfers.sort_by_key(|(_, transfer)| std::cmp::Reverse((transfer.avoidable(), transfer.duration)));
     let mut page = Page { text: String::new(), look };
@@ -111,7 +113,11 @@ impl Page<'_> {
         let shown: Vec<_> = transfers.iter().take(self.look.top).collect();
         let named: Vec<String> = shown.iter().map(|(_, transfer)| name(transfer)).collect();
         let wide = named.iter().map(|name| name.chars().count()).max().unwrap_or(0).clamp(8, 32);
-        let _ = writeln!(self.text, "  #  {:wide$}  {:>8}  {:>10}  {:>10}  where the time went", "transfer", "time", "bytes", "rate");
+        let _ = writeln!(
+            self.text,
+            "  #  {:wide$}  {:>8}  {:>10}  {:>10}  where the time went",
+            "transfer", "time", "bytes", "rate"
+        );
         for (number, ((_, transfer), name)) in shown.iter().zip(&named).enumerate() {
             let name: String = name.chars().take(wide).collect();
             let (bar, legend) = (self.bar(transfer), legend(transfer));

@@ -75,7 +75,11 @@ impl Place {
             None if !known => Vantage::Unknown,
             // Who answers at once is here; who is only seen to ask may be anywhere.
             None if least(Side::Client).is_none() && answers.client.sender.is_none() => {
-                if to.server < NEAR { Vantage::Server } else { Vantage::Client }
+                if to.server < NEAR {
+                    Vantage::Server
+                } else {
+                    Vantage::Client
+                }
             }
             // An end answers its own packets within the time that its kernel takes.
             None if to.client <= (rtt / 10).max(200_000) && to.client <= to.server => Vantage::Client,

@@ -46,7 +46,8 @@ impl Replica {
         let missing = self.observed.saturating_sub(replayed.duration);
         let waits = u32::try_from(bytes.saturating_sub(1) / chunk.max(1)).unwrap_or(u32::MAX);
         let Some(each) = missing.checked_div(waits) else { return model };
-        if waits <= MOST_CHUNKS && model.writes.pauses.is_empty() && each <= model.path.rtt + MOST_PACE {
+        let worth = missing * 50 > self.observed;
+        if worth && waits <= MOST_CHUNKS && model.writes.pauses.is_empty() && each <= model.path.rtt + MOST_PACE {
             // The last chunk's comes only where more follows.
             let ends = (1..=bytes / chunk).map(|count| count * chunk);
             model.writes.pauses = ends.map(|at| Pause { at, time: each, since: Since::Acknowledged }).collect();
