@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use capture::tcp::Flags;
+
 use crate::{
     collect::{Connection, Syn},
     event::{Both, Side},
@@ -50,7 +52,8 @@ impl Facts {
             if let Some(survey) = Survey::of(connection, place, side, &facts) {
                 facts.rate = survey.rate(&facts, connection.syn[side].is_some() && place.to[side] * 8 < place.rtt());
                 facts.chunk = survey.chunk(&facts);
-                facts.level = level(&survey.peaks);
+                let full = |level: &u64| *level * 10 < survey.window * 9;
+                facts.level = level(&survey.peaks).filter(full);
                 facts.answers_acks = survey.answers_acks();
             }
             facts
@@ -101,6 +104,8 @@ struct Survey {
     chunks: Vec<u64>,
     /// The most that was outstanding in each round trip, if nothing was lost.
     peaks: Vec<u64>,
+    /// The largest window that the receiver offered.
+    window: u64,
     waits: u32,
     waits_ended_by_ack: u32,
 }
@@ -128,7 +133,8 @@ impl Survey {
         let (mut began, mut delivered) = (seat.next, 0);
         for event in &connection.events {
             if event.from() != side {
-                if event.has(capture::tcp::Flags::ACK) {
+                if event.has(Flags::ACK) {
+                    survey.window = survey.window.max(u64::from(event.window) << scale);
                     seat.hear(event, scale);
                 }
                 continue;
@@ -142,14 +148,14 @@ impl Survey {
                     // The path was empty, and this one may have been held back: nothing is told of the rate.
                     survey.stretch.clear();
                 } else if !at_receiver {
-                    survey.deliver(acked.at, acked.to, acked.sent, acked.bytes, facts);
+                    survey.deliver(acked.at, acked.to, acked.sent, acked.bytes, facts, rtt);
                 }
             }
             match sent {
                 Some(Sent::New(data)) => {
                     if at_receiver {
                         delivered += u64::from(event.len);
-                        survey.deliver(event.time, delivered, 0, event.len.into(), facts);
+                        survey.deliver(event.time, delivered, 0, event.len.into(), facts, rtt);
                     }
                     let start = seat.next - u64::from(event.len);
                     if data.released.is_some_and(|release| release.all) {
@@ -173,7 +179,15 @@ impl Survey {
     }
 
     /// So many bytes were delivered up to now; the last of them was sent at `sent`.
-    fn deliver(&mut self, at: u64, offset: u64, sent: u64, bytes: u64, facts: &Facts) {
+    fn deliver(&mut self, at: u64, offset: u64, sent: u64, bytes: u64, facts: &Facts, rtt: u64) {
+        if let (Some(first), Some(last)) = (self.stretch.front(), self.stretch.back()) {
+            let spacing = (last.0 - first.0) / self.stretch.len() as u64;
+            let silence = at.saturating_sub(last.0);
+            if silence * 3 > rtt && silence > 8 * spacing && self.stretch.len() > 1 {
+                // The path was empty in between.
+                self.stretch.clear();
+            }
+        }
         self.stretch.push_back((at, offset, sent));
         let enough = STRETCH * facts.mss;
         while self.stretch.get(1).is_some_and(|(_, from, _)| offset - from >= enough) {

@@ -114,6 +114,8 @@ pub(crate) struct Seat<'a> {
     talk: Option<u64>,
     recovery: Option<(u64, Repair)>,
     lost: bool,
+    /// How many acknowledgements told of a loss since the last new one.
+    pub(crate) told: u32,
     /// What was known before something was sent again, and when its acknowledgement was due.
     unshaken: (u64, bool, u64),
     /// The end of the current round, and the most that was outstanding in this one and those before.
@@ -151,6 +153,7 @@ impl<'a> Seat<'a> {
             talk: None,
             recovery: None,
             lost: false,
+            told: 0,
             unshaken: (0, false, 0),
             round: ORIGIN,
             peaks: [0; BACK],
@@ -229,6 +232,7 @@ impl<'a> Seat<'a> {
         }
         let opened = usable.is_some_and(|usable| edge.saturating_sub(self.next) > usable);
         let new = ack.to > self.una;
+        self.told = if new { 0 } else { self.told + u32::from(ack.sacked) };
         let held = if new { self.acknowledge(ack) } else { 0 };
         if new || opened {
             self.limited_by_window = usable.is_some_and(|usable| usable < self.facts.mss);

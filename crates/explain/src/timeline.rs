@@ -372,14 +372,18 @@ impl<'a> Walk<'a> {
         self.connection.lookup.is_some() && self.place.vantage != Vantage::Client && fired
     }
 
+    /// Whether packets may be lost between a side and the capture.
+    fn is_away(&self, side: Side) -> bool {
+        self.place.to[side] * 4 >= self.place.rtt()
+    }
+
     /// Whether what looks like the end of a message that comes late is rather sent again: all else is acknowledged,
     /// it is at most a segment, and longer was waited than the least timer (Linux: 200 ms). The first was then lost on
     /// its way here.
     fn is_tail(&self, side: Side, at: &Range<u64>, now: u64) -> bool {
-        let away = self.place.to[side] * 4 >= self.place.rtt();
         let mark = self.marks[side].get(self.current[side]);
         let ends = mark.is_some_and(|(start, end, _)| at.start > *start && *end <= at.end && *end != u64::MAX);
-        away && ends && now - self.cursor >= LEAST_TIMER
+        self.is_away(side) && ends && now - self.cursor >= LEAST_TIMER
     }
 
     fn data(&mut self, timeline: &mut Timeline, event: &Event) {
@@ -443,6 +447,10 @@ impl<'a> Walk<'a> {
     fn see(&mut self, timeline: &mut Timeline, event: &Event, side: Side, at: &Range<u64>, sent: Sent) -> bool {
         let marks = &self.marks[side];
         let mut begins = false;
+        // It came when a timer fired although acknowledgements had told of the loss: what they made the sender send
+        // was lost too, on its way here.
+        let told = self.seats[side].as_ref().is_some_and(|seat| seat.told >= 3);
+        let twice = told && matches!(sent, Sent::Again(Repair::Timer)) && self.is_away(side);
         for (start, end, exchange) in &marks[self.current[side].min(marks.len())..] {
             if *start >= at.end {
                 break;
@@ -470,6 +478,9 @@ impl<'a> Walk<'a> {
                     // What seemed to be a pause was a loss.
                     seen.story.pauses.retain(|(at, _)| *at != from);
                     seen.story.repeat(from, at.end.min(*end) - start);
+                    if twice {
+                        seen.story.repeat(from, at.end.min(*end) - start);
+                    }
                 }
             }
             seen.first.get_or_insert(event.time);

@@ -167,6 +167,7 @@ impl Known<'_> {
             .collect();
         if let Some(chunk) = facts.chunk {
             model.writes.chunk = Some(Bytes(chunk));
+            model.writes.pauses.clear();
             model.writes.in_flight = Some(1);
             model.sender.nagle = Nagle::Off;
         } else if self.share(Cause::Nagle) > 0.05 {
