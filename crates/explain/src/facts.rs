@@ -142,7 +142,7 @@ impl Survey {
             if event.len == 0 {
                 continue;
             }
-            let sent = seat.send(event);
+            let went = seat.send(event);
             for acked in seat.acked.drain(..) {
                 if acked.all {
                     // The path was empty, and this one may have been held back: nothing is told of the rate.
@@ -151,7 +151,7 @@ impl Survey {
                     survey.deliver(acked.at, acked.to, acked.sent, acked.bytes, facts, rtt);
                 }
             }
-            match sent {
+            match went {
                 Some(Sent::New(data)) => {
                     if at_receiver {
                         delivered += u64::from(event.len);

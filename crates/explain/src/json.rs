@@ -66,6 +66,7 @@ struct Fix {
 }
 
 #[derive(Debug, Serialize)]
+#[allow(clippy::struct_field_names, reason = "the schema's names")]
 struct Predicted {
     change: String,
     bytes: Option<u64>,

@@ -146,12 +146,11 @@ impl Page<'_> {
             (_, true) => 1,
             _ => 2,
         };
-        for wanted in 0..CELLS.len() {
+        for (wanted, (cell, colour)) in CELLS.into_iter().enumerate() {
             let time: u64 = ranked.iter().filter(|(cause, _)| kind(*cause) == wanted).map(|(_, time)| time).sum();
             let count = (cells(time) as usize).min(BAR - drawn);
             let count = if wanted + 1 == CELLS.len() { BAR - drawn } else { count };
             drawn += count;
-            let (cell, colour) = CELLS[wanted];
             if count > 0 {
                 bar += &self.paint(colour, &cell.to_string().repeat(count));
             }

@@ -230,6 +230,7 @@ fn told_by(wait: &Wait, cause: Cause, number: u32) -> u32 {
 }
 
 /// The state of the walk along a connection.
+#[allow(clippy::struct_excessive_bools, reason = "what has been seen so far, each by itself")]
 struct Walk<'a> {
     connection: &'a Connection,
     place: &'a Place,
@@ -337,7 +338,10 @@ impl<'a> Walk<'a> {
     fn take_back(&mut self, timeline: &mut Timeline, side: Side, number: u32) {
         let Some((wait, _, begin, end)) = self.probe.take() else { return };
         let Some(seat) = &mut self.seats[side] else { return };
-        if timeline.pieces.len() != end {
+        // Its pieces must stand alone at the end: neither followed by others nor joined with any.
+        let first = timeline.pieces.get(begin).map(|piece| piece.from);
+        let last = timeline.pieces.last().map(|piece| piece.to);
+        if timeline.pieces.len() != end || (first, last) != (Some(wait.from), Some(wait.to)) {
             return;
         }
         for seen in timeline.seen.iter_mut().filter(|seen| seen[side].last == wait.to) {
@@ -391,30 +395,30 @@ impl<'a> Walk<'a> {
         let Some(seat) = &mut self.seats[side] else { return };
         seat.until(event.time);
         let quiet = seat.flight() == 0;
-        let sent = seat.send(event);
+        let went = seat.send(event);
         let (next, flight, start, busy_until) = (seat.next, seat.flight(), seat.start, seat.busy_until);
         self.tell(timeline, side);
-        let Some(sent) = sent else { return };
+        let Some(went) = went else { return };
         let counts = &mut timeline.counts[side];
         counts.packets += 1;
-        counts.again += u64::from(matches!(sent, Sent::Again(_)));
+        counts.again += u64::from(matches!(went, Sent::Again(_)));
         counts.peak = counts.peak.max(flight);
         let at = start..start + u64::from(event.len);
-        let alone = matches!(sent, Sent::New(data) if data.released.is_none());
-        let sent = if quiet && alone && self.is_tail(side, &at, event.time) {
-            self.see(timeline, event, side, &at, sent);
+        let alone = matches!(went, Sent::New(data) if data.released.is_none());
+        let went = if quiet && alone && self.is_tail(side, &at, event.time) {
+            self.see(timeline, event, side, &at, went);
             Sent::Again(Repair::Timer)
         } else {
-            sent
+            went
         };
-        let begins = self.see(timeline, event, side, &at, sent);
+        let begins = self.see(timeline, event, side, &at, went);
         if is_talk(self.connection, event, at) && !begins {
             if let Some(other) = &mut self.seats[!side] {
                 other.hear_talk(event);
             }
             return;
         }
-        let end = self.end(event, sent, begins, quiet, next);
+        let end = self.end(event, went, begins, quiet, next);
         self.step(timeline, event.time, event.number, end, self.busy_until);
         self.busy_until = busy_until;
         self.at = Some(side);

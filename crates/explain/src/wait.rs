@@ -61,6 +61,7 @@ pub(crate) enum Repair {
 
 /// What is known of a sender that went on within a message.
 #[derive(Debug, Clone, Copy, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "observations that do not depend on each other")]
 pub(crate) struct Data {
     /// The acknowledgement on whose arrival it went on.
     pub(crate) released: Option<Release>,

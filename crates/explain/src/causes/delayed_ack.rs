@@ -5,6 +5,8 @@
 //! it. Receivers count differently: Linux acknowledges more than one segment's worth at once and defers the rest for
 //! 40 ms or more, Windows counts packets of any size (KB 328890), Solaris counts in units of the MSS.
 
+use std::fmt::Write as _;
+
 use super::{Cause, Data, End, Evidence, Fix, Rule, Wait, ms, plural};
 
 pub(super) const RULE: Rule = Rule {
@@ -32,7 +34,8 @@ fn why(evidence: &Evidence) -> String {
     if let Some(chunk) = facts.chunk {
         let (full, rest) = (chunk / facts.mss, chunk % facts.mss);
         if rest > 0 {
-            text += &format!(
+            let _ = write!(
+                text,
                 ": the sender writes chunks of {chunk} bytes, {} of {} bytes and one of {rest}, and the last {} too \
                  little to be acknowledged at once",
                 plural(full, "full segment"),
@@ -40,7 +43,7 @@ fn why(evidence: &Evidence) -> String {
                 if full % 2 == 0 { "is" } else { "two are" },
             );
         } else {
-            text += &format!(": the sender writes chunks of {chunk} bytes, an odd number of segments");
+            let _ = write!(text, ": the sender writes chunks of {chunk} bytes, an odd number of segments");
         }
         text += ". It sends the next chunk when this one is acknowledged, so that time passes in each.";
     } else {

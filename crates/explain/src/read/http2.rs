@@ -45,12 +45,13 @@ impl Reader {
         loop {
             let (head, rest) = bytes.split_at(bytes.len().min(9 - self.header.len()));
             self.header.extend_from_slice(head);
-            let [a, b, c, kind, flags, d, e, f, g] = self.header[..] else { break };
-            let length = u64::from(u32::from_be_bytes([0, a, b, c]));
+            let Some((head, [])) = self.header.split_first_chunk::<9>() else { break };
+            let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
+            let (length, kind, flags) = (u64::from(number(&head[..3])), head[3], head[4]);
             if length >= FRAME {
                 return None;
             }
-            let stream = u32::from_be_bytes([d & 0x7f, e, f, g]);
+            let stream = number(&head[5..]) & 0x7fff_ffff;
             let end = self.at + 9 + length;
             self.frame(kind, flags, stream, end, messages, window_updates);
             self.at = end;

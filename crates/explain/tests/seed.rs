@@ -1,0 +1,49 @@
+//! The upload that an odd segment made ten times slower, as it was printed then, and the healthy one beside it.
+
+use std::time::Duration;
+
+use capture::Format;
+use explain::{Cause, Connection, replica::Bytes};
+
+const SLOW: &str = include_str!("seed/ie.snoop.txt");
+const HEALTHY: &str = include_str!("seed/netscape.snoop.txt");
+
+fn explained(text: &'static str) -> Connection {
+    let mut source = capture::read(text.as_bytes(), "seed", Some(Format::Snoop)).expect("it is one");
+    let (mut explanation, broken) = explain::explain(&mut *source);
+    assert!(broken.is_none());
+    explanation.connections.remove(0)
+}
+
+#[test]
+fn the_slow_upload_waits_for_a_deferred_acknowledgement_in_each_chunk() {
+    let connection = explained(SLOW);
+    assert_eq!((connection.mss, connection.chunk), (1160, Some(8217)));
+    assert_eq!(connection.ends(), "host22:1742 → yangtze:443");
+    let [transfer] = &connection.transfers[..] else { panic!("one upload") };
+    assert_eq!(transfer.cause, Some(Cause::DelayedAck));
+    let finding = &transfer.findings[0];
+    assert_eq!((finding.cost, &finding.packets[..]), (Duration::from_micros(93_110), &[416][..]));
+    assert!(
+        finding.why.contains("93 ms to 97 ms") && finding.why.contains("7 full segments of 1160 bytes and one of 97")
+    );
+}
+
+#[test]
+fn eighteen_megabytes_take_four_minutes_and_with_the_fix_less_than_one() {
+    let connection = explained(SLOW);
+    let predicted = |change: &str| {
+        let change = change.parse().expect("a what-if");
+        let answer = connection.transfers[0].what_if(&change, Some(Bytes(18_000_000)));
+        answer.expect("it carried something").expect("it is reproduced").duration.as_secs_f64()
+    };
+    let (slow, fast) = (predicted(""), predicted("deferred-ack=1ms"));
+    assert!((240.0..258.0).contains(&slow), "{slow} s");
+    assert!((35.0..45.0).contains(&fast), "{fast} s");
+}
+
+#[test]
+fn the_other_browser_is_healthy() {
+    let connection = explained(HEALTHY);
+    assert!(connection.transfers.iter().all(|transfer| transfer.findings.is_empty()));
+}
