@@ -1,16 +1,47 @@
 fn main() {
+    let mut what: Option<explain::replica::WhatIf> = None;
     for path in std::env::args().skip(1) {
+        if let Some(w) = path.strip_prefix("--") {
+            what = Some(w.parse().unwrap());
+            continue;
+        }
         let mut source = capture::open(path.as_ref(), None).unwrap();
         let t = std::time::Instant::now();
         let (explanation, error) = explain::explain(&mut *source);
-        println!("{path}: {} packets {error:?} in {:?}", explanation.packets, t.elapsed());
+        println!("FILE {path}: {} packets {error:?} in {:?}", explanation.packets, t.elapsed());
         for c in &explanation.connections {
-            println!("{} -> {} rtt {:?} mss {} rate {:?} chunk {:?} {:?}", c.client, c.server, c.rtt, c.mss, c.rate.map(explain::rate_text), c.chunk, c.vantage);
+            println!(
+                "CONN {} {} -> {} rtt {:?} mss {} rate {:?} chunk {:?} {:?}",
+                c.packets,
+                c.client,
+                c.server,
+                c.rtt,
+                c.mss,
+                c.rate.map(explain::rate_text),
+                c.chunk,
+                c.vantage
+            );
             for t in &c.transfers {
-                println!("  {} {} {:?} {} bytes in {:?}: {:?}", t.what, t.status, t.direction, t.bytes, t.duration, t.cause);
-                for (cause, time) in t.times.ranked() { print!(" {}={:.1}ms", cause.name(), time as f64/1e6); }
+                print!("T {:.6}", t.duration.as_secs_f64());
+                for (cause, time) in t.times.ranked() {
+                    print!(" {}={:.6}", cause.name(), time as f64 / 1e9);
+                }
                 println!();
-                for f in &t.findings { println!("   * {:?} {:?} {:?} {}", f.cause, f.cost, f.packets, f.why); }
+                println!("  {} {} {:?} {} bytes: {:?}", t.what, t.status, t.direction, t.bytes, t.cause);
+                for f in &t.findings {
+                    println!("   * {:?} {:?} {:?} {}", f.cause, f.cost, f.packets, f.why);
+                }
+                match t.replica() {
+                    Some(Ok(p)) => {
+                        let w = what.as_ref().map(|w| t.what_if(w, None).unwrap().map(|d| d.duration.as_secs_f64()));
+                        println!("P {:.4} {:?}", p.model_error(), w)
+                    }
+                    Some(Err(e)) => println!("P declined {e}"),
+                    None => println!("P none"),
+                }
+                if std::env::var_os("MODEL").is_some() {
+                    println!("{t:#?}");
+                }
             }
         }
     }

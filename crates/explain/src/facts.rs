@@ -120,7 +120,7 @@ const COMMON: f64 = 0.2;
 impl Survey {
     fn of(connection: &Connection, place: &Place, side: Side, facts: &Facts) -> Option<Self> {
         let rtt = place.rtt();
-        let mut seat = Seat::new(side, connection.offsets[side]?, place.to[side], rtt, facts);
+        let mut seat = Seat::new(connection.offsets[side]?, place.to[side], rtt, facts);
         let scale = scale(connection, !side);
         // At the receiver's end the data itself shows how it was delivered.
         let at_receiver = place.to[!side] * 4 < place.to[side];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{causes::Cause, facts::Facts, whatif::Prediction};
+use crate::{causes::Cause, facts::Facts, replica::WhatIf};
 
 /// A change that would take a cause away.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub struct Finding {
     pub why: String,
     /// What would take it away.
     pub fixes: Vec<Fix>,
-    /// How long the transfer would then take, where that can be told.
-    pub predicted: Option<Prediction>,
+    /// The change that stands for taking the cause away, where it can be run again.
+    pub what_if: Option<WhatIf>,
 }
 
 /// What is known when a cause is explained.

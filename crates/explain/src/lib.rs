@@ -59,7 +59,7 @@ pub use event::Side;
 pub use finding::{Finding, Fix, bytes, rate_text, time_text};
 pub use report::{Connection, Direction, Transfer};
 pub use vantage::Vantage;
-pub use whatif::Prediction;
+pub use whatif::Predicted;
 
 /// A capture explained.
 #[derive(Debug, Default)]

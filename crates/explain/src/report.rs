@@ -11,6 +11,7 @@ use crate::{
     finding::{Evidence, Finding},
     timeline::{Piece, Seen, Timeline},
     vantage::{Place, Vantage},
+    whatif::{self, Known, Replica},
 };
 
 /// The longest pause between two exchanges that the second is thought to have waited for, in nanoseconds. After a
@@ -81,6 +82,7 @@ pub struct Transfer {
     pub cause: Option<Cause>,
     /// What is worth a change, dearest first.
     pub findings: Vec<Finding>,
+    pub(crate) replica: Option<Box<Replica>>,
 }
 
 impl Transfer {
@@ -101,7 +103,7 @@ impl Connection {
         let facts = Facts::of(connection, &place);
         let exchanges = exchange::exchanges(connection, &place);
         let timeline = Timeline::of(connection, &place, &facts, &exchanges);
-        let view = View { place: &place, facts: &facts, timeline: &timeline };
+        let view = View { connection, place: &place, facts: &facts, timeline: &timeline };
         let transfers = view.transfers(&exchanges);
         let sent = |side| transfers.iter().filter(|one| one.main() == side).map(|one| one.bytes).sum::<u64>();
         let main = if sent(Side::Client) > sent(Side::Server) { Side::Client } else { Side::Server };
@@ -132,6 +134,7 @@ impl Transfer {
 
 /// A connection and what was found out about it.
 struct View<'a> {
+    connection: &'a collect::Connection,
     place: &'a Place,
     facts: &'a Both<Facts>,
     timeline: &'a Timeline,
@@ -142,7 +145,7 @@ impl View<'_> {
         let Some(begin) = self.timeline.pieces.first().map(|piece| piece.from) else { return Vec::new() };
         if exchanges.is_empty() {
             // A connection that was opened, or tried, and carried nothing.
-            return vec![self.transfer(&Exchange::default(), Both::default(), begin, self.timeline.end())];
+            return vec![self.transfer(&Exchange::default(), &Both::default(), begin, self.timeline.end())];
         }
         let mut before: Option<u64> = None;
         let mut transfers = Vec::new();
@@ -156,12 +159,12 @@ impl View<'_> {
             let last = if seen.server.first.is_some() { &seen.server } else { &seen.client };
             let end = last.acked.unwrap_or(0).max(last.last).max(start).min(self.timeline.end().max(start));
             before = Some(end);
-            transfers.push(self.transfer(exchange, *seen, start, end));
+            transfers.push(self.transfer(exchange, seen, start, end));
         }
         transfers
     }
 
-    fn transfer(&self, exchange: &Exchange, seen: Both<Seen>, start: u64, end: u64) -> Transfer {
+    fn transfer(&self, exchange: &Exchange, seen: &Both<Seen>, start: u64, end: u64) -> Transfer {
         let upload = seen.client.bytes > seen.server.bytes;
         let times = self.timeline.times(start, end);
         let mut transfer = Transfer {
@@ -174,10 +177,25 @@ impl View<'_> {
             times,
             cause: times.ranked().into_iter().map(|(cause, _)| cause).find(|cause| cause.is_avoidable()),
             findings: Vec::new(),
+            replica: None,
         };
         let ranked = times.ranked().into_iter().filter(|(cause, _)| cause.is_avoidable());
         let findings = ranked.filter_map(|(cause, cost)| self.finding(&transfer, cause, cost, start, end));
         transfer.findings = findings.collect();
+        let main = transfer.main();
+        let lead = self.timeline.times(start, seen[main].first.unwrap_or(start));
+        let known = Known {
+            connection: self.connection,
+            place: self.place,
+            facts: self.facts,
+            counts: &self.timeline.counts,
+            seen,
+            times: &transfer.times,
+            main,
+            start,
+            lead,
+        };
+        transfer.replica = known.replica().map(Box::new);
         transfer
     }
 
@@ -220,7 +238,7 @@ impl View<'_> {
             packets,
             why: (rule.why)(&evidence),
             fixes: (rule.fixes)(&evidence),
-            predicted: None,
+            what_if: whatif::remedy(cause),
         })
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use crate::{
-    event::{Event, ORIGIN, Offsets, Side},
+    event::{Event, ORIGIN, Offsets},
     facts::Facts,
     wait::{Data, Release, Repair},
 };
@@ -62,9 +62,8 @@ pub(crate) struct Acked {
     pub(crate) at: u64,
     /// How far it acknowledges.
     pub(crate) to: u64,
-    /// Bytes newly acknowledged, and in how many packets they were sent.
+    /// Bytes newly acknowledged.
     pub(crate) bytes: u64,
-    pub(crate) packets: u32,
     /// When the last of them was sent.
     pub(crate) sent: u64,
     /// For how long the receiver held it, if it did.
@@ -85,7 +84,6 @@ pub(crate) enum Sent {
 /// The state of a sender.
 #[derive(Debug)]
 pub(crate) struct Seat<'a> {
-    pub(crate) side: Side,
     facts: &'a Facts,
     /// From the capture to the sender and back, and the whole round trip, in nanoseconds.
     away: u64,
@@ -96,6 +94,8 @@ pub(crate) struct Seat<'a> {
     /// The first byte not acknowledged, and the one behind the last sent.
     pub(crate) una: u64,
     pub(crate) next: u64,
+    /// The first byte of what was last sent.
+    pub(crate) start: u64,
     /// The right edge of the receiver's window.
     edge: Option<u64>,
     /// What was outstanding at most since the last loss: the congestion window is no less.
@@ -126,9 +126,8 @@ pub(crate) struct Seat<'a> {
 }
 
 impl<'a> Seat<'a> {
-    pub(crate) fn new(side: Side, offsets: Offsets, away: u64, rtt: u64, facts: &'a Facts) -> Self {
+    pub(crate) fn new(offsets: Offsets, away: u64, rtt: u64, facts: &'a Facts) -> Self {
         Self {
-            side,
             facts,
             away,
             rtt,
@@ -137,6 +136,7 @@ impl<'a> Seat<'a> {
             flying: VecDeque::new(),
             una: ORIGIN,
             next: ORIGIN,
+            start: ORIGIN,
             edge: None,
             // No sender begins with less (RFC 5681 §3.1).
             limit: 3 * facts.mss,
@@ -163,6 +163,11 @@ impl<'a> Seat<'a> {
     /// The most that was outstanding in each round trip so far, if nothing was lost.
     pub(crate) fn rounds(&mut self) -> Vec<u64> {
         if self.lost { Vec::new() } else { std::mem::take(&mut self.all_peaks) }
+    }
+
+    /// What the congestion window is at least, in bytes.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
     }
 
     pub(crate) fn flight(&self) -> u64 {
@@ -246,13 +251,12 @@ impl<'a> Seat<'a> {
 
     /// New data is acknowledged; for how long that was held back.
     fn acknowledge(&mut self, ack: Ack) -> u64 {
-        let (before, mut last, mut packets) = (self.una, None, 0);
+        let (before, mut last) = (self.una, None);
         self.una = ack.to;
         while let Some(flown) = self.flying.front().copied()
             && flown.end <= ack.to
         {
             last = Some(flown);
-            packets += 1;
             self.flying.pop_front();
         }
         let repaired = self.recovery.is_some();
@@ -279,7 +283,6 @@ impl<'a> Seat<'a> {
             at: ack.at,
             to: ack.to,
             bytes: ack.to - before,
-            packets,
             sent: last.at,
             held,
             all: self.flight() == 0,
@@ -308,6 +311,7 @@ impl<'a> Seat<'a> {
             return None;
         }
         let again = start < self.next;
+        self.start = start;
         let sent = if again { Sent::Again(self.repair(now)) } else { Sent::New(self.data(now, event.len.into())) };
         let carried = self.facts.carry(event.len.into());
         self.busy_until = self.busy_until.max(now) + carried;

@@ -7,12 +7,14 @@
 //!
 //! Acknowledgements are no links of their own: they are why a data packet goes, and the wait before it says so.
 
+use std::ops::Range;
+
 use capture::tcp::Flags;
 
 use crate::{
     causes::{Cause, RULES, Times},
     collect::Connection,
-    event::{Both, Event, Side},
+    event::{Both, Event, ORIGIN, Side},
     exchange::{Exchange, is_talk},
     facts::{Facts, scale},
     read::Protocol,
@@ -37,8 +39,28 @@ pub(crate) struct Piece {
     pub(crate) number: u32,
 }
 
+/// How many losses, pauses and stalls of a message are kept.
+const KEPT: usize = 1000;
+
+/// What a message went through that is none of the sender's or receiver's rules.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Story {
+    /// What the congestion window was at least when it began, in bytes; none for the connection's first.
+    pub(crate) warm: Option<u64>,
+    /// Which bytes were sent again, from the message's first one on, and how often.
+    pub(crate) lost: Vec<(u64, u64, u32)>,
+    /// Before which byte the program paused, and for how long, in nanoseconds.
+    pub(crate) pauses: Vec<(u64, u64)>,
+    /// After which byte the receiving program stopped to read, and for how long its window was closed.
+    pub(crate) stalls: Vec<(u64, u64)>,
+    /// How much of it was sent before an acknowledgement could tell anything of it, in bytes.
+    pub(crate) burst: u64,
+    /// How often a small segment of it was held by Nagle's algorithm.
+    pub(crate) naggled: u64,
+}
+
 /// When a message was seen.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     /// Its first byte.
     pub(crate) first: Option<u64>,
@@ -48,6 +70,7 @@ pub(crate) struct Seen {
     pub(crate) acked: Option<u64>,
     /// How many of its bytes passed.
     pub(crate) bytes: u64,
+    pub(crate) story: Story,
 }
 
 /// What is counted of each direction, for whoever judges it afterwards.
@@ -59,12 +82,37 @@ pub(crate) struct Counts {
     pub(crate) again: u64,
     /// The most that was outstanding, in bytes.
     pub(crate) peak: u64,
-    /// The largest window that the receiver offered, in bytes.
+    /// The largest window that the receiver offered, and its first, in bytes.
     pub(crate) window: u64,
-    /// What was outstanding when the first acknowledgement came, in bytes.
-    pub(crate) first_flight: Option<u64>,
+    pub(crate) first_window: u64,
     /// Acknowledgements.
     pub(crate) acks: Vec<Acked>,
+}
+
+impl Story {
+    /// New data went at this offset of the message, after a wait.
+    fn pass(&mut self, data: &Data, at: u64, waited: u64) {
+        if data.idle && at > 0 && self.pauses.len() < KEPT {
+            self.pauses.push((at, waited));
+        }
+        let held = data.small && data.room.is_some() && !data.window;
+        self.naggled += u64::from(held && data.released.is_some_and(|release| release.all));
+        if let Some((from, to)) = data.closed
+            && self.stalls.len() < KEPT
+        {
+            self.stalls.push((at, to - from));
+        }
+    }
+
+    /// Data was sent again.
+    fn repeat(&mut self, from: u64, to: u64) {
+        let room = self.lost.len() < KEPT;
+        match self.lost.iter_mut().find(|lost| lost.0 == from) {
+            Some(lost) => lost.2 += 1,
+            None if room => self.lost.push((from, to, 1)),
+            None => {}
+        }
+    }
 }
 
 /// A connection's time.
@@ -214,8 +262,7 @@ impl<'a> Walk<'a> {
         exchanges: &[Exchange],
         first: &Event,
     ) -> Self {
-        let seat =
-            |side: Side| Some(Seat::new(side, connection.offsets[side]?, place.to[side], place.rtt(), &facts[side]));
+        let seat = |side: Side| Some(Seat::new(connection.offsets[side]?, place.to[side], place.rtt(), &facts[side]));
         let marks = |side: Side| {
             let parts = exchanges.iter().enumerate();
             let mut marks: Vec<_> = parts
@@ -277,7 +324,11 @@ impl<'a> Walk<'a> {
         {
             let scale = self.scales[side];
             let window = u64::from(event.window) << if event.has(Flags::SYN) { 0 } else { scale };
-            timeline.counts[!side].window = timeline.counts[!side].window.max(window);
+            let counts = &mut timeline.counts[!side];
+            counts.window = counts.window.max(window);
+            if counts.first_window == 0 {
+                counts.first_window = window;
+            }
             seat.hear(event, scale);
         }
     }
@@ -288,6 +339,9 @@ impl<'a> Walk<'a> {
         let Some(seat) = &mut self.seats[side] else { return };
         if timeline.pieces.len() != end {
             return;
+        }
+        for seen in timeline.seen.iter_mut().filter(|seen| seen[side].last == wait.to) {
+            seen[side].story.lost.pop();
         }
         let (due, data) = seat.needless();
         let due = due.clamp(wait.from, wait.to);
@@ -321,7 +375,7 @@ impl<'a> Walk<'a> {
     /// Whether what looks like the end of a message that comes late is rather sent again: all else is acknowledged,
     /// it is at most a segment, and longer was waited than the least timer (Linux: 200 ms). The first was then lost on
     /// its way here.
-    fn is_tail(&self, side: Side, at: &std::ops::Range<u64>, now: u64) -> bool {
+    fn is_tail(&self, side: Side, at: &Range<u64>, now: u64) -> bool {
         let away = self.place.to[side] * 4 >= self.place.rtt();
         let mark = self.marks[side].get(self.current[side]);
         let ends = mark.is_some_and(|(start, end, _)| at.start > *start && *end <= at.end && *end != u64::MAX);
@@ -334,25 +388,29 @@ impl<'a> Walk<'a> {
         seat.until(event.time);
         let quiet = seat.flight() == 0;
         let sent = seat.send(event);
-        let (next, flight, una, busy_until) = (seat.next, seat.flight(), seat.una, seat.busy_until);
+        let (next, flight, start, busy_until) = (seat.next, seat.flight(), seat.start, seat.busy_until);
         self.tell(timeline, side);
         let Some(sent) = sent else { return };
         let counts = &mut timeline.counts[side];
         counts.packets += 1;
         counts.again += u64::from(matches!(sent, Sent::Again(_)));
         counts.peak = counts.peak.max(flight);
-        let offset = next - u64::from(event.len);
-        let at = if matches!(sent, Sent::Again(_)) { una..next } else { offset..next };
-        let begins = self.see(timeline, event, side, at.clone(), matches!(sent, Sent::New(_)));
+        let at = start..start + u64::from(event.len);
         let alone = matches!(sent, Sent::New(data) if data.released.is_none());
-        let tail = quiet && alone && self.is_tail(side, &at, event.time);
+        let sent = if quiet && alone && self.is_tail(side, &at, event.time) {
+            self.see(timeline, event, side, &at, sent);
+            Sent::Again(Repair::Timer)
+        } else {
+            sent
+        };
+        let begins = self.see(timeline, event, side, &at, sent);
         if is_talk(self.connection, event, at) && !begins {
             if let Some(other) = &mut self.seats[!side] {
                 other.hear_talk(event);
             }
             return;
         }
-        let end = if tail { End::Again(Repair::Timer) } else { self.end(event, sent, begins, quiet, next) };
+        let end = self.end(event, sent, begins, quiet, next);
         self.step(timeline, event.time, event.number, end, self.busy_until);
         self.busy_until = busy_until;
         self.at = Some(side);
@@ -382,7 +440,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Notes when messages are seen; whether one begins with this packet.
-    fn see(&mut self, timeline: &mut Timeline, event: &Event, side: Side, at: std::ops::Range<u64>, new: bool) -> bool {
+    fn see(&mut self, timeline: &mut Timeline, event: &Event, side: Side, at: &Range<u64>, sent: Sent) -> bool {
         let marks = &self.marks[side];
         let mut begins = false;
         for (start, end, exchange) in &marks[self.current[side].min(marks.len())..] {
@@ -394,9 +452,25 @@ impl<'a> Walk<'a> {
             }
             let seen = &mut timeline.seen[*exchange][side];
             seen.last = event.time;
-            if new {
-                seen.bytes += at.end.min(*end) - at.start.max(*start);
-                begins |= seen.first.is_none();
+            let from = at.start.max(*start) - start;
+            match sent {
+                Sent::New(data) => {
+                    seen.bytes += at.end.min(*end) - at.start.max(*start);
+                    if seen.first.is_none() {
+                        begins = true;
+                        let limit = self.seats[side].as_ref().map(Seat::limit);
+                        seen.story.warm = limit.filter(|_| *start > ORIGIN + 1);
+                    }
+                    seen.story.pass(&data, from, event.time.saturating_sub(self.cursor));
+                    if event.time <= seen.first.unwrap_or(event.time) + self.place.rtt() / 2 {
+                        seen.story.burst = at.end - start;
+                    }
+                }
+                Sent::Again(_) => {
+                    // What seemed to be a pause was a loss.
+                    seen.story.pauses.retain(|(at, _)| *at != from);
+                    seen.story.repeat(from, at.end.min(*end) - start);
+                }
             }
             seen.first.get_or_insert(event.time);
         }
@@ -409,7 +483,6 @@ impl<'a> Walk<'a> {
         let away = self.place.to[side];
         for acked in seat.acked.drain(..) {
             let counts = &mut timeline.counts[side];
-            counts.first_flight.get_or_insert(counts.peak);
             if counts.acks.len() < ACKS {
                 counts.acks.push(acked);
             }

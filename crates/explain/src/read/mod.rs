@@ -145,10 +145,11 @@ impl Content {
         let Some(at) = self.streams[from].next else { return };
         let mut reader = std::mem::take(&mut self.streams[from].reader);
         let (mut whole, mut begin) = (bytes, at);
-        let mut given = Vec::new();
+        let given;
         if let Reader::New(first) = &mut reader {
-            given = std::mem::take(first);
-            given.extend_from_slice(bytes);
+            let mut joined = std::mem::take(first);
+            joined.extend_from_slice(bytes);
+            given = joined;
             (whole, begin) = (&given, at - (given.len() - bytes.len()) as u64);
             reader = self.recognise(from, begin, whole);
         }

@@ -135,6 +135,11 @@ impl WhatIf {
         self.0.is_empty()
     }
 
+    /// Whether nothing is lost any more.
+    pub fn removes_loss(&self) -> bool {
+        self.0.contains(&Change::NoLoss)
+    }
+
     /// The transfer with these changes.
     ///
     /// What follows from a change goes with it: a send buffer larger than the chunk lets a program write on that
