@@ -108,7 +108,9 @@ impl Ledger {
         }
         let mut errors: Vec<f64> = self.pairs.iter().filter_map(Pair::error).collect();
         errors.sort_by(f64::total_cmp);
-        let at = |share: f64| errors.get((errors.len().saturating_sub(1) as f64 * share).round() as usize).copied().unwrap_or(0.0);
+        let at = |share: f64| {
+            errors.get((errors.len().saturating_sub(1) as f64 * share).round() as usize).copied().unwrap_or(0.0)
+        };
         let (median, p95, all) = (at(0.5), at(0.95), self.pairs.len());
         let (made, median_off, p95_off) = (errors.len(), median * 100.0, p95 * 100.0);
         println!("{made} of {all} predicted: off by {median_off:.1} % in the median, {p95_off:.1} % at p95");
