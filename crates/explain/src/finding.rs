@@ -50,8 +50,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) typical: u64,
     /// How many pieces.
     pub(crate) count: u32,
-    /// The shortest and the longest time that an acknowledgement was held, in nanoseconds.
-    pub(crate) held: Option<(u64, u64)>,
+    /// The shortest and the longest time that an acknowledgement was held, in nanoseconds, and how many were.
+    pub(crate) held: Option<(u64, u64, usize)>,
     /// The largest window that the receiver offered, and the most that was outstanding, in bytes.
     pub(crate) window: u64,
     pub(crate) peak: u64,

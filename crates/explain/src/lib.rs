@@ -38,23 +38,27 @@
 mod causes;
 mod collect;
 mod event;
+mod ends;
 mod exchange;
 mod facts;
 mod finding;
+pub mod json;
 mod read;
 pub mod replica;
 mod report;
 mod seat;
+pub mod text;
 mod timeline;
 mod vantage;
 mod wait;
 mod whatif;
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use capture::{Error, Packet, Source};
 
 pub use causes::{Cause, Times};
+pub use ends::{Seen, match_ends};
 pub use event::Side;
 pub use finding::{Finding, Fix, bytes, rate_text, time_text};
 pub use report::{Connection, Direction, Transfer};
@@ -107,11 +111,17 @@ impl Explainer {
 /// Explains a capture. Where it breaks off, what was whole is explained, and the error says where that was.
 pub fn explain(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Error>) {
     let mut explainer = Explainer::default();
-    loop {
+    let broken = loop {
         match source.next() {
             Ok(Some(packet)) => explainer.add(&packet),
-            Ok(None) => return (explainer.finish(), None),
-            Err(error) => return (explainer.finish(), Some(error)),
+            Ok(None) => break None,
+            Err(error) => break Some(error),
         }
+    };
+    let mut explanation = explainer.finish();
+    for connection in &mut explanation.connections {
+        let name = |end: SocketAddr| source.name(end.ip()).map(str::to_owned);
+        connection.names = [name(connection.client), name(connection.server)];
     }
+    (explanation, broken)
 }

@@ -43,6 +43,12 @@ pub struct Connection {
     pub client: SocketAddr,
     /// The end that was asked.
     pub server: SocketAddr,
+    /// Their names, where the capture has any.
+    pub names: [Option<String>; 2],
+    /// The client's initial sequence number, if its SYN was captured: the same connection has the same everywhere.
+    pub isn: Option<u32>,
+    /// When its first packet passed, since the epoch.
+    pub start: Duration,
     /// The number of its first packet.
     pub packet: u32,
     /// How many packets it has.
@@ -86,6 +92,11 @@ pub struct Transfer {
 }
 
 impl Transfer {
+    /// How much of its time could be avoided.
+    pub fn avoidable(&self) -> Duration {
+        Duration::from_nanos(self.findings.iter().map(|finding| self.times[finding.cause]).sum())
+    }
+
     /// Bits of data per second.
     pub fn rate(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.duration.as_secs_f64().max(1e-9)
@@ -93,6 +104,22 @@ impl Transfer {
 }
 
 impl Connection {
+    /// `host22:1742 → yangtze:443`.
+    pub fn ends(&self) -> String {
+        let [client, server] = &self.names;
+        let end = |name: &Option<String>, end: SocketAddr| match name {
+            Some(name) => format!("{name}:{}", end.port()),
+            None => end.to_string(),
+        };
+        format!("{} → {}", end(client, self.client), end(server, self.server))
+    }
+
+    /// Which way most of its bytes went.
+    pub fn direction(&self) -> Direction {
+        let sent = |way| self.transfers.iter().filter(|one| one.direction == way).map(|one| one.bytes).sum::<u64>();
+        if sent(Direction::Upload) > sent(Direction::Download) { Direction::Upload } else { Direction::Download }
+    }
+
     /// Explains a connection; none if nothing was asked of it: late packets of one that was over before.
     pub(crate) fn explain(connection: &collect::Connection) -> Option<Self> {
         let opened = connection.syn.client.is_some();
@@ -110,6 +137,9 @@ impl Connection {
         Some(Self {
             client: connection.ends.client,
             server: connection.ends.server,
+            names: [None, None],
+            isn: connection.syn.client.map(|syn| syn.isn),
+            start: Duration::from_nanos(connection.events.first().map_or(0, |event| event.time)),
             packet: connection.events.first().map_or(0, |event| event.number),
             packets: connection.events.len() as u64,
             rtt: Duration::from_nanos(place.rtt()),
@@ -223,7 +253,7 @@ impl View<'_> {
             longest,
             typical: length(pieces.get(count as usize / 2)),
             count,
-            held: held.clone().min().zip(held.max()),
+            held: held.clone().min().zip(held.clone().max()).map(|(least, most)| (least, most, held.count())),
             window: counts.window,
             peak: counts.peak,
             lost: counts.again > 0,

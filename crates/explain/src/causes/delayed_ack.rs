@@ -7,7 +7,7 @@
 
 use super::{Cause, Data, End, Evidence, Fix, Rule, Wait, ms, plural};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::DelayedAck, avoidable: true, claim, why, fixes };
+pub(super) const RULE: Rule = Rule { cause: Cause::DelayedAck, avoidable: true, title: "acknowledgements that the receiver held back", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let End::Data(Data { released: Some(release), .. }) = wait.end else { return None };
@@ -16,8 +16,12 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 
 fn why(evidence: &Evidence) -> String {
     let facts = evidence.facts;
-    let each = if evidence.count == 1 { String::new() } else { format!(" each of {} times", evidence.count) };
-    let mut text = format!("The receiver held an acknowledgement back for {}{each}", ms(evidence.typical));
+    let mut text = match evidence.held {
+        Some((least, most, count)) if count > 1 => {
+            format!("The receiver held acknowledgements back, {} to {} in each of {count} cases", ms(least), ms(most))
+        }
+        _ => format!("The receiver held an acknowledgement back for {}", ms(evidence.typical)),
+    };
     if let Some(chunk) = facts.chunk {
         let (full, rest) = (chunk / facts.mss, chunk % facts.mss);
         if rest > 0 {

@@ -81,6 +81,8 @@ pub enum Cause {
 /// How a cause is told, and what is said of it.
 pub(crate) struct Rule {
     pub(crate) cause: Cause,
+    /// What the time was lost to, in a few words.
+    pub(crate) title: &'static str,
     /// Whether a setting, a program or another path could take it away; false for what physics asks.
     pub(crate) avoidable: bool,
     /// From when to when of a wait it claims, in nanoseconds; what lies outside the wait or belongs to another
@@ -131,6 +133,11 @@ impl Cause {
     /// Whether a setting, a program or another path could take it away.
     pub fn is_avoidable(self) -> bool {
         self.rule().avoidable
+    }
+
+    /// What the time was lost to, in a few words.
+    pub fn title(self) -> &'static str {
+        self.rule().title
     }
 
     /// Its name in the JSON.
