@@ -14,7 +14,7 @@ use crate::{
 const WORTH_NAMING: f64 = 0.1;
 
 /// The least time that the kernel's clocks, which tick each few milliseconds, are held to.
-const LEAST: f64 = 0.1;
+const LEAST: f64 = 0.3;
 
 /// The shortest transfer whose program's clock is compared: below, a busy machine is all that is measured.
 const SHORTEST: f64 = 0.05;
