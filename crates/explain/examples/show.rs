@@ -1,4 +1,27 @@
+use explain::{json, text};
+fn text() {
+    let mut all = Vec::new();
+    let mut n = 0;
+    let mut asked = json::Asked::default();
+    for path in std::env::args().skip(2) {
+        if let Some(w) = path.strip_prefix("--bytes=") {
+            asked.bytes = Some(w.parse().unwrap());
+            continue;
+        }
+        if let Some(w) = path.strip_prefix("--") {
+            asked.what_if = Some(w.parse().unwrap());
+            continue;
+        }
+        let (e, _) = explain::explain(&mut *capture::open(path.as_ref(), None).unwrap());
+        n += e.packets;
+        all.push(e);
+    }
+    print!("{}", text::render(&explain::match_ends(all), n, &asked, &text::Look { width: 110, colour: false, top: 5 }));
+}
 fn main() {
+    if std::env::args().nth(1).as_deref() == Some("text") {
+        return text();
+    }
     let mut what: Option<explain::replica::WhatIf> = None;
     for path in std::env::args().skip(1) {
         if let Some(w) = path.strip_prefix("--") {

@@ -6,7 +6,11 @@
 
 use std::collections::HashMap;
 
-use crate::{Explanation, report::{Connection, Direction}, vantage::Vantage};
+use crate::{
+    Explanation,
+    report::{Connection, Direction},
+    vantage::Vantage,
+};
 
 /// A connection, and which captures it was seen in.
 #[derive(Debug, Clone)]
@@ -34,7 +38,11 @@ pub fn match_ends(captures: impl IntoIterator<Item = Explanation>) -> Vec<Seen> 
                 continue;
             };
             let better = distance(&seen.connection) < distance(&twin.connection);
-            let other = if better { std::mem::replace(twin, Seen { also: twin.also.clone(), ..seen }).capture } else { capture };
+            let other = if better {
+                std::mem::replace(twin, Seen { also: twin.also.clone(), ..seen }).capture
+            } else {
+                capture
+            };
             twin.also.push(other);
         }
     }

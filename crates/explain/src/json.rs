@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 
-use crate::{Seen, report, replica::WhatIf};
+use crate::{Seen, replica::WhatIf, report};
 
 /// The name of the schema.
 pub const SCHEMA: &str = "longhaul.explain/1";
@@ -115,7 +115,11 @@ impl Transfer {
                 cost_s: finding.cost.as_secs_f64(),
                 packets: finding.packets.clone(),
                 why: finding.why.clone(),
-                fix: finding.fixes.iter().map(|fix| Fix { system: fix.system, how: fix.how.clone(), but: fix.but }).collect(),
+                fix: finding
+                    .fixes
+                    .iter()
+                    .map(|fix| Fix { system: fix.system, how: fix.how.clone(), but: fix.but })
+                    .collect(),
                 predicted_s: predicted.map(|predicted| predicted.duration.as_secs_f64()),
                 model_error: predicted.map(|predicted| predicted.model_error),
             }
@@ -139,7 +143,12 @@ impl Transfer {
             start_s: transfer.start.as_secs_f64() - start.as_secs_f64(),
             duration_s: transfer.duration.as_secs_f64(),
             bytes: transfer.bytes,
-            time_s: transfer.times.ranked().into_iter().map(|(cause, time)| (cause.name(), time as f64 / 1e9)).collect(),
+            time_s: transfer
+                .times
+                .ranked()
+                .into_iter()
+                .map(|(cause, time)| (cause.name(), time as f64 / 1e9))
+                .collect(),
             cause: transfer.cause.map(crate::Cause::name),
             findings: findings.collect(),
             what_if,

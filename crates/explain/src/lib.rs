@@ -37,8 +37,8 @@
 
 mod causes;
 mod collect;
-mod event;
 mod ends;
+mod event;
 mod exchange;
 mod facts;
 mod finding;

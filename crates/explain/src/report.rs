@@ -21,6 +21,9 @@ const PAUSE: u64 = 5_000_000_000;
 /// The least share of a transfer's time that makes a finding.
 const SHARE: f64 = 0.1;
 
+/// The least time that makes a finding, in nanoseconds: nobody waits for less.
+const LEAST: u64 = 1_000_000;
+
 /// How many waits for a window make a habit of it: less is how TCP begins.
 const HABIT: u32 = 3;
 
@@ -230,7 +233,7 @@ impl View<'_> {
     }
 
     fn finding(&self, transfer: &Transfer, cause: Cause, cost: u64, start: u64, end: u64) -> Option<Finding> {
-        if (cost as f64) < SHARE * (end - start) as f64 {
+        if cost < LEAST || (cost as f64) < SHARE * (end - start) as f64 {
             return None;
         }
         let mut pieces: Vec<Piece> = self.timeline.between(start, end).filter(|piece| piece.cause == cause).collect();

@@ -35,8 +35,10 @@ const CELLS: [(char, &str); 3] = [('█', "31"), ('▓', "33"), ('░', "2")];
 
 /// The explanation of connections; `packets` were read in all.
 pub fn render(connections: &[Seen], packets: u64, asked: &Asked, look: &Look) -> String {
-    let mut transfers: Vec<(&Seen, &Transfer)> =
-        connections.iter().flat_map(|seen| seen.connection.transfers.iter().map(move |transfer| (seen, transfer))).collect();
+    let mut transfers: Vec<(&Seen, &Transfer)> = connections
+        .iter()
+        .flat_map(|seen| seen.connection.transfers.iter().map(move |transfer| (seen, transfer)))
+        .collect();
     // A stable sort: those that lost the same stay in their order.
     transfers.sort_by_key(|(_, transfer)| std::cmp::Reverse((transfer.avoidable(), transfer.duration)));
     let mut page = Page { text: String::new(), look };
@@ -111,7 +113,11 @@ impl Page<'_> {
         let shown: Vec<_> = transfers.iter().take(self.look.top).collect();
         let named: Vec<String> = shown.iter().map(|(_, transfer)| name(transfer)).collect();
         let wide = named.iter().map(|name| name.chars().count()).max().unwrap_or(0).clamp(8, 32);
-        let _ = writeln!(self.text, "  #  {:wide$}  {:>8}  {:>10}  {:>10}  where the time went", "transfer", "time", "bytes", "rate");
+        let _ = writeln!(
+            self.text,
+            "  #  {:wide$}  {:>8}  {:>10}  {:>10}  where the time went",
+            "transfer", "time", "bytes", "rate"
+        );
         for (number, ((_, transfer), name)) in shown.iter().zip(&named).enumerate() {
             let name: String = name.chars().take(wide).collect();
             let (bar, legend) = (self.bar(transfer), legend(transfer));
@@ -167,6 +173,10 @@ impl Page<'_> {
             self.finding(transfer, finding, asked);
         }
         self.prediction(transfer, asked);
+        if let Some(Err(error)) = transfer.replica() {
+            self.text.push('\n');
+            self.paragraph("   ", &declined(&error));
+        }
     }
 
     fn finding(&mut self, transfer: &Transfer, finding: &Finding, asked: &Asked) {
@@ -196,14 +206,12 @@ impl Page<'_> {
             let Some(answer) = transfer.what_if(&what_if, scaled) else { continue };
             let condition = if what_if.is_empty() { "as it is".to_owned() } else { format!("with {what_if}") };
             let of = asked.bytes.map(|size| format!("{} ", bytes(size))).unwrap_or_default();
-            let text = match answer {
-                Ok(predicted) => format!(
-                    "What if: {of}{condition} take {} (the replica of what was seen is {:+.0} % off).",
-                    time_text(predicted.duration),
-                    predicted.model_error * 100.0
-                ),
-                Err(error) => declined(&error),
-            };
+            let Ok(predicted) = answer else { continue };
+            let text = format!(
+                "What if: {of}{condition}: {} (the replica of what was seen is {:+.0} % off).",
+                time_text(predicted.duration),
+                predicted.model_error * 100.0
+            );
             self.text.push('\n');
             self.paragraph("   ", &text);
         }
@@ -215,15 +223,13 @@ fn predicted(transfer: &Transfer, what_if: &WhatIf, size: Option<u64>) -> Option
     let scaled = size.map(Bytes);
     let change = transfer.what_if(what_if, scaled)?;
     let of = size.map(|size| format!(" for {}", bytes(size))).unwrap_or_default();
-    match (transfer.what_if(&WhatIf::default(), scaled)?, change) {
-        (Ok(before), Ok(after)) => Some(format!(
-            "Without it (as with {what_if}): {} in place of {}{of}; the replica of what was seen is {:+.0} % off.",
-            time_text(after.duration),
-            time_text(before.duration),
-            after.model_error * 100.0
-        )),
-        (Err(error), _) | (_, Err(error)) => Some(declined(&error)),
-    }
+    let (Ok(before), Ok(after)) = (transfer.what_if(&WhatIf::default(), scaled)?, change) else { return None };
+    Some(format!(
+        "Without it (as with {what_if}): {} in place of {}{of}; the replica of what was seen is {:+.0} % off.",
+        time_text(after.duration),
+        time_text(before.duration),
+        after.model_error * 100.0
+    ))
 }
 
 fn declined(error: &PredictionError) -> String {

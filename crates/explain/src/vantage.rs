@@ -40,6 +40,9 @@ impl Vantage {
     }
 }
 
+/// Who answers within this is at the capture, in nanoseconds.
+const NEAR: u64 = 1_000_000;
+
 /// The distances of a capture from both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -70,6 +73,14 @@ impl Place {
             Some(Side::Client) => Vantage::Client,
             Some(Side::Server) => Vantage::Server,
             None if !known => Vantage::Unknown,
+            // Who answers at once is here; who is only seen to ask may be anywhere.
+            None if least(Side::Client).is_none() && answers.client.sender.is_none() => {
+                if to.server < NEAR {
+                    Vantage::Server
+                } else {
+                    Vantage::Client
+                }
+            }
             // An end answers its own packets within the time that its kernel takes.
             None if to.client <= (rtt / 10).max(200_000) && to.client <= to.server => Vantage::Client,
             None if to.server <= (rtt / 10).max(200_000) => Vantage::Server,

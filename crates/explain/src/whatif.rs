@@ -14,12 +14,18 @@ use crate::{
     facts::Facts,
     replica::{
         AckRule, Before, Bytes, Loss, Model, Nagle, Pause, Prediction, PredictionError, Rate, Since, Stall, Until,
-        WhatIf,
+        WhatIf, replay,
     },
     report::Transfer,
     timeline::{Counts, Seen},
     vantage::Place,
 };
+
+/// How many chunks are paced at most.
+const MOST_CHUNKS: u32 = 10_000;
+
+/// What an end may take for a chunk beside a round trip: more is something else.
+const MOST_PACE: Duration = Duration::from_millis(50);
 
 /// A transfer's model, and the time that it must reproduce.
 #[derive(Debug, Clone)]
@@ -28,6 +34,26 @@ pub(crate) struct Replica {
     observed: Duration,
     /// How much of the time before the first byte was spent on a lost SYN.
     retried: Duration,
+}
+
+impl Replica {
+    /// The model, with a pause before each chunk for what it took beyond what the model knows of: the ends' own time.
+    fn paced(&self) -> Model {
+        let mut model = self.model.clone();
+        let chunk = model.writes.in_flight.and(model.writes.chunk);
+        let (Some(Bytes(chunk)), Ok(replayed)) = (chunk, replay(&model)) else { return model };
+        let bytes = model.bytes.0;
+        let missing = self.observed.saturating_sub(replayed.duration);
+        let waits = u32::try_from(bytes.saturating_sub(1) / chunk.max(1)).unwrap_or(u32::MAX);
+        let Some(each) = missing.checked_div(waits) else { return model };
+        let worth = missing * 50 > self.observed;
+        if worth && waits <= MOST_CHUNKS && model.writes.pauses.is_empty() && each <= model.path.rtt + MOST_PACE {
+            // The last chunk's comes only where more follows.
+            let ends = (1..=bytes / chunk).map(|count| count * chunk);
+            model.writes.pauses = ends.map(|at| Pause { at, time: each, since: Since::Acknowledged }).collect();
+        }
+        model
+    }
 }
 
 /// How long a transfer would take.
@@ -43,7 +69,7 @@ impl Transfer {
     /// A prediction from this transfer, if it can be reproduced; none where it carried nothing.
     pub fn replica(&self) -> Option<Result<Prediction, PredictionError>> {
         let replica = self.replica.as_deref()?;
-        Some(Prediction::new(replica.model.clone(), replica.observed))
+        Some(Prediction::new(replica.paced(), replica.observed))
     }
 
     /// How long this transfer would take with these changes and, if said, with another number of bytes; none where
@@ -181,7 +207,9 @@ impl Known<'_> {
                 model.receiver.acks.rule = AckRule::Segments(2);
             }
         }
-        if self.share(Cause::ReceiveWindow) + self.share(Cause::ReceiverStalled) > 0.05 {
+        // A window that was full, or that cannot grow: without scaling, it was the same all the time.
+        let fixed = counts.first_window == counts.window && counts.window < 65_536;
+        if fixed || self.share(Cause::ReceiveWindow) + self.share(Cause::ReceiverStalled) > 0.05 {
             model.receiver.window = Some(Bytes(counts.first_window.max(1)));
             model.receiver.largest_window = Some(Bytes(counts.window.max(1)));
         }

@@ -5,7 +5,8 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Side, Wait, ms};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::ClientThink, avoidable: true, title: "the client thinking", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::ClientThink, avoidable: true, title: "the client thinking", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, End::Turn { side: Side::Client, .. } | End::Tls { .. }).then_some((wait.from, wait.to))

@@ -5,7 +5,14 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Wait, bytes, ms};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::CongestionWindow, avoidable: true, title: "the sender's congestion window", claim, why, fixes };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::CongestionWindow,
+    avoidable: true,
+    title: "the sender's congestion window",
+    claim,
+    why,
+    fixes,
+};
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, End::Data(_)).then_some((wait.from, wait.to))

@@ -4,7 +4,8 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, plural};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::Connect, avoidable: true, title: "opening the connection", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::Connect, avoidable: true, title: "opening the connection", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, End::Connect).then_some((wait.from, wait.to))

@@ -4,7 +4,8 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Wait, ms};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::ConnectRetry, avoidable: true, title: "a lost SYN", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::ConnectRetry, avoidable: true, title: "a lost SYN", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, End::SynAgain).then_some((wait.from, wait.to))

@@ -7,7 +7,14 @@
 
 use super::{Cause, Data, End, Evidence, Fix, Rule, Wait, ms, plural};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::DelayedAck, avoidable: true, title: "acknowledgements that the receiver held back", claim, why, fixes };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::DelayedAck,
+    avoidable: true,
+    title: "acknowledgements that the receiver held back",
+    claim,
+    why,
+    fixes,
+};
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let End::Data(Data { released: Some(release), .. }) = wait.end else { return None };

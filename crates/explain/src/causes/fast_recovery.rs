@@ -5,7 +5,8 @@
 
 use super::{Cause, End, Evidence, Fix, Repair, Rule, Wait, ms};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::FastRecovery, avoidable: true, title: "repairing losses", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::FastRecovery, avoidable: true, title: "repairing losses", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let repairs = match wait.end {

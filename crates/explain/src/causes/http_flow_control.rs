@@ -5,7 +5,8 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, plural};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::HttpFlowControl, avoidable: true, title: "HTTP/2's own window", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::HttpFlowControl, avoidable: true, title: "HTTP/2's own window", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, End::Data(data) if data.flow_control).then_some((wait.from, wait.to))

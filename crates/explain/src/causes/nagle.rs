@@ -5,7 +5,8 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, plural};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::Nagle, avoidable: true, title: "Nagle's algorithm", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::Nagle, avoidable: true, title: "Nagle's algorithm", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let End::Data(data) = wait.end else { return None };

@@ -5,7 +5,8 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Wait, ms};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::NameLookup, avoidable: true, title: "waiting for the name server", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::NameLookup, avoidable: true, title: "waiting for the name server", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, End::Lookup).then_some((wait.from, wait.to))

@@ -7,7 +7,8 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, rate_text};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::PathRate, avoidable: false, title: "the path was busy with it", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::PathRate, avoidable: false, title: "the path was busy with it", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let full = matches!(wait.end, End::Data(data) if data.full && data.recovers.is_none() && data.closed.is_none());

@@ -5,7 +5,8 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Wait, ms};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::Propagation, avoidable: false, title: "the way itself", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::Propagation, avoidable: false, title: "the way itself", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     match wait.end {

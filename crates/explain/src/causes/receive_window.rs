@@ -5,7 +5,8 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Wait, bytes, ms, rate_text};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::ReceiveWindow, avoidable: true, title: "the receiver's small window", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::ReceiveWindow, avoidable: true, title: "the receiver's small window", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, End::Data(data) if data.window).then_some((wait.from, wait.to))

@@ -5,7 +5,8 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Wait, ms};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::ReceiverStalled, avoidable: true, title: "a receiver that did not read", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::ReceiverStalled, avoidable: true, title: "a receiver that did not read", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let End::Data(data) = wait.end else { return None };

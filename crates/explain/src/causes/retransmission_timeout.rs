@@ -6,7 +6,14 @@
 
 use super::{Cause, End, Evidence, Fix, Repair, Rule, Wait, ms};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::RetransmissionTimeout, avoidable: true, title: "waiting for the retransmission timer", claim, why, fixes };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::RetransmissionTimeout,
+    avoidable: true,
+    title: "waiting for the retransmission timer",
+    claim,
+    why,
+    fixes,
+};
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let timer = match wait.end {

@@ -7,7 +7,14 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Wait, bytes, ms, plural};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::SendBuffer, avoidable: true, title: "a sender that waited for its own writes to be acknowledged", claim, why, fixes };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::SendBuffer,
+    avoidable: true,
+    title: "a sender that waited for its own writes to be acknowledged",
+    claim,
+    why,
+    fixes,
+};
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let End::Data(data) = wait.end else { return None };

@@ -5,7 +5,8 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Side, Wait, ms};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::ServerThink, avoidable: true, title: "the server thinking", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::ServerThink, avoidable: true, title: "the server thinking", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, End::Turn { side: Side::Server, .. }).then_some((wait.from, wait.to))

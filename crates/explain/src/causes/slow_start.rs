@@ -5,7 +5,8 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, plural};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::SlowStart, avoidable: true, title: "a window that was still opening", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::SlowStart, avoidable: true, title: "a window that was still opening", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, End::Data(data) if data.grows).then_some((wait.from, wait.to))

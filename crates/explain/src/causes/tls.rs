@@ -5,7 +5,8 @@
 
 use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, plural};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::Tls, avoidable: true, title: "the TLS handshake", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::Tls, avoidable: true, title: "the TLS handshake", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     match wait.end {

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use super::{
-    Model, Nagle,
+    Model, Nagle, Pause, Since,
     units::{self, Bytes, Rate, UnitError},
 };
 
@@ -39,6 +39,9 @@ const NAMES: [(&str, &str); 10] = [
     ("nodelay", ""),
     ("no-loss", ""),
 ];
+
+/// How many chunks are paced at most.
+const MOST_CHUNKS: u64 = 1_000_000;
 
 /// A text that is no what-if.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -110,11 +113,18 @@ impl Change {
             Self::Mss(mss) => model.sender.mss = mss,
             Self::DeferredAck(timer) => model.receiver.acks.timer = timer,
             Self::InitialWindow(segments) => model.sender.initial_window = segments,
-            Self::Chunk(chunk) => model.writes.chunk = Some(chunk),
+            Self::Chunk(chunk) => {
+                let old = model.writes.chunk.replace(chunk);
+                pace(model, old);
+            }
             Self::SendBuffer(bytes) => {
                 // A program is held in each write when its buffer holds no more than one (KB 823764).
                 let holds = model.writes.chunk.is_some_and(|chunk| bytes <= chunk);
                 model.writes.in_flight = model.writes.in_flight.filter(|_| holds);
+                if model.writes.in_flight.is_none() {
+                    // Nor does it wait for an acknowledgement otherwise.
+                    model.writes.pauses.retain(|pause| pause.since != Since::Acknowledged);
+                }
                 model.writes.send_buffer = Some(bytes);
             }
             Self::ReceiveWindow(bytes) => {
@@ -126,6 +136,20 @@ impl Change {
                 model.path.queue = None;
             }
         }
+    }
+}
+
+/// What was paused before each chunk is paused before each new one.
+fn pace(model: &mut Model, old: Option<Bytes>) {
+    let (Some(Bytes(old @ 1..)), Some(Bytes(chunk @ 1..))) = (old, model.writes.chunk) else { return };
+    let paced = |pause: &Pause| pause.since == Since::Acknowledged && pause.at.is_multiple_of(old);
+    let Some(time) = model.writes.pauses.iter().find(|pause| paced(pause)).map(|pause| pause.time) else { return };
+    model.writes.pauses.retain(|pause| !paced(pause));
+    let chunks = model.bytes.0 / chunk;
+    if chunks <= MOST_CHUNKS {
+        let each = (1..=chunks).map(|count| Pause { at: count * chunk, time, since: Since::Acknowledged });
+        model.writes.pauses.extend(each);
+        model.writes.pauses.sort_by_key(|pause| pause.at);
     }
 }
 
