@@ -82,8 +82,10 @@ fn answer(transfers: &[(&Seen, &Transfer)], packets: u64) -> String {
         time_text(worst.duration),
         finding.cause.title()
     );
-    if let Some(Some(Ok(predicted))) = finding.what_if.as_ref().map(|what_if| worst.what_if(what_if, None)) {
-        let _ = write!(text, " Without that: {}.", time_text(predicted.duration));
+    if let Some(what_if) = &finding.what_if
+        && let Some(Ok(predicted)) = worst.what_if(what_if, None)
+    {
+        let _ = write!(text, " With {what_if} it would take {}.", time_text(predicted.duration));
     }
     text
 }
@@ -224,7 +226,7 @@ fn predicted(transfer: &Transfer, what_if: &WhatIf, size: Option<u64>) -> Option
     let of = size.map(|size| format!(" for {}", bytes(size))).unwrap_or_default();
     let (Ok(before), Ok(after)) = (transfer.what_if(&WhatIf::default(), scaled)?, change) else { return None };
     Some(format!(
-        "Without it (as with {what_if}): {} in place of {}{of}; the replica of what was seen is {:+.0} % off.",
+        "With {what_if}: {} in place of {}{of}; the replica of what was seen is {:+.0} % off.",
         time_text(after.duration),
         time_text(before.duration),
         after.model_error * 100.0

@@ -19,9 +19,9 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 }
 
 fn why(evidence: &Evidence) -> String {
-    let lost = if evidence.lost { "after losses " } else { "" };
+    let lost = if evidence.lost { "After losses the" } else { "The" };
     format!(
-        "{lost}the sender's congestion window allowed {} at most, less than the path carries in a round trip of {}: it \
+        "{lost} sender's congestion window allowed {} at most, less than the path carries in a round trip of {}: it \
          waited for acknowledgements for {} in all.",
         bytes(evidence.peak),
         ms(evidence.rtt),

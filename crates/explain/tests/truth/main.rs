@@ -23,6 +23,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use explain::{Transfer, replica::WhatIf};
 use ledger::{Ledger, Pair};
 use libtest_mimic::{Arguments, Trial};
 use link::sandbox;
@@ -92,7 +93,7 @@ fn play(
         let played = world::play(scenario, &captures.join(number.to_string()))?;
         let after = verdict::explained(&played.captures[0])?;
         let measured = verdict::transfer(&after, scenario)?.duration.as_secs_f64();
-        let predicted = predict(before, what_if);
+        let predicted = predict(before, what_if)?;
         pairs.push(Pair { scenario: name.to_owned(), what_if: what_if.clone(), predicted, measured });
     }
     let mut ledger = ledger.lock().map_err(|_| "another scenario panicked")?;
@@ -102,7 +103,9 @@ fn play(
     Ok(())
 }
 
-/// PLACEHOLDER
-fn predict(_before: &explain::Transfer, _what_if: &str) -> Option<f64> {
-    None
+/// How long a transfer would take otherwise, in seconds; none where explain declines to say.
+fn predict(before: &Transfer, what_if: &str) -> Result<Option<f64>, Box<dyn Error>> {
+    let what_if: WhatIf = what_if.parse()?;
+    let Some(Ok(replica)) = before.replica() else { return Ok(None) };
+    Ok(Some(replica.with(&what_if)?.as_secs_f64()))
 }

@@ -113,7 +113,10 @@ impl Sender {
             wire.flush()?;
             done += chunk.len();
             self.written += chunk.len() as u64;
-            self.ends.push_back(self.written);
+            // A head of its own is small, and no chunk.
+            if done > first.len() {
+                self.ends.push_back(self.written);
+            }
         }
         Ok(())
     }
