@@ -22,6 +22,8 @@ use crate::{Error, Wanted, locks::Policy};
 
 /// Uploads up to this size follow each other on a connection without waiting. A larger one gets one of its own.
 const SHARED: u64 = 4 * 1024 * 1024;
+/// So many files are asked for one by one, rather than with all that is in their folder.
+const FEW: usize = 8;
 
 /// How files are moved.
 #[derive(Debug, Clone)]

@@ -8,6 +8,8 @@
 //! After a folder's last file the folder is listed again, if sizes are to be verified: one request tells of all its
 //! files, and of what a box on the way has swallowed. A file that did not arrive is sent once more; one that is there
 //! in another length too, if what is there is known by its entity tag to be ours. Digests are compared file by file.
+//! A long listing takes round trips, as its connection has yet to find out how much it may send. So at the very end it
+//! is asked for before the last answers are here, and the files that these are of are looked at one by one.
 //!
 //! What is deleted, in a mirror, is deleted when everything else has succeeded. A file here that could not be read, or
 //! was left out, has not: its twin would go.
@@ -20,12 +22,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Options, SHARED, Skip, Verify, walk::Outline};
+use super::{FEW, Options, SHARED, Skip, Verify, walk::Outline};
 use crate::{ETag, Error, Guard, RemotePath};
 
 /// How many requests may be on their way or wait in the engine's queue, and how many bytes of small files.
 const WINDOW: usize = 512;
 const WINDOW_BYTES: u64 = 32 * 1024 * 1024;
+/// The end has come when no more than so many requests are under way, and a listing of more files than these is long.
+const TAIL: usize = 64;
 /// Times on servers are whole seconds, and clocks differ.
 const SAME_TIME: Duration = Duration::from_secs(2);
 
@@ -38,8 +42,10 @@ pub(crate) enum Step {
     Make(usize),
     /// Upload the file.
     Upload(usize, Before),
-    /// List the folder and see whether all is there.
-    Check(usize),
+    /// List the folder, and see whether these files are there.
+    Check(usize, Vec<usize>),
+    /// See whether the file is there.
+    Look(usize),
     /// Compare the file with what is there, whose checksums are these.
     Compare(usize, Vec<String>),
     /// Delete what is here no more.
@@ -102,7 +108,7 @@ pub(crate) enum Outcome {
     Listed(usize, Result<Option<Listing>, Error>),
     Made(usize, Result<bool, Error>),
     Uploaded(usize, Result<Sent, Error>),
-    Checked(usize, Result<Listing, Error>),
+    Checked(Vec<usize>, Result<Listing, Error>),
     /// Whether the file is the same here and there.
     Compared(usize, Result<bool, Error>),
     Deleted(RemotePath, Result<(), Error>),
@@ -143,8 +149,10 @@ pub(crate) struct Plan {
 struct State {
     /// Files that are not settled.
     open: usize,
-    /// Whether some were uploaded and are to be verified.
-    unverified: bool,
+    /// Those that were uploaded and are to be looked at.
+    unverified: Vec<usize>,
+    /// Whether each is looked at for itself.
+    singly: bool,
     children: Vec<usize>,
     files: Vec<usize>,
 }
@@ -264,7 +272,7 @@ impl Plan {
             Outcome::Made(folder, Ok(false)) => self.steps.push_back(Step::List(folder)),
             Outcome::Listed(folder, Err(error)) | Outcome::Made(folder, Err(error)) => self.lose(folder, &error),
             Outcome::Uploaded(file, result) => self.uploaded(file, result),
-            Outcome::Checked(folder, result) => self.checked(folder, result),
+            Outcome::Checked(files, result) => self.checked(files, result),
             Outcome::Compared(file, result) => self.compared(file, result),
             Outcome::Deleted(path, Ok(())) => self.news.push(News::Deleted(path)),
             Outcome::Deleted(path, Err(error)) => self.fail(path.to_string(), error),
@@ -366,7 +374,7 @@ impl Plan {
                 if self.rules.verify == Verify::None || self.rules.dry_run {
                     self.done(file);
                 } else {
-                    self.folders[folder].unverified = true;
+                    self.folders[folder].unverified.push(file);
                 }
             }
             Err(error) => self.file_failed(file, error),
@@ -379,16 +387,21 @@ impl Plan {
         self.news.push(News::Done(file));
     }
 
-    /// All files of a folder are settled: they can be looked at.
+    /// Files that are settled are looked at when all of their folder are, or when only the last are not.
     fn settled(&mut self, folder: usize) {
-        if self.folders[folder].open == 0 && std::mem::take(&mut self.folders[folder].unverified) {
-            self.steps.push_back(Step::Check(folder));
+        let at_the_end = self.small.is_empty() && self.large.is_empty() && self.under_way <= TAIL;
+        // What else is in a folder that was there may be much.
+        let few = self.outline.folders[folder].given && self.outline.files.len() <= FEW;
+        let state = &mut self.folders[folder];
+        if few || state.singly {
+            self.steps.extend(state.unverified.drain(..).map(Step::Look));
+        } else if !state.unverified.is_empty() && (state.open == 0 || at_the_end && state.unverified.len() > TAIL) {
+            state.singly = state.open > 0;
+            self.steps.push_back(Step::Check(folder, std::mem::take(&mut state.unverified)));
         }
     }
 
-    fn checked(&mut self, folder: usize, result: Result<Listing, Error>) {
-        let files: Vec<usize> =
-            self.folders[folder].files.iter().copied().filter(|file| self.sent[*file].is_some()).collect();
+    fn checked(&mut self, files: Vec<usize>, result: Result<Listing, Error>) {
         let listing = match result {
             Ok(listing) => listing,
             Err(error) => return files.into_iter().for_each(|file| self.not_verified(file, &error)),

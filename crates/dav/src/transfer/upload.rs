@@ -18,13 +18,13 @@ use futures_util::{
 use haul_http::{Body, Class};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::{
-    sync::Notify,
+    sync::{Notify, Semaphore},
     time::{sleep, timeout},
 };
 
 use self::{
     source::Source,
-    target::{FEW, begun, looked, placed, target, walked},
+    target::{begun, looked, placed, target, walked},
 };
 use super::{
     Event, Options, SHARED, Summary, Watch,
@@ -39,6 +39,9 @@ use crate::{Dav, Error, Guard, If, RemotePath, requests::Depth};
 /// How long putting all in order may take in the end, and how much of that the wait for what is under way.
 const FAREWELL: Duration = Duration::from_secs(10);
 const SETTLING: Duration = Duration::from_secs(4);
+/// So many files are opened at a time. Each takes a thread, and hundreds of threads take longer to begin than the files
+/// take to be read.
+const READERS: usize = 4;
 /// How long after its connection's end an upload may still appear.
 const LATE: Duration = Duration::from_millis(300);
 
@@ -84,6 +87,7 @@ pub async fn upload(
         watch,
         holding: Holding::new(dav, options.lock, &options.owner),
         temporary: Mutex::default(),
+        readers: Semaphore::new(READERS),
     };
     let mut plan = Plan::new(outline, options.clone(), tops);
     let stopped = tokio::select! {
@@ -117,6 +121,7 @@ struct Upload<'a> {
     holding: Holding<'a>,
     /// Files on the server that are not to stay.
     temporary: Mutex<BTreeSet<RemotePath>>,
+    readers: Semaphore,
 }
 
 impl Upload<'_> {
@@ -148,20 +153,14 @@ impl Upload<'_> {
                 let path = outline.folders[folder].path.clone();
                 async move { Outcome::Made(folder, self.dav.mkcol(&path, &If::default()).await) }.boxed()
             }
-            Step::Check(folder) => {
-                let place = &outline.folders[folder];
-                let path = place.path.clone();
-                // The others in a folder that was there may be many.
-                let few: Option<Vec<_>> = (place.given && outline.files.len() <= FEW)
-                    .then(|| outline.files.iter().map(|file| file.name.clone()).collect());
-                async move {
-                    let listed = match few {
-                        Some(names) => self.stat_each(&path, names).await,
-                        None => self.list(&path).await.map(Option::unwrap_or_default),
-                    };
-                    Outcome::Checked(folder, listed)
-                }
-                .boxed()
+            Step::Check(folder, files) => {
+                let path = outline.folders[folder].path.clone();
+                async move { Outcome::Checked(files, self.list(&path).await.map(Option::unwrap_or_default)) }.boxed()
+            }
+            Step::Look(file) => {
+                let facts = &outline.files[file];
+                let (name, path) = (facts.name.clone(), facts.path(&outline.folders));
+                async move { Outcome::Checked(vec![file], self.look(name, path).await) }.boxed()
             }
             Step::Compare(file, checksums) => {
                 let facts = &outline.files[file];
@@ -217,15 +216,10 @@ impl Upload<'_> {
         }
     }
 
-    /// What of these is in a folder.
-    async fn stat_each(&self, folder: &RemotePath, names: Vec<Vec<u8>>) -> Result<Listing, Error> {
-        let look = |name: Vec<u8>| async move {
-            let found = self.dav.stat(&folder.join(&name, false)?, self.options.wanted()).await?;
-            Ok(found.map(|entry| (name, There::from(&entry))))
-        };
-        futures_util::future::try_join_all(names.into_iter().map(look))
-            .await
-            .map(|found| found.into_iter().flatten().collect())
+    /// What is there of a name.
+    async fn look(&self, name: Vec<u8>, path: Result<RemotePath, Error>) -> Result<Listing, Error> {
+        let found = self.dav.stat(&path?, self.options.wanted()).await?;
+        Ok(found.map(|entry| (name, There::from(&entry))).into_iter().collect())
     }
 
     /// Uploads a file under its lock, if it needs one.
@@ -261,7 +255,10 @@ impl Upload<'_> {
         guard: &Guard,
         claims: &If,
     ) -> Result<Sent, Error> {
-        let source = Source::open(local, length, self.watch).await?;
+        let source = {
+            let _turn = self.readers.acquire().await;
+            Source::open(local, length, self.watch).await?
+        };
         let bytes = source.body.length().unwrap_or(length);
         let mut headers = HeaderMap::new();
         // Nextcloud's and ownCloud's; to others it says nothing.

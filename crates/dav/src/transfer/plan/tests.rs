@@ -73,10 +73,10 @@ fn folders_come_before_what_is_in_them_and_listings_after() {
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     assert_eq!(ready(&mut plan), []);
     plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
-    assert_eq!(ready(&mut plan), [Step::Check(0)]);
+    assert_eq!(ready(&mut plan), [Step::Check(0, vec![0, 1])]);
     plan.take(Outcome::Made(1, Ok(false)));
     assert_eq!(ready(&mut plan), [Step::List(1)], "somebody else has made it, and may have filled it");
-    plan.take(Outcome::Checked(0, Ok(listing(&[("one", there(10, "a")), ("two", there(10, "b"))]))));
+    plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("one", there(10, "a")), ("two", there(10, "b"))]))));
     assert_eq!(told(&mut plan), ["done 0", "done 1", "made 0"]);
 }
 
@@ -122,7 +122,7 @@ fn unchecked() -> Plan {
     plan.take(Outcome::Made(1, Err(wrong())));
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
-    assert_eq!(ready(&mut plan), [Step::Check(0)]);
+    assert_eq!(ready(&mut plan), [Step::Check(0, vec![0, 1])]);
     told(&mut plan);
     plan
 }
@@ -131,13 +131,13 @@ fn unchecked() -> Plan {
 fn what_did_not_arrive_is_sent_once_more() {
     let mut plan = unchecked();
     // One is not there, of the other a part is, and it is ours.
-    plan.take(Outcome::Checked(0, Ok(listing(&[("two", there(4, "b"))]))));
+    plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("two", there(4, "b"))]))));
     let guard = Guard::Unchanged(tag("b"));
     assert_eq!(ready(&mut plan), [Step::Upload(0, Before::Nothing), Step::Upload(1, Before::File(guard))]);
     plan.take(Outcome::Uploaded(0, Ok(sent("c"))));
     plan.take(Outcome::Uploaded(1, Ok(sent("d"))));
-    assert_eq!(ready(&mut plan), [Step::Check(0)]);
-    plan.take(Outcome::Checked(0, Ok(listing(&[("one", there(10, "c")), ("two", there(4, "d"))]))));
+    assert_eq!(ready(&mut plan), [Step::Check(0, vec![0, 1])]);
+    plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("one", there(10, "c")), ("two", there(4, "d"))]))));
     assert_eq!(ready(&mut plan), []);
     assert_eq!(told(&mut plan), ["done 0", "failed two"]);
 }
@@ -145,7 +145,7 @@ fn what_did_not_arrive_is_sent_once_more() {
 #[test]
 fn what_may_be_somebody_elses_is_not_overwritten() {
     let mut plan = unchecked();
-    plan.take(Outcome::Checked(0, Ok(listing(&[("one", there(4, "theirs")), ("two", there(10, "b"))]))));
+    plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("one", there(4, "theirs")), ("two", there(10, "b"))]))));
     assert_eq!(ready(&mut plan), []);
     let news = plan.news();
     let [News::Failed(what, why), News::Done(1)] = &news[..] else { panic!("{news:?}") };
@@ -208,10 +208,52 @@ fn digests_are_compared_after_lengths_and_a_stop_counts_what_was_sent() {
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
     ready(&mut plan);
-    plan.take(Outcome::Checked(0, Ok(listing(&[("one", there(10, "a")), ("two", there(10, "b"))]))));
+    plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("one", there(10, "a")), ("two", there(10, "b"))]))));
     assert_eq!(ready(&mut plan), [Step::Compare(0, Vec::new()), Step::Compare(1, Vec::new())]);
     plan.take(Outcome::Compared(0, Ok(false)));
     assert_eq!(told(&mut plan), ["failed one"]);
     assert_eq!(plan.end(), 1);
     assert_eq!(told(&mut plan), ["done 1"]);
+}
+
+#[test]
+fn a_long_listing_does_not_wait_for_the_last_files() {
+    let mut outline = outline();
+    let file = |number: usize| File {
+        local: number.to_string().into(),
+        folder: 0,
+        name: number.to_string().into_bytes(),
+        length: 10,
+        modified: None,
+    };
+    let count = 2 * TAIL + 10;
+    outline.files = (0..count).map(file).collect();
+    outline.folders.truncate(1);
+    let mut plan = Plan::new(outline, Options::default(), vec![(0, Some(Listing::new()))]);
+    assert_eq!(ready(&mut plan).len(), count);
+    let mut checks = Vec::new();
+    for number in 0..count {
+        plan.take(Outcome::Uploaded(number, Ok(sent("a"))));
+        checks.extend(ready(&mut plan));
+        if let Some(Step::Check(_, files)) = checks.first() {
+            assert!(count - files.len() <= TAIL);
+        }
+    }
+    let Step::Check(0, listed) = checks.remove(0) else { panic!("the folder is not listed") };
+    let rest = (listed.len()..count).map(Step::Look).collect::<Vec<_>>();
+    assert_eq!(checks, rest);
+    let everything = (0..count).map(|number| (number.to_string().into_bytes(), there(10, "a"))).collect::<Listing>();
+    plan.take(Outcome::Checked(listed, Ok(everything.clone())));
+    // A file that is missed is sent once more, and looked at for itself again.
+    for (nth, step) in rest.into_iter().enumerate() {
+        let Step::Look(file) = step else { unreachable!() };
+        let found = if nth == 0 { Listing::new() } else { everything.clone() };
+        plan.take(Outcome::Checked(vec![file], Ok(found)));
+    }
+    let [Step::Upload(again, Before::Nothing)] = ready(&mut plan)[..] else { panic!("nothing is sent again") };
+    plan.take(Outcome::Uploaded(again, Ok(sent("b"))));
+    assert_eq!(ready(&mut plan), [Step::Look(again)]);
+    plan.take(Outcome::Checked(vec![again], Ok(everything)));
+    assert_eq!(told(&mut plan).len(), count);
+    assert_eq!(ready(&mut plan), []);
 }

@@ -38,7 +38,7 @@ impl Source {
         let open = move || {
             let mut file = fs::File::open(&path)?;
             let modified = file.metadata()?.modified().ok();
-            let mut bytes = Vec::new();
+            let mut bytes = Vec::with_capacity(if length <= AT_ONCE { length as usize + 1 } else { 0 });
             if length <= AT_ONCE {
                 // No more than may be in memory many times over, whatever it has become.
                 file.by_ref().take(AT_ONCE + 1).read_to_end(&mut bytes)?;

@@ -12,14 +12,11 @@ use crate::{
     Dav, Error, If, RemotePath, Wanted,
     requests::Depth,
     transfer::{
-        Options,
+        FEW, Options,
         plan::{Listing, There},
         walk::{Folder, Outline},
     },
 };
-/// So many files are asked for one by one, rather than with all that is in their folder.
-pub(super) const FEW: usize = 8;
-
 /// What is at `to`: what its folder holds, or that it is a file, or nothing.
 pub(super) enum Target {
     Folder(Listing),
