@@ -11,6 +11,8 @@
 //! Of each file found, no more is kept until its turn than is needed then: there may be very many.
 
 mod fetch;
+mod recall;
+mod remembered;
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -26,8 +28,9 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream, stream::Futu
 use haul_http::Body;
 use tokio::sync::Notify;
 
+use self::remembered::{Content, Remembered};
 use super::{Event, Options, Skip, Summary, Watch, lock};
-use crate::{Dav, ETag, Error, Properties, RemotePath, requests::Depth};
+use crate::{Dav, ETag, Error, Properties, RemotePath, Wanted, requests::Depth};
 
 /// How many requests may be under way or wait in the engine's queue.
 const WINDOW: usize = 256;
@@ -55,10 +58,12 @@ pub async fn download(
         parts: Mutex::default(),
         extras: Mutex::default(),
         whole_only: AtomicBool::new(false),
+        remembered: Mutex::default(),
         summary: Mutex::default(),
     };
     let (mut queue, mut places) = (Queue::default(), HashSet::new());
-    let wanted = options.wanted();
+    let remembers = options.remembers.as_deref().filter(|_| options.contents && sources.len() == 1);
+    let wanted = if remembers.is_some() { Wanted::STATE } else { options.wanted() };
     let into = fs::metadata(to).is_ok_and(|kind| kind.is_dir());
     let looked = stream::iter(sources.to_vec())
         .map(|path| async move { (dav.stat(&path, wanted).await, path) })
@@ -83,13 +88,19 @@ pub async fn download(
             let error = io::Error::other("two of what is to be downloaded have this name: download them one by one");
             return Err(Error::local("write", place, error));
         }
+        if let Some(file) = remembers.filter(|_| entry.path.is_folder()) {
+            work.recall(&entry, file).await;
+        }
         queue.add_source(entry.path, place, Facts::of(entry.properties))?;
     }
     let stopped = tokio::select! {
         biased;
         () = stop.notified() => true,
-        () = work.run(queue) => false,
+        ((), ()) = async { tokio::join!(work.run(queue), work.try_reports()) } => false,
     };
+    if let Some(file) = remembers.filter(|_| !options.dry_run) {
+        work.remember(file);
+    }
     for part in std::mem::take(&mut *lock(&work.parts)) {
         let _ = fs::remove_file(part);
     }
@@ -116,6 +127,7 @@ struct Folder {
 }
 
 /// What a listing says of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Facts {
     length: Option<u64>,
     modified: Option<SystemTime>,
@@ -188,6 +200,8 @@ struct Work<'a> {
     extras: Mutex<Vec<PathBuf>>,
     /// Whether the server is known to send no parts.
     whole_only: AtomicBool,
+    /// What the server had at the last run, and has now; none if it does not tell what has changed.
+    remembered: Mutex<Option<Remembered>>,
     summary: Mutex<Summary>,
 }
 
@@ -245,22 +259,35 @@ impl Work<'_> {
                 return (Vec::new(), Vec::new());
             }
         }
-        let (mut folders, mut files, mut misplaced) = (Vec::new(), Vec::new(), Vec::new());
+        let Some(content) = self.content(&path).await else { return (Vec::new(), Vec::new()) };
+        if self.options.delete && !folder.fresh {
+            let kept = content.files.keys().chain(&content.folders).map(|name| &**name).collect();
+            self.note_extras(&folder.place, &kept);
+        }
         let folder = Arc::new(folder);
-        let listed = self.dav.list(&path, Depth::One, self.options.wanted(), |entry| match entry {
-            Ok(entry) if entry.path.same_place(&path) => {}
+        let below = content.folders.into_iter().filter_map(|name| {
+            let place = folder.place.join(OsStr::from_bytes(&name));
+            Some(Folder { path: path.join(&name, true).ok()?, place, named: false, fresh: false, alias: None })
+        });
+        let folders = below.collect();
+        let files = content.files.into_iter().map(|(name, facts)| Find { folder: folder.clone(), name, facts });
+        (folders, files.collect())
+    }
+
+    /// What is in a folder on the server, each name once: as it is remembered or listed.
+    async fn content(&self, path: &RemotePath) -> Option<Content> {
+        if let Some(content) = lock(&self.remembered).as_ref().and_then(|known| known.content(path)) {
+            return Some(content.clone());
+        }
+        let (mut content, mut misplaced) = (Content::default(), Vec::new());
+        let listed = self.dav.list(path, Depth::One, self.options.wanted(), |entry| match entry {
+            Ok(entry) if entry.path.same_place(path) => {}
             Ok(entry) => {
                 // One level below, whatever a server says.
-                let below = entry.path.parent().is_some_and(|parent| parent.same_place(&path));
+                let below = entry.path.parent().is_some_and(|parent| parent.same_place(path));
                 match entry.path.name().filter(|_| below) {
-                    Some(name) if entry.path.is_folder() => {
-                        let place = folder.place.join(OsStr::from_bytes(name));
-                        folders.push(Folder { path: entry.path, place, named: false, fresh: false, alias: None });
-                    }
-                    Some(name) => {
-                        let (folder, name) = (folder.clone(), name.into());
-                        files.push(Find { folder, name, facts: Facts::of(entry.properties) });
-                    }
+                    Some(name) if entry.path.is_folder() => drop(content.folders.insert(name.into())),
+                    Some(name) => drop(content.files.insert(name.into(), Facts::of(entry.properties))),
                     None => misplaced.push((entry.path.to_string(), "the server lists it where it cannot be")),
                 }
             }
@@ -268,27 +295,21 @@ impl Work<'_> {
         });
         if let Err(error) = listed.await {
             self.failed(&path.to_string(), error);
-            return (Vec::new(), Vec::new());
+            return None;
         }
-        // Each name once.
-        folders.sort_unstable_by(|a, b| a.place.cmp(&b.place));
-        folders.dedup_by(|a, b| a.place == b.place);
-        files.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        files.dedup_by(|a, b| a.name == b.name);
-        let both: HashSet<&[u8]> = folders.iter().filter_map(|folder| folder.path.name()).collect();
-        for find in files.iter().filter(|find| both.contains(&*find.name)) {
-            let name = String::from_utf8_lossy(&find.name).into_owned();
+        for name in content.files.keys().filter(|name| content.folders.contains(*name)) {
+            let name = String::from_utf8_lossy(name).into_owned();
             misplaced.push((name, "the server lists a file and a folder of this name"));
+        }
+        if misplaced.is_empty()
+            && let Some(known) = &mut *lock(&self.remembered)
+        {
+            known.keep(path.clone(), content.clone());
         }
         for (name, why) in misplaced {
             self.failed(&name, Error::Differs { path: path.clone(), why: format!("{why} ({name})") });
         }
-        if self.options.delete && !folder.fresh {
-            let kept = files.iter().map(|find| &*find.name).chain(both).collect();
-            self.note_extras(&folder.place, &kept);
-        }
-        files.shrink_to_fit();
-        (folders, files)
+        Some(content)
     }
 
     /// Makes a folder here; whether it was not there before. Links are not followed, but for what the user has named:

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use dav::transfer::Skip;
 
 use super::{
-    Outcome,
+    Outcome, memory,
     moving::{self, Route, transfer},
     options::{Manner, Way},
     place::{Place, place},
@@ -61,6 +61,7 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
         (Place::There(_), Place::There(_)) => return Err(usage("both are on a server: one of them is to be here")),
     };
     let session = Session::open(remote, &args.way, &args.manner).await?;
+    let path = remote.path.clone().as_folder(true);
     let options = dav::transfer::Options {
         recursive: true,
         contents: true,
@@ -70,9 +71,9 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
         },
         delete: args.delete,
         dry_run: args.dry_run,
+        remembers: memory::mirror(&remote.origin, session.user.as_deref(), &path),
         ..moving::options(&session)
     };
-    let path = remote.path.clone().as_folder(true);
     let keep = args.way.json.is_some();
     match (&from, &to) {
         (Place::Here(from), _) => {
