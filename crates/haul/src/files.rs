@@ -12,6 +12,7 @@ mod memory;
 mod mkdir;
 mod moving;
 mod mv;
+mod named;
 mod on_server;
 mod options;
 mod place;
