@@ -319,8 +319,8 @@ impl Work<'_> {
         let there = if folder.named { fs::metadata(place) } else { fs::symlink_metadata(place) };
         match there {
             Ok(kind) if kind.is_dir() => return Ok(false),
-            Ok(kind) if kind.is_symlink() => return Err(io::Error::other("there is a link of this name here")),
-            Ok(_) => return Err(io::Error::other("there is a file of this name here")),
+            Ok(kind) if kind.is_symlink() => return Err(in_the_way("link")),
+            Ok(_) => return Err(in_the_way("file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -432,6 +432,10 @@ impl Work<'_> {
             }
         }
     }
+}
+
+fn in_the_way(what: &str) -> io::Error {
+    io::Error::other(format!("there is a {what} of this name here: delete or rename one of them"))
 }
 
 fn seconds(time: SystemTime) -> u64 {

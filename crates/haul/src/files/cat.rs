@@ -2,7 +2,7 @@
 
 use std::io;
 
-use dav::{RemotePath, transfer::Verify};
+use dav::{RemotePath, Wanted, transfer::Verify};
 use haul_http::{
     Class, Options,
     digest::{Algorithm, Field, claims, want},
@@ -50,7 +50,13 @@ pub(super) async fn run(args: Args) -> Outcome {
     for path in &paths {
         match print(&session, path, digest, &mut output, &mut found.bytes).await {
             Ok(()) => found.files += 1,
-            Err(Stop::Failed(error)) => report.fail(path, error),
+            Err(Stop::Failed(error)) => match session.dav.stat(path, Wanted::LISTING).await {
+                // Of a folder, servers say one thing or another.
+                Ok(Some(entry)) if entry.path.is_folder() && error.refusal().is_some() => {
+                    report.fail(path, format_args!("{path}: it is a folder, which `haul ls` lists"));
+                }
+                _ => report.fail(path, error),
+            },
             Err(Stop::Closed) => break,
             Err(Stop::Output(error)) => return Err(format!("cannot print {path}: {error}").into()),
         }

@@ -37,6 +37,8 @@ pub(super) struct Progress {
 struct State {
     found: u64,
     settled: u64,
+    /// The last failure that was told: for all that is in a folder there is one reason.
+    told: String,
     changes: Vec<Change>,
 }
 
@@ -79,7 +81,11 @@ impl Progress {
             Event::Made { path } => self.change(&mut state, "made", path, None),
             Event::Failed { why, .. } => {
                 state.settled += 1;
-                self.bar.suspend(|| say(why));
+                let why = why.to_string();
+                if why != state.told {
+                    self.bar.suspend(|| say(&why));
+                    state.told = why;
+                }
             }
             Event::Note(text) => self.bar.suspend(|| say(text)),
         }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     Outcome,
-    ls::{Line, look},
+    ls::{Line, Row, look},
     named::Named,
     session::Session,
     show,
@@ -70,7 +70,7 @@ fn details(session: &Session, entry: &Entry) -> Details {
         seconds_left: lock.timeout.map(|left| left.as_secs()),
     };
     Details {
-        line: Line::of(session, entry),
+        line: Line::of(session, &Row::of(entry)),
         created: about.created.map(show::rfc3339),
         content_type: about.content_type.clone(),
         checksums: about.checksums.clone(),
