@@ -96,12 +96,14 @@ pub(super) fn keep(path: &Path, origin: &Origin, known: Knowledge) -> io::Result
     Ok(())
 }
 
-/// Nothing is known where there is no file.
+/// Nothing is known where there is no file that we may read.
 fn read(path: &Path) -> io::Result<Servers> {
     match fs::read(path) {
         Ok(text) => Ok(serde_json::from_slice::<Servers>(&text)
             .map(|servers| if servers.schema == SCHEMA { servers } else { Servers::default() })?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Servers::default()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            Ok(Servers::default())
+        }
         Err(error) => Err(error),
     }
 }

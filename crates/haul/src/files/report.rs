@@ -82,7 +82,10 @@ impl Report {
             match written {
                 // As for `| head`.
                 Err(error) if self.owns_stdout() && error.kind() == io::ErrorKind::BrokenPipe => {}
-                written => written.map_err(|error| format!("cannot write {}: {error}", path.display()))?,
+                written => written.map_err(|error| {
+                    let place = if self.owns_stdout() { "standard output".into() } else { path.display().to_string() };
+                    format!("cannot write the JSON to {place}: {error}")
+                })?,
             }
         }
         Ok(if self.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

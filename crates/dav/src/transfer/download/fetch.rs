@@ -74,7 +74,11 @@ impl Work<'_> {
             }
         }
         lock(&self.parts).remove(&part.place);
-        placed
+        // Whose part it is, and not what that was called.
+        placed.map_err(|error| match error {
+            Error::Local { doing, path, source } if path == part.place => Error::Local { doing, path: place, source },
+            other => other,
+        })
     }
 
     /// Where a file is written first. Of a large one that can be told from its other versions, the name is always the
