@@ -50,18 +50,20 @@ pub(super) async fn run(args: Args) -> Outcome {
     for path in &paths {
         match print(&session, path, digest, &mut output, &mut found.bytes).await {
             Ok(()) => found.files += 1,
-            Err(Stop::Failed(error)) => match session.dav.stat(path, Wanted::LISTING).await {
-                // Of a folder, servers say one thing or another.
-                Ok(Some(entry)) if entry.path.is_folder() && error.refusal().is_some() => {
-                    report.fail(path, format_args!("{path}: it is a folder, which `haul ls` lists"));
-                }
-                _ => report.fail(path, error),
-            },
+            // Some say that there is nothing.
+            Err(Stop::Failed(error)) if error.refusal().is_some() && is_folder(&session, path).await => {
+                report.fail(path, format_args!("{path}: it is a folder, which `haul ls` lists"));
+            }
+            Err(Stop::Failed(error)) => report.fail(path, error),
             Err(Stop::Closed) => break,
             Err(Stop::Output(error)) => return Err(format!("cannot print {path}: {error}").into()),
         }
     }
     report.finish(found)
+}
+
+async fn is_folder(session: &Session, path: &RemotePath) -> bool {
+    matches!(session.dav.stat(path, Wanted::LISTING).await, Ok(Some(entry)) if entry.path.is_folder())
 }
 
 /// Prints a file as it comes.
