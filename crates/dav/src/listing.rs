@@ -56,20 +56,21 @@ pub(crate) async fn entries(
 }
 
 impl Dav {
-    /// What has changed in a folder, and in all folders below it, since it had the state `token`: each entry as soon as
-    /// it is there. What is gone has the status 404, and the properties are those of now. The token of the state that
+    /// What has changed in a folder, or with [`Depth::Infinity`] in all folders below it too, since it had the state
+    /// `token`: each entry as soon as it is there. What is gone has the status 404, and the properties are those of now. The token of the state that
     /// this leads to. A token that is too old is refused with [`crate::Code::ValidSyncToken`]. (RFC 6578 §3.)
     pub async fn changes(
         &self,
         path: &RemotePath,
         token: &str,
+        depth: Depth,
         wanted: Wanted,
         mut each: impl FnMut(Result<Entry, PathError>),
     ) -> Result<String, Error> {
         let mut token = token.to_owned();
         for _ in 0..PARTS {
             let mut more = false;
-            let answer = self.report(path, Some(&token), None, wanted).await?;
+            let answer = self.report(path, Some(&token), depth, None, wanted).await?;
             let end = entries(answer, "REPORT", path, |entry| {
                 match entry {
                     // The list goes on where its token leads (RFC 6578 §3.6).
@@ -91,9 +92,10 @@ impl Dav {
 
     /// Whether a report about a folder is known to tell of what is in the folders in it. Servers that have no such reports
     /// ought to say so (RFC 6578 §3.3), and some just leave out what is below. So it is looked whether anything from
-    /// there is among the first that it tells of.
-    pub(crate) async fn tells_of_all_below(&self, path: &RemotePath) -> bool {
-        let Ok(answer) = self.report(path, None, Some(SAMPLE), Wanted::ETAGS).await else { return false };
+    /// there is among the first that has changed since `token`, or that is there.
+    pub(crate) async fn tells_of_all_below(&self, path: &RemotePath, token: Option<&str>) -> bool {
+        let report = self.report(path, token, Depth::Infinity, Some(SAMPLE), Wanted::ETAGS);
+        let Ok(answer) = report.await else { return false };
         let (mut seen, mut left) = (false, SAMPLE);
         let read = entries(answer, "REPORT", path, |entry| {
             seen = entry.is_ok_and(|entry| is_far_below(&entry.path, path));
@@ -107,10 +109,11 @@ impl Dav {
         &self,
         path: &RemotePath,
         token: Option<&str>,
+        depth: Depth,
         limit: Option<u32>,
         wanted: Wanted,
     ) -> Result<Answer, Error> {
-        let request = self.requests().sync_collection(path, token, Depth::Infinity, limit, wanted);
+        let request = self.requests().sync_collection(path, token, depth, limit, wanted);
         self.ask(request, path, Options::default()).await
     }
 }

@@ -59,6 +59,7 @@ pub async fn download(
         extras: Mutex::default(),
         whole_only: AtomicBool::new(false),
         remembered: Mutex::default(),
+        untried: Mutex::default(),
         summary: Mutex::default(),
     };
     let (mut queue, mut places) = (Queue::default(), HashSet::new());
@@ -202,6 +203,8 @@ struct Work<'a> {
     whole_only: AtomicBool,
     /// What the server had at the last run, and has now; none if it does not tell what has changed.
     remembered: Mutex<Option<Remembered>>,
+    /// An earlier state, by which it may be seen what the server tells.
+    untried: Mutex<Option<String>>,
     summary: Mutex<Summary>,
 }
 

@@ -85,6 +85,8 @@ struct State {
 pub(crate) struct Reports {
     /// It tells of what is in the folders of a folder too.
     pub(crate) deep: bool,
+    /// It refuses to be asked for that.
+    pub(crate) refuses: bool,
     /// So many entries at a time.
     pub(crate) limit: usize,
     /// Tokens below this are refused.
@@ -93,7 +95,7 @@ pub(crate) struct Reports {
 
 impl Default for Reports {
     fn default() -> Self {
-        Self { deep: true, limit: usize::MAX, oldest: 0 }
+        Self { deep: true, refuses: false, limit: usize::MAX, oldest: 0 }
     }
 }
 
@@ -615,6 +617,9 @@ impl State {
     /// What has changed in a folder, the oldest first (RFC 6578 §3).
     fn changes(&self, path: &str, body: &str) -> Answer {
         let Some(reports) = self.reports else { return Answer::new(403) };
+        if reports.refuses && body.contains("infinite") {
+            return Answer::new(400);
+        }
         let token = body.split_once("urn:state:").and_then(|(_, rest)| rest.split_once('<')?.0.parse::<u64>().ok());
         if token.is_some_and(|token| token < reports.oldest) {
             let mut refused = Answer::new(403).with("content-type", "application/xml");
@@ -622,7 +627,11 @@ impl State {
             return refused;
         }
         let below = format!("{path}/");
-        let reached = |known: &str| known.strip_prefix(&below).is_some_and(|rest| reports.deep || !rest.contains('/'));
+        let reached = |known: &str| {
+            known
+                .strip_prefix(&below)
+                .is_some_and(|rest| (reports.deep && body.contains("infinite")) || !rest.contains('/'))
+        };
         let since = token.unwrap_or(0);
         let mut changed: Vec<(u64, &String)> = self
             .changed

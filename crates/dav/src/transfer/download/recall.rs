@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::{Work, remembered::Remembered};
 use crate::{
-    Entry, Wanted,
+    Depth, Entry, Wanted,
     transfer::{Event, lock, temporary_name},
 };
 
@@ -31,11 +31,14 @@ impl Work<'_> {
         let mut known = remembered
             .filter(|known| known.is_of(&url, digests))
             .unwrap_or_else(|| Remembered::new(url, path, digests, token.clone()));
-        if known.token != token && self.catch_up(&mut known).await.is_none() {
-            known.begin_anew();
-        }
-        if !known.is_trusted() {
-            known.begin_anew();
+        let before = known.token.clone();
+        match known.reach() {
+            Some(reach) if before != token && self.catch_up(&mut known, reach).await.is_none() => known.begin_anew(),
+            Some(_) => {}
+            None => {
+                known.begin_anew();
+                *lock(&self.untried) = Some(before).filter(|before| *before != token);
+            }
         }
         // What changes from now on will be told the next time.
         known.token = token;
@@ -43,10 +46,10 @@ impl Work<'_> {
     }
 
     /// Asks what has changed since. None if that cannot be known.
-    async fn catch_up(&self, known: &mut Remembered) -> Option<()> {
+    async fn catch_up(&self, known: &mut Remembered, reach: Depth) -> Option<()> {
         let (root, token) = (known.root().clone(), known.token.clone());
         let mut usable = true;
-        let changes = self.dav.changes(&root, &token, self.options.wanted(), |entry| {
+        let changes = self.dav.changes(&root, &token, reach, self.options.wanted(), |entry| {
             usable &= entry.is_ok_and(|entry| known.take(entry).is_ok());
         });
         changes.await.ok().filter(|_| usable).map(drop)
@@ -54,9 +57,11 @@ impl Work<'_> {
 
     /// Finds out whether reports of the server can be relied on, where that is not known.
     pub(super) async fn try_reports(&self) {
-        let unknown = lock(&self.remembered).as_ref().filter(|known| !known.deep).map(|known| known.root().clone());
+        let unknown = |known: &&Remembered| !known.deep && known.content(known.root()).is_none();
+        let unknown = lock(&self.remembered).as_ref().filter(unknown).map(|known| known.root().clone());
+        let since = lock(&self.untried).take();
         if let Some(root) = unknown
-            && timeout(TRIAL, self.dav.tells_of_all_below(&root)).await == Ok(true)
+            && timeout(TRIAL, self.dav.tells_of_all_below(&root, since.as_deref())).await == Ok(true)
             && let Some(known) = &mut *lock(&self.remembered)
         {
             known.deep = true;

@@ -6,7 +6,8 @@
 //!
 //! Nothing rests on more than what was said. A folder whose listing failed, has odd names in it, or is named in a report is
 //! not known, and is listed anew. Some servers leave out what is far below a folder, and say that nothing has changed: a
-//! report is believed only of a server that has been seen to tell of it, or where there are no folders.
+//! report is believed only of a server that has been seen to tell of it, or where there are no folders. Others refuse such
+//! reports, so where there are no folders none of that reach is asked for.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +20,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use serde::{Deserialize, Serialize};
 
 use super::{Facts, seconds};
-use crate::{ETag, Entry, RemotePath, listing::is_far_below};
+use crate::{Depth, ETag, Entry, RemotePath, listing::is_far_below};
 
 const SCHEMA: &str = "longhaul.mirror/1";
 
@@ -67,9 +68,10 @@ impl Remembered {
         &self.root
     }
 
-    /// Whether the server tells of everything that is in here.
-    pub(super) fn is_trusted(&self) -> bool {
-        self.deep || self.folders.values().all(|content| content.folders.is_empty())
+    /// How far a report must reach to tell of everything that is in here; none if the server is not known to do that.
+    pub(super) fn reach(&self) -> Option<Depth> {
+        let flat = self.folders.values().all(|content| content.folders.is_empty());
+        if flat { Some(Depth::One) } else { self.deep.then_some(Depth::Infinity) }
     }
 
     /// Forgets all but the token, and what is known of the server.

@@ -117,7 +117,6 @@ proptest! {
         let (mut remembered, mut version) = (new(), 0);
         for changes in rounds {
             walk(&mut remembered, &model);
-            prop_assert!(remembered.is_trusted() || !remembered.deep);
             remembered = Remembered::read(&*written(&remembered)).unwrap();
             let mut told = BTreeSet::new();
             for change in &changes {
@@ -147,11 +146,11 @@ fn a_report_is_believed_where_it_was_seen_to_reach() {
         ..Content::default()
     };
     remembered.keep(path("/m/"), with(&[]));
-    assert!(remembered.is_trusted());
+    assert_eq!(remembered.reach(), Some(Depth::One));
     remembered.take(entry("/m/a/", Some(true), None)).unwrap();
-    assert!(!remembered.is_trusted(), "nothing below a folder was ever told of");
+    assert_eq!(remembered.reach(), None, "nothing below a folder was ever told of");
     remembered.take(entry("/m/a/b", Some(false), Some(1))).unwrap();
-    assert!(remembered.is_trusted());
+    assert_eq!(remembered.reach(), Some(Depth::Infinity));
     // A folder that a server does not speak for.
     let mut other = entry("/m/a/", Some(true), None);
     other.status = Some(StatusCode::FORBIDDEN);
