@@ -10,6 +10,7 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
+    ops::ControlFlow,
     sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
@@ -21,7 +22,7 @@ use http_body_util::BodyExt;
 
 use crate::{
     Abilities, ETag, Entry, Error, Failure, Guard, If, Item, LockToken, Multistatus, Properties, RemotePath, Requests,
-    Setting, Wanted, gate::Gate, requests::Depth,
+    Setting, Wanted, gate::Gate, listing::entries, requests::Depth,
 };
 
 /// A WebDAV server, for one user.
@@ -68,8 +69,6 @@ const SLOWEST_STORE: u64 = 8 * 1024 * 1024;
 const REFUSAL: usize = 64 * 1024;
 /// How much of an answer that is short is read.
 const SHORT: usize = 4 * 1024 * 1024;
-/// How long a listing may go on without an entry, in bytes.
-const BARREN: usize = 4 * 1024 * 1024;
 
 impl Dav {
     /// The server at an origin, through a client that has the user's credentials.
@@ -137,7 +136,7 @@ impl Dav {
         unreachable!("the last attempt returns")
     }
 
-    async fn ask(
+    pub(crate) async fn ask(
         &self,
         made: Result<Request<Bytes>, crate::PathError>,
         path: &RemotePath,
@@ -172,40 +171,11 @@ impl Dav {
         mut each: impl FnMut(Result<Entry, crate::PathError>),
     ) -> Result<(), Error> {
         let answer = self.ask(self.requests.propfind(path, depth, wanted), path, Options::default()).await?;
-        if answer.status() != StatusCode::MULTI_STATUS {
-            let (parts, _) = answer.into_parts();
-            let none = Failure::new(
-                &Method::from_bytes(b"PROPFIND").unwrap_or_default(),
-                path,
-                parts.status,
-                &parts.headers,
-                b"",
-                SystemTime::now(),
-            );
-            return Err(Box::new(none).into());
-        }
-        let mut reader = Multistatus::new(path.clone());
-        let listing = |why| Error::Listing { path: path.clone(), why };
-        let mut body = answer.into_body();
-        let mut barren = 0;
-        while let Some(frame) = body.frame().await {
-            if let Ok(piece) = frame?.into_data() {
-                barren += piece.len();
-                if barren > BARREN {
-                    let why = format!("its listing goes on for {BARREN} bytes without saying anything");
-                    return Err(Error::Differs { path: path.clone(), why });
-                }
-                for item in reader.feed(&piece) {
-                    barren = 0;
-                    match item.map_err(listing)? {
-                        Item::Entry(entry) => each(Ok(*entry)),
-                        Item::Misplaced(why) => each(Err(why)),
-                    }
-                }
-            }
-        }
-        reader.finish().map_err(listing)?;
-        Ok(())
+        let read = entries(answer, "PROPFIND", path, |entry| {
+            each(entry);
+            ControlFlow::Continue(())
+        });
+        read.await.map(drop)
     }
 
     /// What is at a path; none if nothing is.

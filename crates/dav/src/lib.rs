@@ -26,6 +26,7 @@ mod etag;
 mod failure;
 mod gate;
 mod guard;
+mod listing;
 mod lock_token;
 mod locks;
 mod multistatus;

@@ -48,6 +48,11 @@ impl Wanted {
     pub const LISTING: Self = Self(&[Tag::ResourceType, Tag::Length, Tag::Modified, Tag::Validator]);
     /// The same, and the digests that a server of the ownCloud family keeps.
     pub const DIGESTS: Self = Self(&[Tag::ResourceType, Tag::Length, Tag::Modified, Tag::Validator, Tag::Checksums]);
+    /// Entity tags alone.
+    pub(crate) const ETAGS: Self = Self(&[Tag::Validator]);
+    /// What a list needs, and the state of the folder for a later [`crate::Dav::changes`], if it has that.
+    pub const STATE: Self =
+        Self(&[Tag::ResourceType, Tag::Length, Tag::Modified, Tag::Validator, Tag::ReportSet, Tag::SyncToken]);
     /// Who holds which locks. Not among the others, since Apache looks into its lock database for every file.
     pub const LOCKS: Self = Self(&[Tag::LockDiscovery]);
     /// What a folder can do.

@@ -11,6 +11,7 @@ mod walk;
 
 use std::{
     hash::{BuildHasher, RandomState},
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -49,6 +50,9 @@ pub struct Options {
     pub delete: bool,
     /// Nothing is changed; what would be is told.
     pub dry_run: bool,
+    /// Where the listing of a folder that is mirrored here is kept, if the server tells what has changed since
+    /// (RFC 6578), so that the next run asks for that alone. A file of this folder's own, for one user.
+    pub remembers: Option<PathBuf>,
     /// Connections at a time.
     pub connections: usize,
     /// Who is named as a lock's owner.
@@ -74,6 +78,7 @@ impl Default for Options {
             temporary: false,
             delete: false,
             dry_run: false,
+            remembers: None,
             connections: 6,
             owner: "longhaul".into(),
         }

@@ -11,6 +11,8 @@
 
 mod fetch;
 mod listing;
+mod recall;
+mod remembered;
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -26,9 +28,9 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream, stream::Futu
 use haul_http::Body;
 use tokio::sync::{Notify, mpsc};
 
-use self::listing::Found;
+use self::{listing::Found, remembered::Remembered};
 use super::{Event, Options, Skip, Summary, Watch, lock};
-use crate::{Dav, ETag, Error, Properties, RemotePath};
+use crate::{Dav, ETag, Error, Properties, RemotePath, Wanted};
 
 /// How many requests may be under way or wait in the engine's queue.
 const WINDOW: usize = 256;
@@ -58,14 +60,18 @@ pub async fn download(
         parts: Mutex::default(),
         extras: Mutex::default(),
         whole_only: AtomicBool::new(false),
+        remembered: Mutex::default(),
+        untried: Mutex::default(),
         summary: Mutex::default(),
     };
     let (mut queue, mut places) = (Queue::default(), HashSet::new());
-    let wanted = options.wanted();
+    let remembers = options.remembers.as_deref().filter(|_| options.contents && sources.len() == 1);
+    let wanted = if remembers.is_some() { Wanted::STATE } else { options.wanted() };
     let into = fs::metadata(to).is_ok_and(|kind| kind.is_dir());
     // What may be a folder is listed at once, and its listing says whether it is.
     let look = |path: RemotePath| async move {
-        let found = if options.recursive { None } else { Some(dav.stat(&path, wanted).await) };
+        let at_once = options.recursive && remembers.is_none();
+        let found = if at_once { None } else { Some(dav.stat(&path, wanted).await) };
         (found, path)
     };
     let looked = stream::iter(sources.to_vec()).map(look).buffered(WINDOW).collect::<Vec<_>>();
@@ -73,7 +79,7 @@ pub async fn download(
         let missing =
             || Error::Differs { path: path.clone(), why: "there is nothing at this path on the server".into() };
         let entry = found.transpose()?.map(|found| found.ok_or_else(missing)).transpose()?;
-        if entry.as_ref().is_some_and(|entry| entry.path.is_folder()) {
+        if entry.as_ref().is_some_and(|entry| entry.path.is_folder()) && !options.recursive {
             return Err(Error::Differs { path, why: "it is a folder: add -r to download all that is in it".into() });
         }
         let place = match (into && !options.contents, path.name()) {
@@ -88,7 +94,10 @@ pub async fn download(
             let error = io::Error::other("two of what is to be downloaded have this name: download them one by one");
             return Err(Error::local("write", place, error));
         }
-        let found = if let Some(entry) = entry {
+        if let Some((file, folder)) = remembers.zip(entry.as_ref()).filter(|(_, entry)| entry.path.is_folder()) {
+            work.recall(folder, file).await;
+        }
+        let found = if let Some(entry) = entry.filter(|entry| !entry.path.is_folder()) {
             Found::File(source_file(entry.path, &place, Facts::of(entry.properties))?)
         } else {
             let path = path.as_folder(true);
@@ -99,8 +108,11 @@ pub async fn download(
     let stopped = tokio::select! {
         biased;
         () = stop.notified() => true,
-        () = work.run(queue) => false,
+        ((), ()) = async { tokio::join!(work.run(queue), work.try_reports()) } => false,
     };
+    if let Some(file) = remembers.filter(|_| !options.dry_run) {
+        work.remember(file);
+    }
     for part in std::mem::take(&mut *lock(&work.parts)) {
         let _ = fs::remove_file(part);
     }
@@ -127,6 +139,7 @@ struct Folder {
 }
 
 /// What a listing says of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Facts {
     length: Option<u64>,
     modified: Option<SystemTime>,
@@ -208,6 +221,10 @@ struct Work<'a> {
     extras: Mutex<Vec<PathBuf>>,
     /// Whether the server is known to send no parts.
     whole_only: AtomicBool,
+    /// What the server had at the last run, and has now; none if it does not tell what has changed.
+    remembered: Mutex<Option<Remembered>>,
+    /// An earlier state, by which it may be seen what the server tells.
+    untried: Mutex<Option<String>>,
     summary: Mutex<Summary>,
 }
 
@@ -261,8 +278,8 @@ impl Work<'_> {
         let there = if folder.named { fs::metadata(place) } else { fs::symlink_metadata(place) };
         match there {
             Ok(kind) if kind.is_dir() => return Ok(false),
-            Ok(kind) if kind.is_symlink() => return Err(io::Error::other("there is a link of this name here")),
-            Ok(_) => return Err(io::Error::other("there is a file of this name here")),
+            Ok(kind) if kind.is_symlink() => return Err(in_the_way("link")),
+            Ok(_) => return Err(in_the_way("file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -374,6 +391,10 @@ impl Work<'_> {
             }
         }
     }
+}
+
+fn in_the_way(what: &str) -> io::Error {
+    io::Error::other(format!("there is a {what} of this name here: delete or rename one of them"))
 }
 
 fn seconds(time: SystemTime) -> u64 {

@@ -287,7 +287,9 @@ impl Plan {
                 None => self.steps.push_back(Step::Make(child)),
                 Some(There { folder: true, .. }) => self.steps.push_back(Step::List(child)),
                 Some(_) => {
-                    let why = "there is a file of this name on the server, and a folder here".to_owned();
+                    let why =
+                        "there is a file of this name on the server, and a folder here: delete or rename one of them"
+                            .into();
                     let path = path.clone();
                     self.lose(child, &Error::Differs { path, why });
                 }
@@ -306,9 +308,9 @@ impl Plan {
         let facts = &self.outline.files[file];
         let Some(there) = listing.get(&facts.name) else { return self.queue(file, Before::Nothing) };
         if there.folder {
-            let why = "there is a folder of this name on the server, and a file here".to_owned();
-            let path = self.outline.folders[facts.folder].path.clone();
-            return self.file_failed(file, Error::Differs { path, why });
+            let why = "there is a folder of this name on the server, and a file here: delete or rename one of them";
+            let error = facts.path(&self.outline.folders).map(|path| Error::Differs { path, why: why.into() });
+            return self.file_failed(file, error.unwrap_or_else(|error| error));
         }
         let same_length = there.length == Some(facts.length);
         match self.rules.skip {

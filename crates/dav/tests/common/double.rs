@@ -72,9 +72,31 @@ struct State {
     /// Tokens of locks and their owners, by path.
     locks: BTreeMap<String, (String, String)>,
     versions: u64,
+    /// The version at which something of each path was last changed.
+    changed: BTreeMap<String, u64>,
     requests: u64,
     deepest: usize,
+    reports: Option<Reports>,
     script: Script,
+}
+
+/// How it tells what has changed (RFC 6578).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reports {
+    /// It tells of what is in the folders of a folder too.
+    pub(crate) deep: bool,
+    /// It refuses to be asked for that.
+    pub(crate) refuses: bool,
+    /// So many entries at a time.
+    pub(crate) limit: usize,
+    /// Tokens below this are refused.
+    pub(crate) oldest: u64,
+}
+
+impl Default for Reports {
+    fn default() -> Self {
+        Self { deep: true, refuses: false, limit: usize::MAX, oldest: 0 }
+    }
 }
 
 /// A running server.
@@ -92,6 +114,8 @@ impl Double {
             versions: 0,
             requests: 0,
             deepest: 0,
+            reports: None,
+            changed: BTreeMap::new(),
             script: Box::new(|_, _, _| None),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -131,6 +155,11 @@ impl Double {
         state.requests = 0;
     }
 
+    /// From now on it tells what has changed, or not any more.
+    pub(crate) fn report(&self, reports: Option<Reports>) {
+        self.state().reports = reports;
+    }
+
     pub(crate) fn heal(&self) {
         self.script(|_, _, _| None);
     }
@@ -156,16 +185,22 @@ impl Double {
     /// Puts a file there, of some age.
     pub(crate) fn put(&self, path: &str, content: &[u8], age: Duration) {
         let mut state = self.state();
-        for (at, _) in path.match_indices('/').skip(1) {
-            state.nodes.entry(path[..at].into()).or_insert(Node::Folder);
-        }
         state.versions += 1;
+        for (at, _) in path.match_indices('/').skip(1) {
+            if state.nodes.insert(path[..at].into(), Node::Folder).is_none() {
+                state.note(&path[..at]);
+            }
+        }
         let (version, modified) = (state.versions, SystemTime::now() - age);
         state.nodes.insert(path.into(), Node::File { content: content.into(), version, modified });
+        state.note(path);
     }
 
     pub(crate) fn remove(&self, path: &str) {
-        self.state().remove(path);
+        let mut state = self.state();
+        state.remove(path);
+        state.versions += 1;
+        state.note(path);
     }
 
     /// Every file below a folder with its content, by name as it stands in requests.
@@ -426,6 +461,7 @@ impl State {
         match request.method.as_str() {
             "OPTIONS" => Answer::new(200).with("dav", "1, 2"),
             "PROPFIND" => self.list(path, request.header("depth") == Some("1")),
+            "REPORT" => self.changes(path, &String::from_utf8_lossy(body)),
             "GET" => self.get(path, request),
             "PUT" if !self.is_folder(parent(path)) => Answer::new(409),
             "PUT" if self.is_folder(path) => Answer::new(405),
@@ -534,27 +570,101 @@ impl State {
             if known != path && !(children && !known.is_empty() && parent(known) == path) {
                 continue;
             }
-            let (slash, properties) = match node {
-                Node::Folder => ("/", "<d:resourcetype><d:collection/></d:resourcetype>".to_owned()),
-                Node::File { content, version, modified } => {
-                    let date = DateTime::<Utc>::from(*modified).format("%a, %d %b %Y %H:%M:%S GMT");
-                    let (length, tag, locks) = (content.len(), etag(*version), self.discover(known));
-                    (
-                        "",
-                        format!(
-                            "<d:resourcetype/><d:getcontentlength>{length}</d:getcontentlength><d:getlastmodified>{date}\
-                             </d:getlastmodified><d:getetag>{tag}</d:getetag>{locks}"
-                        ),
-                    )
-                }
-            };
-            let _ = write!(
-                text,
-                "<d:response><d:href>{known}{slash}</d:href><d:propstat><d:prop>{properties}</d:prop><d:status>HTTP/1.1 \
-                 200 OK</d:status></d:propstat></d:response>"
-            );
+            self.describe(&mut text, known, node);
         }
         text.push_str("</d:multistatus>");
+        let mut answer = Answer::new(207).with("content-type", "application/xml");
+        answer.body = text.into();
+        answer
+    }
+
+    fn describe(&self, text: &mut String, path: &str, node: &Node) {
+        let (slash, properties) = match node {
+            Node::Folder => {
+                let state = self.reports.map_or(String::new(), |_| {
+                    let token = self.versions;
+                    format!(
+                        "<d:sync-token>urn:state:{token}</d:sync-token><d:supported-report-set><d:supported-report>\
+                         <d:report><d:sync-collection/></d:report></d:supported-report></d:supported-report-set>"
+                    )
+                });
+                ("/", format!("<d:resourcetype><d:collection/></d:resourcetype>{state}"))
+            }
+            Node::File { content, version, modified } => {
+                let date = DateTime::<Utc>::from(*modified).format("%a, %d %b %Y %H:%M:%S GMT");
+                let (length, tag, locks) = (content.len(), etag(*version), self.discover(path));
+                (
+                    "",
+                    format!(
+                        "<d:resourcetype/><d:getcontentlength>{length}</d:getcontentlength><d:getlastmodified>{date}\
+                         </d:getlastmodified><d:getetag>{tag}</d:getetag>{locks}"
+                    ),
+                )
+            }
+        };
+        let _ = write!(
+            text,
+            "<d:response><d:href>{path}{slash}</d:href><d:propstat><d:prop>{properties}</d:prop><d:status>HTTP/1.1 200 \
+             OK</d:status></d:propstat></d:response>"
+        );
+    }
+
+    /// Something of this name is not what it was, and so is nothing below it.
+    fn note(&mut self, path: &str) {
+        self.changed.insert(path.into(), self.versions);
+    }
+
+    /// What has changed in a folder, the oldest first (RFC 6578 §3).
+    fn changes(&self, path: &str, body: &str) -> Answer {
+        let Some(reports) = self.reports else { return Answer::new(403) };
+        if reports.refuses && body.contains("infinite") {
+            return Answer::new(400);
+        }
+        let token = body.split_once("urn:state:").and_then(|(_, rest)| rest.split_once('<')?.0.parse::<u64>().ok());
+        if token.is_some_and(|token| token < reports.oldest) {
+            let mut refused = Answer::new(403).with("content-type", "application/xml");
+            refused.body = "<d:error xmlns:d='DAV:'><d:valid-sync-token/></d:error>".into();
+            return refused;
+        }
+        let below = format!("{path}/");
+        let reached = |known: &str| {
+            known
+                .strip_prefix(&below)
+                .is_some_and(|rest| (reports.deep && body.contains("infinite")) || !rest.contains('/'))
+        };
+        let since = token.unwrap_or(0);
+        let mut changed: Vec<(u64, &String)> = self
+            .changed
+            .iter()
+            .filter(|(known, at)| **at > since && reached(known))
+            .map(|(known, at)| (*at, known))
+            .collect();
+        changed.sort_unstable();
+        let left = changed.len().saturating_sub(reports.limit);
+        changed.truncate(reports.limit);
+        let mut text = String::from("<?xml version='1.0'?><d:multistatus xmlns:d='DAV:'>");
+        for (_, known) in &changed {
+            match self.nodes.get(*known) {
+                Some(node) => self.describe(&mut text, known, node),
+                None if token.is_none() => {}
+                None => {
+                    let _ = write!(
+                        text,
+                        "<d:response><d:href>{known}</d:href><d:status>HTTP/1.1 404 Not Found</d:status></d:response>"
+                    );
+                }
+            }
+        }
+        let mut now = self.versions;
+        if left > 0 {
+            now = changed.last().map_or(since, |(at, _)| *at);
+            let _ = write!(
+                text,
+                "<d:response><d:href>{path}/</d:href><d:status>HTTP/1.1 507 Insufficient Storage</d:status><d:error>\
+                 <d:number-of-matches-within-limits/></d:error></d:response>"
+            );
+        }
+        let _ = write!(text, "<d:sync-token>urn:state:{now}</d:sync-token></d:multistatus>");
         let mut answer = Answer::new(207).with("content-type", "application/xml");
         answer.body = text.into();
         answer

@@ -9,4 +9,5 @@ mod common;
 mod downloads;
 mod locks;
 mod property;
+mod reports;
 mod uploads;

@@ -12,8 +12,8 @@ use std::{
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Facts, Find, Folder, Work, source_file};
-use crate::{Entry, Error, PathError, RemotePath, requests::Depth};
+use super::{Facts, Find, Folder, Work, remembered::Content, source_file};
+use crate::{Entry, Error, PathError, RemotePath, requests::Depth, transfer::lock};
 
 /// What a listing has found.
 pub(super) enum Found {
@@ -29,6 +29,8 @@ struct Contents<'a> {
     folder: Folder,
     /// The names so far, and whether they are folders.
     names: HashMap<Box<[u8]>, bool>,
+    /// All of it, if it is to be remembered.
+    kept: Option<Content>,
     found: &'a UnboundedSender<Found>,
 }
 
@@ -45,8 +47,22 @@ impl Work<'_> {
     /// Lists a folder, makes it here, and passes on what is in it.
     pub(super) async fn folder(&self, folder: Folder, found: &UnboundedSender<Found>) {
         let (path, named) = (folder.path.clone(), folder.named);
-        let mut contents = Contents { work: self, path, here: Here::Unknown, folder, names: HashMap::new(), found };
-        let path = contents.path.clone();
+        let (known, kept) = match &*lock(&self.remembered) {
+            Some(known) => (known.content(&path).cloned(), Some(Content::default())),
+            None => (None, None),
+        };
+        let mut contents = Contents {
+            work: self,
+            path: path.clone(),
+            here: Here::Unknown,
+            folder,
+            names: HashMap::new(),
+            kept,
+            found,
+        };
+        if let Some(known) = known {
+            return contents.recalled(known);
+        }
         let listed = self.dav.list(&path, Depth::One, self.options.wanted(), |entry| contents.take(entry)).await;
         match listed {
             Ok(()) => contents.end(),
@@ -106,17 +122,46 @@ impl Contents<'_> {
         let Some(here) = self.here() else { return };
         let folder = entry.path.is_folder();
         match self.names.insert(name.clone(), folder) {
-            None if folder => {
-                let place = here.place.join(OsStr::from_bytes(&name));
-                self.pass(Found::Folder(Folder { path: entry.path, place, named: false, fresh: false, alias: None }));
+            None => {
+                let facts = (!folder).then(|| Facts::of(entry.properties));
+                if let Some(kept) = &mut self.kept {
+                    match facts.clone() {
+                        Some(facts) => drop(kept.files.insert(name.clone(), facts)),
+                        None => drop(kept.folders.insert(name.clone())),
+                    }
+                }
+                self.one(&here, name, facts);
             }
-            None => self.pass(Found::File(Find { folder: here, name, facts: Facts::of(entry.properties) })),
             Some(before) if before == folder => {}
             Some(_) => {
                 let name = String::from_utf8_lossy(&name).into_owned();
                 self.misplaced(&name, "the server lists a file and a folder of this name");
             }
         }
+    }
+
+    /// Passes on a file, or a folder, which has no facts.
+    fn one(&self, here: &Arc<Folder>, name: Box<[u8]>, facts: Option<Facts>) {
+        let Some(facts) = facts else {
+            let Ok(path) = self.path.join(&name, true) else { return };
+            let place = here.place.join(OsStr::from_bytes(&name));
+            return self.pass(Found::Folder(Folder { path, place, named: false, fresh: false, alias: None }));
+        };
+        self.pass(Found::File(Find { folder: here.clone(), name, facts }));
+    }
+
+    /// What is in it is known without a listing.
+    fn recalled(mut self, known: Content) {
+        self.kept = None;
+        if let Some(here) = self.here() {
+            let folders = known.folders.into_iter().map(|name| (name, None));
+            let files = known.files.into_iter().map(|(name, facts)| (name, Some(facts)));
+            for (name, facts) in folders.chain(files) {
+                self.names.insert(name.clone(), facts.is_none());
+                self.one(&here, name, facts);
+            }
+        }
+        self.end();
     }
 
     /// The folder, made here when it is first asked for.
@@ -137,18 +182,21 @@ impl Contents<'_> {
         if let Here::Made(folder) = &self.here { Some(folder.clone()) } else { None }
     }
 
-    /// All has been said.
+    /// All has been said. What could not be made was not gone through.
     fn end(mut self) {
-        if let Some(here) = self.here()
-            && self.work.options.delete
-            && !here.fresh
-        {
+        let Some(here) = self.here() else { return };
+        if let (Some(kept), Some(known)) = (self.kept.take(), &mut *lock(&self.work.remembered)) {
+            known.keep(self.path.clone(), kept);
+        }
+        if self.work.options.delete && !here.fresh {
             let kept: HashSet<&[u8]> = self.names.keys().map(|name| &**name).collect();
             self.work.note_extras(&here.place, &kept);
         }
     }
 
-    fn misplaced(&self, name: &str, why: &str) {
+    /// A folder with anything odd in it is not remembered.
+    fn misplaced(&mut self, name: &str, why: &str) {
+        self.kept = None;
         let why = format!("{why} ({name})");
         self.work.failed(name, Error::Differs { path: self.path.clone(), why });
     }
