@@ -22,7 +22,7 @@ use http_body_util::BodyExt;
 
 use crate::{
     Abilities, ETag, Entry, Error, Failure, Guard, If, Item, LockToken, Multistatus, Properties, RemotePath, Requests,
-    Setting, Wanted, gate::Gate, listing::entries, requests::Depth,
+    Setting, Wanted, coding::beginning, gate::Gate, listing::entries, requests::Depth,
 };
 
 /// A WebDAV server, for one user.
@@ -419,6 +419,7 @@ async fn refusal(method: &Method, path: &RemotePath, answer: Answer) -> Failure 
     {
         text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
     }
+    let text = beginning(&parts.headers, text.into(), REFUSAL);
     let mut failure = Failure::new(method, path, parts.status, &parts.headers, &text, SystemTime::now());
     failure.sendings = sendings;
     failure

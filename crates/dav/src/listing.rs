@@ -1,12 +1,14 @@
 //! Answers about many resources, read as they come: listings, and what has changed since one (RFC 6578).
 
-use std::ops::ControlFlow;
+use std::{io, ops::ControlFlow};
 
 use haul_http::{Answer, Options};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 
-use crate::{Dav, Depth, End, Entry, Error, Failure, Item, Multistatus, PathError, RemotePath, Wanted};
+use crate::{
+    Dav, Depth, End, Entry, Error, Failure, Item, Multistatus, PathError, RemotePath, Wanted, coding::Decoder,
+};
 
 /// How long an answer may go on without an entry, in bytes.
 const BARREN: usize = 4 * 1024 * 1024;
@@ -32,25 +34,39 @@ pub(crate) async fn entries(
     }
     let mut reader = Multistatus::new(path.clone());
     let listing = |why| Error::Listing { path: path.clone(), why };
-    let mut body = answer.into_body();
+    let differs = |why| Error::Differs { path: path.clone(), why };
+    let coded = |error: io::Error| differs(format!("its listing cannot be decoded: {error}"));
+    let mut decoder = Decoder::of(answer.headers()).map_err(coded)?;
     let mut barren = 0;
-    while let Some(frame) = body.frame().await {
-        let Ok(piece) = frame?.into_data() else { continue };
-        barren += piece.len();
+    let mut read = |reader: &mut Multistatus, text: &[u8]| {
+        barren += text.len();
         if barren > BARREN {
-            let why = format!("its listing goes on for {BARREN} bytes without saying anything");
-            return Err(Error::Differs { path: path.clone(), why });
+            return Err(differs(format!("its listing goes on for {BARREN} bytes without saying anything")));
         }
-        for item in reader.feed(&piece) {
+        for item in reader.feed(text) {
             barren = 0;
             let more = match item.map_err(listing)? {
                 Item::Entry(entry) => each(Ok(*entry)),
                 Item::Misplaced(why) => each(Err(why)),
             };
             if more.is_break() {
+                return Ok(more);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    };
+    let mut body = answer.into_body();
+    while let Some(frame) = body.frame().await {
+        let Ok(mut piece) = frame?.into_data() else { continue };
+        while let Some(text) = decoder.next(&mut piece).map_err(coded)? {
+            if read(&mut reader, &text)?.is_break() {
                 return Ok(None);
             }
         }
+    }
+    let rest = decoder.finish().map_err(coded)?;
+    if read(&mut reader, &rest)?.is_break() {
+        return Ok(None);
     }
     reader.finish().map(Some).map_err(listing)
 }

@@ -11,6 +11,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use quick_xml::escape::escape;
 
 use crate::{
+    coding::ACCEPTED,
     date,
     guard::{Guard, If},
     lock_token::LockToken,
@@ -215,6 +216,10 @@ impl Requests {
     pub fn propfind(&self, path: &RemotePath, depth: Depth, wanted: Wanted) -> Made {
         let mut request = self.with_body("PROPFIND", path, document(Tag::Propfind, &wanted.prop()))?;
         set(&mut request, "depth", depth.value());
+        // What is said of one resource is short enough.
+        if depth != Depth::Zero {
+            set(&mut request, "accept-encoding", ACCEPTED);
+        }
         Ok(request)
     }
 
@@ -273,6 +278,7 @@ impl Requests {
         let mut request = self.with_body("REPORT", path, document(Tag::SyncCollection, &inner))?;
         // How far it reaches is said by the level (RFC 6578 §3.2).
         set(&mut request, "depth", Depth::Zero.value());
+        set(&mut request, "accept-encoding", ACCEPTED);
         Ok(request)
     }
 }
