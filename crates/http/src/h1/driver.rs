@@ -56,31 +56,7 @@ pub(crate) async fn run(
     call_backs: mpsc::UnboundedReceiver<CallBack>,
     reports: mpsc::UnboundedSender<Report>,
 ) {
-    let now = Instant::now();
-    let mut driver = Driver {
-        io,
-        id,
-        timeouts,
-        jobs: Some(jobs),
-        call_backs,
-        reports,
-        exchanges: Exchanges::default(),
-        waiting: VecDeque::new(),
-        under_way: VecDeque::new(),
-        sending: None,
-        out: BytesMut::new(),
-        written: 0,
-        unflushed: false,
-        acknowledged: 0,
-        reader: Reader::None,
-        ending: false,
-        moved: now,
-        begun: now,
-        told_slow: None,
-        patience: Driver::PATIENCE,
-        crumbs: MOVEMENT,
-        alarm: Box::pin(tokio::time::sleep_until(now)),
-    };
+    let mut driver = Driver::new(io, id, timeouts, jobs, call_backs, reports);
     let cause = driver.serve().await;
     driver.end(cause).await;
 }
@@ -148,6 +124,41 @@ enum Step {
 }
 
 impl Driver {
+    fn new(
+        io: Box<dyn Io>,
+        id: ConnectionId,
+        timeouts: Timeouts,
+        jobs: mpsc::UnboundedReceiver<Job>,
+        call_backs: mpsc::UnboundedReceiver<CallBack>,
+        reports: mpsc::UnboundedSender<Report>,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            io,
+            id,
+            timeouts,
+            jobs: Some(jobs),
+            call_backs,
+            reports,
+            exchanges: Exchanges::default(),
+            waiting: VecDeque::new(),
+            under_way: VecDeque::new(),
+            sending: None,
+            out: BytesMut::new(),
+            written: 0,
+            unflushed: false,
+            acknowledged: 0,
+            reader: Reader::None,
+            ending: false,
+            moved: now,
+            begun: now,
+            told_slow: None,
+            patience: Self::PATIENCE,
+            crumbs: MOVEMENT,
+            alarm: Box::pin(tokio::time::sleep_until(now)),
+        }
+    }
+
     /// Works until the connection can do no more, and says why.
     async fn serve(&mut self) -> Cause {
         loop {
