@@ -90,7 +90,7 @@ async fn play(asks: Vec<Ask>, setting: Setting) {
         ..Model::new(seed)
     }));
     let versions = if http2.is_some() { Versions::Http2 } else { Versions::Http1 };
-    let settings = Settings { pipelining, connections, versions, ..Settings::default() };
+    let settings = Settings { versions, pipelining, connections, ..Settings::default() };
     let client = Client::with(settings, Authenticator::default(), Server(model.clone()));
     let told = join_all(asks.iter().enumerate().map(|(number, ask)| {
         let (client, ask, path) = (client.clone(), ask.clone(), path(number));

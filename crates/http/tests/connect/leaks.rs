@@ -30,8 +30,8 @@ async fn head(io: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Option<String> 
 
 /// A server that notes what it is asked, and answers what it is told to.
 async fn server(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> (Origin, Heard) {
-    let (heard, answer) = (Heard::default(), Arc::new(answer));
-    let noted = heard.clone();
+    let (noticed, answer) = (Heard::default(), Arc::new(answer));
+    let noted = noticed.clone();
     let address = serve(move |mut stream| {
         let (noted, answer) = (noted.clone(), answer.clone());
         async move {
@@ -45,7 +45,7 @@ async fn server(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> (Ori
         }
     })
     .await;
-    (origin("http", address), heard)
+    (origin("http", address), noticed)
 }
 
 fn wants(challenge: &str) -> String {
@@ -70,7 +70,7 @@ async fn no_credential_follows_a_redirect_to_another_origin() {
         // It asks for the same, and would get it if it were the first.
         let (other, overheard) = server(move |_| wants(challenge)).await;
         let there = other.clone();
-        let (first, heard) = server(move |head| {
+        let (first, noticed) = server(move |head| {
             if head.contains("authorization: ") && !(challenge == DIGEST && head.contains("Basic")) {
                 format!("HTTP/1.1 307 There\r\nLocation: {there}/x\r\nContent-Length: 0\r\n\r\n")
             } else {
@@ -93,7 +93,7 @@ async fn no_credential_follows_a_redirect_to_another_origin() {
         }
         let error = client.send(request).await.unwrap_err().to_string();
         assert!(error.contains(&other.to_string()) && !error.contains("secret"), "{challenge}: {error}");
-        assert!(heard.lock().unwrap().iter().any(|head| head.contains("authorization: ")), "the first one got it");
+        assert!(noticed.lock().unwrap().iter().any(|head| head.contains("authorization: ")), "the first one got it");
         let overheard = overheard.lock().unwrap();
         assert!(!overheard.is_empty(), "the redirect was followed");
         for head in &*overheard {
@@ -105,8 +105,8 @@ async fn no_credential_follows_a_redirect_to_another_origin() {
 
 /// A proxy that opens tunnels, and notes what it is asked.
 async fn proxy() -> (u16, Heard) {
-    let heard = Heard::default();
-    let noted = heard.clone();
+    let noticed = Heard::default();
+    let noted = noticed.clone();
     let address = serve(move |mut client| {
         let noted = noted.clone();
         async move {
@@ -119,12 +119,12 @@ async fn proxy() -> (u16, Heard) {
         }
     })
     .await;
-    (address.port(), heard)
+    (address.port(), noticed)
 }
 
 #[tokio::test]
 async fn a_proxys_password_is_for_that_proxy_alone() {
-    let (near, heard) = server(|_| FINE.to_owned()).await;
+    let (near, noticed) = server(|_| FINE.to_owned()).await;
     let ((plain, by_plain), (secure, by_secure)) = (proxy().await, proxy().await);
     let proxies = Proxies::from_environment(|name| match name {
         "http_proxy" => Some(format!("http://me:plain@localhost:{plain}")),
@@ -144,9 +144,9 @@ async fn a_proxys_password_is_for_that_proxy_alone() {
         assert!(by.len() == 1 && by[0].contains(&format!("Proxy-Authorization: Basic {proxys}")), "{by:?}");
         assert_eq!(by[0].matches("Basic").count(), 1);
     }
-    let heard = heard.lock().unwrap();
+    let noticed = noticed.lock().unwrap();
     assert!(
-        heard[0].starts_with("GET /") && heard.iter().all(|head| !head.to_lowercase().contains("proxy-")),
-        "{heard:?}"
+        noticed[0].starts_with("GET /") && noticed.iter().all(|head| !head.to_lowercase().contains("proxy-")),
+        "{noticed:?}"
     );
 }

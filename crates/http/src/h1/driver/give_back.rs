@@ -1,6 +1,6 @@
 //! Requests that go back without an answer: at the connection's end, or before it, from behind a slow answer.
 
-use tokio::time::timeout;
+use tokio::{sync::mpsc, time::timeout};
 
 use super::{Driver, UnderWay, read::Reader};
 use crate::{
@@ -20,7 +20,7 @@ impl Driver {
         if self.under_way.front().is_none_or(|first| first.id != behind) {
             return;
         }
-        while let Some(Ok(job)) = self.jobs.as_mut().map(|jobs| jobs.try_recv()) {
+        while let Some(Ok(job)) = self.jobs.as_mut().map(mpsc::UnboundedReceiver::try_recv) {
             self.waiting.push_back(job);
         }
         let mut back: Vec<(Job, Sent)> = self.waiting.drain(..).rev().map(|job| (job, Sent::Nothing)).collect();
