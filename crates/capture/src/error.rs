@@ -23,13 +23,15 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// The file does not begin as a capture does.
-    #[error("{} is no pcapng capture; `editcap -F pcapng` makes one of most other formats", file.display())]
+    /// The file does not begin as a capture does, or holds no line that is known.
+    #[error("{} is no {format} capture; `editcap -F pcapng` makes one that is read here of most others", file.display())]
     Format {
         /// The file.
         file: PathBuf,
+        /// What it was to be.
+        format: &'static str,
     },
-    /// The file ends within a block.
+    /// The file ends within a packet.
     #[error(
         "{} breaks off at packet {packet}; the {} before it are whole, so go on with those or capture again",
         file.display(), packet - 1
@@ -50,6 +52,16 @@ pub enum Error {
         file: PathBuf,
         /// The packet at which, or before which, it happens.
         packet: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A line of a printed capture begins as a packet and goes on as none.
+    #[error("line {line} of {} cannot be read: {what}; correct it, or remove it", file.display())]
+    Line {
+        /// The capture.
+        file: PathBuf,
+        /// The line, from 1.
+        line: u64,
         /// What is wrong.
         what: &'static str,
     },

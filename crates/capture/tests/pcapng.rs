@@ -62,9 +62,10 @@ fn write(packets: &[Sent]) -> (Vec<u8>, Vec<usize>) {
 }
 
 /// What a reader must give for a written packet.
-fn expected(sent: &Sent) -> Packet<'_> {
+fn expected(number: u64, sent: &Sent) -> Packet<'_> {
     let kept = SNAPLENS[sent.interface as usize].map_or(sent.bytes.len(), |len| sent.bytes.len().min(len as usize));
     Packet {
+        number,
         time: sent.time,
         interface: sent.interface,
         link: LinkType::RAW,
@@ -79,7 +80,7 @@ fn read(file: impl Read, packets: &[Sent]) -> (usize, Result<(), Error>) {
     let mut reader = Reader::new(file, "some.pcapng");
     for (number, sent) in packets.iter().enumerate() {
         match reader.next() {
-            Ok(Some(packet)) => assert_eq!(packet, expected(sent)),
+            Ok(Some(packet)) => assert_eq!(packet, expected(number as u64 + 1, sent)),
             Ok(None) => return (number, Ok(())),
             Err(error) => {
                 assert!(matches!(reader.next(), Ok(None)), "nothing follows an error");
@@ -134,7 +135,7 @@ proptest! {
         match end {
             Ok(()) => prop_assert!(ends.contains(&cut) || cut < ends[0], "{} is within a packet", cut),
             Err(Error::Truncated { packet, .. }) => prop_assert_eq!(packet, whole as u64 + 1),
-            Err(Error::Format { .. }) => prop_assert!(cut < 12),
+            Err(Error::Format { .. }) => prop_assert!(cut < 12), // a section header's head
             Err(other) => prop_assert!(false, "{}", other),
         }
         let found = whole_blocks(&file[..cut]);
@@ -245,23 +246,42 @@ fn captures_of_other_machines_have_their_own_clock_and_byte_order() {
 }
 
 #[test]
-fn a_packet_without_a_time_is_refused_not_lost() {
+fn a_packet_without_a_time_passes_with_the_one_before_it() {
     let mut writer = PcapNgWriter::new(Vec::new()).expect("memory takes all");
-    writer.write_pcapng_block(InterfaceDescriptionBlock::new(DataLink::RAW, 0)).expect("memory takes all");
-    let simple = SimplePacketBlock { original_len: 4, data: b"when".into() };
+    writer.write_pcapng_block(InterfaceDescriptionBlock::new(DataLink::RAW, 4)).expect("memory takes all");
+    let simple = SimplePacketBlock { original_len: 6, data: b"when".into() };
+    writer.write_pcapng_block(simple.clone()).expect("memory takes all");
+    let timestamp = Duration::from_nanos(7); // which pcap-file writes as a bare number
+    let timed = EnhancedPacketBlock { interface_id: 0, timestamp, original_len: 0, data: b"".into(), options: vec![] };
+    writer.write_pcapng_block(timed).expect("memory takes all");
     writer.write_pcapng_block(simple).expect("memory takes all");
     let file = writer.into_inner();
-    let error = Reader::new(&file[..], "simple.pcapng").next().expect_err("it has no time");
-    let said = "packet 1 of simple.pcapng cannot be read: it is a simple packet block, which has no time; \
-                go on with the 0 before it or capture again";
-    assert_eq!(error.to_string(), said);
+    let mut reader = Reader::new(&file[..], "simple.pcapng");
+    for (number, micros, len) in [(1, 0, 4), (2, 7, 0), (3, 7, 4)] {
+        let packet = reader.next().expect("the file is whole").expect("there is one more packet");
+        assert_eq!((packet.number, packet.time), (number, Duration::from_micros(micros)));
+        assert_eq!(packet.bytes, &b"when"[..len]);
+        assert_eq!(packet.original_len, if len == 0 { 0 } else { 6 });
+    }
+    assert!(matches!(reader.next(), Ok(None)));
+}
+
+#[test]
+fn the_obsolete_kind_of_packet_is_read() {
+    let (mut file, _) = write(&[]);
+    let block = [2u32, 36, 1 | 5 << 16, 0, 7, 1, 100, u32::from(b'x'), 36]; // five were dropped
+    file.extend(block.into_iter().flat_map(u32::to_le_bytes));
+    let mut reader = Reader::new(&file[..], "old.pcapng");
+    let packet = reader.next().expect("the file is whole").expect("there is a packet");
+    assert_eq!((packet.interface, packet.time, packet.original_len), (1, Duration::from_nanos(7), 100));
+    assert_eq!(packet.bytes, b"x");
 }
 
 #[test]
 fn what_is_no_capture_is_called_so() {
     for file in [&b""[..], b"short", b"a text that is long enough to be a header"] {
         let error = Reader::new(file, "notes.txt").next().expect_err("it is a text");
-        let said = "notes.txt is no pcapng capture; `editcap -F pcapng` makes one of most other formats";
+        let said = "notes.txt is no pcapng capture; `editcap -F pcapng` makes one that is read here of most others";
         assert_eq!(error.to_string(), said);
     }
     let error = Reader::open("/nowhere/at/all".as_ref()).expect_err("there is no such file").to_string();

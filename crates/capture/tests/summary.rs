@@ -59,6 +59,7 @@ fn summary(packets: &[Vec<u8>]) -> Summary {
     for (second, bytes) in packets.iter().enumerate() {
         let sent = matches!((client.ip(), bytes.get(12..16)), (IpAddr::V4(ip), Some(from)) if ip.octets() == from);
         summary.add(&Packet {
+            number: second as u64 + 1,
             time: Duration::from_secs(second as u64),
             interface: 0,
             link: LinkType::RAW,
@@ -173,7 +174,7 @@ fn ethernet_is_read_and_what_is_no_tcp_counts_in_the_totals_alone() {
     let mut seen = Summary::default();
     for (link, bytes) in links.into_iter().zip([&frame[..], &udp, &fragment, &other, &frame, &[]]) {
         let original_len = bytes.len() as u32;
-        seen.add(&Packet { time: Duration::ZERO, interface: 0, link, direction: None, original_len, bytes });
+        seen.add(&Packet { number: 1, time: Duration::ZERO, interface: 0, link, direction: None, original_len, bytes });
     }
     let found: Vec<_> = seen.connections.iter().map(|known| (known.client.port(), known.isn)).collect();
     assert_eq!(found, [(1, 3)]);

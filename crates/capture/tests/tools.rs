@@ -1,9 +1,16 @@
-//! The tools that everybody reads captures with read ours.
+//! The tools that everybody uses read our captures, and what they write and print we read.
 
-use std::{io::Write, process::Command, time::Duration};
+use std::{
+    fs,
+    io::Write,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
-use capture::{Direction, LinkType, pcapng::Writer};
-use etherparse::PacketBuilder;
+use capture::{Direction, LinkType, Source, pcapng::Writer};
+use etherparse::{LaxNetSlice, LaxSlicedPacket, PacketBuilder, TcpHeader, TcpOptionElement, TransportSlice};
 
 /// 2026-01-02 03:04:05.123456789 UTC.
 const TIME: Duration = Duration::new(1_767_323_045, 123_456_789);
@@ -29,16 +36,22 @@ fn capture(interfaces: usize) -> tempfile::NamedTempFile {
 
 /// What the program prints of the capture, or `None` where it is not installed.
 fn run(program: &str, arguments: &[&str], file: &tempfile::NamedTempFile) -> Option<String> {
-    let output = Command::new(program).args(arguments).arg(file.path()).env("TZ", "UTC").output();
-    let Ok(output) = output else {
+    let output = output(Command::new(program).args(arguments).arg(file.path()).env("TZ", "UTC"))?;
+    Some(String::from_utf8_lossy(&output).into_owned())
+}
+
+/// What the command prints, or `None` where its program is not installed.
+fn output(command: &mut Command) -> Option<Vec<u8>> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let Ok(output) = command.output() else {
         // Not by `println!`, which libtest hides where a test passes.
-        let why = format!("{program} is not installed (Debian package {program}), so it reads nothing here");
+        let why = format!("{program} is not installed, so it is not tried");
         writeln!(std::io::stderr(), "SKIPPED: {why}").expect("standard error");
         return None;
     };
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program}: {said}");
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    Some(output.stdout)
 }
 
 #[test]
@@ -60,4 +73,189 @@ fn tcpdump_sees_nanoseconds() {
     let times: Vec<_> = seen.lines().filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(times, ["1767323045.123456789", "1767323045.123456790"]);
     assert!(seen.contains("10.0.0.1.40000 > 10.0.0.2.80: Flags [S]"), "{seen}");
+}
+
+/// Chance that is always the same.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+}
+
+/// Conversations with all that is printed of TCP: handshakes or none, data, retransmissions,
+/// selective acknowledgments, timestamps, ends, and now and then a packet that is no TCP.
+fn conversations(v6: bool) -> Vec<Vec<u8>> {
+    let mut chance = Chance(7);
+    let mut packets = Vec::new();
+    for connection in 0..12u64 {
+        let port = 40_000 + connection as u16;
+        let mut next = [chance.below(1 << 32) as u32, chance.below(1 << 32) as u32];
+        let begin = next;
+        let handshake = connection % 3 > 0;
+        for step in 0..40 {
+            let me = if step < 2 { step } else { chance.below(2) as usize };
+            let (from, to) = if me == 0 { (port, 80) } else { (80, port) };
+            let mut tcp = TcpHeader::new(from, to, next[me], chance.below(65_536) as u16);
+            tcp.acknowledgment_number = next[1 - me];
+            tcp.ack = true;
+            let mut len = chance.below(3) * chance.below(1000);
+            let stamps = TcpOptionElement::Timestamp(step as u32, 7);
+            let mut options = vec![TcpOptionElement::Noop, TcpOptionElement::Noop, stamps];
+            match step {
+                0 if handshake => {
+                    (tcp.syn, tcp.ack, tcp.acknowledgment_number, len) = (true, false, 0, 0);
+                    options.splice(
+                        ..2,
+                        [
+                            TcpOptionElement::MaximumSegmentSize(1460),
+                            TcpOptionElement::SelectiveAcknowledgementPermitted,
+                        ],
+                    );
+                    options.extend([TcpOptionElement::Noop, TcpOptionElement::WindowScale(7)]);
+                }
+                1 if handshake => (tcp.syn, len) = (true, 0),
+                0 => len += 1, // whose first number tcpdump makes the others relative to
+                30.. if me == 0 => tcp.fin = step == 39,
+                _ if len > 0 && chance.below(5) == 0 && next[me] != begin[me] => {
+                    tcp.sequence_number = begin[me].wrapping_add(u32::from(handshake)); // once more
+                }
+                _ if len == 0 && chance.below(2) == 0 => {
+                    let edge = next[1 - me].wrapping_add(1000);
+                    options.truncate(2);
+                    options.push(TcpOptionElement::SelectiveAcknowledgement((edge, edge.wrapping_add(500)), [None; 3]));
+                }
+                _ => tcp.psh = len > 0,
+            }
+            tcp.set_options(&options).expect("options that fit");
+            let end = tcp.sequence_number.wrapping_add(len as u32 + u32::from(tcp.syn) + u32::from(tcp.fin));
+            if end.wrapping_sub(next[me]).cast_signed() > 0 {
+                next[me] = end;
+            }
+            let ends = [[10, 0, 0, 1 + connection as u8], [10, 1, 0, 2]];
+            let wide = |end: [u8; 4]| [[0xFD; 12].as_slice(), &end].concat().try_into().expect("sixteen bytes");
+            let builder = if v6 {
+                PacketBuilder::ipv6(wide(ends[me]), wide(ends[1 - me]), 64)
+            } else {
+                PacketBuilder::ipv4(ends[me], ends[1 - me], 64)
+            };
+            let mut packet = Vec::new();
+            builder.tcp_header(tcp).write(&mut packet, &vec![0; len as usize]).expect("memory takes all");
+            packets.push(packet);
+        }
+        let mut packet = Vec::new();
+        PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+            .udp(9, 9)
+            .write(&mut packet, b"x")
+            .expect("memory takes all");
+        packets.push(packet);
+    }
+    packets
+}
+
+/// When the packet of this index passed.
+fn time(index: usize) -> Duration {
+    TIME.saturating_sub(Duration::from_nanos(789))
+        + Duration::from_micros(index as u64 * 4999 % 7919 + index as u64 * 8000)
+}
+
+/// Writes these packets as a pcapng capture.
+fn write(packets: &[Vec<u8>], folder: &Path) -> PathBuf {
+    let mut writer = Writer::new(Vec::new()).expect("memory takes all");
+    writer.interface("end", LinkType::RAW, None).expect("memory takes all");
+    for (index, packet) in packets.iter().enumerate() {
+        writer.packet(0, time(index), None, packet).expect("memory takes all");
+    }
+    let path = folder.join("capture.pcapng");
+    fs::write(&path, writer.into_output()).expect("room for a small file");
+    path
+}
+
+/// What matters of a segment: its number, its time, its ends, its header without the checksum and its data's length.
+type Told = (u64, Duration, IpAddr, IpAddr, Vec<u8>, u32);
+
+fn told(number: u64, time: Duration, ip: &[u8], original_len: u32) -> Option<Told> {
+    let LaxSlicedPacket { net, transport, .. } = LaxSlicedPacket::from_ip(ip).ok()?;
+    let (from, to): (IpAddr, IpAddr) = match net? {
+        LaxNetSlice::Ipv4(ip) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
+        LaxNetSlice::Ipv6(ip) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
+        LaxNetSlice::Arp(_) => return None,
+    };
+    let Some(TransportSlice::Tcp(tcp)) = transport else { return None };
+    let mut header = tcp.header_slice().to_vec();
+    header[16..18].fill(0);
+    let rest = original_len - (ip.len() - tcp.payload().len()) as u32;
+    Some((number, time, from, to, header, rest))
+}
+
+#[test]
+fn what_tcpdump_prints_becomes_the_headers_again() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for v6 in [false, true] {
+        let packets = conversations(v6);
+        let file = write(&packets, folder.path());
+        let sent = |epoch: Duration| {
+            let packets = packets.iter().enumerate();
+            packets.filter_map(move |(index, ip)| {
+                told(index as u64 + 1, time(index).checked_sub(epoch)?, ip, ip.len() as u32)
+            })
+        };
+        let midnight = Duration::from_hours(24 * (TIME.as_secs() / 86_400));
+        let forms: [(&[&str], Duration); 10] = [
+            (&["-n"], midnight),
+            (&["-n", "-S"], midnight),
+            (&["-n", "-tt"], Duration::ZERO),
+            (&["-n", "-ttt"], time(0)),
+            (&["-n", "-tttt"], Duration::ZERO),
+            (&["-n", "-ttttt", "-S"], time(0)),
+            (&["-n", "-v", "-ttt"], time(0)),
+            (&["-n", "-#"], midnight),
+            (&["-n", "-e", "-tt"], Duration::ZERO),
+            (&["-n", "-X", "-v", "-S"], midnight),
+        ];
+        for (form, epoch) in forms {
+            let Some(text) = output(Command::new("tcpdump").args(form).arg("-r").arg(&file).env("TZ", "UTC")) else {
+                return;
+            };
+            let printed = folder.path().join("printed");
+            fs::write(&printed, &text).expect("room for a small file");
+            let mut source = capture::open(&printed, None).expect("a printed capture");
+            for sent in sent(epoch) {
+                let packet = source.next().unwrap_or_else(|error| panic!("{form:?} {error}")).expect("one more packet");
+                let read = told(packet.number, packet.time, packet.bytes, packet.original_len);
+                assert_eq!(read, Some(sent), "{form:?}");
+            }
+            assert!(matches!(source.next(), Ok(None)), "{form:?}");
+        }
+    }
+}
+
+#[test]
+fn what_other_tools_write_is_read() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let packets = conversations(false);
+    let file = write(&packets, folder.path());
+    let check = |path: &Path, how: &str| {
+        let mut source = capture::open(path, None).expect(how);
+        for (index, sent) in packets.iter().enumerate() {
+            let packet = source.next().expect(how).expect(how);
+            assert_eq!((packet.number, packet.time, packet.bytes), (index as u64 + 1, time(index), &sent[..]), "{how}");
+        }
+        assert!(matches!(source.next(), Ok(None)), "{how}");
+    };
+    check(&file, "our own");
+    for (format, link) in [("pcap", "rawip"), ("nsecpcap", "rawip"), ("pcapng", "rawip4"), ("snoop", "ether")] {
+        let path = folder.path().join(format);
+        let convert = ["-F", format, "-T", link];
+        let Some(_) = output(Command::new("editcap").args(convert).arg(&file).arg(&path)) else { break };
+        check(&path, format);
+    }
+    for (program, ending) in [("gzip", "gz"), ("zstd", "zst")] {
+        let path = folder.path().join(ending);
+        let Some(bytes) = output(Command::new(program).arg("-c").arg(&file)) else { continue };
+        fs::write(&path, bytes).expect("room for a small file");
+        check(&path, program);
+    }
 }

@@ -1,5 +1,7 @@
 //! Where blocks begin and end (draft-ietf-opsawg-pcapng §3.1).
 
+use crate::order::Order;
+
 /// The bytes that tell a block's kind, length and, of a section header, byte order. No block is
 /// shorter: kind, length, and the length again at its end.
 pub(super) const HEAD: usize = 12;
@@ -12,31 +14,6 @@ pub(super) const INTERFACE_DESCRIPTION: u32 = 1;
 pub(super) const OBSOLETE_PACKET: u32 = 2;
 pub(super) const SIMPLE_PACKET: u32 = 3;
 pub(super) const ENHANCED_PACKET: u32 = 6;
-
-/// The byte order of a section.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
-    Little,
-    Big,
-}
-
-impl Order {
-    const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
-
-    pub(super) fn u32(self, bytes: [u8; 4]) -> u32 {
-        match self {
-            Self::Little => u32::from_le_bytes(bytes),
-            Self::Big => u32::from_be_bytes(bytes),
-        }
-    }
-
-    pub(super) fn i64(self, bytes: [u8; 8]) -> i64 {
-        match self {
-            Self::Little => i64::from_le_bytes(bytes),
-            Self::Big => i64::from_be_bytes(bytes),
-        }
-    }
-}
 
 /// A block's kind and its whole length in bytes.
 #[derive(Debug, Clone, Copy)]

@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use pcap_parser::{InterfaceDescriptionBlock, OptionCode, PcapNGOption};
-
-use super::frame::Order;
-use crate::LinkType;
+use crate::{LinkType, order::Order};
 
 /// Nanoseconds in a second.
 const NANOS: u128 = 1_000_000_000;
+
+/// The bytes of a description before its options.
+const FIXED: usize = 16;
+
+/// The options of it that are used (§4.2).
+const NAME: u16 = 2;
+const RESOLUTION: u16 = 9;
+const OFFSET: u16 = 14;
 
 /// An interface, as a file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,52 +24,87 @@ pub struct Interface {
     pub link: LinkType,
     /// The most bytes kept of a packet; `None` is all.
     pub snaplen: Option<u32>,
-    /// Nanoseconds per unit of time, as a fraction.
-    unit: (u128, u128),
+    unit: Unit,
     /// Seconds to add to every time.
     offset: i64,
 }
 
 impl Interface {
-    pub(super) fn new(block: &InterfaceDescriptionBlock, order: Order) -> Result<Self, &'static str> {
-        let options = &block.options;
-        let name = option(options, OptionCode::IfName).and_then(|name| std::str::from_utf8(name).ok());
-        let resolution = option(options, OptionCode::IfTsresol).and_then(|value| value.first().copied()).unwrap_or(6);
-        let offset = option(options, OptionCode::IfTsoffset).and_then(|value| value.try_into().ok());
-        Ok(Self {
-            name: name.map(str::to_owned),
-            link: LinkType(u16::try_from(block.linktype.0).map_err(|_| "its interface has an impossible link type")?),
-            snaplen: Some(block.snaplen).filter(|len| *len > 0),
-            unit: unit(resolution).ok_or("its interface counts time in units too small to use")?,
-            offset: offset.map_or(0, |bytes| order.i64(bytes)),
-        })
+    /// The interface that `block` describes (§4.2).
+    pub(super) fn new(block: &[u8], order: Order) -> Result<Self, &'static str> {
+        const SHORT: &str = "the description of its interface is too short";
+        let [_, _, link, snaplen] = order.words(block).ok_or(SHORT)?;
+        let link = match order {
+            Order::Little => link as u16,
+            Order::Big => (link >> 16) as u16,
+        };
+        let (mut name, mut resolution, mut offset) = (None, 6, 0);
+        for (code, value) in options(block.get(FIXED..block.len() - 4).ok_or(SHORT)?, order) {
+            match (code, value) {
+                (NAME, value) => name = std::str::from_utf8(value).ok().map(str::to_owned),
+                (RESOLUTION, [value, ..]) => resolution = *value,
+                (OFFSET, value) => offset = value.try_into().map_or(0, |bytes| order.i64(bytes)),
+                _ => {}
+            }
+        }
+        let unit = Unit::new(resolution).ok_or("its interface counts time in units too small to use")?;
+        Ok(Self { name, link: LinkType(link), snaplen: Some(snaplen).filter(|len| *len > 0), unit, offset })
     }
 
     /// The time since the epoch that a packet's two halves of a count mean here.
     pub(super) fn time(&self, high: u32, low: u32) -> Option<Duration> {
-        let count = u128::from(high) << 32 | u128::from(low);
-        let nanos = count * self.unit.0 / self.unit.1;
-        let time = Duration::new(u64::try_from(nanos / NANOS).ok()?, (nanos % NANOS) as u32);
+        let time = self.unit.time(u64::from(high) << 32 | u64::from(low))?;
         let offset = Duration::from_secs(self.offset.unsigned_abs());
         if self.offset < 0 { time.checked_sub(offset) } else { time.checked_add(offset) }
     }
 }
 
-/// Nanoseconds per unit, as a fraction, of an `if_tsresol` (§4.2): the unit is 10⁻ⁿ s, or 2⁻ⁿ s
-/// where the highest bit is set. Below 10⁻¹⁹ s and 2⁻⁶³ s, 64 bits hold no second.
-fn unit(resolution: u8) -> Option<(u128, u128)> {
-    let exponent = u32::from(resolution & 0x7F);
-    match (resolution & 0x80, exponent) {
-        (0, 0..=19) => Some((NANOS, 10u128.pow(exponent))),
-        (0x80, 0..=63) => Some((NANOS, 1 << exponent)),
-        _ => None,
+/// The unit in which an interface counts time. Nearly all count micro- or nanoseconds, for which a
+/// division by a constant does; the others take one in 128 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Microsecond,
+    Nanosecond,
+    /// This many make a second.
+    Fraction(u128),
+}
+
+impl Unit {
+    /// The unit of an `if_tsresol` (§4.2): 10⁻ⁿ s, or 2⁻ⁿ s where the highest bit is set. Below
+    /// 10⁻¹⁹ s and 2⁻⁶³ s, 64 bits hold no second.
+    fn new(resolution: u8) -> Option<Self> {
+        let exponent = u32::from(resolution & 0x7F);
+        match (resolution & 0x80, exponent) {
+            (0, 6) => Some(Self::Microsecond),
+            (0, 9) => Some(Self::Nanosecond),
+            (0, 0..=19) => Some(Self::Fraction(10u128.pow(exponent))),
+            (0x80, 0..=63) => Some(Self::Fraction(1 << exponent)),
+            _ => None,
+        }
+    }
+
+    fn time(self, count: u64) -> Option<Duration> {
+        match self {
+            Self::Microsecond => Some(Duration::from_micros(count)),
+            Self::Nanosecond => Some(Duration::from_nanos(count)),
+            Self::Fraction(second) => {
+                let nanos = u128::from(count) * NANOS / second;
+                Some(Duration::new(u64::try_from(nanos / NANOS).ok()?, (nanos % NANOS) as u32))
+            }
+        }
     }
 }
 
-/// The value of the first option of this `code`.
-pub(super) fn option<'a>(options: &'a [PcapNGOption], code: OptionCode) -> Option<&'a [u8]> {
-    let mut set = options.iter().take_while(|option| option.code != OptionCode::EndOfOpt);
-    set.find(|option| option.code == code).and_then(|option| option.as_bytes().ok())
+/// The options in `area`, each with its code, up to their end or where they make no sense (§3.5).
+pub(super) fn options(area: &[u8], order: Order) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = area;
+    std::iter::from_fn(move || {
+        let [c0, c1, l0, l1, ..] = *rest else { return None };
+        let (code, len) = (order.u16([c0, c1]), usize::from(order.u16([l0, l1])));
+        let value = rest.get(4..4 + len)?;
+        rest = rest.get(4 + len.next_multiple_of(4)..).unwrap_or_default();
+        (code != 0).then_some((code, value))
+    })
 }
 
 #[cfg(test)]
@@ -72,7 +112,7 @@ mod tests {
     use super::*;
 
     fn interface(resolution: u8, offset: i64) -> Interface {
-        let unit = unit(resolution).expect("a usable unit");
+        let unit = Unit::new(resolution).expect("a usable unit");
         Interface { name: None, link: LinkType::RAW, snaplen: None, unit, offset }
     }
 
@@ -82,8 +122,8 @@ mod tests {
         assert_eq!(interface(6, 0).time(0, 1_000_001), Some(Duration::new(1, 1000)));
         assert_eq!(interface(0, 0).time(1, 0), Some(Duration::from_secs(1 << 32)));
         assert_eq!(interface(0x8A, 0).time(0, 1536), Some(Duration::from_millis(1500)));
-        assert_eq!(unit(20), None);
-        assert_eq!(unit(0xC0), None);
+        assert_eq!(Unit::new(20), None);
+        assert_eq!(Unit::new(0xC0), None);
     }
 
     #[test]

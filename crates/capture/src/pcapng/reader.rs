@@ -2,51 +2,42 @@
 
 use std::{
     fs::File,
-    io::{self, BufReader, Read},
+    io::Read,
     path::{Path, PathBuf},
-};
-
-use pcap_parser::{
-    EnhancedPacketBlock, OptionCode,
-    pcapng::{
-        parse_enhancedpacketblock_be, parse_enhancedpacketblock_le, parse_interfacedescriptionblock_be,
-        parse_interfacedescriptionblock_le,
-    },
-    traits::PcapNGPacketBlock,
+    time::Duration,
 };
 
 use super::{
-    frame::{
-        ENHANCED_PACKET, Frame, HEAD, INTERFACE_DESCRIPTION, OBSOLETE_PACKET, Order, SECTION_HEADER, SIMPLE_PACKET,
-    },
-    interface::{Interface, option},
+    frame::{ENHANCED_PACKET, Frame, HEAD, INTERFACE_DESCRIPTION, OBSOLETE_PACKET, SECTION_HEADER, SIMPLE_PACKET},
+    interface::{Interface, options},
 };
-use crate::{Direction, Error, Packet, Source};
-
-/// How much is read at a time.
-const BUFFER: usize = 64 << 10;
+use crate::{Direction, Error, LinkType, Packet, Source, input::Input, link, order::Order};
 
 /// The most interfaces that a section may describe, so that memory stays bounded on any input.
 const MOST_INTERFACES: usize = 1 << 16;
 
+/// Where a packet's bytes begin in its block: one with a time (§4.3, §B.1), and a simple one (§4.4).
+const DATA: usize = 28;
+const SIMPLE_DATA: usize = 12;
+
+/// The length at a block's end.
+const TAIL: usize = 4;
+
 /// The option of a packet that holds its flags, and the flags' bits that tell the direction (§4.3.1).
-const FLAGS: OptionCode = OptionCode(2);
+const FLAGS: u16 = 2;
 const DIRECTION: u32 = 0b11;
 
-/// The packets of a pcapng capture, in the memory of one block at a time.
+/// The packets of a pcapng capture, in the memory of a block of the file.
 ///
-/// Blocks that hold no packet (statistics, names, secrets) are passed over. Packets without a time
-/// are refused, not passed over: whoever reads on would take them for lost.
+/// Blocks that hold no packet (statistics, names, secrets) are passed over. A simple packet block has
+/// no time: its packet gets that of the one before it.
 #[derive(Debug)]
 pub struct Reader<R> {
-    file: PathBuf,
-    input: BufReader<R>,
+    input: Input<R>,
     order: Order,
     interfaces: Vec<Interface>,
-    /// The block at which the reader stands.
-    block: Vec<u8>,
-    /// The packet number to come.
-    packet: u64,
+    /// When the latest packet passed.
+    time: Duration,
     state: State,
 }
 
@@ -55,6 +46,19 @@ enum State {
     Beginning,
     Within,
     Ended,
+}
+
+/// What a block says of its packet.
+struct Record {
+    time: Duration,
+    interface: u32,
+    link: LinkType,
+    direction: Option<Direction>,
+    original_len: u32,
+    /// The length of the block, and where the packet's bytes lie in it.
+    block: usize,
+    begin: usize,
+    kept: usize,
 }
 
 impl Reader<File> {
@@ -70,15 +74,11 @@ impl Reader<File> {
 impl<R: Read> Reader<R> {
     /// Reads the capture `input`, called `file` in errors.
     pub fn new(input: R, file: impl Into<PathBuf>) -> Self {
-        Self {
-            file: file.into(),
-            input: BufReader::with_capacity(BUFFER, input),
-            order: Order::Little,
-            interfaces: Vec::new(),
-            block: Vec::new(),
-            packet: 1,
-            state: State::Beginning,
-        }
+        Self::from_input(Input::new(input, file))
+    }
+
+    pub(crate) fn from_input(input: Input<R>) -> Self {
+        Self { input, order: Order::Little, interfaces: Vec::new(), time: Duration::ZERO, state: State::Beginning }
     }
 
     /// The interfaces described so far in the section at which the reader stands.
@@ -86,125 +86,135 @@ impl<R: Read> Reader<R> {
         &self.interfaces
     }
 
-    /// Goes on to the next block that holds a packet; `false` at the end of the file.
-    fn advance(&mut self) -> Result<bool, Error> {
-        while let Some(kind) = self.read_block()? {
-            match kind {
-                SECTION_HEADER => self.interfaces.clear(),
-                INTERFACE_DESCRIPTION => self.describe().map_err(|what| self.damaged(what))?,
-                ENHANCED_PACKET => return Ok(true),
-                SIMPLE_PACKET => return Err(self.damaged("it is a simple packet block, which has no time")),
-                OBSOLETE_PACKET => return Err(self.damaged("it is a packet block of the obsolete kind")),
-                _ => {}
+    /// Passes the next block that holds a packet; `None` at the end of the file.
+    fn advance(&mut self) -> Result<Option<Record>, Error> {
+        if self.state == State::Ended {
+            return Ok(None);
+        }
+        while let Some(frame) = self.frame()? {
+            let block = self.input.record(frame.len)?;
+            if self.order.words(&block[frame.len - TAIL..]) != Some([frame.len as u32]) {
+                return Err(self.input.damaged("a block's two lengths differ"));
+            }
+            let (order, interfaces) = (self.order, &self.interfaces);
+            let record = match frame.kind {
+                ENHANCED_PACKET => record(block, order, interfaces).map(Some),
+                OBSOLETE_PACKET => obsolete(block, order, interfaces).map(Some),
+                SIMPLE_PACKET => simple(block, order, interfaces, self.time).map(Some),
+                INTERFACE_DESCRIPTION if interfaces.len() == MOST_INTERFACES => {
+                    Err("more interfaces are described before it than any capture has")
+                }
+                INTERFACE_DESCRIPTION => Interface::new(block, order).map(|new| {
+                    self.interfaces.push(new);
+                    None
+                }),
+                SECTION_HEADER => {
+                    self.interfaces.clear();
+                    Ok(None)
+                }
+                _ => Ok(None),
+            };
+            let record = record.map_err(|what| self.input.damaged(what))?;
+            self.input.pass(frame.len);
+            if let Some(record) = record {
+                self.input.packet += 1;
+                self.time = record.time;
+                return Ok(Some(record));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
-    /// Reads the next block whole and tells its kind; `None` at the end of the file.
-    fn read_block(&mut self) -> Result<Option<u32>, Error> {
-        self.block.clear();
-        self.read_to(HEAD)?;
-        let first = self.state == State::Beginning;
-        self.state = State::Within;
-        let Some(head) = self.block.first_chunk() else {
-            return match self.block.len() {
-                _ if first => Err(Error::Format { file: self.file.clone() }),
-                0 => Ok(None),
-                _ => Err(Error::Truncated { file: self.file.clone(), packet: self.packet }),
-            };
+    /// The kind and length of the next block; `None` at the end of the file.
+    fn frame(&mut self) -> Result<Option<Frame>, Error> {
+        let head = if self.state == State::Beginning {
+            let head = self.input.beginning("pcapng")?;
+            if !begins(&head) {
+                return Err(Error::Format { file: self.input.file().to_owned(), format: "pcapng" });
+            }
+            self.state = State::Within;
+            head
+        } else {
+            if self.input.ready(HEAD)?.is_empty() {
+                return Ok(None);
+            }
+            let head = self.input.ready(HEAD)?.first_chunk().copied();
+            head.ok_or_else(|| self.input.truncated())?
         };
-        let frame = Frame::new(*head, &mut self.order);
-        if first && !frame.is_ok_and(|frame| frame.kind == SECTION_HEADER) {
-            return Err(Error::Format { file: self.file.clone() });
-        }
-        let frame = frame.map_err(|what| self.damaged(what))?;
-        self.read_to(frame.len)?;
-        if self.block.len() < frame.len {
-            return Err(Error::Truncated { file: self.file.clone(), packet: self.packet });
-        }
-        if self.block.last_chunk().map(|end| self.order.u32(*end) as usize) != Some(frame.len) {
-            return Err(self.damaged("a block's two lengths differ"));
-        }
-        Ok(Some(frame.kind))
+        Frame::new(head, &mut self.order).map(Some).map_err(|what| self.input.damaged(what))
     }
+}
 
-    /// Reads on until the block has `len` bytes, or as many as there are. A length that lies takes
-    /// no more memory than the file has bytes.
-    fn read_to(&mut self, len: usize) -> Result<(), Error> {
-        let missing = len.saturating_sub(self.block.len()) as u64;
-        let read = (&mut self.input).take(missing).read_to_end(&mut self.block);
-        read.map(drop).map_err(|source: io::Error| Error::Read { file: self.file.clone(), packet: self.packet, source })
-    }
-
-    /// Takes in the interface that the block describes.
-    fn describe(&mut self) -> Result<(), &'static str> {
-        let parse = match self.order {
-            Order::Little => parse_interfacedescriptionblock_le,
-            Order::Big => parse_interfacedescriptionblock_be,
-        };
-        let (_, block) = parse(&self.block).map_err(|_| "the description of its interface contradicts itself")?;
-        if self.interfaces.len() == MOST_INTERFACES {
-            return Err("more interfaces are described before it than any capture has");
-        }
-        self.interfaces.push(Interface::new(&block, self.order)?);
-        Ok(())
-    }
-
-    fn damaged(&self, what: &'static str) -> Error {
-        Error::Damaged { file: self.file.clone(), packet: self.packet, what }
-    }
+/// Whether a file that begins with `bytes` is one.
+pub(crate) fn begins(bytes: &[u8]) -> bool {
+    bytes.starts_with(&SECTION_HEADER.to_be_bytes())
 }
 
 impl<R: Read> Source for Reader<R> {
     fn next(&mut self) -> Result<Option<Packet<'_>>, Error> {
-        if self.state == State::Ended {
-            return Ok(None);
-        }
-        let more = self.advance();
-        if !matches!(more, Ok(true)) {
+        let record = self.advance();
+        if !matches!(record, Ok(Some(_))) {
             self.state = State::Ended;
-            return more.map(|_| None);
         }
-        match packet(&self.block, self.order, &self.interfaces) {
-            Ok(packet) => {
-                self.packet += 1;
-                Ok(Some(packet))
-            }
-            Err(what) => {
-                self.state = State::Ended;
-                Err(self.damaged(what))
-            }
-        }
+        let Some(record) = record? else { return Ok(None) };
+        let Record { time, interface, link, direction, original_len, block, begin, kept } = record;
+        let bytes = &self.input.passed(block)[begin..begin + kept];
+        let direction = direction.or_else(|| link::direction(link, bytes));
+        Ok(Some(Packet { number: self.input.packet - 1, time, interface, link, direction, original_len, bytes }))
     }
 }
 
-/// The packet that an enhanced packet block holds (§4.3).
-fn packet<'a>(block: &'a [u8], order: Order, interfaces: &[Interface]) -> Result<Packet<'a>, &'static str> {
-    let parse = match order {
-        Order::Little => parse_enhancedpacketblock_le,
-        Order::Big => parse_enhancedpacketblock_be,
-    };
-    let (_, block) = parse(block).map_err(|_| "its block contradicts its own length")?;
-    let interface = interfaces.get(block.if_id as usize).ok_or("the file does not describe its interface")?;
-    Ok(Packet {
-        time: interface.time(block.ts_high, block.ts_low).ok_or("its time is out of range")?,
-        interface: block.if_id,
+/// The packet of an enhanced packet block (§4.3).
+fn record(block: &[u8], order: Order, interfaces: &[Interface]) -> Result<Record, &'static str> {
+    let [_, _, number] = order.words(block).ok_or("its block is too short")?;
+    packet(block, order, number, interfaces)
+}
+
+/// The packet of a block of the kind before that: its interface's number has half the bits, and the
+/// others count packets dropped (§B.1).
+fn obsolete(block: &[u8], order: Order, interfaces: &[Interface]) -> Result<Record, &'static str> {
+    let number = block.get(8..10).and_then(|half| half.try_into().ok()).ok_or("its block is too short")?;
+    packet(block, order, u32::from(order.u16(number)), interfaces)
+}
+
+/// What both have in common.
+fn packet(block: &[u8], order: Order, number: u32, interfaces: &[Interface]) -> Result<Record, &'static str> {
+    let [_, _, _, high, low, kept, original_len] = order.words(block).ok_or("its block is too short")?;
+    let interface = interfaces.get(number as usize).ok_or("the file does not describe its interface")?;
+    let behind = DATA.saturating_add(kept as usize);
+    if behind > block.len() - TAIL {
+        return Err("its block contradicts its own length");
+    }
+    let behind = behind.next_multiple_of(4).min(block.len() - TAIL);
+    Ok(Record {
+        time: interface.time(high, low).ok_or("its time is out of range")?,
+        interface: number,
         link: interface.link,
-        direction: direction(&block, order),
-        original_len: block.origlen,
-        bytes: bytes(&block),
+        direction: direction(&block[behind..block.len() - TAIL], order),
+        original_len: original_len.max(kept),
+        block: block.len(),
+        begin: DATA,
+        kept: kept as usize,
     })
 }
 
-/// The bytes without their padding, borrowed from the file's block and not from the parsed one.
-fn bytes<'a>(block: &EnhancedPacketBlock<'a>) -> &'a [u8] {
-    &block.data[..block.packet_data().len()]
+/// The packet of a simple packet block (§4.4): of the first interface, and without a time.
+fn simple(block: &[u8], order: Order, interfaces: &[Interface], time: Duration) -> Result<Record, &'static str> {
+    let interface = interfaces.first().ok_or("the file does not describe its interface")?;
+    let [_, _, original_len] = order.words(block).ok_or("its block is too short")?;
+    let room = block.len().checked_sub(SIMPLE_DATA + TAIL).ok_or("its block is too short")?;
+    let kept = original_len.min(interface.snaplen.unwrap_or(u32::MAX)) as usize;
+    if kept > room {
+        return Err("its block contradicts its own length");
+    }
+    let link = interface.link;
+    let begin = SIMPLE_DATA;
+    Ok(Record { time, interface: 0, link, direction: None, original_len, block: block.len(), begin, kept })
 }
 
-fn direction(block: &EnhancedPacketBlock, order: Order) -> Option<Direction> {
-    let flags = option(&block.options, FLAGS)?.try_into().ok()?;
-    match order.u32(flags) & DIRECTION {
+fn direction(area: &[u8], order: Order) -> Option<Direction> {
+    let (_, flags) = options(area, order).find(|(code, _)| *code == FLAGS)?;
+    match order.u32(flags.try_into().ok()?) & DIRECTION {
         0b01 => Some(Direction::Inbound),
         0b10 => Some(Direction::Outbound),
         _ => None,

@@ -1,0 +1,48 @@
+//! Captures that were compressed, with gzip or zstd.
+
+use std::io::{self, Read};
+
+use flate2::read::MultiGzDecoder;
+
+/// What a compressed file begins with: RFC 1952 §2.3.1, RFC 8878 §3.1.1.
+const GZIP: &[u8] = &[0x1F, 0x8B];
+const ZSTD: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
+
+/// How a file is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compression {
+    Gzip,
+    Zstd,
+}
+
+impl Compression {
+    /// How a file that begins with `bytes` is compressed, if it is.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            _ if bytes.starts_with(GZIP) => Some(Self::Gzip),
+            _ if bytes.starts_with(ZSTD) => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+
+    /// What `source` holds. Files that were joined are read as one, as the tools do.
+    pub(crate) fn decompress<'a>(self, source: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
+        Ok(match self {
+            Self::Gzip => Box::new(Decompressed(MultiGzDecoder::new(source))),
+            Self::Zstd => Box::new(Decompressed(zstd::Decoder::new(source)?)),
+        })
+    }
+}
+
+/// A decompressor whose errors tell broken data ([`io::ErrorKind::InvalidData`]) from a broken disk.
+struct Decompressed<D>(D);
+
+impl<D: Read> Read for Decompressed<D> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => error,
+            _ if error.raw_os_error().is_some() => error,
+            _ => io::Error::new(io::ErrorKind::InvalidData, error),
+        })
+    }
+}
