@@ -58,12 +58,12 @@ impl Counts {
         let (bytes, all) = (show::size(bytes), show::size(self.bytes));
         let mut line = format!("{} of {}, {bytes} of {all}", self.settled, show::count(self.files, "file"));
         if took >= EARLY {
-            line += &format!(", {}/s", show::size((self.moved as f64 / took.as_secs_f64()) as u64));
+            line.extend([", ", &show::size((self.moved as f64 / took.as_secs_f64()) as u64), "/s"]);
         }
         let [all, done, free] = self.work();
         let (left, done) = (all - done, done - free);
         if took >= EARLY && left > 0.0 && done > LITTLE * (all - free) {
-            line += &format!(", {} left", show::roughly(took.mul_f64(left / done)));
+            line.extend([", ", &show::roughly(took.mul_f64(left / done)), " left"]);
         }
         line
     }
