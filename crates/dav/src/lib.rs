@@ -18,6 +18,7 @@
 
 mod abilities;
 mod client;
+mod cloud;
 mod compare;
 mod condition;
 mod date;

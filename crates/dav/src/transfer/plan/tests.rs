@@ -37,7 +37,7 @@ fn listing(entries: &[(&str, There)]) -> Listing {
 }
 
 fn sent(etag: &str) -> Sent {
-    Sent { bytes: 10, etag: Some(tag(etag)) }
+    Sent { bytes: 10, etag: Some(tag(etag)), compared: false }
 }
 
 fn wrong() -> Error {
@@ -64,7 +64,7 @@ fn told(plan: &mut Plan) -> Vec<String> {
 
 #[test]
 fn folders_come_before_what_is_in_them_and_listings_after() {
-    let mut plan = Plan::new(outline(), Options::default(), vec![(0, None)]);
+    let mut plan = Plan::new(outline(), Options::default(), false, vec![(0, None)]);
     assert_eq!(ready(&mut plan), [Step::Make(0)]);
     plan.take(Outcome::Made(0, Ok(true)));
     // What was made is empty: nothing is asked for.
@@ -94,7 +94,7 @@ fn large_files_go_first_and_leave_a_connection_to_the_small_ones() {
     let large = again(&outline.files[1]);
     outline.files.push(large);
     let rules = Options { connections: 2, ..Options::default() };
-    let mut plan = Plan::new(outline, rules, vec![(0, Some(Listing::new()))]);
+    let mut plan = Plan::new(outline, rules, false, vec![(0, Some(Listing::new()))]);
     let upload = |file| Step::Upload(file, Before::Nothing);
     assert_eq!(ready(&mut plan), [Step::Make(1), upload(1), upload(0)]);
     plan.take(Outcome::Uploaded(1, Ok(sent("a"))));
@@ -103,21 +103,21 @@ fn large_files_go_first_and_leave_a_connection_to_the_small_ones() {
 
 #[test]
 fn a_folder_that_cannot_be_names_all_that_is_in_it() {
-    let mut plan = Plan::new(outline(), Options::default(), vec![(0, None)]);
+    let mut plan = Plan::new(outline(), Options::default(), false, vec![(0, None)]);
     ready(&mut plan);
     plan.take(Outcome::Made(0, Err(wrong())));
     assert_eq!(ready(&mut plan), []);
     assert_eq!(told(&mut plan), ["failed /up/", "failed one", "failed three", "failed two"]);
 
     // A file where a folder is to be loses that folder alone.
-    let mut plan = Plan::new(outline(), Options::default(), vec![(0, Some(listing(&[("sub", there(1, "a"))])))]);
+    let mut plan = Plan::new(outline(), Options::default(), false, vec![(0, Some(listing(&[("sub", there(1, "a"))])))]);
     assert_eq!(ready(&mut plan).len(), 2);
     assert_eq!(told(&mut plan), ["failed /up/sub/", "failed three"]);
 }
 
 /// A plan whose files in `/up/` have been sent as `a` and `b`, so that the folder is to be checked.
 fn unchecked() -> Plan {
-    let mut plan = Plan::new(outline(), Options::default(), vec![(0, Some(Listing::new()))]);
+    let mut plan = Plan::new(outline(), Options::default(), false, vec![(0, Some(Listing::new()))]);
     ready(&mut plan);
     plan.take(Outcome::Made(1, Err(wrong())));
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
@@ -157,7 +157,7 @@ fn deletions_come_last_together_and_only_if_all_went_well() {
     let gone = listing(&[("gone", there(1, "x")), ("old", there(1, "y")), ("one", there(10, "o"))]);
     for fails in [false, true] {
         let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
-        let mut plan = Plan::new(outline(), rules, vec![(0, Some(gone.clone()))]);
+        let mut plan = Plan::new(outline(), rules, false, vec![(0, Some(gone.clone()))]);
         let steps = ready(&mut plan);
         assert!(!steps.iter().any(|step| matches!(step, Step::Delete(..))), "{steps:?}");
         plan.take(Outcome::Made(1, Ok(true)));
@@ -181,7 +181,7 @@ fn what_could_not_be_read_here_is_not_deleted_there() {
     outline.add_folder(here.path(), path("/up/"), None);
     assert_eq!(outline.left_out.len(), 1);
     let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
-    let mut plan = Plan::new(outline, rules, vec![(0, Some(listing(&[("link", there(1, "x"))])))]);
+    let mut plan = Plan::new(outline, rules, false, vec![(0, Some(listing(&[("link", there(1, "x"))])))]);
     assert_eq!(ready(&mut plan), [Step::Upload(0, Before::Nothing)]);
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     assert_eq!(ready(&mut plan), []);
@@ -192,7 +192,7 @@ fn what_could_not_be_read_here_is_not_deleted_there() {
 fn what_is_there_by_its_bytes_is_left_alone() {
     let rules = Options { skip: Skip::SameDigest, ..Options::default() };
     let listed = listing(&[("one", there(10, "a")), ("two", there(10, "b"))]);
-    let mut plan = Plan::new(outline(), rules, vec![(0, Some(listed))]);
+    let mut plan = Plan::new(outline(), rules, false, vec![(0, Some(listed))]);
     assert_eq!(ready(&mut plan)[1..], [Step::Compare(0, Vec::new()), Step::Compare(1, Vec::new())]);
     plan.take(Outcome::Compared(0, Ok(true)));
     plan.take(Outcome::Compared(1, Ok(false)));
@@ -203,7 +203,7 @@ fn what_is_there_by_its_bytes_is_left_alone() {
 #[test]
 fn digests_are_compared_after_lengths_and_a_stop_counts_what_was_sent() {
     let rules = Options { verify: Verify::Digest, ..Options::default() };
-    let mut plan = Plan::new(outline(), rules, vec![(0, Some(Listing::new()))]);
+    let mut plan = Plan::new(outline(), rules, false, vec![(0, Some(Listing::new()))]);
     ready(&mut plan);
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
