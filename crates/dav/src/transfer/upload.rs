@@ -36,7 +36,7 @@ use super::{
     Event, Options, Summary, Watch,
     holding::Holding,
     lock,
-    plan::{Before, Listing, News, Outcome, Plan, Sent, Step, There},
+    plan::{Listing, News, Outcome, Plan, Sent, Step, There},
     walk::Outline,
 };
 use crate::{Dav, Error, Guard, If, RemotePath, cloud::Cloud, requests::Depth};

@@ -6,7 +6,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bulk;
+mod chunks;
 mod downloads;
 mod locks;
+mod parts;
 mod property;
 mod uploads;

@@ -29,7 +29,7 @@ use serde::Deserialize;
 
 use super::{Upload, seconds};
 use crate::{
-    ETag, Error, Guard, If, RemotePath,
+    ETag, Error, If, RemotePath,
     client::whole,
     cloud::Cloud,
     transfer::{Event, marked, plan::Sent, random},
