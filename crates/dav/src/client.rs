@@ -15,6 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use haul_http::{Answer, Body, Class, Client, Journey, Options, Origin, Timeouts, is_idempotent};
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
@@ -159,7 +160,9 @@ impl Dav {
         let answer = answer?;
         let mut abilities = Abilities::from_options(answer.headers());
         drain(answer).await;
-        told.into_iter().for_each(|told| abilities.add_capabilities(&told));
+        if let Some(told) = told {
+            abilities.add_capabilities(&told);
+        }
         let _ = self.abilities.set(abilities.clone());
         Ok(abilities)
     }
@@ -174,7 +177,7 @@ impl Dav {
 
     /// What the server can do, asked for now if it was not yet; who asks while somebody else does waits for that answer.
     pub async fn learn(&self, path: &RemotePath) -> Result<&Abilities, Error> {
-        self.abilities.get_or_try_init(|| self.options(path)).await
+        self.abilities.get_or_try_init(|| self.options(path).boxed()).await
     }
 
     /// What the server can do, if it was asked ([`Dav::options`], [`Dav::learn`], [`Dav::warm`]) and has answered.
@@ -290,10 +293,15 @@ impl Dav {
     /// Whether a refusal is the echo of our own success: the request was sent more than once, and its effect is there.
     pub(crate) async fn is_ours(&self, refused: &Error, path: &RemotePath, ours: Option<Body>) -> bool {
         let repeated = refused.refusal().is_some_and(|failure| failure.sendings > 1);
-        match ours.filter(|_| repeated) {
-            Some(mut ours) => self.holds(path, &mut ours, &[]).await.unwrap_or(false),
-            None => false,
+        let Some(mut ours) = ours.filter(|_| repeated) else { return false };
+        // What cut the request may cut the look at its effect.
+        for _ in 0..TRIES {
+            match self.holds(path, &mut ours, &[]).await {
+                Err(Error::Http(_)) => {}
+                held => return held.unwrap_or(false),
+            }
         }
+        false
     }
 
     /// Makes a folder; whether it was not there before.

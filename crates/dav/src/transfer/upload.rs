@@ -71,7 +71,7 @@ pub async fn upload(
         begun(dav, to, &sources, options),
         walked(&sources, to),
         // Another server has no such ability: nobody waits to hear that.
-        async { cloud.is_some() && dav.learn(to).await.is_ok_and(|abilities| abilities.bulk_upload) }
+        async { cloud.is_some() && dav.learn(to).await.is_ok_and(|abilities| abilities.bulk_upload) }.boxed()
     );
     let (outline, mut tops) = placed(target?, found?, to, options)?;
     let mut summary = Summary::default();

@@ -275,7 +275,6 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let _ = converse(&mut stream, &state).await;
 }
 
-#[expect(clippy::too_many_lines, reason = "a line or two for each fault")]
 async fn converse(stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()> {
     let mut buffer = BytesMut::new();
     let mut swapped: Option<Vec<u8>> = None;

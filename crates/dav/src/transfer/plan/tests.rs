@@ -28,6 +28,11 @@ fn outline() -> Outline {
     }
 }
 
+fn file_like(file: &File) -> File {
+    let File { folder, length, modified, .. } = *file;
+    File { local: file.local.clone(), name: file.name.clone(), folder, length, modified }
+}
+
 fn there(length: u64, etag: &str) -> There {
     There { folder: false, length: Some(length), modified: None, etag: Some(tag(etag)), checksums: Vec::new() }
 }
@@ -84,14 +89,7 @@ fn folders_come_before_what_is_in_them_and_listings_after() {
 fn large_files_go_first_and_leave_a_connection_to_the_small_ones() {
     let mut outline = outline();
     outline.files[1].length = SHARED + 1;
-    let again = |file: &File| File {
-        local: file.local.clone(),
-        folder: 0,
-        name: b"four".to_vec(),
-        length: file.length,
-        modified: None,
-    };
-    let large = again(&outline.files[1]);
+    let large = File { name: b"four".to_vec(), ..file_like(&outline.files[1]) };
     outline.files.push(large);
     let rules = Options { connections: 2, ..Options::default() };
     let mut plan = Plan::new(outline, rules, false, vec![(0, Some(Listing::new()))]);
@@ -214,4 +212,43 @@ fn digests_are_compared_after_lengths_and_a_stop_counts_what_was_sent() {
     assert_eq!(told(&mut plan), ["failed one"]);
     assert_eq!(plan.end(), 1);
     assert_eq!(told(&mut plan), ["done 1"]);
+}
+
+#[test]
+fn small_files_of_a_new_folder_go_with_it_where_that_can_be() {
+    let together = || {
+        let mut outline = outline();
+        outline.files.iter_mut().for_each(|file| file.folder = 0);
+        outline.files.push(File { length: BULK + 1, name: b"four".to_vec(), ..file_like(&outline.files[0]) });
+        outline
+    };
+    let plan = |rules, bulk, listing| Plan::new(together(), rules, bulk, vec![(0, listing)]);
+    let mut filled = plan(Options::default(), true, None);
+    assert_eq!(ready(&mut filled), [Step::Fill(0, vec![0, 1, 2])]);
+    // One could not be read.
+    filled.take(Outcome::Filled(0, vec![(0, sent("a")), (2, sent("c"))]));
+    let upload = |file| Step::Upload(file, Before::Nothing);
+    assert_eq!(ready(&mut filled), [Step::Make(1), upload(1), upload(3)]);
+    filled.take(Outcome::Uploaded(1, Ok(sent("b"))));
+    filled.take(Outcome::Uploaded(3, Ok(Sent { bytes: BULK + 1, ..sent("d") })));
+    assert_eq!(ready(&mut filled), [Step::Check(0)]);
+    // The server has lost one of them: it goes by itself, and guarded.
+    let left = [("two", there(10, "b")), ("three", there(10, "c")), ("four", there(BULK + 1, "d"))];
+    filled.take(Outcome::Checked(0, Ok(listing(&left))));
+    assert_eq!(ready(&mut filled), [upload(0)]);
+    assert_eq!(told(&mut filled), ["done 1", "done 2", "done 3", "made 0"]);
+
+    let mut undone = plan(Options::default(), true, None);
+    ready(&mut undone);
+    undone.take(Outcome::Made(0, Ok(false)));
+    assert_eq!(ready(&mut undone), [Step::List(0)], "somebody else has made it");
+    // Nothing is known to be free in a folder that was there, and a lock is for each.
+    assert_eq!(ready(&mut plan(Options::default(), true, Some(Listing::new()))).len(), 5);
+    for (rules, bulk) in [
+        (Options::default(), false),
+        (Options { lock: crate::Policy::Always, ..Options::default() }, true),
+        (Options { dry_run: true, ..Options::default() }, true),
+    ] {
+        assert_eq!(ready(&mut plan(rules, bulk, None)), [Step::Make(0)]);
+    }
 }

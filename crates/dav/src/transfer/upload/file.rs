@@ -5,13 +5,14 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use futures_util::FutureExt;
 use haul_http::{Body, Class};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{
     Upload,
     source::Source,
-    way::{LARGE, Way},
+    way::{LARGE, Way, is_long},
 };
 use crate::{
     Abilities, Error, Guard, If, RemotePath,
@@ -59,10 +60,10 @@ impl Upload<'_> {
         match (self.way(path, length).await, &self.cloud) {
             (Way::Chunks { size, lanes }, Some(cloud)) => {
                 let by = (size, lanes);
-                return self.send_chunks(cloud, local, path, length, modified, guard, claims, by).await;
+                return self.send_chunks(cloud, local, path, length, modified, guard, claims, by).boxed().await;
             }
             (Way::Ranges { lanes }, _) => {
-                if let Some(sent) = self.send_ranges(local, path, length, guard, claims, lanes).await? {
+                if let Some(sent) = self.send_ranges(local, path, length, guard, claims, lanes).boxed().await? {
                     return Ok(sent);
                 }
             }
@@ -86,8 +87,8 @@ impl Upload<'_> {
     async fn way(&self, path: &RemotePath, length: u64) -> Way {
         let windows = self.dav.client().windows(self.dav.requests().origin());
         let options = self.options;
-        let matters =
-            length >= LARGE && (self.cloud.is_some() || options.resume || options.temporary || windows.is_some());
+        let worth = self.cloud.is_some() || options.resume || options.temporary || is_long(length, windows);
+        let matters = length >= LARGE && worth;
         let known = if matters { self.dav.learn(path).await.ok() } else { None };
         let unknown = Abilities::default();
         match Way::of(length, options, known.unwrap_or(&unknown), windows, self.cloud.is_some()) {

@@ -110,7 +110,13 @@ impl Upload<'_> {
         }
         if has.is_none() {
             let options = haul_http::Options::default();
-            self.dav.put(temporary, Body::empty(), HeaderMap::new(), &Guard::Absent, &If::default(), options).await?;
+            let made =
+                self.dav.put(temporary, Body::empty(), HeaderMap::new(), &Guard::Absent, &If::default(), options).await;
+            match made {
+                // Another name may not be ours to write.
+                Err(Error::Refused(why)) if !why.is_passing() => return Ok(false),
+                made => drop(made?),
+            }
         }
         let start = trusted(has.unwrap_or(0));
         if start > 0 {
