@@ -131,7 +131,11 @@ async fn what_is_refused_is_named_and_nothing_half_written_is_seen() {
         ("MOVE", "/.file", Fault::Refuse(412, ""), "somebody else"),
         ("MOVE", "/.file", Fault::Refuse(507, ""), "no room left"),
     ] {
+        // What is not kept for the next run fails in the same ways: once is enough.
         for options in [mirror(), resume()] {
+            if !options.resume && fault != Fault::Refuse(507, "") {
+                continue;
+            }
             println!("{method} {fault:?}, resume: {}", options.resume);
             let refused = fault.clone();
             let failed = through(&options, move |asked, path, _| {

@@ -135,7 +135,11 @@ async fn what_is_refused_is_named_and_nobody_sees_a_part() {
         ("MOVE", Fault::Refuse(507, ""), "no room left"),
         ("PROPFIND", Fault::Refuse(500, ""), "the server failed"),
     ] {
+        // What is not kept for the next run fails in the same ways: once is enough.
         for options in [resume(), Options { temporary: true, ..mirror() }] {
+            if !options.resume && fault != Fault::Refuse(507, "") {
+                continue;
+            }
             println!("{method} {fault:?}, temporary: {}", options.temporary);
             let (refused, mut seen) = (fault.clone(), 0);
             let failed = through(&options, move |asked, path, _| {

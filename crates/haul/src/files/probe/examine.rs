@@ -10,7 +10,7 @@ use haul_http::{
     credentials::Authenticator,
     digest::{Algorithm, Field, claims, want},
 };
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use http_body_util::BodyExt;
 use tokio::{io::AsyncReadExt, time::timeout};
 
