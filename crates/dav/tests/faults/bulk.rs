@@ -120,8 +120,12 @@ async fn a_folder_that_somebody_else_made_meanwhile_keeps_what_is_theirs() {
     let (double, (_kept, here)) = (Double::start_as(Manner::Cloud).await, folder());
     let wanted = encoded(&lay_out(&here));
     let theirs: &str = format!("{}/a/theirs", place()).leak();
-    double
-        .script(move |method, path, _| (method == "MOVE" && path.contains("/.a.")).then_some(Fault::Overtaken(theirs)));
+    let mut overtaken = false;
+    double.script(move |method, path, _| {
+        let hit = !overtaken && method == "MOVE" && path.contains("/.a.");
+        overtaken |= hit;
+        hit.then_some(Fault::Overtaken(theirs))
+    });
     let first = up(&double, &here, &mirror()).await;
     let mut there = double.files(&place());
     assert!(there.remove("a/theirs") == Some(vec![b'T'; 1000]));
