@@ -2,7 +2,8 @@
 //!
 //! Of a listing nine tenths are the same few elements, and a connection that has been quiet sends some ten segments in
 //! its first round trip: compressed, a thousand entries come in one or two of them, rather than in five. So listings
-//! are asked for in gzip's coding, which Apache uses for XML as Debian sets it up.
+//! are asked for in gzip's coding. Apache's mod_dav uses it where its folder has `SetOutputFilter DEFLATE`, and not by
+//! `AddOutputFilterByType`, as Debian sets it up.
 //!
 //! What is sent small may be large: it is decoded a piece at a time, and whoever reads the pieces bounds what they say.
 

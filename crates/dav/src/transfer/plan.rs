@@ -30,6 +30,9 @@ const WINDOW: usize = 512;
 const WINDOW_BYTES: u64 = 32 * 1024 * 1024;
 /// The end has come when no more than so many requests are under way, and a listing of more files than these is long.
 const TAIL: usize = 64;
+/// Files up to this size go many to a request, where the server takes that and there are so many of them.
+const BULK: u64 = 128 * 1024;
+const MANY: usize = 3;
 /// Times on servers are whole seconds, and clocks differ.
 const SAME_TIME: Duration = Duration::from_secs(2);
 
@@ -40,6 +43,8 @@ pub(crate) enum Step {
     List(usize),
     /// Make the folder.
     Make(usize),
+    /// Make the folder with these of its files in it.
+    Fill(usize, Vec<usize>),
     /// Upload the file.
     Upload(usize, Before),
     /// List the folder, and see whether these files are there.
@@ -96,6 +101,8 @@ pub(crate) struct Sent {
     pub(crate) bytes: u64,
     /// What the server calls it, if it said so.
     pub(crate) etag: Option<ETag>,
+    /// Whether it was compared byte by byte already.
+    pub(crate) compared: bool,
 }
 
 /// What a folder holds, by name.
@@ -107,6 +114,8 @@ pub(crate) enum Outcome {
     /// None: there is no such folder.
     Listed(usize, Result<Option<Listing>, Error>),
     Made(usize, Result<bool, Error>),
+    /// The folder was made, with these files in it.
+    Filled(usize, Vec<(usize, Sent)>),
     Uploaded(usize, Result<Sent, Error>),
     Checked(Vec<usize>, Result<Listing, Error>),
     /// Whether the file is the same here and there.
@@ -127,6 +136,8 @@ pub(crate) enum News {
 pub(crate) struct Plan {
     outline: Outline,
     rules: Options,
+    /// Whether the server takes many small files at once.
+    bulk: bool,
     folders: Vec<State>,
     /// How often each file was begun; what of it was sent and is not settled.
     tries: Vec<u8>,
@@ -160,7 +171,7 @@ struct State {
 impl Plan {
     /// A plan for what is known at first of the folders that have no parent: what is in them, or that they are not
     /// there.
-    pub(crate) fn new(outline: Outline, rules: Options, tops: Vec<(usize, Option<Listing>)>) -> Self {
+    pub(crate) fn new(outline: Outline, rules: Options, bulk: bool, tops: Vec<(usize, Option<Listing>)>) -> Self {
         let failed = !outline.left_out.is_empty();
         let mut folders: Vec<State> = outline.folders.iter().map(|_| State::default()).collect();
         for (number, folder) in outline.folders.iter().enumerate() {
@@ -179,6 +190,7 @@ impl Plan {
             candidates: HashMap::new(),
             outline,
             rules,
+            bulk,
             steps: VecDeque::new(),
             small: VecDeque::new(),
             large: VecDeque::new(),
@@ -193,7 +205,7 @@ impl Plan {
         for (folder, listing) in tops {
             match listing {
                 Some(listing) => plan.ready(folder, &listing),
-                None => plan.steps.push_back(Step::Make(folder)),
+                None => plan.make(folder),
             }
         }
         plan
@@ -263,9 +275,17 @@ impl Plan {
         self.under_way -= 1;
         match outcome {
             Outcome::Listed(folder, Ok(Some(listing))) => self.ready(folder, &listing),
-            Outcome::Listed(folder, Ok(None)) => self.steps.push_back(Step::Make(folder)),
+            Outcome::Listed(folder, Ok(None)) => self.make(folder),
             Outcome::Made(folder, Ok(true)) => {
                 self.news.push(News::Made(folder));
+                self.ready(folder, &Listing::new());
+            }
+            Outcome::Filled(folder, filled) => {
+                self.news.push(News::Made(folder));
+                for (file, sent) in filled {
+                    self.tries[file] += 1;
+                    self.arrived(file, sent);
+                }
                 self.ready(folder, &Listing::new());
             }
             // Somebody else was quicker: then it is not known what is in it.
@@ -279,12 +299,24 @@ impl Plan {
         }
     }
 
-    /// A folder is there, and what is in it is known.
+    /// A folder is not there: it is made, and where the server takes many small files at once, with those in it. A lock for
+    /// each would undo that.
+    fn make(&mut self, folder: usize) {
+        let small = |file: &usize| self.outline.files[*file].length <= BULK;
+        let mut files: Vec<usize> = Vec::new();
+        if self.bulk && !self.rules.dry_run && !self.rules.lock.locks(false) {
+            files.extend(self.folders[folder].files.iter().filter(|file| small(file)));
+        }
+        let worth = files.len() >= MANY;
+        self.steps.push_back(if worth { Step::Fill(folder, files) } else { Step::Make(folder) });
+    }
+
+    /// A folder is there, and what is in it is known; also which of its files we have put there already.
     fn ready(&mut self, folder: usize, listing: &Listing) {
         for child in self.folders[folder].children.clone() {
             let path = &self.outline.folders[child].path;
             match path.name().and_then(|name| listing.get(name)) {
-                None => self.steps.push_back(Step::Make(child)),
+                None => self.make(child),
                 Some(There { folder: true, .. }) => self.steps.push_back(Step::List(child)),
                 Some(_) => {
                     let why =
@@ -296,7 +328,9 @@ impl Plan {
             }
         }
         for file in self.folders[folder].files.clone() {
-            self.file_ready(file, listing);
+            if self.tries[file] == 0 {
+                self.file_ready(file, listing);
+            }
         }
         self.settled(folder);
         if self.rules.delete && !self.outline.folders[folder].given {
@@ -370,18 +404,22 @@ impl Plan {
             self.bytes_under_way -= length;
         }
         match result {
-            Ok(sent) => {
-                self.sent[file] = Some(sent);
-                self.folders[folder].open -= 1;
-                if self.rules.verify == Verify::None || self.rules.dry_run {
-                    self.done(file);
-                } else {
-                    self.folders[folder].unverified.push(file);
-                }
-            }
+            Ok(sent) => self.arrived(file, sent),
             Err(error) => self.file_failed(file, error),
         }
         self.settled(folder);
+    }
+
+    /// The server has taken a file.
+    fn arrived(&mut self, file: usize, sent: Sent) {
+        let folder = self.outline.files[file].folder;
+        self.sent[file] = Some(sent);
+        self.folders[folder].open -= 1;
+        if self.rules.verify == Verify::None || self.rules.dry_run {
+            self.done(file);
+        } else {
+            self.folders[folder].unverified.push(file);
+        }
     }
 
     fn done(&mut self, file: usize) {
@@ -414,7 +452,7 @@ impl Plan {
             match there {
                 // A server that does not say lengths has said at least that it is there.
                 Some(there) if there.length.is_none_or(|length| length == sent.bytes) => {
-                    if self.rules.verify == Verify::Digest {
+                    if self.rules.verify == Verify::Digest && !sent.compared {
                         self.steps.push_back(Step::Compare(file, there.checksums.clone()));
                     } else {
                         self.done(file);

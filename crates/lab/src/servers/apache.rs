@@ -31,7 +31,7 @@ use crate::{
 const APACHE: Program = Program { name: "apache2", package: "apache2-bin", version: "-v" };
 const FOLDER: &str = "/usr/lib/apache2/modules";
 /// Needed in any case; all of them come with the program on Debian.
-const MODULES: [&str; 7] = ["mpm_event", "authz_core", "dav", "dav_fs", "http2", "filter", "deflate"];
+const MODULES: [&str; 5] = ["mpm_event", "authz_core", "dav", "dav_fs", "http2"];
 const TLS_MODULE: &str = "ssl";
 
 pub(super) struct Apache;
@@ -62,7 +62,6 @@ impl Server for Apache {
             ("MaxKeepAliveRequests", "0"),
             ("DavDepthInfinity", "on"),
             ("ThreadsPerChild", "64"),
-            ("mod_deflate", "text and XML, as on Debian"),
             ("H2WindowSize", "default (65535)"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -154,7 +153,6 @@ LogFormat "%h %l %u %t \"%r\" %>s %b{logged_tls}" common
 CustomLog "{scratch}/access.log" common
 DavLockDB "{scratch}/locks/db"
 DocumentRoot "{root}"
-AddOutputFilterByType DEFLATE text/html text/plain text/xml application/xml
 <Directory "{root}">
     Dav on
     DavDepthInfinity on

@@ -64,6 +64,13 @@ impl Source {
 }
 
 impl Seen {
+    /// A file's present state, if it still has the length that was listed.
+    pub(super) fn look(local: &Path, length: u64) -> Result<Self, Error> {
+        let kind = fs::metadata(local).map_err(|error| Error::local("read", local, error))?;
+        let seen = Self { length, modified: kind.modified().ok() };
+        seen.still(local).map(|()| seen)
+    }
+
     /// Whether the file is what it was: else what was sent may be half of one version and half of another. What was read
     /// at once is of one version, whatever came later.
     pub(super) fn still(self, local: &Path) -> Result<(), Error> {

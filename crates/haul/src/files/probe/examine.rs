@@ -10,7 +10,7 @@ use haul_http::{
     credentials::Authenticator,
     digest::{Algorithm, Field, claims, want},
 };
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use http_body_util::BodyExt;
 use tokio::{
     io::AsyncReadExt,
@@ -140,12 +140,8 @@ async fn options(session: &Session, path: &RemotePath, found: &mut Found) -> Res
     found.http.closes = text("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
     let mut abilities = Abilities::from_options(headers);
     let _ = read(answer).await;
-    if let Some((prefix, _)) = path.target().split_once("/remote.php/") {
-        let url = format!("{}{prefix}/ocs/v2.php/cloud/capabilities?format=json", origin(session));
-        let request = Request::get(url).header("ocs-apirequest", "true").body(Body::empty())?;
-        if let Ok(answer) = session.dav.client().send(request).await {
-            abilities.add_capabilities(&read(answer).await);
-        }
+    if let Some(told) = session.dav.capabilities(path).await {
+        abilities.add_capabilities(&told);
     }
     Ok(abilities)
 }
