@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Direction, Error, Packet, Source, tcp::Segment};
+use crate::{Direction, Error, Packet, Source, tcp::{Flags, Segment}};
 
 /// How much went one way: packets, and their bytes on the link (on a cable, whole IP packets).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -117,7 +117,7 @@ impl Summary {
 
     fn add_segment(&mut self, packet: &Packet, segment: &Segment) {
         let ends = (segment.from.min(segment.to), segment.from.max(segment.to));
-        let index = if segment.syn && !segment.ack {
+        let index = if segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK) {
             Some(self.open(ends, packet, segment))
         } else {
             self.latest.get(&ends).copied()

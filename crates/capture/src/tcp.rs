@@ -1,59 +1,167 @@
 //! The TCP segment in a packet.
+//!
+//! Borrowed and lazy: what every reader of segments wants stands in fields, the options are walked only by who
+//! asks for one. Nothing is allocated.
 
-use std::{net::SocketAddr, ops::Range};
+use std::{net::SocketAddr, ops::Range, time::Duration};
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 
-use crate::{LinkType, Packet};
+use crate::{Direction, Packet};
 
-/// The kind of the Fast Open option (RFC 7413 §4.1.1).
-const FAST_OPEN: u8 = 34;
+/// The kinds of the options that are asked for.
+mod kind {
+    /// Maximum segment size (RFC 9293 §3.7.1).
+    pub(super) const MSS: u8 = 2;
+    /// Window scale (RFC 7323 §2.2).
+    pub(super) const WINDOW_SCALE: u8 = 3;
+    /// Selective acknowledgements permitted (RFC 2018 §2).
+    pub(super) const SACK_PERMITTED: u8 = 4;
+    /// Selective acknowledgements (RFC 2018 §3).
+    pub(super) const SACK: u8 = 5;
+    /// Timestamps (RFC 7323 §3.2).
+    pub(super) const TIMESTAMPS: u8 = 8;
+    /// The Fast Open cookie (RFC 7413 §4.1.1).
+    pub(super) const FAST_OPEN: u8 = 34;
+}
 
-/// What the head of a segment says.
+/// The control bits of a segment (RFC 9293 §3.1), from FIN, the lowest, to URG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// The sender has no more data.
+    pub const FIN: Self = Self(1);
+    /// The sequence number is the initial one.
+    pub const SYN: Self = Self(2);
+    /// There is no connection, or no longer.
+    pub const RST: Self = Self(4);
+    /// A write of the sending program ended here.
+    pub const PSH: Self = Self(8);
+    /// The acknowledgement number counts.
+    pub const ACK: Self = Self(16);
+
+    /// Whether all of `other` are set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// What the head of a segment says, and the payload that the capture kept.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Segment<'a> {
-    pub(crate) from: SocketAddr,
-    pub(crate) to: SocketAddr,
-    pub(crate) syn: bool,
-    pub(crate) ack: bool,
-    pub(crate) sequence: u32,
+pub struct Segment<'a> {
+    /// The packet's number in its capture.
+    pub number: u64,
+    /// When it passed, since the epoch.
+    pub time: Duration,
+    /// Which way it went, where the capture tells.
+    pub direction: Option<Direction>,
+    /// Its sender.
+    pub from: SocketAddr,
+    /// Its receiver.
+    pub to: SocketAddr,
+    /// Its control bits.
+    pub flags: Flags,
+    /// The number of its first byte of data, or of its SYN or FIN.
+    pub sequence: u32,
+    /// The number of the byte that its sender expects next; counts with [`Flags::ACK`].
+    pub acknowledgement: u32,
+    /// The window offered, not scaled.
+    pub window: u16,
     /// Bytes of data, whether the capture kept them or not.
-    pub(crate) data: u32,
-    options: &'a [u8],
+    pub data: u32,
+    /// The data that the capture kept; its beginning.
+    pub payload: &'a [u8],
+    /// The options, as bytes; see [`options`].
+    pub options: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
     /// The segment in `packet`, if it is one and its whole header was kept. A fragment of an IP packet
     /// is none.
-    pub(crate) fn of(packet: &Packet<'a>) -> Option<Self> {
-        let sliced = match packet.link {
-            LinkType::ETHERNET => LaxSlicedPacket::from_ethernet(packet.bytes).ok()?,
-            LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => LaxSlicedPacket::from_ip(packet.bytes).ok()?,
-            _ => return None,
-        };
+    pub fn of(packet: &Packet<'a>) -> Option<Self> {
+        let ip = packet.network()?;
+        let sliced = LaxSlicedPacket::from_ip(ip).ok()?;
         let (from, to) = match &sliced.net {
             Some(LaxNetSlice::Ipv4(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
             Some(LaxNetSlice::Ipv6(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
             _ => return None,
         };
         let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else { return None };
-        // What the capture cut off is the end of the data.
+        // How much data there was the IP header says, even where the capture cut it off; where it says 0, the packet
+        // is longer than it can say.
         let cut = packet.original_len.saturating_sub(packet.bytes.len() as u32);
+        let ends = (ip.len() - tcp.payload().len()) as u32;
+        let data = match ip_length(ip) {
+            0 => cut.saturating_add(tcp.payload().len() as u32),
+            length => length.saturating_sub(ends),
+        };
+        let header = tcp.header_slice();
         Some(Self {
+            number: packet.number,
+            time: packet.time,
+            direction: packet.direction,
             from: SocketAddr::new(from, tcp.source_port()),
             to: SocketAddr::new(to, tcp.destination_port()),
-            syn: tcp.syn(),
-            ack: tcp.ack(),
+            flags: Flags(header[13] & 0x3f),
             sequence: tcp.sequence_number(),
-            data: cut.saturating_add(tcp.payload().len() as u32),
-            options: &tcp.header_slice()[20..],
+            acknowledgement: tcp.acknowledgment_number(),
+            window: tcp.window_size(),
+            data,
+            payload: tcp.payload(),
+            options: &header[20..],
         })
     }
 
+    /// The largest segment that the sender of this SYN takes, in bytes of data without options.
+    pub fn mss(&self) -> Option<u16> {
+        let data = self.option(kind::MSS)?;
+        Some(u16::from_be_bytes(data.try_into().ok()?))
+    }
+
+    /// By how many bits the windows of the sender of this SYN are shifted; at most 14 (RFC 7323 §2.3).
+    pub fn window_scale(&self) -> Option<u8> {
+        self.option(kind::WINDOW_SCALE)?.first().map(|shift| (*shift).min(14))
+    }
+
+    /// Whether the sender of this SYN takes selective acknowledgements.
+    pub fn sack_permitted(&self) -> bool {
+        self.option(kind::SACK_PERMITTED).is_some()
+    }
+
+    /// The blocks acknowledged selectively: from the first byte to the one behind the last.
+    pub fn sack(&self) -> impl Iterator<Item = (u32, u32)> + 'a {
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
+        let (blocks, _) = self.option(kind::SACK).unwrap_or_default().as_chunks::<8>();
+        blocks.iter().map(move |block| (number(&block[..4]), number(&block[4..])))
+    }
+
+    /// The timestamps: the sender's clock, and the latest that it saw of the other's.
+    pub fn timestamps(&self) -> Option<(u32, u32)> {
+        let [a, b, c, d, e, f, g, h] = *self.option(kind::TIMESTAMPS)? else { return None };
+        Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])))
+    }
+
     /// The cookie of the Fast Open option, empty where one is asked for.
-    pub(crate) fn fast_open(&self) -> Option<&'a [u8]> {
-        let place = options(self.options).find(|place| self.options[place.start] == FAST_OPEN)?;
+    pub fn fast_open(&self) -> Option<&'a [u8]> {
+        self.option(kind::FAST_OPEN)
+    }
+
+    /// The data of an option.
+    fn option(&self, kind: u8) -> Option<&'a [u8]> {
+        let place = options(self.options).find(|place| self.options[place.start] == kind)?;
         Some(&self.options[place.start + 2..place.end])
+    }
+}
+
+/// The length of an IP packet as its header says, 0 if it says none. The fixed header is whole.
+fn ip_length(ip: &[u8]) -> u32 {
+    match ip[0] >> 4 {
+        4 => u16::from_be_bytes([ip[2], ip[3]]).into(),
+        _ => match u16::from_be_bytes([ip[4], ip[5]]) {
+            0 => 0,
+            payload => 40 + u32::from(payload),
+        },
     }
 }
 
@@ -78,7 +186,12 @@ pub fn options(area: &[u8]) -> impl Iterator<Item = Range<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use super::options;
+    use std::time::Duration;
+
+    use etherparse::{PacketBuilder, TcpOptionElement};
+
+    use super::{Flags, Segment, options};
+    use crate::{LinkType, Packet};
 
     #[test]
     fn options_are_found_up_to_where_they_make_no_sense() {
@@ -88,5 +201,48 @@ mod tests {
             assert_eq!(found(broken), [[4, 2]]);
         }
         assert!(found(&[]).is_empty() && found(&[1, 1]).is_empty());
+    }
+
+    #[test]
+    fn a_segment_tells_its_options_flags_and_the_length_of_what_was_cut() {
+        let syn = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+            .tcp(1742, 443, 7, 16384)
+            .syn()
+            .options(&[
+                TcpOptionElement::MaximumSegmentSize(1160),
+                TcpOptionElement::WindowScale(9),
+                TcpOptionElement::SelectiveAcknowledgementPermitted,
+                TcpOptionElement::Timestamp(5, 6),
+            ])
+            .unwrap();
+        let data = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+            .tcp(1742, 443, 8, 500)
+            .ack(99)
+            .psh()
+            .options(&[TcpOptionElement::SelectiveAcknowledgement((100, 200), [Some((300, 400)), None, None])])
+            .unwrap();
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        syn.write(&mut first, &[]).unwrap();
+        data.write(&mut second, &[7; 900]).unwrap();
+        let header = second.len() - 900;
+        second.truncate(header + 7);
+        let packet = |bytes| Packet {
+            number: 1,
+            time: Duration::from_secs(3),
+            interface: 0,
+            link: LinkType::RAW,
+            direction: None,
+            original_len: 960,
+            bytes,
+        };
+
+        let syn = Segment::of(&Packet { original_len: first.len() as u32, ..packet(&first) }).unwrap();
+        assert_eq!((syn.mss(), syn.window_scale(), syn.sack_permitted()), (Some(1160), Some(9), true));
+        assert_eq!((syn.timestamps(), syn.data, syn.flags), (Some((5, 6)), 0, Flags::SYN));
+        let data = Segment::of(&packet(&second)).unwrap();
+        assert_eq!((data.mss(), data.timestamps(), data.sack_permitted()), (None, None, false));
+        assert!(data.sack().eq([(100, 200), (300, 400)]) && data.flags.has(Flags::PSH) && data.flags.has(Flags::ACK));
+        assert_eq!((data.payload, data.data), (&[7; 7][..], 900));
+        assert_eq!((data.acknowledgement, data.window, data.sequence), (99, 500, 8));
     }
 }

@@ -1,5 +1,6 @@
 //! The `haul` program: the command line, and nothing else.
 
+mod explain;
 mod files;
 mod lab;
 mod link;
@@ -36,6 +37,7 @@ enum Command {
     #[command(subcommand)]
     Lab(lab::Command),
     Link(Box<link::Args>),
+    Explain(Box<explain::Args>),
     #[command(flatten)]
     Files(files::Command),
     Serve(serve::Args),
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Race(options) => lab::race(&options),
         Command::Lab(command) => lab::run(command),
         Command::Link(args) => link::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Files(command) => files::run(command),
         Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),

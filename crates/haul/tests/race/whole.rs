@@ -17,6 +17,7 @@ pub(crate) const TRIALS: Trials = &[
     ("nginx_is_read_over_tls", nginx_is_read_over_tls),
     ("apache_is_edited_and_listed_in_the_clear", apache_is_edited_and_listed_in_the_clear),
     ("the_embedded_server_takes_all_work_in_the_clear", the_embedded_server_takes_all_work_in_the_clear),
+    ("an_odd_segment_stalls_an_upload", an_odd_segment_stalls_an_upload),
 ];
 
 /// The fields that `docs/src/run-json.md` promises.
@@ -96,7 +97,8 @@ fn excused(cell: &Value, server: &str, arguments: &[&str], reason: &str) -> bool
 /// The cell's capture shows the connections and bytes that the cell tells of.
 fn check_capture(folder: &Path, cell: &Value) {
     let [workload, network, contender] = ["workload", "network", "contender"].map(|key| cell[key].as_str().unwrap());
-    let file = folder.join("captures").join(format!("{workload}-{network}-{contender}.pcapng"));
+    let name = format!("{workload}-{network}-{contender}.pcapng").replace(' ', "-");
+    let file = folder.join("captures").join(name);
     let summary = Summary::of(&mut Reader::open(&file).unwrap()).unwrap();
     assert!(!summary.connections.is_empty(), "{}", file.display());
     assert!(summary.connections.iter().all(|connection| connection.server.port() == 8443), "{}", file.display());
@@ -172,6 +174,24 @@ fn the_embedded_server_takes_all_work_in_the_clear() {
     race(&room, "embedded", &with(&arguments, &contenders));
     let all_read = cells(&results(&room)).iter().filter(|cell| cell["status"] == "ok").count();
     assert!(all_read >= 4 * 2, "{all_read} cells");
+}
+
+/// The experiment of the stalled upload, with a file of ten chunks.
+fn an_odd_segment_stalls_an_upload() {
+    let room = room();
+    let experiment = include_str!("../../../../experiments/upload-stall.toml").replace("328680B", "82170B");
+    std::fs::write(room.path("small.toml"), experiment).expect("a file");
+    let rows = [8217, 9280].map(|chunk| format!("chunked-upload chunk={chunk} in-flight=1"));
+    let arguments = ["--samples", "1", "--network", "deferred-100ms"];
+    race(&room, "embedded", &with(&arguments, &rows.each_ref().map(String::as_str)));
+    let kept = results(&room);
+    let [stalled, fixed] = rows.map(|row| {
+        let cells = cells(&kept);
+        let cell = cells.iter().find(|cell| cell["contender"] == row.as_str()).expect("a cell");
+        cell["median_s"].as_f64().expect("a time")
+    });
+    // Ten waits for a timer of 0.1 s. A busy machine makes both slower.
+    assert!(stalled > fixed + 0.5, "{stalled} s and {fixed} s");
 }
 
 /// The arguments, and the choice of these contenders.

@@ -12,6 +12,7 @@
 //! a thread of ours copies, pay for the start of no process; that is a millisecond or two for the
 //! whole work, where `cp -r` would be started once.
 
+mod chunked;
 mod curl;
 mod curl_parallel;
 mod davfs2;
@@ -323,6 +324,7 @@ pub fn all() -> &'static [Registered] {
         engine::SAFE,
         engine::AGGRESSIVE,
         engine::HTTP2,
+        chunked::REGISTERED,
     ]
 }
 

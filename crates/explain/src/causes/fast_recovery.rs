@@ -1,0 +1,39 @@
+//! `fast_recovery`: lost packets were being repaired as acknowledgements told of them.
+//!
+//! Retransmissions that follow duplicate or selective acknowledgements (RFC 5681 §3.2, RFC 6675), and what the sender
+//! waits for until everything that was outstanding at the loss is acknowledged.
+
+use super::{Cause, End, Evidence, Fix, Repair, Rule, Wait, ms};
+
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::FastRecovery, avoidable: true, title: "repairing losses", claim, why, fixes };
+
+fn claim(wait: &Wait) -> Option<(u64, u64)> {
+    let repairs = match wait.end {
+        End::Again(by) => by == Repair::Acks,
+        End::Data(data) => data.recovers == Some(Repair::Acks),
+        _ => false,
+    };
+    repairs.then_some((wait.from, wait.to))
+}
+
+fn why(evidence: &Evidence) -> String {
+    format!("Packets were lost; until they were repaired the sender was held back, {} in all.", ms(evidence.total))
+}
+
+fn fixes(_: &Evidence) -> Vec<Fix> {
+    vec![
+        Fix::new(
+            "Linux sender",
+            "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr",
+            "takes little notice of losses, and may crowd out others in a shallow queue",
+        ),
+        Fix::new(
+            "Windows sender",
+            "netsh int tcp set supplemental template=internet congestionprovider=bbr2",
+            "Windows 11 and Server 2025; loopback is known to suffer",
+        ),
+        Fix::new("both ends", "allow selective acknowledgements: sysctl -w net.ipv4.tcp_sack=1", ""),
+        Fix::new("the path", "find where packets are lost: mtr, ethtool -S, the router's drop counters", ""),
+    ]
+}

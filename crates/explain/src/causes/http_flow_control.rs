@@ -1,0 +1,30 @@
+//! `http_flow_control`: HTTP/2's own window was closed.
+//!
+//! The sender had room in TCP, and went on when the receiver gave it room in a stream or the connection (RFC 9113 §5.2,
+//! §6.9). The default of 65,535 bytes is one such window for each round trip.
+
+use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, plural};
+
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::HttpFlowControl, avoidable: true, title: "HTTP/2's own window", claim, why, fixes };
+
+fn claim(wait: &Wait) -> Option<(u64, u64)> {
+    matches!(wait.end, End::Data(data) if data.flow_control).then_some((wait.from, wait.to))
+}
+
+fn why(evidence: &Evidence) -> String {
+    format!(
+        "The sender waited {} for the receiver to open HTTP/2's window, a round trip of {} each time.",
+        plural(evidence.count.into(), "time"),
+        ms(evidence.rtt)
+    )
+}
+
+fn fixes(_: &Evidence) -> Vec<Fix> {
+    vec![
+        Fix::new("Apache server (uploads)", "H2WindowSize 1048576", "memory for each stream"),
+        Fix::new("nginx server (uploads)", "http2_body_preread_size 1m;", "memory for each stream"),
+        Fix::new("curl client (downloads)", "curl 8.17 or newer: a window of 10 MiB", "memory for each stream"),
+        Fix::new("client software", "SETTINGS_INITIAL_WINDOW_SIZE of twice rate × RTT", "memory for each stream"),
+    ]
+}

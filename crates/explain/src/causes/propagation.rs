@@ -1,0 +1,26 @@
+//! `propagation`: packets were on their way, at the speed of light and of routers.
+//!
+//! A request that travels to the server and its answer that comes back, and the last byte's arrival: no setting of the
+//! connection removes them, only fewer turns or a shorter way.
+
+use super::{Cause, End, Evidence, Fix, Rule, Wait, ms};
+
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::Propagation, avoidable: false, title: "the way itself", claim, why, fixes };
+
+fn claim(wait: &Wait) -> Option<(u64, u64)> {
+    match wait.end {
+        // Behind the time that the link was busy.
+        End::Turn { travel, .. } => Some((wait.from, wait.busy_until.clamp(wait.from, wait.to) + travel)),
+        End::Arrival => Some((wait.from, wait.to)),
+        _ => None,
+    }
+}
+
+fn why(evidence: &Evidence) -> String {
+    format!("Packets were on their way: a round trip takes {}.", ms(evidence.rtt))
+}
+
+fn fixes(_: &Evidence) -> Vec<Fix> {
+    Vec::new()
+}

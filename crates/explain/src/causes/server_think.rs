@@ -1,0 +1,28 @@
+//! `server_think`: the server had the request and had not begun to answer.
+//!
+//! From when the request's last byte had arrived until the response's first byte left, seen from wherever the capture was
+//! taken: the time on the way is `propagation`.
+
+use super::{Cause, End, Evidence, Fix, Rule, Side, Wait, ms};
+
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::ServerThink, avoidable: true, title: "the server thinking", claim, why, fixes };
+
+fn claim(wait: &Wait) -> Option<(u64, u64)> {
+    matches!(wait.end, End::Turn { side: Side::Server, .. }).then_some((wait.from, wait.to))
+}
+
+fn why(evidence: &Evidence) -> String {
+    format!(
+        "The server had the whole request, and took {} before it sent the first byte of its answer.",
+        ms(evidence.total)
+    )
+}
+
+fn fixes(_: &Evidence) -> Vec<Fix> {
+    vec![
+        Fix::new("Apache server", "LogFormat \"%r %s %D\"; mod_status", ""),
+        Fix::new("nginx server", "log_format t '$request $status $request_time $upstream_response_time';", ""),
+        Fix::new("server software", "look at what it does for this request: a profiler, the log of its database", ""),
+    ]
+}

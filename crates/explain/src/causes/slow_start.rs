@@ -1,0 +1,52 @@
+//! `slow_start`: the congestion window was still opening.
+//!
+//! Nothing was lost yet, and what is outstanding grows by a quarter or more in each round trip (RFC 5681 §3.1): the sender
+//! waits for acknowledgements because it does not know yet how much the path carries.
+
+use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, plural};
+
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::SlowStart, avoidable: true, title: "a window that was still opening", claim, why, fixes };
+
+fn claim(wait: &Wait) -> Option<(u64, u64)> {
+    matches!(wait.end, End::Data(data) if data.grows).then_some((wait.from, wait.to))
+}
+
+fn why(evidence: &Evidence) -> String {
+    format!(
+        "The sender began with a small congestion window and doubled it once in each round trip of {}: {} were spent \
+         waiting for that.",
+        ms(evidence.rtt),
+        plural(evidence.round_trips(evidence.total), "round trip")
+    )
+}
+
+fn fixes(_: &Evidence) -> Vec<Fix> {
+    vec![
+        Fix::new(
+            "client software",
+            "use a connection again that has carried much already",
+            "an idle connection occupies the server",
+        ),
+        Fix::new(
+            "Linux sender",
+            "sysctl -w net.ipv4.tcp_slow_start_after_idle=0",
+            "a burst after a pause, on a path that may have changed",
+        ),
+        Fix::new(
+            "Linux sender",
+            "ip route change default via GATEWAY initcwnd 40",
+            "a burst of 40 segments into a queue that may be short",
+        ),
+        Fix::new(
+            "Windows sender",
+            "Set-NetTCPSetting -SettingName InternetCustom -InitialCongestionWindowMss 40",
+            "a burst into a queue that may be short",
+        ),
+        Fix::new(
+            "Solaris/illumos sender",
+            "ipadm set-prop -p _slow_start_initial=10 tcp",
+            "a burst into a queue that may be short",
+        ),
+    ]
+}

@@ -1,0 +1,290 @@
+//! From packets to connections.
+//!
+//! A connection is two addresses with their ports, from a SYN on until the next SYN with another initial number.
+//! One whose SYN was not captured begins with its first packet; the lower port is then taken for the server's, as
+//! servers are asked on ports that people know. Finished connections are handed out while the capture is still
+//! being read, so that what stays in memory is what is still open.
+
+use std::{
+    collections::{HashMap, VecDeque, hash_map::Entry},
+    net::{IpAddr, SocketAddr},
+};
+
+use capture::{
+    Packet,
+    tcp::{Flags, Segment},
+};
+use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
+
+use crate::{
+    event::{Both, Event, Offsets, Side},
+    read::{Content, dns},
+};
+
+/// How long a closed connection is kept for what still comes, in nanoseconds: TIME-WAIT's packets come within
+/// round trips.
+const LINGER: u64 = 2_000_000_000;
+
+/// How long before a connection its name was looked up at most, in nanoseconds.
+const LOOKUP: u64 = 5_000_000_000;
+
+/// How many questions and answers are remembered.
+const LOOKUPS: usize = 65_536;
+
+/// A question to a name server and its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lookup {
+    pub(crate) asked: u64,
+    pub(crate) answered: u64,
+    /// The answer's packet.
+    pub(crate) number: u32,
+}
+
+/// A connection as it was captured.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) ends: Both<SocketAddr>,
+    /// What each SYN said, where it was seen.
+    pub(crate) syn: Both<Option<Syn>>,
+    pub(crate) offsets: Both<Option<Offsets>>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) content: Content,
+    pub(crate) lookup: Option<Lookup>,
+    /// Whether packets carry timestamps.
+    pub(crate) timestamps: bool,
+    /// How long an answer took at least, by timestamps: from the capture to each side and back.
+    pub(crate) echoes: Both<Echo>,
+    /// Whether the capture says itself whose end it was taken at.
+    pub(crate) at: Option<Side>,
+    closed: Both<bool>,
+    reset: bool,
+}
+
+/// What a SYN says of its sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Syn {
+    pub(crate) isn: u32,
+    pub(crate) mss: Option<u16>,
+    pub(crate) scale: Option<u8>,
+    pub(crate) sack: bool,
+}
+
+/// How long a timestamp takes to come back (RFC 7323 §4.1), seen from the capture.
+///
+/// One timestamp is on its way at a time. Its first appearance counts: a clock ticks slower than packets pass, and
+/// an echo of a later packet with the same value would come back too soon.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Echo {
+    latest: Option<u32>,
+    /// The value that was sent to this side, and when.
+    sent: Option<(u32, u64)>,
+    /// The shortest time seen, in nanoseconds.
+    pub(crate) least: Option<u64>,
+}
+
+impl Echo {
+    /// A packet to this side carries a timestamp.
+    fn send(&mut self, value: u32, now: u64) {
+        if self.sent.is_none() && self.latest != Some(value) {
+            self.sent = Some((value, now));
+        }
+        self.latest = Some(value);
+    }
+
+    /// A packet from this side echoes one.
+    fn receive(&mut self, value: u32, now: u64) {
+        let Some((sent, at)) = self.sent else { return };
+        let ahead = value.wrapping_sub(sent) as i32;
+        if ahead == 0 {
+            let took = now - at;
+            self.least = Some(self.least.map_or(took, |least| least.min(took)));
+        }
+        if ahead >= 0 {
+            self.sent = None;
+        }
+    }
+}
+
+type Ends = (SocketAddr, SocketAddr);
+
+/// Sorts packets into connections.
+#[derive(Debug, Default)]
+pub(crate) struct Collector {
+    open: HashMap<Ends, Connection>,
+    /// Connections that were closed, with the time and the number of events they had then.
+    closing: VecDeque<(u64, Ends)>,
+    /// Those that are finished.
+    pub(crate) finished: Vec<Connection>,
+    /// When each question was first asked: who, whom, with which number.
+    asked: HashMap<(SocketAddr, SocketAddr, u16), u64>,
+    /// Which addresses were found, by whom.
+    found: HashMap<(IpAddr, IpAddr), Lookup>,
+    latest: u64,
+}
+
+impl Collector {
+    /// Takes in the next packet.
+    pub(crate) fn add(&mut self, packet: &Packet) {
+        let nanos = u64::try_from(packet.time.as_nanos()).unwrap_or(u64::MAX >> 1);
+        // Time does not run backwards, though clocks are set.
+        self.latest = self.latest.max(nanos.min(u64::MAX >> 1));
+        match Segment::of(packet) {
+            Some(segment) => self.add_segment(&segment),
+            None => self.add_lookup(packet),
+        }
+        while let Some((closed, _)) = self.closing.front()
+            && closed + LINGER < self.latest
+            && let Some((closed, ends)) = self.closing.pop_front()
+        {
+            // Its ports may serve another connection by now.
+            let over =
+                |connection: &Connection| connection.events.last().is_some_and(|last| last.time <= closed + LINGER);
+            if self.open.get(&ends).is_some_and(|connection| connection.is_closed() && over(connection)) {
+                self.finished.extend(self.open.remove(&ends));
+            }
+        }
+    }
+
+    /// Those that were still open at the capture's end.
+    pub(crate) fn finish(&mut self) {
+        let mut rest: Vec<_> = self.open.drain().map(|(_, connection)| connection).collect();
+        rest.sort_by_key(|connection| connection.events.first().map(|event| event.number));
+        self.finished.extend(rest);
+    }
+
+    fn add_segment(&mut self, segment: &Segment) {
+        let ends = (segment.from.min(segment.to), segment.from.max(segment.to));
+        let connection = match self.open.entry(ends) {
+            Entry::Occupied(known) => {
+                let known = known.into_mut();
+                if known.is_followed_by(segment) {
+                    let new = Connection::new(segment);
+                    self.finished.push(std::mem::replace(known, new));
+                }
+                known
+            }
+            Entry::Vacant(new) => new.insert(Connection::new(segment)),
+        };
+        if connection.lookup.is_none() && segment.flags.has(Flags::SYN) {
+            let lookup = self.found.get(&(connection.ends.client.ip(), connection.ends.server.ip()));
+            connection.lookup = lookup.filter(|lookup| lookup.answered + LOOKUP > self.latest).copied();
+        }
+        let was_closed = connection.is_closed();
+        connection.add(segment, self.latest);
+        if connection.is_closed() && !was_closed {
+            self.closing.push_back((self.latest, ends));
+        }
+    }
+
+    fn add_lookup(&mut self, packet: &Packet) {
+        let Some(Ok(sliced)) = packet.network().map(LaxSlicedPacket::from_ip) else { return };
+        let Some(TransportSlice::Udp(udp)) = &sliced.transport else { return };
+        if udp.source_port() != 53 && udp.destination_port() != 53 {
+            return;
+        }
+        let (from, to): (IpAddr, IpAddr) = match &sliced.net {
+            Some(LaxNetSlice::Ipv4(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
+            Some(LaxNetSlice::Ipv6(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
+            _ => return,
+        };
+        let (from, to) = (SocketAddr::new(from, udp.source_port()), SocketAddr::new(to, udp.destination_port()));
+        let Some(message) = dns::Message::read(udp.payload()) else { return };
+        if self.asked.len() > LOOKUPS || self.found.len() > LOOKUPS {
+            self.asked.clear();
+            self.found.clear();
+        }
+        if !message.answer {
+            self.asked.entry((from, to, message.id)).or_insert(self.latest);
+        } else if let Some(asked) = self.asked.remove(&(to, from, message.id)) {
+            let number = u32::try_from(packet.number).unwrap_or(u32::MAX);
+            let lookup = Lookup { asked, answered: self.latest, number };
+            self.found.extend(message.addresses.into_iter().map(|address| ((to.ip(), address), lookup)));
+        }
+    }
+}
+
+impl Connection {
+    fn new(first: &Segment) -> Self {
+        let asks = match (first.flags.has(Flags::SYN), first.flags.has(Flags::ACK)) {
+            (true, false) => true,
+            (true, true) => false,
+            _ => first.to.port() <= first.from.port(),
+        };
+        let (client, server) = if asks { (first.from, first.to) } else { (first.to, first.from) };
+        let at = first.direction.map(|direction| {
+            let sends = direction == capture::Direction::Outbound;
+            if sends == asks { Side::Client } else { Side::Server }
+        });
+        Self {
+            ends: Both { client, server },
+            syn: Both::default(),
+            offsets: Both::default(),
+            events: Vec::new(),
+            content: Content::default(),
+            lookup: None,
+            timestamps: false,
+            echoes: Both::default(),
+            at,
+            closed: Both::default(),
+            reset: false,
+        }
+    }
+
+    /// Which side sent a segment of this connection.
+    fn side(&self, from: SocketAddr) -> Side {
+        if from == self.ends.client { Side::Client } else { Side::Server }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.reset || self.closed.client && self.closed.server
+    }
+
+    /// Whether a segment opens another connection between the same ends: a SYN that is not the one seen before. In
+    /// a simultaneous open (RFC 9293 §3.5) each side sends its own.
+    fn is_followed_by(&self, segment: &Segment) -> bool {
+        if !segment.flags.has(Flags::SYN) || segment.flags.has(Flags::ACK) {
+            return false;
+        }
+        match self.syn[self.side(segment.from)] {
+            Some(syn) => syn.isn != segment.sequence,
+            None => self.syn[!self.side(segment.from)].is_none() || self.is_closed(),
+        }
+    }
+
+    fn add(&mut self, segment: &Segment, now: u64) {
+        let from = self.side(segment.from);
+        if segment.flags.has(Flags::SYN) {
+            self.syn[from].get_or_insert_with(|| Syn {
+                isn: segment.sequence,
+                mss: segment.mss(),
+                scale: segment.window_scale(),
+                sack: segment.sack_permitted(),
+            });
+            if self.offsets[from].is_none() {
+                self.offsets[from] = Some(Offsets::from(segment.sequence.wrapping_add(1)));
+                self.content.begin(from);
+            }
+        }
+        let event = Event::new(segment, now, from);
+        // The same packet, captured twice on its way through one machine.
+        let twice = |last: &Event| segment.data > 0 && last.repeats(&event) && now - last.time < 200_000;
+        if self.events.iter().rev().take(2).any(twice) {
+            return;
+        }
+        if let Some((value, echo)) = segment.timestamps() {
+            self.timestamps |= segment.data > 0;
+            self.echoes[!from].send(value, now);
+            self.echoes[from].receive(echo, now);
+        }
+        let syn = u32::from(segment.flags.has(Flags::SYN));
+        let offsets = self.offsets[from].get_or_insert_with(|| Offsets::from(segment.sequence));
+        if segment.data > 0
+            && let Some(at) = offsets.of(segment.sequence.wrapping_add(syn))
+        {
+            self.content.add(from, at, segment.payload, segment.data);
+        }
+        self.closed[from] |= segment.flags.has(Flags::FIN);
+        self.reset |= segment.flags.has(Flags::RST);
+        self.events.push(event);
+    }
+}

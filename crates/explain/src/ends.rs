@@ -1,0 +1,60 @@
+//! Captures of both ends, matched.
+//!
+//! A connection that was captured twice has the same ends and the same initial sequence number. One capture is
+//! enough to explain it, and best is the one at the sender's end, where waits are seen and not inferred; the others
+//! are named beside it.
+
+use std::collections::HashMap;
+
+use crate::{
+    Explanation,
+    report::{Connection, Direction},
+    vantage::Vantage,
+};
+
+/// A connection, and which captures it was seen in.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// As the best of the captures explains it.
+    pub connection: Connection,
+    /// That capture: its place in the list.
+    pub capture: usize,
+    /// The others.
+    pub also: Vec<usize>,
+}
+
+/// The connections of captures, each once, those of the first capture first.
+pub fn match_ends(captures: impl IntoIterator<Item = Explanation>) -> Vec<Seen> {
+    let mut all: Vec<Seen> = Vec::new();
+    let mut known: HashMap<_, usize> = HashMap::new();
+    for (capture, explanation) in captures.into_iter().enumerate() {
+        for connection in explanation.connections {
+            let key = connection.isn.map(|isn| (connection.client, connection.server, isn));
+            let twin = key.and_then(|key| known.get(&key).copied());
+            let seen = Seen { connection, capture, also: Vec::new() };
+            let Some(twin) = twin.map(|twin| &mut all[twin]).filter(|twin| twin.capture != capture) else {
+                known.extend(key.map(|key| (key, all.len())));
+                all.push(seen);
+                continue;
+            };
+            let better = distance(&seen.connection) < distance(&twin.connection);
+            let other = if better {
+                std::mem::replace(twin, Seen { also: twin.also.clone(), ..seen }).capture
+            } else {
+                capture
+            };
+            twin.also.push(other);
+        }
+    }
+    all
+}
+
+/// How far a capture is from the sender of most bytes.
+fn distance(connection: &Connection) -> u8 {
+    match (connection.vantage, connection.direction()) {
+        (Vantage::Client, Direction::Upload) | (Vantage::Server, Direction::Download) => 0,
+        (Vantage::Middle, _) => 1,
+        (Vantage::Client, Direction::Download) | (Vantage::Server, Direction::Upload) => 2,
+        (Vantage::Unknown, _) => 3,
+    }
+}

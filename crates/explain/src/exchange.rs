@@ -1,0 +1,151 @@
+//! Exchanges: a request with its response, wherever one can be told from the next.
+//!
+//! HTTP says so itself where it can be read. Elsewhere the two ends take turns: an exchange begins when the client
+//! sends after the server has sent, and the server had finished: what follows within a round trip it must have sent
+//! before it knew. With TLS, records too small for a request or a response are none: HTTP/2's windows, alerts.
+
+use std::ops::Range;
+
+use crate::{
+    collect::Connection,
+    event::{Both, Event, ORIGIN, Offsets, Side},
+    read::Protocol,
+    vantage::Place,
+};
+
+/// The largest TLS segment that is taken for the protocol's own talk: a frame or two of HTTP/2 with their seals.
+pub(crate) const TALK: u32 = 80;
+
+/// A request and its response.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Exchange {
+    /// `PUT /file`, as far as it can be read.
+    pub(crate) request: Box<str>,
+    /// The response's status, as far as it can be read.
+    pub(crate) status: Box<str>,
+    /// Which bytes of each side's stream belong to it.
+    pub(crate) parts: Both<Option<(u64, u64)>>,
+}
+
+/// What `connection` was used for, in order.
+pub(crate) fn exchanges(connection: &Connection, place: &Place) -> Vec<Exchange> {
+    let content = &connection.content;
+    let read = !content.messages.client.is_empty() || !content.messages.server.is_empty();
+    match content.protocol {
+        Protocol::Http1 | Protocol::Http2 if read => told(connection),
+        _ => turns(connection, place),
+    }
+}
+
+/// By what was read.
+fn told(connection: &Connection) -> Vec<Exchange> {
+    let messages = &connection.content.messages;
+    let part = |side: Side, index: usize| {
+        let list = &messages[side];
+        let message = list.get(index)?;
+        // Where no end was found, the next message or the stream's end is one.
+        let next = list.get(index + 1).map_or(u64::MAX, |next| next.start);
+        Some((message.start, message.end.min(next.max(message.start))))
+    };
+    let label = |side: Side, index: usize| messages[side].get(index).map(|one| one.label.clone()).unwrap_or_default();
+    (0..messages.client.len().max(messages.server.len()))
+        .map(|index| Exchange {
+            request: label(Side::Client, index),
+            status: label(Side::Server, index),
+            parts: Both::of(|side| part(side, index)),
+        })
+        .collect()
+}
+
+/// Whether a segment is talk of the protocol below the messages.
+pub(crate) fn is_talk(connection: &Connection, event: &Event, at: Range<u64>) -> bool {
+    let content = &connection.content;
+    if event.len > TALK {
+        return false;
+    }
+    match content.protocol {
+        Protocol::Tls => content.secured[event.from()].is_some_and(|secured| at.start > secured),
+        Protocol::Http2 => {
+            let updates = &content.window_updates[event.from()];
+            let has = |places: &[u64]| {
+                let place = places.partition_point(|place| *place < at.start);
+                places.get(place).is_some_and(|place| at.contains(place))
+            };
+            let begins = content.messages[event.from()].iter().any(|message| at.contains(&message.start));
+            !begins && has(updates)
+        }
+        _ => false,
+    }
+}
+
+/// By turns.
+fn turns(connection: &Connection, place: &Place) -> Vec<Exchange> {
+    let mut offsets = Both::of(|side| connection.offsets[side].map(Offsets::rewound));
+    let mut next = Both { client: ORIGIN, server: ORIGIN };
+    let tls = connection.content.protocol == Protocol::Tls;
+    let mut found: Vec<Exchange> = Vec::new();
+    // Since when the client sends what may be a new request.
+    let mut asks: Option<(u64, u64)> = None;
+    for event in connection.events.iter().filter(|event| event.len > 0) {
+        let side = event.from();
+        let syn = u32::from(event.has(capture::tcp::Flags::SYN));
+        let Some(start) = offsets[side].as_mut().and_then(|offsets| offsets.of(event.seq.wrapping_add(syn))) else {
+            continue;
+        };
+        let end = start + u64::from(event.len);
+        if end <= next[side] || event.len <= 1 {
+            continue;
+        }
+        let start = start.max(next[side]);
+        next[side] = end;
+        let handshake = tls && connection.content.secured[side].is_none_or(|secured| start < secured && end <= secured);
+        if handshake || is_talk(connection, event, start..end) || tls && found.is_empty() && side == Side::Server {
+            continue;
+        }
+        let answered = found.last().is_some_and(|last| last.parts.server.is_some());
+        match side {
+            Side::Client if answered || found.is_empty() => {
+                asks.get_or_insert((event.time, start));
+                if found.is_empty() {
+                    found.push(Exchange::default());
+                    asks = None;
+                }
+            }
+            Side::Client => {}
+            Side::Server => {
+                if let Some((asked, at)) = asks.take()
+                    && event.time >= asked + place.to.server * 4 / 5
+                {
+                    if let Some(last) = found.last_mut() {
+                        cut(&mut last.parts.client, at);
+                    }
+                    found.push(Exchange {
+                        parts: Both { client: Some((at, next.client)), server: None },
+                        ..Exchange::default()
+                    });
+                }
+                if found.is_empty() {
+                    found.push(Exchange::default());
+                }
+            }
+        }
+        if let Some(last) = found.last_mut() {
+            let part = last.parts[side].get_or_insert((start, end));
+            part.1 = end;
+        }
+    }
+    if let Some((_, at)) = asks {
+        if let Some(last) = found.last_mut() {
+            cut(&mut last.parts.client, at);
+        }
+        found.push(Exchange { parts: Both { client: Some((at, next.client)), server: None }, ..Exchange::default() });
+    }
+    found
+}
+
+/// Ends a part before the byte that another begins with.
+fn cut(part: &mut Option<(u64, u64)>, at: u64) {
+    if let Some((start, end)) = part {
+        *end = at.max(*start).min(*end);
+    }
+}

@@ -1,0 +1,157 @@
+//! The explanation for programs: schema `longhaul.explain/1`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::Serialize;
+
+use crate::{Seen, replica::WhatIf, report};
+
+/// The name of the schema.
+pub const SCHEMA: &str = "longhaul.explain/1";
+
+/// An explanation. Times are in seconds; those of `time_s` add up to `duration_s`.
+#[derive(Debug, Serialize)]
+pub struct Document {
+    schema: &'static str,
+    captures: Vec<String>,
+    connections: Vec<Connection>,
+}
+
+#[derive(Debug, Serialize)]
+struct Connection {
+    client: String,
+    server: String,
+    capture: String,
+    also: Vec<String>,
+    rtt_ms: f64,
+    mss: u64,
+    rate_bits: Option<f64>,
+    chunk: Option<u64>,
+    vantage: &'static str,
+    packets: u64,
+    transfers: Vec<Transfer>,
+}
+
+#[derive(Debug, Serialize)]
+struct Transfer {
+    what: String,
+    status: String,
+    direction: &'static str,
+    /// From the connection's first packet.
+    start_s: f64,
+    duration_s: f64,
+    bytes: u64,
+    time_s: BTreeMap<&'static str, f64>,
+    cause: Option<&'static str>,
+    findings: Vec<Finding>,
+    what_if: Option<Predicted>,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    cause: &'static str,
+    cost_s: f64,
+    packets: Vec<u32>,
+    why: String,
+    fix: Vec<Fix>,
+    predicted_s: Option<f64>,
+    model_error: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Fix {
+    system: &'static str,
+    how: String,
+    but: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Predicted {
+    change: String,
+    bytes: Option<u64>,
+    predicted_s: f64,
+    model_error: f64,
+}
+
+/// What was asked beside the explanation.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// A change to every transfer.
+    pub what_if: Option<WhatIf>,
+    /// Another number of bytes.
+    pub bytes: Option<u64>,
+}
+
+/// The explanation of captures of these names.
+pub fn document(captures: &[String], connections: &[Seen], asked: &Asked) -> Document {
+    let name = |capture: &usize| captures.get(*capture).cloned().unwrap_or_default();
+    let connection = |seen: &Seen| {
+        let one = &seen.connection;
+        let [client, server] = [0, 1].map(|end| one.names[end].clone());
+        Connection {
+            client: client.map_or(one.client.to_string(), |name| format!("{name}:{}", one.client.port())),
+            server: server.map_or(one.server.to_string(), |name| format!("{name}:{}", one.server.port())),
+            capture: name(&seen.capture),
+            also: seen.also.iter().map(name).collect(),
+            rtt_ms: one.rtt.as_secs_f64() * 1e3,
+            mss: one.mss,
+            rate_bits: one.rate,
+            chunk: one.chunk,
+            vantage: one.vantage.name(),
+            packets: one.packets,
+            transfers: one.transfers.iter().map(|transfer| Transfer::of(transfer, one.start, asked)).collect(),
+        }
+    };
+    Document { schema: SCHEMA, captures: captures.to_vec(), connections: connections.iter().map(connection).collect() }
+}
+
+impl Transfer {
+    fn of(transfer: &report::Transfer, start: Duration, asked: &Asked) -> Self {
+        let predict = |what_if: &WhatIf, bytes| transfer.what_if(what_if, bytes)?.ok();
+        let findings = transfer.findings.iter().map(|finding| {
+            let predicted = finding.what_if.as_ref().and_then(|what_if| predict(what_if, None));
+            Finding {
+                cause: finding.cause.name(),
+                cost_s: finding.cost.as_secs_f64(),
+                packets: finding.packets.clone(),
+                why: finding.why.clone(),
+                fix: finding
+                    .fixes
+                    .iter()
+                    .map(|fix| Fix { system: fix.system, how: fix.how.clone(), but: fix.but })
+                    .collect(),
+                predicted_s: predicted.map(|predicted| predicted.duration.as_secs_f64()),
+                model_error: predicted.map(|predicted| predicted.model_error),
+            }
+        });
+        let bytes = asked.bytes.map(crate::replica::Bytes);
+        let wanted = asked.what_if.is_some() || bytes.is_some();
+        let change = asked.what_if.clone().unwrap_or_default();
+        let what_if = wanted.then(|| predict(&change, bytes)).flatten().map(|predicted| Predicted {
+            change: change.to_string(),
+            bytes: asked.bytes,
+            predicted_s: predicted.duration.as_secs_f64(),
+            model_error: predicted.model_error,
+        });
+        Self {
+            what: transfer.what.to_string(),
+            status: transfer.status.to_string(),
+            direction: match transfer.direction {
+                report::Direction::Upload => "upload",
+                report::Direction::Download => "download",
+            },
+            start_s: transfer.start.as_secs_f64() - start.as_secs_f64(),
+            duration_s: transfer.duration.as_secs_f64(),
+            bytes: transfer.bytes,
+            time_s: transfer
+                .times
+                .ranked()
+                .into_iter()
+                .map(|(cause, time)| (cause.name(), time as f64 / 1e9))
+                .collect(),
+            cause: transfer.cause.map(crate::Cause::name),
+            findings: findings.collect(),
+            what_if,
+        }
+    }
+}

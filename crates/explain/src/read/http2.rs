@@ -1,0 +1,94 @@
+//! HTTP/2 over plain TCP (RFC 9113): where requests and responses begin and end, and who gave whom room.
+//!
+//! Over TLS none of this can be read, and the connection is looked at as turns.
+
+use super::Message;
+use crate::event::Side;
+
+/// What a client begins with (RFC 9113 §3.4).
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const WINDOW_UPDATE: u8 = 8;
+const END_STREAM: u8 = 1;
+
+/// The largest frame that is believed (RFC 9113 §4.2: 16 KiB unless the receiver asks for more).
+const FRAME: u64 = 1 << 24;
+
+#[derive(Debug)]
+pub(super) struct Reader {
+    from: Side,
+    /// A frame's header, as far as it was given.
+    header: Vec<u8>,
+    at: u64,
+    /// The stream of each message.
+    streams: Vec<u32>,
+}
+
+impl Reader {
+    pub(super) fn new(from: Side, at: u64) -> Self {
+        let preface = if from == Side::Client { PREFACE.len() as u64 } else { 0 };
+        Self { from, header: Vec::with_capacity(9), at: at + preface, streams: Vec::new() }
+    }
+
+    /// Reads on; the next byte wanted.
+    pub(super) fn read(
+        &mut self,
+        mut bytes: &[u8],
+        messages: &mut Vec<Message>,
+        window_updates: &mut Vec<u64>,
+    ) -> Option<u64> {
+        if self.from == Side::Client && bytes.starts_with(PREFACE) {
+            bytes = &bytes[PREFACE.len()..];
+        }
+        loop {
+            let (head, rest) = bytes.split_at(bytes.len().min(9 - self.header.len()));
+            self.header.extend_from_slice(head);
+            let [a, b, c, kind, flags, d, e, f, g] = self.header[..] else { break };
+            let length = u64::from(u32::from_be_bytes([0, a, b, c]));
+            if length >= FRAME {
+                return None;
+            }
+            let stream = u32::from_be_bytes([d & 0x7f, e, f, g]);
+            let end = self.at + 9 + length;
+            self.frame(kind, flags, stream, end, messages, window_updates);
+            self.at = end;
+            self.header.clear();
+            match rest.get(length as usize..) {
+                Some(rest) => bytes = rest,
+                None => return Some(self.at),
+            }
+        }
+        Some(self.at + self.header.len() as u64)
+    }
+
+    fn frame(
+        &mut self,
+        kind: u8,
+        flags: u8,
+        stream: u32,
+        end: u64,
+        messages: &mut Vec<Message>,
+        window_updates: &mut Vec<u64>,
+    ) {
+        match kind {
+            WINDOW_UPDATE => window_updates.push(self.at),
+            HEADERS | DATA => {
+                let known = self.streams.iter().rposition(|known| *known == stream);
+                let index = known.unwrap_or_else(|| {
+                    let label = if self.from == Side::Client { format!("stream {stream}") } else { String::new() };
+                    messages.push(Message { start: self.at, end: u64::MAX, label: label.into() });
+                    self.streams.push(stream);
+                    self.streams.len() - 1
+                });
+                if flags & END_STREAM != 0
+                    && let Some(message) = messages.get_mut(index)
+                {
+                    message.end = end;
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! TLS records (RFC 8446 §5.1): enough to see where the handshake ends.
+//!
+//! The client's first record of application data ends it: in TLS 1.2 that is the request itself. In TLS 1.3, where
+//! the server sends such records before the client does, the first is the client's Finished and the next the request.
+
+/// Whether a stream that begins so is TLS.
+pub(super) fn looks_like(bytes: &[u8]) -> bool {
+    matches!(*bytes, [20..=23, 3, 0..=4, high, _, ..] if high <= 0x41)
+}
+
+/// The record type of application data.
+const APPLICATION: u8 = 23;
+
+#[derive(Debug)]
+pub(super) struct Reader {
+    /// A record's header, as far as it was given.
+    header: Vec<u8>,
+    at: u64,
+    /// Whether the next record of application data is the client's Finished.
+    finished: bool,
+}
+
+impl Reader {
+    pub(super) fn new(at: u64) -> Self {
+        Self { header: Vec::with_capacity(5), at, finished: false }
+    }
+
+    /// TLS 1.3: the server has sent records of application data before the client.
+    pub(super) fn expect_finished(&mut self) {
+        self.finished = true;
+    }
+
+    /// Reads on; the next byte wanted, or none where it makes no sense or nothing more is to be learnt.
+    pub(super) fn read(&mut self, mut bytes: &[u8], secured: &mut Option<u64>) -> Option<u64> {
+        loop {
+            let (head, rest) = bytes.split_at(bytes.len().min(5 - self.header.len()));
+            self.header.extend_from_slice(head);
+            let [kind, _, _, high, low] = self.header[..] else { break };
+            if !looks_like(&self.header) {
+                return None;
+            }
+            if kind == APPLICATION && !std::mem::take(&mut self.finished) {
+                secured.get_or_insert(self.at);
+                return Some(u64::MAX);
+            }
+            let body = usize::from(u16::from_be_bytes([high, low]));
+            self.at += 5 + body as u64;
+            self.header.clear();
+            match rest.get(body..) {
+                Some(rest) => bytes = rest,
+                None => return Some(self.at),
+            }
+        }
+        Some(self.at + self.header.len() as u64)
+    }
+}

@@ -1,0 +1,281 @@
+//! The explanation for people.
+//!
+//! The first line is the answer. Then the transfers, those first that lost most, each with a bar of where its time
+//! went; then what is worth a change, with the packets that show it, and what to do about it. What was asked with a
+//! what-if comes with the transfer it is about. A transfer that lost nothing worth a change is only counted.
+
+use std::{fmt::Write as _, time::Duration};
+
+use crate::{
+    Cause, Finding, Seen, Transfer, bytes,
+    json::Asked,
+    rate_text,
+    replica::{Bytes, PredictionError, WhatIf},
+    report::{Connection, Direction},
+    time_text,
+    vantage::Vantage,
+};
+
+/// What to show, and on what.
+#[derive(Debug, Clone)]
+pub struct Look {
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Whether it shows colours.
+    pub colour: bool,
+    /// How many transfers.
+    pub top: usize,
+}
+
+/// Cells of a bar.
+const BAR: usize = 24;
+
+/// How a bar is drawn: the dearest avoidable cause, the others that can be avoided, what no setting removes.
+const CELLS: [(char, &str); 3] = [('█', "31"), ('▓', "33"), ('░', "2")];
+
+/// The explanation of connections; `packets` were read in all.
+pub fn render(connections: &[Seen], packets: u64, asked: &Asked, look: &Look) -> String {
+    let mut transfers: Vec<(&Seen, &Transfer)> = connections
+        .iter()
+        .flat_map(|seen| seen.connection.transfers.iter().map(move |transfer| (seen, transfer)))
+        .collect();
+    // A stable sort: those that lost the same stay in their order.
+    transfers.sort_by_key(|(_, transfer)| std::cmp::Reverse((transfer.avoidable(), transfer.duration)));
+    let mut page = Page { text: String::new(), look };
+    page.paragraph("", &answer(&transfers, packets));
+    if transfers.is_empty() {
+        return page.text;
+    }
+    page.text.push('\n');
+    page.table(&transfers);
+    for (number, (seen, transfer)) in transfers.iter().take(look.top).enumerate() {
+        page.transfer(number + 1, seen, transfer, asked);
+    }
+    page.text
+}
+
+/// The answer in a sentence or two.
+fn answer(transfers: &[(&Seen, &Transfer)], packets: u64) -> String {
+    let Some((seen, worst)) = transfers.first() else {
+        return format!("Nothing to explain: no TCP connection carries data in {packets} packets.");
+    };
+    let healthy = transfers.iter().filter(|(_, transfer)| transfer.findings.is_empty()).count();
+    let others = match transfers.len() {
+        1 => String::new(),
+        all => format!(" ({all} transfers, {healthy} of them healthy)"),
+    };
+    let Some(finding) = worst.findings.first() else {
+        let (cause, time) = worst.times.ranked().first().copied().unwrap_or((Cause::Propagation, 0));
+        return format!(
+            "Healthy: nothing is worth a change{others}. The longest transfer took {}, most of it ({}) for {}; \
+             acknowledgements came within a round trip of {}.",
+            time_text(worst.duration),
+            time_text(Duration::from_nanos(time)),
+            cause.title(),
+            time_text(seen.connection.rtt)
+        );
+    };
+    let share = 100.0 * finding.cost.as_secs_f64() / worst.duration.as_secs_f64().max(1e-9);
+    let mut text = format!(
+        "{} of {} ({share:.0} %) were lost to {}{others}.",
+        time_text(finding.cost),
+        time_text(worst.duration),
+        finding.cause.title()
+    );
+    if let Some(Some(Ok(predicted))) = finding.what_if.as_ref().map(|what_if| worst.what_if(what_if, None)) {
+        let _ = write!(text, " Without that: {}.", time_text(predicted.duration));
+    }
+    text
+}
+
+struct Page<'a> {
+    text: String,
+    look: &'a Look,
+}
+
+impl Page<'_> {
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.look.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    fn paragraph(&mut self, first: &str, text: &str) {
+        let blanks = " ".repeat(first.chars().count());
+        let options = textwrap::Options::new(self.look.width.max(60))
+            .initial_indent(first)
+            .subsequent_indent(&blanks)
+            .word_splitter(textwrap::WordSplitter::NoHyphenation)
+            .break_words(false);
+        self.text += &textwrap::fill(text, options);
+        self.text.push('\n');
+    }
+
+    fn table(&mut self, transfers: &[(&Seen, &Transfer)]) {
+        let shown: Vec<_> = transfers.iter().take(self.look.top).collect();
+        let named: Vec<String> = shown.iter().map(|(_, transfer)| name(transfer)).collect();
+        let wide = named.iter().map(|name| name.chars().count()).max().unwrap_or(0).clamp(8, 32);
+        let _ = writeln!(
+            self.text,
+            "  #  {:wide$}  {:>8}  {:>10}  {:>10}  where the time went",
+            "transfer", "time", "bytes", "rate"
+        );
+        for (number, ((_, transfer), name)) in shown.iter().zip(&named).enumerate() {
+            let name: String = name.chars().take(wide).collect();
+            let (bar, legend) = (self.bar(transfer), legend(transfer));
+            let _ = writeln!(
+                self.text,
+                "{:>3}  {name:wide$}  {:>8}  {:>10}  {:>10}  {bar}  {legend}",
+                number + 1,
+                time_text(transfer.duration),
+                bytes(transfer.bytes),
+                rate_text(transfer.rate()),
+            );
+        }
+        if transfers.len() > shown.len() {
+            let _ = writeln!(self.text, "     and {} more; --top shows them", transfers.len() - shown.len());
+        }
+    }
+
+    fn bar(&self, transfer: &Transfer) -> String {
+        let total = transfer.times.sum().max(1);
+        let cells = |time: u64| (time * BAR as u64 + total / 2) / total;
+        let mut bar = String::new();
+        let mut drawn = 0;
+        let ranked = transfer.times.ranked();
+        let kind = |cause: Cause| match (transfer.cause == Some(cause), cause.is_avoidable()) {
+            (true, _) => 0,
+            (_, true) => 1,
+            _ => 2,
+        };
+        for wanted in 0..CELLS.len() {
+            let time: u64 = ranked.iter().filter(|(cause, _)| kind(*cause) == wanted).map(|(_, time)| time).sum();
+            let count = (cells(time) as usize).min(BAR - drawn);
+            let count = if wanted + 1 == CELLS.len() { BAR - drawn } else { count };
+            drawn += count;
+            let (cell, colour) = CELLS[wanted];
+            if count > 0 {
+                bar += &self.paint(colour, &cell.to_string().repeat(count));
+            }
+        }
+        bar
+    }
+
+    fn transfer(&mut self, number: usize, seen: &Seen, transfer: &Transfer, asked: &Asked) {
+        let connection = &seen.connection;
+        if transfer.findings.is_empty() && asked.what_if.is_none() && asked.bytes.is_none() {
+            return;
+        }
+        self.text.push('\n');
+        let title = format!("{number}. {}", name(transfer));
+        let title = self.paint("1", &title);
+        let _ = writeln!(self.text, "{title}  {}", connection.ends());
+        self.paragraph("   ", &place(connection));
+        for finding in &transfer.findings {
+            self.finding(transfer, finding, asked);
+        }
+        self.prediction(transfer, asked);
+        if let Some(Err(error)) = transfer.replica() {
+            self.text.push('\n');
+            self.paragraph("   ", &declined(&error));
+        }
+    }
+
+    fn finding(&mut self, transfer: &Transfer, finding: &Finding, asked: &Asked) {
+        let share = 100.0 * finding.cost.as_secs_f64() / transfer.duration.as_secs_f64().max(1e-9);
+        let packets: Vec<String> = finding.packets.iter().map(u32::to_string).collect();
+        let plural = if packets.len() == 1 { "" } else { "s" };
+        let head = format!("{}: {} ({share:.0} %)", finding.cause.name(), time_text(finding.cost));
+        let head = self.paint("1", &head);
+        let _ = writeln!(self.text, "\n   {head}, packet{plural} {}", packets.join(", "));
+        self.paragraph("     ", &finding.why);
+        if let Some(what_if) = &finding.what_if
+            && let Some(text) = predicted(transfer, what_if, asked.bytes)
+        {
+            self.paragraph("     ", &text);
+        }
+        for fix in &finding.fixes {
+            let but = if fix.but.is_empty() { String::new() } else { format!("  (but: {})", fix.but) };
+            self.paragraph("     - ", &format!("{}: {}{but}", fix.system, fix.how));
+        }
+    }
+
+    /// What was asked.
+    fn prediction(&mut self, transfer: &Transfer, asked: &Asked) {
+        let scaled = asked.bytes.map(Bytes);
+        let wanted = [scaled.map(|_| WhatIf::default()), asked.what_if.clone()];
+        for what_if in wanted.into_iter().flatten() {
+            let Some(answer) = transfer.what_if(&what_if, scaled) else { continue };
+            let condition = if what_if.is_empty() { "as it is".to_owned() } else { format!("with {what_if}") };
+            let of = asked.bytes.map(|size| format!("{} ", bytes(size))).unwrap_or_default();
+            let Ok(predicted) = answer else { continue };
+            let text = format!(
+                "What if: {of}{condition}: {} (the replica of what was seen is {:+.0} % off).",
+                time_text(predicted.duration),
+                predicted.model_error * 100.0
+            );
+            self.text.push('\n');
+            self.paragraph("   ", &text);
+        }
+    }
+}
+
+/// What a finding's change would do.
+fn predicted(transfer: &Transfer, what_if: &WhatIf, size: Option<u64>) -> Option<String> {
+    let scaled = size.map(Bytes);
+    let change = transfer.what_if(what_if, scaled)?;
+    let of = size.map(|size| format!(" for {}", bytes(size))).unwrap_or_default();
+    let (Ok(before), Ok(after)) = (transfer.what_if(&WhatIf::default(), scaled)?, change) else { return None };
+    Some(format!(
+        "Without it (as with {what_if}): {} in place of {}{of}; the replica of what was seen is {:+.0} % off.",
+        time_text(after.duration),
+        time_text(before.duration),
+        after.model_error * 100.0
+    ))
+}
+
+fn declined(error: &PredictionError) -> String {
+    let mut text = error.to_string();
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    text + "."
+}
+
+fn name(transfer: &Transfer) -> String {
+    match (&*transfer.what, transfer.direction) {
+        ("", _) if transfer.bytes == 0 => "connect".to_owned(),
+        ("", Direction::Upload) => "upload".to_owned(),
+        ("", Direction::Download) => "download".to_owned(),
+        (what, _) if transfer.status.is_empty() => what.to_owned(),
+        (what, _) => format!("{what} → {}", transfer.status),
+    }
+}
+
+/// The causes that took most, in words.
+fn legend(transfer: &Transfer) -> String {
+    let total = transfer.times.sum().max(1) as f64;
+    let ranked = transfer.times.ranked().into_iter().filter(|(_, time)| *time as f64 >= 0.05 * total);
+    let each = ranked.take(3).map(|(cause, time)| format!("{} {:.0} %", cause.name(), 100.0 * time as f64 / total));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// What is known of a connection.
+fn place(connection: &Connection) -> String {
+    let vantage = match connection.vantage {
+        Vantage::Client => "captured at the client's end",
+        Vantage::Server => "captured at the server's end",
+        Vantage::Middle => "captured between the ends",
+        Vantage::Unknown => "captured at an unknown place",
+    };
+    let mut text = format!("RTT {}, MSS {}, {vantage}", time_text(connection.rtt), connection.mss);
+    if let Some(rate) = connection.rate {
+        let _ = write!(text, ", narrowest link {}", rate_text(rate));
+    }
+    if let Some(chunk) = connection.chunk {
+        let (full, rest) = (chunk / connection.mss, chunk % connection.mss);
+        let _ = write!(text, ", writes of {chunk} bytes: {full} full segments");
+        if rest > 0 {
+            let _ = write!(text, " and {rest} bytes");
+        }
+    }
+    text
+}

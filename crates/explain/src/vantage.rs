@@ -1,0 +1,166 @@
+//! Where a capture was taken: how far it is from there to each end, and back.
+//!
+//! What goes to an end comes back answered: a SYN with a SYN-ACK, data with an acknowledgement, a timestamp with
+//! its echo. The shortest answer is the distance; deferred acknowledgements and queues only make it longer. The
+//! two distances add up to the round-trip time, and what happened at the sender can be told from any place: a
+//! packet seen here left it half a distance earlier, and an acknowledgement seen here reaches it half a distance
+//! later ([`crate::seat`]). Paxson's tcpanaly (SIGCOMM 1997) taught that the place comes first.
+
+use std::collections::VecDeque;
+
+use capture::tcp::Flags;
+
+use crate::{
+    collect::Connection,
+    event::{Both, ORIGIN, Side},
+};
+
+/// Where a capture was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vantage {
+    /// At the client's end.
+    Client,
+    /// At the server's end.
+    Server,
+    /// On the way between them.
+    Middle,
+    /// It cannot be told: nothing was answered.
+    Unknown,
+}
+
+impl Vantage {
+    /// Its name in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+            Self::Middle => "middle",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Who answers within this is at the capture, in nanoseconds.
+const NEAR: u64 = 1_000_000;
+
+/// The distances of a capture from both ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) vantage: Vantage,
+    /// From here to the end and back, in nanoseconds.
+    pub(crate) to: Both<u64>,
+}
+
+impl Place {
+    /// The round-trip time between the ends when nothing waits, in nanoseconds.
+    pub(crate) fn rtt(&self) -> u64 {
+        self.to.client + self.to.server
+    }
+
+    /// Where `connection` was captured.
+    pub(crate) fn of(connection: &Connection) -> Self {
+        let shake = handshake(connection);
+        let answers = Both::of(|sender| answers(connection, sender));
+        // How soon a side answers a SYN, a timestamp, data; the last being that it goes on when all is acknowledged.
+        let least = |side: Side| {
+            let sure = [shake[side], connection.echoes[side].least, answers[!side].receiver];
+            sure.into_iter().flatten().min()
+        };
+        let to = Both::of(|side| least(side).or(answers[side].sender).unwrap_or(0));
+        let rtt = to.client + to.server;
+        let known = least(Side::Client).is_some() || least(Side::Server).is_some();
+        let vantage = match connection.at {
+            Some(Side::Client) => Vantage::Client,
+            Some(Side::Server) => Vantage::Server,
+            None if !known => Vantage::Unknown,
+            // Who answers at once is here; who is only seen to ask may be anywhere.
+            None if least(Side::Client).is_none() && answers.client.sender.is_none() => {
+                if to.server < NEAR {
+                    Vantage::Server
+                } else {
+                    Vantage::Client
+                }
+            }
+            // An end answers its own packets within the time that its kernel takes.
+            None if to.client <= (rtt / 10).max(200_000) && to.client <= to.server => Vantage::Client,
+            None if to.server <= (rtt / 10).max(200_000) => Vantage::Server,
+            None => Vantage::Middle,
+        };
+        Self { vantage, to }
+    }
+}
+
+/// How long SYN and SYN-ACK took to be answered.
+fn handshake(connection: &Connection) -> Both<Option<u64>> {
+    let (mut asked, mut answered, mut found) = (None, None, Both::default());
+    for event in connection.events.iter().take(64) {
+        match (event.from(), event.has(Flags::SYN), event.has(Flags::ACK)) {
+            (Side::Client, true, false) => asked = Some(event.time),
+            (Side::Server, true, true) => {
+                if let Some(asked) = asked.take() {
+                    found.server = Some(event.time - asked);
+                }
+                answered = Some(event.time);
+            }
+            (Side::Client, false, true) => {
+                found.client = answered.map(|answered| event.time - answered);
+                return found;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// How soon each end does something about the other's packets, where one of them sends data.
+#[derive(Debug, Default)]
+struct Answers {
+    /// The receiver acknowledges data.
+    receiver: Option<u64>,
+    /// The sender sends new data when all it had sent was acknowledged.
+    sender: Option<u64>,
+}
+
+fn answers(connection: &Connection, sender: Side) -> Answers {
+    let mut found = Answers::default();
+    let Some(mut offsets) = connection.offsets[sender].map(super::event::Offsets::rewound) else { return found };
+    let mut flying: VecDeque<(u64, u64)> = VecDeque::new();
+    let (mut next, mut again_until, mut all_acked) = (ORIGIN, 0, None);
+    let shorter = |known: &mut Option<u64>, took: u64| *known = Some(known.map_or(took, |known| known.min(took)));
+    for event in &connection.events {
+        if event.from() == sender && event.len > 0 && !event.has(Flags::SYN) {
+            let Some(start) = offsets.of(event.seq) else { continue };
+            let end = start + u64::from(event.len);
+            if start < next {
+                // What is sent again may be acknowledged for what was sent before (Karn).
+                again_until = next;
+                continue;
+            }
+            if let Some(acked) = all_acked.take() {
+                shorter(&mut found.sender, event.time - acked);
+            }
+            next = end;
+            flying.push_back((end, event.time));
+        } else if event.from() != sender && event.has(Flags::ACK) {
+            let ack = offsets.near(event.ack);
+            let mut latest = None;
+            while let Some((end, at)) = flying.front().copied()
+                && end <= ack
+            {
+                latest = Some((end, at));
+                flying.pop_front();
+            }
+            if let Some((end, at)) = latest {
+                if end > again_until {
+                    shorter(&mut found.receiver, event.time - at);
+                }
+                all_acked = flying.is_empty().then_some(event.time);
+            }
+            if event.len > 0 {
+                // The answer of a program, not of its TCP.
+                all_acked = None;
+            }
+        }
+    }
+    found
+}

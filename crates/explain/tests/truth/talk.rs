@@ -1,0 +1,147 @@
+//! The programs of a scenario: a client and a server that say to one another what the scenario says, over the
+//! kernel's own sockets.
+
+mod http2;
+mod lookup;
+mod plain;
+mod tls;
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    sync::mpsc,
+    thread::{JoinHandle, sleep},
+    time::{Duration, Instant},
+};
+
+use haul_http::connect::TcpInfo;
+use link::host::Host;
+use nix::{setsockopt_impl, sockopt_impl, sys::socket::setsockopt};
+use socket2::{Domain, Socket, Type};
+
+use crate::scenario::{End, Protocol, Scenario};
+
+/// Longer than any scenario takes on the busiest machine.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// How long after its last byte a program waits for the last acknowledgement.
+const LINGER: Duration = Duration::from_secs(5);
+
+// nix has no name for it, but the means to give it one.
+sockopt_impl!(MaxPacingRate, SetOnly, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, u32);
+
+/// What a scenario's two programs know of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    /// The client's kernel and the server's, after the last acknowledgement.
+    pub(crate) kernels: [TcpInfo; 2],
+    /// From before each request until its response was read; what is thought before a request is not in it.
+    pub(crate) exchanges: Vec<Duration>,
+    /// From the beginning to the last byte.
+    pub(crate) took: Duration,
+}
+
+/// Lets the two programs talk; the server's address is `at`.
+pub(crate) fn talk(scenario: &Scenario, hosts: &[Host; 2], at: Ipv4Addr) -> io::Result<Told> {
+    let secrets = tls::Secrets::for_server(scenario.protocol)?;
+    let end = scenario.server.clone();
+    let listener = hosts[1].run(move || listen(at, &end))??;
+    let address = listener.local_addr()?;
+    let names = match scenario.lookup {
+        Some(lookup) => Some(lookup::Server::start(&hosts[1], at, lookup)?),
+        None => None,
+    };
+    // Neither closes its connection before the other has read its kernel's clocks.
+    let (client_read, server_waits) = mpsc::channel();
+    let (server_read, client_waits) = mpsc::channel();
+    let serving: JoinHandle<io::Result<TcpInfo>> = hosts[1].thread("server", {
+        let (scenario, secrets) = (scenario.clone(), secrets.clone());
+        move || {
+            let (stream, _) = listener.accept()?;
+            set_up(&stream, &scenario.server)?;
+            let kernel = stream.try_clone()?;
+            match scenario.protocol {
+                Protocol::Http2 => http2::serve(stream, &scenario)?,
+                _ => plain::serve(secrets.accept(stream, scenario.handshake_takes.0)?, &scenario)?,
+            }
+            let info = settled(&kernel, scenario.sizes()[1])?;
+            let _ = server_read.send(());
+            let _ = server_waits.recv_timeout(LINGER);
+            Ok(info)
+        }
+    })?;
+    let asking: JoinHandle<io::Result<(TcpInfo, Vec<Duration>, Duration)>> = hosts[0].thread("client", {
+        let scenario = scenario.clone();
+        move || {
+            let began = Instant::now();
+            if let Some(lookup) = scenario.lookup {
+                lookup::ask(at, lookup.retry.0)?;
+            }
+            let stream = connect(address, &scenario.client)?;
+            let kernel = stream.try_clone()?;
+            let exchanges = match scenario.protocol {
+                Protocol::Http2 => http2::ask(stream, &scenario)?,
+                _ => plain::ask(secrets.connect(stream)?, &scenario)?,
+            };
+            let took = began.elapsed();
+            let info = settled(&kernel, scenario.sizes()[0])?;
+            let _ = client_read.send(());
+            let _ = client_waits.recv_timeout(LINGER);
+            Ok((info, exchanges, took))
+        }
+    })?;
+    let panicked = |_| io::Error::other("a program of the scenario panicked");
+    let (client, server) = (asking.join().map_err(panicked)?, serving.join().map_err(panicked)?);
+    drop(names);
+    let (kernel, exchanges, took) = client?;
+    Ok(Told { kernels: [kernel, server?], exchanges, took })
+}
+
+fn socket(end: &End) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    // Before the SYN, which tells the window's scale.
+    if let Some(size) = end.receive_buffer {
+        socket.set_recv_buffer_size(size.as_bytes() as usize)?;
+    }
+    if let Some(size) = end.send_buffer {
+        socket.set_send_buffer_size(size.as_bytes() as usize)?;
+    }
+    Ok(socket)
+}
+
+fn listen(ip: Ipv4Addr, end: &End) -> io::Result<TcpListener> {
+    let socket = socket(end)?;
+    socket.bind(&SocketAddr::from((ip, 80)).into())?;
+    socket.listen(1)?;
+    Ok(socket.into())
+}
+
+fn connect(address: SocketAddr, end: &End) -> io::Result<TcpStream> {
+    let socket = socket(end)?;
+    socket.connect_timeout(&address.into(), PATIENCE)?;
+    let stream = socket.into();
+    set_up(&stream, end)?;
+    Ok(stream)
+}
+
+fn set_up(stream: &TcpStream, end: &End) -> io::Result<()> {
+    stream.set_nodelay(!end.nagle)?;
+    if let Some(rate) = end.pacing {
+        setsockopt(stream, MaxPacingRate, &((rate.as_bits_per_second() / 8) as u32))?;
+    }
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))
+}
+
+/// What the kernel knows once all that was sent is acknowledged, which is so many bytes at least.
+fn settled(stream: &TcpStream, bytes: u64) -> io::Result<TcpInfo> {
+    let until = Instant::now() + LINGER;
+    loop {
+        let info = TcpInfo::of(stream)?;
+        let acknowledged = info.bytes_acked.is_none_or(|acknowledged| acknowledged >= bytes);
+        if (info.unacked == 0 && acknowledged) || Instant::now() > until {
+            return Ok(info);
+        }
+        sleep(Duration::from_micros(500));
+    }
+}

@@ -1,0 +1,160 @@
+//! HTTP/1.1, or bodies alone, over whatever carries bytes.
+
+use std::{
+    io::{self, Read, Write},
+    net::TcpStream,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use haul_http::connect::TcpInfo;
+
+use super::PATIENCE;
+use crate::scenario::{Exchange, Protocol, Reads, Scenario, Writes};
+
+/// What carries bytes, and the socket below.
+pub(super) trait Wire: Read + Write {
+    fn socket(&self) -> &TcpStream;
+}
+
+impl Wire for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+}
+
+/// The client: says how long each exchange took.
+pub(super) fn ask(mut wire: Box<dyn Wire>, scenario: &Scenario) -> io::Result<Vec<Duration>> {
+    let mut took = Vec::new();
+    let mut sender = Sender::new(wire.socket(), scenario.client.writes)?;
+    for group in groups(scenario) {
+        let mut begins = Vec::new();
+        for exchange in group {
+            sleep(exchange.client_think.0);
+            begins.push(Instant::now());
+            sender.send(&mut *wire, &request_head(scenario, exchange), exchange.request.as_bytes())?;
+        }
+        for (exchange, began) in group.iter().zip(begins) {
+            let length = response_head(scenario, exchange).len() as u64 + exchange.response.as_bytes();
+            receive(&mut *wire, length, scenario.client.reads)?;
+            took.push(began.elapsed());
+        }
+    }
+    Ok(took)
+}
+
+/// The server.
+pub(super) fn serve(mut wire: Box<dyn Wire>, scenario: &Scenario) -> io::Result<()> {
+    let mut sender = Sender::new(wire.socket(), scenario.server.writes)?;
+    for exchange in &scenario.exchange {
+        let length = request_head(scenario, exchange).len() as u64 + exchange.request.as_bytes();
+        receive(&mut *wire, length, scenario.server.reads)?;
+        sleep(exchange.server_think.0);
+        sender.send(&mut *wire, &response_head(scenario, exchange), exchange.response.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The exchanges, by what is asked before anything is read.
+fn groups(scenario: &Scenario) -> impl Iterator<Item = &[Exchange]> {
+    let size = if scenario.pipelined { scenario.exchange.len() } else { 1 };
+    scenario.exchange.chunks(size)
+}
+
+fn request_head(scenario: &Scenario, exchange: &Exchange) -> Vec<u8> {
+    let length = exchange.request.as_bytes();
+    match (scenario.protocol, length) {
+        (Protocol::Raw, _) => Vec::new(),
+        (_, 0) => b"GET /file HTTP/1.1\r\nHost: server.test\r\n\r\n".to_vec(),
+        _ => format!("PUT /file HTTP/1.1\r\nHost: server.test\r\nContent-Length: {length}\r\n\r\n").into_bytes(),
+    }
+}
+
+fn response_head(scenario: &Scenario, exchange: &Exchange) -> Vec<u8> {
+    let length = exchange.response.as_bytes();
+    match scenario.protocol {
+        Protocol::Raw => Vec::new(),
+        _ => format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes(),
+    }
+}
+
+/// A program that writes.
+struct Sender {
+    writes: Writes,
+    written: u64,
+    /// What the kernel counted as acknowledged before the first write.
+    before: u64,
+    /// Where the writes end that are under way.
+    ends: std::collections::VecDeque<u64>,
+}
+
+impl Sender {
+    fn new(socket: &TcpStream, writes: Writes) -> io::Result<Self> {
+        let before = TcpInfo::of(socket)?.bytes_acked.unwrap_or(0);
+        Ok(Self { writes, written: 0, before, ends: std::collections::VecDeque::new() })
+    }
+
+    fn send(&mut self, wire: &mut dyn Wire, head: &[u8], body: u64) -> io::Result<()> {
+        let mut message = head.to_vec();
+        message.resize(head.len() + body as usize, b'.');
+        let (first, rest) = message.split_at(if self.writes.head_apart { head.len() } else { 0 });
+        let size = self.writes.chunk.map_or(message.len(), |chunk| chunk.as_bytes() as usize).max(1);
+        let mut done = 0;
+        for chunk in first.chunks(size).chain(rest.chunks(size)) {
+            if done > 0 {
+                sleep(self.writes.pause.0);
+            }
+            let rests = |at: u64| (done..done + chunk.len()).contains(&(at as usize));
+            if self.writes.rests_at.is_some_and(|at| rests(at.as_bytes())) {
+                sleep(self.writes.rests_for.0);
+            }
+            self.wait_for_room(wire.socket())?;
+            wire.write_all(chunk)?;
+            wire.flush()?;
+            done += chunk.len();
+            self.written += chunk.len() as u64;
+            // A head of its own is small, and no chunk.
+            if done > first.len() {
+                self.ends.push_back(self.written);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until fewer writes than are allowed are unacknowledged.
+    fn wait_for_room(&mut self, socket: &TcpStream) -> io::Result<()> {
+        let Some(most) = self.writes.in_flight else { return Ok(()) };
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let acknowledged = TcpInfo::of(socket)?.bytes_acked.unwrap_or(u64::MAX).saturating_sub(self.before);
+            while self.ends.pop_front_if(|end| *end <= acknowledged).is_some() {}
+            if self.ends.len() < most as usize {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "a write was never acknowledged"));
+            }
+            sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+fn receive(wire: &mut dyn Wire, length: u64, reads: Reads) -> io::Result<()> {
+    let mut buffer = vec![0; reads.chunk.map_or(256 << 10, |chunk| chunk.as_bytes() as usize)];
+    let (mut done, mut stops) = (0, reads.stops_at);
+    while done < length {
+        let most = buffer.len().min((length - done) as usize);
+        let count = wire.read(&mut buffer[..most])?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        done += count as u64;
+        if stops.take_if(|at| at.as_bytes() <= done).is_some() {
+            sleep(reads.stops_for.0);
+        }
+        if done < length {
+            sleep(reads.pause.0);
+        }
+    }
+    Ok(())
+}

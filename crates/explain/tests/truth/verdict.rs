@@ -1,0 +1,151 @@
+//! What `explain` says of a capture, held against what happened.
+
+use std::{collections::BTreeMap, error::Error, path::Path};
+
+use capture::pcapng::Reader;
+use explain::{Cause, Connection, Transfer};
+
+use crate::{
+    scenario::Scenario,
+    world::{PLACES, Played},
+};
+
+/// The least share of the time that makes a cause worth naming; below, all is the length of the way.
+const WORTH_NAMING: f64 = 0.1;
+
+/// The least time that the kernel's clocks, which tick each few milliseconds, are held to.
+const LEAST: f64 = 0.3;
+
+/// The shortest transfer whose program's clock is compared: below, a busy machine is all that is measured.
+const SHORTEST: f64 = 0.05;
+
+/// Explains the one connection of a capture.
+pub(crate) fn explained(capture: &Path) -> Result<Connection, Box<dyn Error>> {
+    let (explanation, broken) = explain::explain(&mut Reader::open(capture)?);
+    if let Some(error) = broken {
+        return Err(error.into());
+    }
+    let one = explanation.connections.into_iter().max_by_key(|connection| connection.packets);
+    one.ok_or_else(|| format!("no connection is seen in {}", capture.display()).into())
+}
+
+/// The transfer that a scenario is about: one for each exchange where they can be read, else the longest.
+pub(crate) fn transfer<'a>(connection: &'a Connection, scenario: &Scenario) -> Result<&'a Transfer, Box<dyn Error>> {
+    let transfers = &connection.transfers;
+    let number = scenario.expect.exchange.unwrap_or(scenario.exchange.len() - 1);
+    let one = if transfers.len() == scenario.exchange.len() {
+        transfers.get(number)
+    } else {
+        transfers.iter().max_by_key(|transfer| transfer.duration)
+    };
+    one.ok_or_else(|| "no transfer is seen".into())
+}
+
+/// What was concluded from one capture.
+#[derive(Debug, Clone)]
+pub(crate) struct Verdict {
+    pub(crate) scenario: String,
+    pub(crate) says: String,
+    pub(crate) place: &'static str,
+    pub(crate) expected: String,
+    pub(crate) found: &'static str,
+    /// What is wrong with the shares, and all of them.
+    pub(crate) wrong: Vec<String>,
+    pub(crate) shares: String,
+}
+
+impl Verdict {
+    pub(crate) fn is_right(&self) -> bool {
+        self.expected == self.found && self.wrong.is_empty()
+    }
+
+    fn of((name, scenario): (&str, &Scenario), place: &'static str, transfer: &Transfer) -> Self {
+        let expect = scenario.expect.at.get(place).unwrap_or(&scenario.expect);
+        let total = transfer.duration.as_secs_f64();
+        let share = |time: u64| time as f64 / 1e9 / total.max(1e-9);
+        let ranked = transfer.times.ranked();
+        let largest = ranked.iter().find(|(cause, _)| *cause != Cause::Propagation);
+        let found =
+            largest.filter(|(_, time)| share(*time) >= WORTH_NAMING).map_or(Cause::Propagation, |(cause, _)| *cause);
+        let shares: BTreeMap<&str, f64> = ranked.iter().map(|(cause, time)| (cause.name(), share(*time))).collect();
+        let wrong = expect.share.iter().filter_map(|(cause, [least, most])| {
+            let share = shares.get(cause.as_str()).copied().unwrap_or(0.0);
+            (share < *least || share > *most).then(|| format!("{cause} is {share:.2}, not {least} to {most}"))
+        });
+        let shown = ranked.iter().filter(|(_, time)| share(*time) >= 0.01);
+        let shown = shown.map(|(cause, time)| format!("{} {:.2}", cause.name(), share(*time)));
+        Self {
+            scenario: name.to_owned(),
+            says: scenario.says.clone(),
+            place,
+            expected: expect.cause.clone(),
+            found: found.name(),
+            wrong: wrong.collect(),
+            shares: format!("{:.3} s: {}", total, shown.collect::<Vec<_>>().join(", ")),
+        }
+    }
+}
+
+/// A clock that was there when it happened, and what explain says.
+#[derive(Debug, Clone)]
+pub(crate) struct Clock {
+    pub(crate) scenario: String,
+    pub(crate) name: &'static str,
+    /// What it says, in seconds.
+    pub(crate) truth: f64,
+    pub(crate) explain: f64,
+}
+
+impl Clock {
+    /// How far the two are apart, as a share of the truth.
+    pub(crate) fn error(&self) -> f64 {
+        (self.explain - self.truth).abs() / self.truth
+    }
+}
+
+/// What is concluded from each of the captures, and how that agrees with the sender's kernel.
+pub(crate) fn judge(
+    name: &str,
+    scenario: &Scenario,
+    played: &Played,
+) -> Result<(Vec<Verdict>, Vec<Clock>), Box<dyn Error>> {
+    let mut verdicts = Vec::new();
+    for (place, capture) in PLACES.into_iter().zip(&played.captures) {
+        let connection = explained(capture)?;
+        verdicts.push(Verdict::of((name, scenario), place, transfer(&connection, scenario)?));
+    }
+    let [up, down] = scenario.sizes();
+    let sender = usize::from(down > up);
+    let connection = explained(&played.captures[if sender == 0 { 0 } else { 2 }])?;
+    let spent = |causes: &[Cause]| -> f64 {
+        let each = |transfer: &Transfer| causes.iter().map(|cause| transfer.times[*cause]).sum::<u64>();
+        connection.transfers.iter().map(each).sum::<u64>() as f64 / 1e9
+    };
+    let kernel = played.told.kernels[sender];
+    let clocks = [
+        ("rwnd_limited", kernel.rwnd_limited, spent(&[Cause::ReceiveWindow, Cause::ReceiverStalled])),
+        ("sndbuf_limited", kernel.sndbuf_limited, spent(&[Cause::SendBuffer])),
+    ];
+    let clocks = clocks.into_iter().filter_map(|(clock, kernel, explain)| {
+        let truth = kernel?.as_secs_f64();
+        // A window that is full while the path is busy anyway costs nothing; the kernel counts it all the same.
+        let counts = truth >= LEAST && scenario.expect.cause != Cause::PathRate.name();
+        counts.then(|| Clock { scenario: name.to_owned(), name: clock, truth, explain })
+    });
+    Ok((verdicts, clocks.chain(programs_clock(name, scenario, played)?).collect()))
+}
+
+/// The client program's own clock, where it took what the transfer took: from its first cause to its last byte.
+fn programs_clock(name: &str, scenario: &Scenario, played: &Played) -> Result<Option<Clock>, Box<dyn Error>> {
+    let number = scenario.expect.exchange.unwrap_or(scenario.exchange.len() - 1);
+    let truth = match number {
+        0 => played.told.took,
+        _ => played.told.exchanges[number] + scenario.exchange[number].client_think.0,
+    };
+    if scenario.pipelined || truth.as_secs_f64() < SHORTEST || (number == 0 && scenario.exchange.len() > 1) {
+        return Ok(None);
+    }
+    let connection = explained(&played.captures[0])?;
+    let explain = transfer(&connection, scenario)?.duration.as_secs_f64();
+    Ok(Some(Clock { scenario: name.to_owned(), name: "program", truth: truth.as_secs_f64(), explain }))
+}

@@ -1,0 +1,141 @@
+//! `haul explain`: what the time of a capture was spent on.
+
+use std::{
+    error::Error,
+    fs,
+    io::{self, IsTerminal},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use capture::Format;
+use explain::{Explanation, Seen, json, replica::WhatIf, text};
+use link::units::Size;
+
+/// Say what the time of captured transfers was spent on, and what would change it
+///
+/// Reads pcap, pcapng and snoop captures, compressed or not, and what snoop and tcpdump print. Captures of both
+/// ends of a connection may be given together.
+#[derive(clap::Args)]
+#[command(after_help = "What-if changes: rtt=20ms, rate=100mbit, mss=1460, deferred-ack=1ms, initial-window=10, \
+                        chunk=64KiB, send-buffer=128KiB, receive-window=1MiB, nodelay, no-loss; joined by commas")]
+pub(crate) struct Args {
+    /// The captures; `-`: standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Their format, if it is not to be recognised: pcap, pcapng, snoop or tcpdump
+    #[arg(long, value_name = "NAME")]
+    format: Option<Format>,
+
+    /// Only connections with this text in one of their ends: an address, a name, :PORT
+    #[arg(long, value_name = "TEXT")]
+    connection: Option<String>,
+
+    /// Only transfers with this text in their name: a method, a path
+    #[arg(long, value_name = "TEXT")]
+    transfer: Option<String>,
+
+    /// Show so many transfers, those that lost most
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    top: usize,
+
+    /// Predict for so many bytes: 18MB
+    #[arg(long, value_name = "SIZE")]
+    bytes: Option<Size>,
+
+    /// Predict with changes: rtt=20ms,nodelay
+    #[arg(long, value_name = "CHANGES")]
+    what_if: Option<WhatIf>,
+
+    /// Write the explanation (schema longhaul.explain/1) to this file as well; `-`: to standard output, in its place
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    let (explanations, broken) = read(&args.files, args.format);
+    if explanations.iter().all(|explanation| explanation.packets == 0)
+        && let Some(error) = broken.into_iter().next()
+    {
+        return Err(error.into());
+    }
+    let packets = explanations.iter().map(|explanation| explanation.packets).sum();
+    let mut connections = explain::match_ends(explanations);
+    filter(&mut connections, args);
+    let asked = json::Asked { what_if: args.what_if.clone(), bytes: args.bytes.map(Size::as_bytes) };
+    let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+    let document = || serde_json::to_vec_pretty(&json::document(&names, &connections, &asked));
+    match &args.json {
+        Some(path) if path == Path::new("-") => crate::print(&[document()?, b"\n".to_vec()].concat())?,
+        to => {
+            crate::print(text::render(&connections, packets, &asked, &look(args.top)).as_bytes())?;
+            if let Some(path) = to {
+                fs::write(path, document()?).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the captures, as many at a time as there are processors. What breaks off is explained as far as it goes, and
+/// said.
+fn read(files: &[PathBuf], format: Option<Format>) -> (Vec<Explanation>, Vec<capture::Error>) {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, Explanation, Option<capture::Error>)>> = Mutex::new(Vec::new());
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(file) = files.get(place) else { break };
+                    let (explanation, error) = match capture::open(file, format) {
+                        Ok(mut source) => explain::explain(&mut *source),
+                        Err(error) => (Explanation::default(), Some(error)),
+                    };
+                    if let Ok(mut done) = done.lock() {
+                        done.push((place, explanation, error));
+                    }
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_default();
+    done.sort_by_key(|(place, ..)| *place);
+    let mut broken = Vec::new();
+    let explanations = done.into_iter().map(|(_, explanation, error)| {
+        if explanation.packets > 0
+            && let Some(error) = &error
+        {
+            crate::say(error);
+        }
+        broken.extend(error);
+        explanation
+    });
+    (explanations.collect(), broken)
+}
+
+fn filter(connections: &mut Vec<Seen>, args: &Args) {
+    if let Some(wanted) = &args.connection {
+        connections.retain(|seen| seen.connection.ends().contains(wanted));
+    }
+    if let Some(wanted) = &args.transfer {
+        for seen in &mut *connections {
+            seen.connection.transfers.retain(|transfer| transfer.what.contains(wanted));
+        }
+        connections.retain(|seen| !seen.connection.transfers.is_empty());
+    }
+}
+
+/// As wide as the terminal, and in colour on one.
+fn look(top: usize) -> text::Look {
+    let terminal = io::stdout().is_terminal();
+    let width = console::Term::stdout().size_checked().map_or(110, |(_, columns)| usize::from(columns));
+    text::Look { width: width.min(120), colour: terminal && std::env::var_os("NO_COLOR").is_none(), top }
+}

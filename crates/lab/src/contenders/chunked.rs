@@ -1,0 +1,176 @@
+//! A program that hands its system so many bytes at a time, and goes on when they are acknowledged.
+//!
+//! So Internet Explorer 5 and 6 sent files, in writes of 8217 bytes: to Winsock a write that fills SO_SNDBUF is over
+//! when it is acknowledged (KB 823764, KB 329781). On Linux a write is over when the kernel has copied it, so this
+//! program asks the kernel what has been acknowledged (TCP_INFO's `tcpi_bytes_acked`) and waits by itself. With more
+//! writes in flight it is the same program with a larger send buffer.
+//!
+//! Its segments are as small as those of the source's trace (TCP_MAXSEG), so that a write ends in a segment that is
+//! not full; and they are sent at once (TCP_NODELAY), as they were there.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{IpAddr, SocketAddr},
+    thread::sleep,
+    time::Duration,
+};
+
+use haul_http::connect::TcpInfo;
+use http::Uri;
+use nix::sys::socket::{setsockopt, sockopt::TcpMaxSeg};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+    task::yield_now,
+};
+
+use super::{Contender, Failure, Prepared, Registered, Sample, Values};
+use crate::{
+    models::start,
+    servers::{Http, Server},
+    work::{Done, Work},
+};
+
+pub(super) const REGISTERED: Registered = Registered {
+    name: "chunked-upload",
+    parameters: &[("chunk", 8217), ("in-flight", 1), ("mss", 1160)],
+    make: |values| Box::new(Chunked::new(values)),
+};
+
+/// Between two looks at what has been acknowledged: far below a round trip that matters.
+const GLANCE: Duration = Duration::from_micros(200);
+
+/// The longest head of an answer.
+const LONGEST_HEAD: usize = 64 * 1024;
+
+#[derive(Clone)]
+struct Chunked {
+    name: String,
+    /// The bytes of a write.
+    chunk: u32,
+    /// How many writes may be unacknowledged.
+    in_flight: u32,
+    /// The largest segment, in bytes.
+    mss: u32,
+}
+
+impl Chunked {
+    fn new(values: &Values) -> Self {
+        let [chunk, in_flight, mss] = ["chunk", "in-flight", "mss"].map(|name| values.get(name));
+        Self { name: values.name(), chunk, in_flight, mss }
+    }
+}
+
+impl Contender for Chunked {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn describe(&self) -> &'static str {
+        "a program that writes 8217 bytes at a time and waits until they are acknowledged, as Internet Explorer 5 did"
+    }
+
+    fn http(&self, _tls: bool) -> Http {
+        Http::One
+    }
+
+    fn unable(&self, work: &Work, _server: &dyn Server, tls: bool) -> Option<String> {
+        let uploads = matches!(work, Work::Upload { .. });
+        (tls || !uploads).then(|| "it uploads files over plain TCP, and nothing else".to_owned())
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        [("chunk", self.chunk), ("in flight", self.in_flight), ("MSS", self.mss)]
+            .map(|(name, value)| (name.to_owned(), value.to_string()))
+            .into()
+    }
+
+    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+        let url: Uri = sample.url.parse().map_err(|_| Failure::Url(sample.url.clone()))?;
+        let address = url.authority().and_then(|authority| authority.as_str().parse().ok());
+        let address: SocketAddr = address.ok_or_else(|| Failure::Url(sample.url.clone()))?;
+        let (program, task) = (self.clone(), sample.task.clone());
+        let work = move |()| async move {
+            for (_, content, name) in task.writes() {
+                program.upload(address, &format!("{}{name}", url.path()), content).await?;
+            }
+            Ok(Done::default())
+        };
+        Ok(Box::new(start(sample.client, &sample.bounds, || async { Ok(()) }, work)?))
+    }
+}
+
+impl Chunked {
+    /// Uploads a file on a connection of its own.
+    async fn upload(&self, address: SocketAddr, path: &str, content: &[u8]) -> Result<(), Failure> {
+        let failed = |source| Failure::Connect { address, source };
+        let mut stream = self.connect(address).await.map_err(failed)?;
+        let length = content.len();
+        let head = format!("PUT {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n");
+        let written = self.write(&mut stream, head.as_bytes(), content).await;
+        let status = match written {
+            Ok(()) => status(&mut stream).await,
+            Err(error) => Err(error),
+        };
+        let status = status.map_err(|error| Failure::Answer {
+            method: "PUT".to_owned(),
+            path: path.to_owned(),
+            why: format!("did not come: {error}"),
+        })?;
+        if (200..300).contains(&status) {
+            return Ok(());
+        }
+        Err(Failure::Status { method: "PUT".to_owned(), path: path.to_owned(), status })
+    }
+
+    async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let socket = match address.ip() {
+            IpAddr::V4(_) => TcpSocket::new_v4(),
+            IpAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        setsockopt(&socket, TcpMaxSeg, &self.mss)?;
+        let stream = socket.connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    async fn write(&self, stream: &mut TcpStream, head: &[u8], content: &[u8]) -> io::Result<()> {
+        let before = acknowledged(stream)?;
+        let mut written = 0;
+        let mut ends = VecDeque::new();
+        for write in std::iter::once(head).chain(content.chunks(self.chunk as usize)) {
+            while ends.len() >= self.in_flight as usize {
+                sleep(GLANCE);
+                // To whoever wants this to end.
+                yield_now().await;
+                let arrived = acknowledged(stream)?.saturating_sub(before);
+                while ends.pop_front_if(|end| *end <= arrived).is_some() {}
+            }
+            stream.write_all(write).await?;
+            written += write.len() as u64;
+            if write.len() == self.chunk as usize {
+                ends.push_back(written);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many bytes of ours the other end has acknowledged.
+fn acknowledged(stream: &TcpStream) -> io::Result<u64> {
+    let old = || io::Error::other("this kernel does not tell what has been acknowledged; Linux 4.1 does");
+    TcpInfo::of(stream)?.bytes_acked.ok_or_else(old)
+}
+
+/// The status of the answer.
+async fn status(stream: &mut TcpStream) -> io::Result<u16> {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if stream.read_buf(&mut head).await? == 0 || head.len() > LONGEST_HEAD {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    let status = head.split(|byte| *byte == b' ').nth(1).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
+    status.ok_or_else(|| io::Error::other("it is no answer of HTTP/1.1"))
+}
