@@ -17,7 +17,10 @@ use std::{
     time::Duration,
 };
 
-use crate::{Direction, Error, Packet, Source, tcp::{Flags, Segment}};
+use crate::{
+    Direction, Error, Packet, Source,
+    tcp::{Flags, Segment},
+};
 
 /// How much went one way: packets, and their bytes on the link (on a cable, whole IP packets).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -138,8 +138,8 @@ impl<'a> Segment<'a> {
 
     /// The timestamps: the sender's clock, and the latest that it saw of the other's.
     pub fn timestamps(&self) -> Option<(u32, u32)> {
-        let [a, b, c, d, e, f, g, h] = *self.option(kind::TIMESTAMPS)? else { return None };
-        Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])))
+        let (value, echo) = self.option(kind::TIMESTAMPS)?.split_first_chunk()?;
+        Some((u32::from_be_bytes(*value), u32::from_be_bytes(*echo.first_chunk()?)))
     }
 
     /// The cookie of the Fast Open option, empty where one is asked for.
