@@ -138,8 +138,8 @@ impl<'a> Segment<'a> {
 
     /// The timestamps: the sender's clock, and the latest that it saw of the other's.
     pub fn timestamps(&self) -> Option<(u32, u32)> {
-        let (clock, echo) = self.option(kind::TIMESTAMPS)?.split_at_checked(4)?;
-        Some((u32::from_be_bytes(clock.try_into().ok()?), u32::from_be_bytes(echo.try_into().ok()?)))
+        let (value, echo) = self.option(kind::TIMESTAMPS)?.split_first_chunk()?;
+        Some((u32::from_be_bytes(*value), u32::from_be_bytes(*echo.first_chunk()?)))
     }
 
     /// The cookie of the Fast Open option, empty where one is asked for.

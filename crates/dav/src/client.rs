@@ -10,18 +10,21 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
-    sync::{Arc, OnceLock},
+    ops::ControlFlow,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use haul_http::{Answer, Body, Class, Client, Journey, Options, Origin, Timeouts, is_idempotent};
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
+use tokio::sync::OnceCell;
 
 use crate::{
     Abilities, ETag, Entry, Error, Failure, Guard, If, Item, LockToken, Multistatus, Properties, RemotePath, Requests,
-    Setting, Wanted, gate::Gate, requests::Depth,
+    Setting, Wanted, cloud, coding::beginning, gate::Gate, listing::entries, requests::Depth,
 };
 
 /// A WebDAV server, for one user.
@@ -30,7 +33,7 @@ pub struct Dav {
     client: Client,
     requests: Requests,
     gate: Arc<Gate>,
-    abilities: Arc<OnceLock<Abilities>>,
+    abilities: Arc<OnceCell<Abilities>>,
 }
 
 /// A lock that was granted.
@@ -68,8 +71,6 @@ const SLOWEST_STORE: u64 = 8 * 1024 * 1024;
 const REFUSAL: usize = 64 * 1024;
 /// How much of an answer that is short is read.
 const SHORT: usize = 4 * 1024 * 1024;
-/// How long a listing may go on without an entry, in bytes.
-const BARREN: usize = 4 * 1024 * 1024;
 
 impl Dav {
     /// The server at an origin, through a client that has the user's credentials.
@@ -93,7 +94,7 @@ impl Dav {
     pub fn warm(&self, path: &RemotePath, connections: usize) {
         self.client.warm(self.requests.origin(), connections);
         let (dav, path) = (self.clone(), path.clone());
-        tokio::spawn(async move { dav.options(&path).await });
+        tokio::spawn(async move { dav.learn(&path).await.map(drop) });
     }
 
     /// Sends a request about `path` and gives the answer, if it is a success.
@@ -137,7 +138,7 @@ impl Dav {
         unreachable!("the last attempt returns")
     }
 
-    async fn ask(
+    pub(crate) async fn ask(
         &self,
         made: Result<Request<Bytes>, crate::PathError>,
         path: &RemotePath,
@@ -148,16 +149,37 @@ impl Dav {
         self.send(request, path).await
     }
 
-    /// Asks what the server can do at a path.
+    /// Asks what the server can do at a path. What a Nextcloud says of itself is asked for together with what its WebDAV
+    /// says.
     pub async fn options(&self, path: &RemotePath) -> Result<Abilities, Error> {
-        let answer = self.ask(self.requests.plain(Method::OPTIONS, path), path, Options::default()).await?;
-        let abilities = Abilities::from_options(answer.headers());
+        let (answer, told) = futures_util::join!(
+            self.ask(self.requests.plain(Method::OPTIONS, path), path, Options::default()),
+            self.capabilities(path)
+        );
+        let answer = answer?;
+        let mut abilities = Abilities::from_options(answer.headers());
         drain(answer).await;
+        if let Some(told) = told {
+            abilities.add_capabilities(&told);
+        }
         let _ = self.abilities.set(abilities.clone());
         Ok(abilities)
     }
 
-    /// What the server can do, if it was asked ([`Dav::options`], [`Dav::warm`]) and has answered.
+    /// What a Nextcloud or ownCloud says of itself, as JSON; none if the path is on no such server, or it does not say.
+    pub async fn capabilities(&self, path: &RemotePath) -> Option<Bytes> {
+        let url = cloud::capabilities(self.requests.origin(), path)?;
+        let request = Request::get(url).header("ocs-apirequest", "true").body(Body::empty()).ok()?;
+        let answer = self.client.send(request).await.ok().filter(|answer| answer.status().is_success())?;
+        whole(answer).await.ok()
+    }
+
+    /// What the server can do, asked for now if it was not yet; who asks while somebody else does waits for that answer.
+    pub async fn learn(&self, path: &RemotePath) -> Result<&Abilities, Error> {
+        self.abilities.get_or_try_init(|| self.options(path).boxed()).await
+    }
+
+    /// What the server can do, if it was asked ([`Dav::options`], [`Dav::learn`], [`Dav::warm`]) and has answered.
     pub fn abilities(&self) -> Option<&Abilities> {
         self.abilities.get()
     }
@@ -172,40 +194,11 @@ impl Dav {
         mut each: impl FnMut(Result<Entry, crate::PathError>),
     ) -> Result<(), Error> {
         let answer = self.ask(self.requests.propfind(path, depth, wanted), path, Options::default()).await?;
-        if answer.status() != StatusCode::MULTI_STATUS {
-            let (parts, _) = answer.into_parts();
-            let none = Failure::new(
-                &Method::from_bytes(b"PROPFIND").unwrap_or_default(),
-                path,
-                parts.status,
-                &parts.headers,
-                b"",
-                SystemTime::now(),
-            );
-            return Err(Box::new(none).into());
-        }
-        let mut reader = Multistatus::new(path.clone());
-        let listing = |why| Error::Listing { path: path.clone(), why };
-        let mut body = answer.into_body();
-        let mut barren = 0;
-        while let Some(frame) = body.frame().await {
-            if let Ok(piece) = frame?.into_data() {
-                barren += piece.len();
-                if barren > BARREN {
-                    let why = format!("its listing goes on for {BARREN} bytes without saying anything");
-                    return Err(Error::Differs { path: path.clone(), why });
-                }
-                for item in reader.feed(&piece) {
-                    barren = 0;
-                    match item.map_err(listing)? {
-                        Item::Entry(entry) => each(Ok(*entry)),
-                        Item::Misplaced(why) => each(Err(why)),
-                    }
-                }
-            }
-        }
-        reader.finish().map_err(listing)?;
-        Ok(())
+        let read = entries(answer, "PROPFIND", path, |entry| {
+            each(entry);
+            ControlFlow::Continue(())
+        });
+        read.await.map(drop)
     }
 
     /// What is at a path; none if nothing is.
@@ -270,10 +263,15 @@ impl Dav {
     /// Whether a refusal is the echo of our own success: the request was sent more than once, and its effect is there.
     pub(crate) async fn is_ours(&self, refused: &Error, path: &RemotePath, ours: Option<Body>) -> bool {
         let repeated = refused.refusal().is_some_and(|failure| failure.sendings > 1);
-        match ours.filter(|_| repeated) {
-            Some(mut ours) => self.holds(path, &mut ours, &[]).await.unwrap_or(false),
-            None => false,
+        let Some(mut ours) = ours.filter(|_| repeated) else { return false };
+        // What cut the request may cut the look at its effect.
+        for _ in 0..TRIES {
+            match self.holds(path, &mut ours, &[]).await {
+                Err(Error::Http(_)) => {}
+                held => return held.unwrap_or(false),
+            }
         }
+        false
     }
 
     /// Makes a folder; whether it was not there before.
@@ -291,8 +289,15 @@ impl Dav {
 
     /// The same, without a look at what is there if it is refused.
     pub(crate) async fn try_mkcol(&self, path: &RemotePath, locks: &If) -> Result<(), Error> {
+        self.mkcol_with(path, locks, HeaderMap::new()).await
+    }
+
+    /// The same, with headers that mean something to this server.
+    pub(crate) async fn mkcol_with(&self, path: &RemotePath, locks: &If, headers: HeaderMap) -> Result<(), Error> {
+        let mut request = self.requests.mkcol(path, locks)?;
+        request.headers_mut().extend(headers);
         let options = Options { pipeline: true, ..Options::default() };
-        drain(self.ask(self.requests.mkcol(path, locks), path, options).await?).await;
+        drain(self.ask(Ok(request), path, options).await?).await;
         Ok(())
     }
 
@@ -315,11 +320,38 @@ impl Dav {
     pub async fn rename(&self, from: &RemotePath, to: &RemotePath, overwrite: bool, locks: &If) -> Result<(), Error> {
         // A file keeps its bytes where they are.
         let options = if from.is_folder() { slow() } else { Options { class: Class::Large, ..Options::default() } };
-        match self.ask(self.requests.rename(from, to, overwrite, locks), from, options).await {
+        let request = self.requests.rename(from, to, overwrite, locks);
+        self.moved(self.ask(request, from, options).await, from, from, to).await
+    }
+
+    /// Makes one file of the chunks in a folder of a Nextcloud, which goes with that (MOVE of its `.file`).
+    pub(crate) async fn assemble(
+        &self,
+        chunks: &RemotePath,
+        to: &RemotePath,
+        overwrite: bool,
+        locks: &If,
+        headers: HeaderMap,
+    ) -> Result<(), Error> {
+        let from = chunks.join(b".file", false)?;
+        let mut request = self.requests.rename(&from, to, overwrite, locks)?;
+        request.headers_mut().extend(headers);
+        self.moved(self.ask(Ok(request), to, slow()).await, &from, chunks, to).await
+    }
+
+    /// What became of a MOVE, after which there is nothing at `left`.
+    async fn moved(
+        &self,
+        answer: Result<Answer, Error>,
+        from: &RemotePath,
+        left: &RemotePath,
+        to: &RemotePath,
+    ) -> Result<(), Error> {
+        match answer {
             Ok(answer) => self.parts(answer, from, &method("MOVE"), Some(to)).await,
             Err(error) if may_be_done(&error) => {
                 let (left, there) =
-                    futures_util::join!(self.stat(from, Wanted::LISTING), self.stat(to, Wanted::LISTING));
+                    futures_util::join!(self.stat(left, Wanted::LISTING), self.stat(to, Wanted::LISTING));
                 if matches!((left, there), (Ok(None), Ok(Some(_)))) { Ok(()) } else { Err(error) }
             }
             Err(error) => Err(error),
@@ -449,13 +481,14 @@ async fn refusal(method: &Method, path: &RemotePath, answer: Answer) -> Failure 
     {
         text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
     }
+    let text = beginning(&parts.headers, text.into(), REFUSAL);
     let mut failure = Failure::new(method, path, parts.status, &parts.headers, &text, SystemTime::now());
     failure.sendings = sendings;
     failure
 }
 
 /// Reads an answer's body, which is short; one that is not is cut.
-async fn whole(answer: Answer) -> Result<Bytes, Error> {
+pub(crate) async fn whole(answer: Answer) -> Result<Bytes, Error> {
     let mut body = answer.into_body();
     let mut text = Vec::new();
     while text.len() < SHORT

@@ -19,6 +19,8 @@ pub enum Guard {
     None,
     /// There is none yet.
     Absent,
+    /// There is one, in whatever state.
+    Present,
     /// It is still in this state. A weak tag would never match (RFC 9110 §13.1.1): it guards nothing.
     Unchanged(ETag),
 }
@@ -36,6 +38,7 @@ impl Guard {
             Self::Unchanged(tag) if !tag.is_weak() => insert(headers, header::IF_MATCH, &tag.to_string()),
             Self::None | Self::Unchanged(_) => {}
             Self::Absent => insert(headers, header::IF_NONE_MATCH, "*"),
+            Self::Present => insert(headers, header::IF_MATCH, "*"),
         }
     }
 }
@@ -122,6 +125,7 @@ mod tests {
         assert_eq!(value("if-match", |h| unchanged("\"a\"").apply(h)).unwrap(), "\"a\"");
         assert_eq!(value("if-match", |h| unchanged("W/\"a\"").apply(h)), None);
         assert_eq!(value("if-none-match", |h| Guard::Absent.apply(h)).unwrap(), "*");
+        assert_eq!(value("if-match", |h| Guard::Present.apply(h)).unwrap(), "*");
     }
 
     #[test]

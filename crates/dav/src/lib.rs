@@ -18,6 +18,8 @@
 
 mod abilities;
 mod client;
+mod cloud;
+mod coding;
 mod compare;
 mod condition;
 mod date;
@@ -26,6 +28,7 @@ mod etag;
 mod failure;
 mod gate;
 mod guard;
+mod listing;
 mod lock_token;
 mod locks;
 mod multistatus;

@@ -53,7 +53,7 @@ pub struct RemotePath {
 
 /// Why a path cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the path {path:?} {why}")]
+#[error("the path `{}` {why}", path.escape_debug())]
 pub struct PathError {
     /// The path as it was given, shortened if it is long.
     pub path: String,

@@ -11,6 +11,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use quick_xml::escape::escape;
 
 use crate::{
+    coding::ACCEPTED,
     date,
     guard::{Guard, If},
     lock_token::LockToken,
@@ -48,6 +49,11 @@ impl Wanted {
     pub const LISTING: Self = Self(&[Tag::ResourceType, Tag::Length, Tag::Modified, Tag::Validator]);
     /// The same, and the digests that a server of the ownCloud family keeps.
     pub const DIGESTS: Self = Self(&[Tag::ResourceType, Tag::Length, Tag::Modified, Tag::Validator, Tag::Checksums]);
+    /// Entity tags alone.
+    pub(crate) const ETAGS: Self = Self(&[Tag::Validator]);
+    /// What a list needs, and the state of the folder for a later [`crate::Dav::changes`], if it has that.
+    pub const STATE: Self =
+        Self(&[Tag::ResourceType, Tag::Length, Tag::Modified, Tag::Validator, Tag::ReportSet, Tag::SyncToken]);
     /// Who holds which locks. Not among the others, since Apache looks into its lock database for every file.
     pub const LOCKS: Self = Self(&[Tag::LockDiscovery]);
     /// What a folder can do.
@@ -210,6 +216,10 @@ impl Requests {
     pub fn propfind(&self, path: &RemotePath, depth: Depth, wanted: Wanted) -> Made {
         let mut request = self.with_body("PROPFIND", path, document(Tag::Propfind, &wanted.prop()))?;
         set(&mut request, "depth", depth.value());
+        // What is said of one resource is short enough.
+        if depth != Depth::Zero {
+            set(&mut request, "accept-encoding", ACCEPTED);
+        }
         Ok(request)
     }
 
@@ -268,6 +278,7 @@ impl Requests {
         let mut request = self.with_body("REPORT", path, document(Tag::SyncCollection, &inner))?;
         // How far it reaches is said by the level (RFC 6578 §3.2).
         set(&mut request, "depth", Depth::Zero.value());
+        set(&mut request, "accept-encoding", ACCEPTED);
         Ok(request)
     }
 }

@@ -10,7 +10,8 @@ mod upload;
 mod walk;
 
 use std::{
-    hash::{BuildHasher, RandomState},
+    hash::{BuildHasher, Hash, RandomState},
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -22,6 +23,8 @@ use crate::{Error, Wanted, locks::Policy};
 
 /// Uploads up to this size follow each other on a connection without waiting. A larger one gets one of its own.
 const SHARED: u64 = 4 * 1024 * 1024;
+/// So many files are asked for one by one, rather than with all that is in their folder.
+const FEW: usize = 8;
 
 /// How files are moved.
 #[derive(Debug, Clone)]
@@ -38,8 +41,9 @@ pub struct Options {
     pub verify: Verify,
     /// What is left alone because it is there already.
     pub skip: Skip,
-    /// A large download that is interrupted leaves what has come (`.….part`), and goes on from there the next time, if the
-    /// server still has the same version of it (by a strong entity tag).
+    /// A large transfer that is interrupted leaves what has come, and goes on from there the next time: a download
+    /// (`.….part`) if the server still has the same version of the file, by a strong entity tag; an upload if the file here
+    /// is the same, and the server takes parts (Apache, in `.….part` there) or chunks (Nextcloud, outside of the files).
     pub resume: bool,
     /// Uploads go to a temporary name first, and are renamed when they are whole.
     pub temporary: bool,
@@ -47,6 +51,9 @@ pub struct Options {
     pub delete: bool,
     /// Nothing is changed; what would be is told.
     pub dry_run: bool,
+    /// Where the listing of a folder that is mirrored here is kept, if the server tells what has changed since
+    /// (RFC 6578), so that the next run asks for that alone. A file of this folder's own, for one user.
+    pub remembers: Option<PathBuf>,
     /// Connections at a time.
     pub connections: usize,
     /// Who is named as a lock's owner.
@@ -72,6 +79,7 @@ impl Default for Options {
             temporary: false,
             delete: false,
             dry_run: false,
+            remembers: None,
             connections: 6,
             owner: "longhaul".into(),
         }
@@ -177,18 +185,27 @@ pub struct Summary {
 
 /// A name beside `name` for what is not whole yet, hidden and new each time.
 fn temporary_name(name: &[u8]) -> Vec<u8> {
-    part_name(name, RandomState::new().hash_one(name))
+    part_name(name, random(name))
 }
 
-/// A name beside `name` for what is not whole yet, hidden. File systems take 255 bytes: of a long
-/// name only a part is in it.
+/// A name beside `name` for what is not whole yet, hidden.
 fn part_name(name: &[u8], mark: u64) -> Vec<u8> {
+    marked(name, mark, "part")
+}
+
+/// A hidden name with a mark in it. File systems take 255 bytes: of a long name only a part is in it.
+fn marked(name: &[u8], mark: u64, extension: &str) -> Vec<u8> {
     let mut end = name.len().min(200);
     // Not within a character, where it is text.
     while end < name.len() && end > 190 && name[end] & 0xc0 == 0x80 {
         end -= 1;
     }
-    [b".", &name[..end], format!(".{mark:016x}.part").as_bytes()].concat()
+    [b".", &name[..end], format!(".{mark:016x}.{extension}").as_bytes()].concat()
+}
+
+/// Another number each time.
+fn random(of: impl Hash) -> u64 {
+    RandomState::new().hash_one(of)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

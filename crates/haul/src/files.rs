@@ -3,8 +3,9 @@
 //! Each command is a file of its own below, and says what it wants of `dav`. What they share lies beside them: what is
 //! here and what is there (`place`), the settings from flags, environment and file (`options`, `settings`), the way to
 //! a server with its credentials (`session`), what was learned of servers earlier (`memory`), and what a person and a
-//! program read (`progress`, `report`, `show`).
+//! program read (`progress`, `bar`, `report`, `show`).
 
+mod bar;
 mod cat;
 mod cp;
 mod ls;
@@ -12,6 +13,7 @@ mod memory;
 mod mkdir;
 mod moving;
 mod mv;
+mod named;
 mod on_server;
 mod options;
 mod place;

@@ -7,14 +7,14 @@ mod progress;
 use std::{
     collections::BTreeSet,
     error::Error,
-    fmt::{Display, Write as _},
+    fmt::Write as _,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
     str::FromStr,
 };
 
-use clap::{Subcommand, error::ErrorKind};
+use clap::Subcommand;
 use lab::{
     compare, contenders,
     experiment::{Experiment, Known, nearest},
@@ -25,6 +25,7 @@ use lab::{
 use link::units::Span;
 
 use self::conduct::conduct;
+use crate::usage;
 
 /// The experiments that come with the program: name and text.
 const EXPERIMENTS: [(&str, &str); 5] = [
@@ -122,7 +123,7 @@ pub(crate) struct RunOptions {
     plain: bool,
 
     /// The most time for one sample
-    #[arg(long, value_name = "TIME", default_value = "5min")]
+    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = crate::patience)]
     patience: Span,
 
     /// Seed of everything random: the files' bytes, the order of the contenders
@@ -217,17 +218,12 @@ fn find(place: &Place, id: Option<&str>) -> Result<RunResult, Box<dyn Error>> {
     })
 }
 
-/// A name on the command line that means nothing: told as clap tells of an option it does not know, and
-/// with the same status.
-fn usage(error: impl Display) -> Box<dyn Error> {
-    clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).into()
-}
-
 fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
+    let look = look();
     let mut text = String::from("Experiments\n");
     for (name, _) in EXPERIMENTS {
         let experiment = read(name)?;
-        writeln!(text, "  {name:<24} {}", experiment.question)?;
+        text += &look.paragraph(&format!("  {name:<24} "), 27, &experiment.question);
     }
     text += "\nRuns\n";
     let listed = results::list(runs)?;
@@ -242,7 +238,7 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
             }
             Err(error) => error.to_string(),
         };
-        writeln!(text, "  {:<36} {line}", listed.id)?;
+        text += &look.paragraph(&format!("  {:<36} ", listed.id), 39, &line);
     }
     crate::print(text.as_bytes())
 }

@@ -15,6 +15,7 @@ use std::{
     process::ExitCode,
 };
 
+use ::link::units::Span;
 use clap::{Parser, Subcommand, error::ErrorKind};
 use tracing_subscriber::EnvFilter;
 
@@ -87,6 +88,12 @@ fn main() -> ExitCode {
 /// the same status.
 fn usage(error: impl Display) -> Box<dyn Error> {
     clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).into()
+}
+
+/// The longest wait for something, which needs a bound above nothing.
+fn patience(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error| format!("{error}"))?;
+    if span.0.is_zero() { Err("nothing happens in no time: write a time like 30s".into()) } else { Ok(span) }
 }
 
 /// Prints to standard output; a reader that has gone (`| head`) is no error.

@@ -159,7 +159,11 @@ fn mistakes_are_one_sentence_and_status_1() {
     for (arguments, said) in [
         (vec!["/nowhere", "--listen", "127.0.0.1:0"], "haul: cannot serve /nowhere: "),
         (vec!["/", "--listen", "192.0.2.1:1"], "haul: cannot listen on 192.0.2.1:1: "),
-        ([&loopback[..], &["--tls", "/no/cert,/no/key"]].concat(), "haul: cannot use /no/cert for TLS: "),
+        (
+            [&loopback[..], &["--tls", "/no/cert,/no/key"]].concat(),
+            "haul: cannot use /no/cert as a certificate or key: ",
+        ),
+        ([&loopback[..], &["--tls", "/tmp,/tmp"]].concat(), "haul: cannot use /tmp as a certificate or key: Is a dir"),
         ([&loopback[..], &["--log", "/no/log"]].concat(), "haul: cannot write the access log /no/log: "),
         ([&loopback[..], &["--auth", file]].concat(), "line 1: the hash of the user ann is not bcrypt"),
     ] {

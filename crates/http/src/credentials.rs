@@ -63,9 +63,14 @@ impl Credentials {
         self.own.insert(origin, credential);
     }
 
-    /// The credential of an origin.
+    /// The credential of an origin. One that the user has not named gets what a `netrc` has for its host only at the
+    /// host's own `https`: at another port of it somebody else may listen, and in the clear anybody.
     pub fn get(&self, origin: &Origin) -> Option<Credential> {
-        self.own.get(origin).cloned().or_else(|| self.netrc.machine(origin.host(), None))
+        let is_the_hosts = origin.is_tls() && origin.port() == 443;
+        self.own
+            .get(origin)
+            .cloned()
+            .or_else(|| is_the_hosts.then(|| self.netrc.machine(origin.host(), None)).flatten())
     }
 
     /// The user has named this origin: finds its credential and tells whether there is one. In this order: user
@@ -145,5 +150,7 @@ mod tests {
         assert_eq!(credentials.get(&origin("https://a:444")), None);
         assert_eq!(credentials.get(&origin("https://c")), None);
         assert_eq!(credentials.get(&origin("https://b")), Some(password("me", "m")));
+        assert_eq!(credentials.get(&origin("https://b:444")), None);
+        assert_eq!(credentials.get(&origin("http://b")), None);
     }
 }

@@ -13,14 +13,14 @@ use http::{Method, Request, Response, Version};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    Asked, Body, Error, Incoming, Options, Origin,
+    Asked, Body, Class, Error, Incoming, Options, Origin,
     client::Shared,
-    connect::Connected,
+    connect::{Connected, Offer},
     h1, http2,
     knowledge::Knowledge,
     method::{is_idempotent, is_safe},
     scheduler::{Action, Limits, Moment, Scheduler, Shape},
-    wire::{ConnectionId, Job, JobId, Report, Sent},
+    wire::{CallBack, ConnectionId, Job, JobId, Report, Sent},
 };
 
 /// What callers ask of an origin's driver.
@@ -32,18 +32,26 @@ pub(crate) enum Demand {
     Settle(oneshot::Sender<()>),
 }
 
+/// More than this is large, whatever its caller says.
+const BIG: u64 = 4 * 1024 * 1024;
 /// How often at most idle connections are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A connection attempt's outcome.
 type Opened = (ConnectionId, Result<Connected, Error>);
 
+/// The way to a connection. It ends when this is gone and all it was given is done.
+struct Line {
+    jobs: mpsc::UnboundedSender<Job>,
+    call_backs: mpsc::UnboundedSender<CallBack>,
+}
+
 struct Dispatch {
     shared: Arc<Shared>,
     origin: Origin,
     scheduler: Scheduler,
     jobs: HashMap<JobId, Job>,
-    lines: HashMap<ConnectionId, mpsc::UnboundedSender<Job>>,
+    lines: HashMap<ConnectionId, Line>,
     /// Why the last attempt to connect failed.
     failure: Option<Error>,
     last_job: u64,
@@ -134,6 +142,7 @@ impl Dispatch {
             return;
         }
         let (jobs, taken) = mpsc::unbounded_channel();
+        let (call_backs, called_back) = mpsc::unbounded_channel();
         let (timeouts, reports) = (self.shared.settings.timeouts, self.reports.clone());
         self.shared.note(&self.origin, connected.facts);
         match connected.version {
@@ -141,9 +150,9 @@ impl Dispatch {
                 let settings = self.shared.settings.http2;
                 drop(tokio::spawn(http2::run(connected.io, id, settings, timeouts, taken, reports)));
             }
-            _ => drop(tokio::spawn(h1::run(connected.io, id, timeouts, taken, reports))),
+            _ => drop(tokio::spawn(h1::run(connected.io, id, timeouts, taken, called_back, reports))),
         }
-        self.lines.insert(id, jobs);
+        self.lines.insert(id, Line { jobs, call_backs });
     }
 
     fn report(&mut self, report: Report) {
@@ -154,7 +163,8 @@ impl Dispatch {
                 self.scheduler.done(connection, job, (sent, received), window, now);
             }
             Report::Abandoned { connection, job } => self.scheduler.dropped(connection, job, now),
-            Report::Draining { connection } => self.scheduler.draining(connection, now),
+            Report::Draining { connection, cause } => self.scheduler.draining(connection, &cause, now),
+            Report::Stalled { connection, job } => self.scheduler.stalled(connection, job, now),
             Report::Returned { connection, job, sent, cause } => {
                 let id = job.id;
                 self.jobs.insert(id, *job);
@@ -186,6 +196,11 @@ impl Dispatch {
                     Action::Open(id, pause) => self.connect(id, pause),
                     Action::Send(connection, job) => self.send(connection, job),
                     Action::Retire(connection) => drop(self.lines.remove(&connection)),
+                    Action::CallBack { connection, behind, sent } => {
+                        if let Some(line) = self.lines.get(&connection) {
+                            let _ = line.call_backs.send(CallBack { behind, sent });
+                        }
+                    }
                     Action::Fail { job, cause, undecided } => {
                         let Some(job) = self.jobs.remove(&job) else { continue };
                         let asked = Asked::of(&job.request);
@@ -216,7 +231,7 @@ impl Dispatch {
     fn send(&mut self, connection: ConnectionId, id: JobId) {
         let Some(job) = self.jobs.remove(&id) else { return };
         let refused = match self.lines.get(&connection) {
-            Some(line) => line.send(job).err().map(|error| error.0),
+            Some(line) => line.jobs.send(job).err().map(|error| error.0),
             None => Some(job),
         };
         // The connection has ended, and its report, which knows nothing of this job, is on the way.
@@ -228,7 +243,7 @@ impl Dispatch {
 
     fn connect(&self, id: ConnectionId, pause: Duration) {
         let (shared, origin, opened) = (self.shared.clone(), self.origin.clone(), self.opened.clone());
-        let offer = shared.offer(&origin);
+        let offer = if self.scheduler.is_serial_only() { Offer::Http1 } else { shared.offer(&origin) };
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
             let connected = tokio::select! {
@@ -244,6 +259,7 @@ impl Dispatch {
 fn shape(id: JobId, request: &Request<Body>) -> Shape {
     let options = request.extensions().get::<Options>().cloned().unwrap_or_default();
     let repeatable = is_idempotent(request.method()) && request.body().is_repeatable();
+    let bytes = request.body().length().unwrap_or(0) + options.expected.length.unwrap_or(0);
     let consented = is_safe(request.method()) || options.pipeline;
     Shape {
         id,
@@ -251,8 +267,8 @@ fn shape(id: JobId, request: &Request<Body>) -> Shape {
         pipelinable: repeatable && consented && *request.method() != Method::CONNECT,
         safe: is_safe(request.method()),
         sending: request.body().length().is_none_or(|length| length > 4096),
-        class: options.class,
-        bytes: request.body().length().unwrap_or(0) + options.expected.length.unwrap_or(0),
+        class: if bytes > BIG { Class::Large } else { options.class },
+        bytes,
     }
 }
 

@@ -34,9 +34,9 @@ pub enum Error {
         /// What came in the way.
         cause: Cause,
     },
-    /// The connection failed before an answer, and the request may not be repeated: nobody here knows whether it
-    /// took effect.
-    #[error("{asked}: {cause}; it may have taken effect, and may not be repeated: look before trying again")]
+    /// There was no answer, and the request may not be repeated, or is too much to be repeated while the server may
+    /// still be at work on it: nobody here knows whether it took effect.
+    #[error("{asked}: {cause}; it may have taken effect, and is not sent again unasked: look before trying again")]
     Undecided {
         /// What was asked.
         asked: Asked,

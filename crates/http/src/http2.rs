@@ -273,7 +273,7 @@ impl Connection {
     /// Begins no more, and lets the driver have what was not begun.
     fn drain(&mut self, cause: Cause) {
         self.jobs.close();
-        self.report(Report::Draining { connection: self.common.id });
+        self.report(Report::Draining { connection: self.common.id, cause: cause.clone() });
         for job in std::mem::take(&mut self.waiting) {
             self.return_job(Box::new(job), Sent::Nothing, cause.clone());
         }

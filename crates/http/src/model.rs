@@ -3,206 +3,23 @@
 //! The whole client is driven, over pipes in memory and on a clock that jumps to the next thing to happen. The
 //! server's faults are drawn from a seed; what it did is compared with what the client was told.
 
+mod http2;
+mod server;
+
 use std::{
-    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use bytes::BytesMut;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
 use http::{Method, Request, StatusCode, Version};
 use http_body_util::BodyExt;
 use proptest::prelude::*;
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
+use self::server::{Model, Server};
 use crate::{
-    Body, Class, Client, Error, Expected, Journey, Options, Origin, Pipelining, Settings,
-    client::Dial,
-    connect::{Connected, Facts, Io, Offer, TcpInfo},
-    credentials::Authenticator,
+    Body, Class, Client, Error, Expected, Journey, Options, Pipelining, Settings, Versions, credentials::Authenticator,
 };
-
-/// What a server may do wrong with a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
-    /// Close before doing anything.
-    Cut,
-    /// Do it, and close without an answer.
-    CutAfter,
-    /// Answer in part, and close.
-    CutAmid,
-    /// Never answer this one or any other.
-    Silence,
-    /// Never answer this one, but those behind it.
-    Skip,
-    /// Answer the next one first.
-    Swap,
-    /// Answer with what is not HTTP.
-    Noise,
-    /// Answer twice.
-    Echo,
-    /// Say 408, and close.
-    TimeOut,
-    /// Answer, and say that it was the last.
-    Farewell,
-    /// Take a while.
-    Slow,
-}
-
-const FAULTS: [Fault; 11] = [
-    Fault::Cut,
-    Fault::CutAfter,
-    Fault::CutAmid,
-    Fault::Silence,
-    Fault::Skip,
-    Fault::Swap,
-    Fault::Noise,
-    Fault::Echo,
-    Fault::TimeOut,
-    Fault::Farewell,
-    Fault::Slow,
-];
-
-/// What the server holds, and how it behaves.
-struct Model {
-    files: BTreeMap<String, Vec<u8>>,
-    /// How often each POST took effect.
-    posts: HashMap<String, u32>,
-    random: ChaCha8Rng,
-    /// One request in so many goes wrong.
-    one_in: u32,
-    /// How many connections are refused.
-    refusals: u32,
-    requests: u64,
-}
-
-#[derive(Clone)]
-struct Server(Arc<Mutex<Model>>);
-
-impl Dial for Server {
-    fn dial<'a>(&'a self, origin: &'a Origin, _: Offer, _: Duration) -> BoxFuture<'a, Result<Connected, Error>> {
-        Box::pin(async move {
-            tokio::time::sleep(Duration::from_millis(40)).await;
-            let refused = {
-                let mut model = self.0.lock().unwrap();
-                model.refusals = model.refusals.saturating_sub(1);
-                model.refusals > 0
-            };
-            if refused {
-                let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into();
-                return Err(Error::Connect { origin: origin.clone(), cause });
-            }
-            let (near, far) = tokio::io::duplex(3000);
-            tokio::spawn(serve(far, self.0.clone()));
-            Ok(Connected { io: Box::new(near), version: Version::HTTP_11, facts: nothing_special() })
-        })
-    }
-}
-
-impl Io for DuplexStream {
-    fn tcp_info(&self) -> Option<TcpInfo> {
-        None
-    }
-}
-
-fn nothing_special() -> Facts {
-    let (peer, none) = (([127, 0, 0, 1], 80).into(), Duration::ZERO);
-    Facts { peer, proxy: None, look_up: none, tcp: none, tunnel: None, tls: None }
-}
-
-/// Reads a request; none at the end.
-async fn read(stream: &mut DuplexStream, buffer: &mut BytesMut) -> Option<(String, String, Vec<u8>)> {
-    let (head, method, path, length) = loop {
-        let mut slots = [httparse::EMPTY_HEADER; 32];
-        let mut request = httparse::Request::new(&mut slots);
-        if let httparse::Status::Complete(head) = request.parse(buffer).expect("the client speaks HTTP") {
-            let length = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
-            let length = length.map_or(0, |length| std::str::from_utf8(length.value).unwrap().parse().unwrap());
-            break (head, request.method.unwrap().to_owned(), request.path.unwrap().to_owned(), length);
-        }
-        if stream.read_buf(buffer).await.ok()? == 0 {
-            return None;
-        }
-    };
-    let _ = buffer.split_to(head);
-    while buffer.len() < length {
-        if stream.read_buf(buffer).await.ok()? == 0 {
-            return None;
-        }
-    }
-    Some((method, path, buffer.split_to(length).to_vec()))
-}
-
-/// The server's side of a connection.
-async fn serve(mut stream: DuplexStream, model: Arc<Mutex<Model>>) {
-    let mut buffer = BytesMut::new();
-    let mut held: Option<Vec<u8>> = None;
-    while let Some((method, path, body)) = read(&mut stream, &mut buffer).await {
-        let (fault, delay) = {
-            let mut model = model.lock().unwrap();
-            model.requests += 1;
-            let one_in = model.one_in;
-            let faulty = one_in > 0 && model.random.random_ratio(1, one_in);
-            let fault = faulty.then(|| FAULTS[model.random.random_range(0..FAULTS.len())]);
-            (fault, Duration::from_millis(model.random.random_range(0..30)))
-        };
-        tokio::time::sleep(delay).await;
-        // Nobody can tell whether a skipped PUT that others follow took effect: it is not done to them here.
-        let fault = fault.filter(|fault| method == "GET" || !matches!(fault, Fault::Skip | Fault::Swap | Fault::Echo));
-        match fault {
-            Some(Fault::Cut) => return,
-            Some(Fault::TimeOut) => {
-                let _ = stream.write_all(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n").await;
-                return;
-            }
-            Some(Fault::Slow) => tokio::time::sleep(Duration::from_secs(5)).await,
-            _ => {}
-        }
-        let answer = apply(&mut model.lock().unwrap(), &method, &path, body, fault == Some(Fault::Farewell));
-        let out = match fault {
-            Some(Fault::CutAfter) => return,
-            Some(Fault::Silence) => {
-                tokio::time::sleep(Duration::from_hours(1)).await;
-                return;
-            }
-            Some(Fault::Skip) => Vec::new(),
-            Some(Fault::Noise) => b"\x16\x03\x01 this is no HTTP\r\n\r\n".to_vec(),
-            // One that comes when something else has been asked cannot be told from its answer: this one comes at once.
-            Some(Fault::Echo) if answer.len() < 1000 => [&answer[..], &answer].concat(),
-            Some(Fault::CutAmid) => answer[..answer.len() / 2].to_vec(),
-            Some(Fault::Swap) if held.is_none() => {
-                held = Some(answer);
-                continue;
-            }
-            _ => [&answer[..], &held.take().unwrap_or_default()].concat(),
-        };
-        if stream.write_all(&out).await.is_err() || matches!(fault, Some(Fault::CutAmid | Fault::Farewell)) {
-            return;
-        }
-    }
-}
-
-fn apply(model: &mut Model, method: &str, path: &str, body: Vec<u8>, last: bool) -> Vec<u8> {
-    let (status, body) = match method {
-        "PUT" => {
-            let new = model.files.insert(path.to_owned(), body).is_none();
-            (if new { 201 } else { 204 }, Vec::new())
-        }
-        "POST" => {
-            *model.posts.entry(path.to_owned()).or_default() += 1;
-            (200, Vec::new())
-        }
-        "GET" => model.files.get(path).map_or((404, Vec::new()), |file| (200, file.clone())),
-        other => panic!("a method that was not sent: {other}"),
-    };
-    let close = if last { "Connection: close\r\n" } else { "" };
-    let etag = if method == "GET" { format!("ETag: \"{path}\"\r\n") } else { String::new() };
-    let length = if status == 204 { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-    [format!("HTTP/1.1 {status} X\r\n{close}{etag}{length}\r\n").as_bytes(), &body].concat()
-}
 
 /// What a file holds: nothing like any other.
 fn content(path: &str, length: usize) -> Vec<u8> {
@@ -218,29 +35,62 @@ struct Ask {
     at: u64,
     /// When its caller loses patience.
     cancel: Option<u64>,
+    /// How long its caller takes over the answer's head before it reads on, in ms.
+    dawdles: u64,
 }
 
 fn asks() -> impl Strategy<Value = Vec<Ask>> {
     let method = prop_oneof![6 => Just(Method::PUT), 6 => Just(Method::GET), 1 => Just(Method::POST)];
     let cancel = prop_oneof![9 => Just(None), 1 => (0u64..400).prop_map(Some)];
-    let ask = (method, 0usize..6000, prop::bool::weighted(0.1), 0u64..600, cancel);
-    let ask = ask.prop_map(|(method, length, large, at, cancel)| Ask { method, length, large, at, cancel });
+    // One in some turns out large, whatever was said of it.
+    let length = prop_oneof![40 => 0usize..6000, 1 => 300_000usize..400_000];
+    let dawdles = prop_oneof![9 => Just(0), 1 => 0u64..4000];
+    let ask = (method, length, prop::bool::weighted(0.1), 0u64..600, cancel, dawdles);
+    let ask =
+        ask.prop_map(|(method, length, large, at, cancel, dawdles)| Ask { method, length, large, at, cancel, dawdles });
     prop::collection::vec(ask, 1..60)
 }
 
+/// How the client and the server are set.
+#[derive(Debug, Clone)]
+struct Setting {
+    pipelining: Pipelining,
+    connections: usize,
+    seed: u64,
+    /// One request in so many goes wrong.
+    one_in: u32,
+    /// So many requests are served by HTTP/2 before the server wants HTTP/1.1; none if that is spoken at once.
+    http2: Option<u64>,
+}
+
+fn settings() -> impl Strategy<Value = Setting> {
+    let pipelining = prop_oneof![Just(Pipelining::Off), Just(Pipelining::Safe), Just(Pipelining::Aggressive)];
+    let one_in = prop_oneof![Just(0u32), Just(40), Just(8), Just(3)];
+    let http2 = prop_oneof![4 => Just(None), 1 => (0u64..80).prop_map(Some)];
+    let setting = (pipelining, 1usize..7, any::<u64>(), one_in, http2);
+    setting.prop_map(|(pipelining, connections, seed, one_in, http2)| Setting {
+        pipelining,
+        connections,
+        seed,
+        one_in,
+        http2,
+    })
+}
+
 /// Asks for all of it, and holds what was told against what was done.
-async fn play(asks: Vec<Ask>, pipelining: Pipelining, connections: usize, seed: u64, one_in: u32) {
+async fn play(asks: Vec<Ask>, setting: Setting) {
+    let Setting { pipelining, connections, seed, one_in, http2 } = setting;
     let path = |number: usize| format!("/{number}");
     let gets = asks.iter().enumerate().filter(|(_, ask)| ask.method == Method::GET);
     let model = Arc::new(Mutex::new(Model {
         files: gets.map(|(number, ask)| (path(number), content(&path(number), ask.length))).collect(),
-        posts: HashMap::new(),
-        random: ChaCha8Rng::seed_from_u64(seed),
         one_in,
         refusals: (seed % 3) as u32,
-        requests: 0,
+        http2_until: http2.unwrap_or(u64::MAX),
+        ..Model::new(seed)
     }));
-    let settings = Settings { pipelining, connections, ..Settings::default() };
+    let versions = if http2.is_some() { Versions::Http2 } else { Versions::Http1 };
+    let settings = Settings { versions, pipelining, connections, ..Settings::default() };
     let client = Client::with(settings, Authenticator::default(), Server(model.clone()));
     let told = join_all(asks.iter().enumerate().map(|(number, ask)| {
         let (client, ask, path) = (client.clone(), ask.clone(), path(number));
@@ -256,6 +106,7 @@ async fn play(asks: Vec<Ask>, pipelining: Pipelining, connections: usize, seed: 
     // An hour on a clock that jumps: every wait has a bound.
     let told = tokio::time::timeout(Duration::from_hours(1), told).await.expect("some request waits for ever");
     let model = model.lock().unwrap();
+    assert!(!model.asked_again, "a server that wants HTTP/1.1 is not asked otherwise again");
     for (number, (ask, told)) in asks.iter().zip(&told).enumerate() {
         let path = path(number);
         assert!(!matches!(told, Some(Err(Error::Shutdown))), "no request is forgotten");
@@ -289,14 +140,7 @@ async fn pipelines_deepen_with_success_and_only_where_wanted() {
     for (pipelining, deepest) in
         [(Pipelining::Off, 0..=0), (Pipelining::Safe, 8..=199), (Pipelining::Aggressive, 199..=199)]
     {
-        let model = Model {
-            files: BTreeMap::new(),
-            posts: HashMap::new(),
-            random: ChaCha8Rng::seed_from_u64(1),
-            one_in: 0,
-            refusals: 0,
-            requests: 0,
-        };
+        let model = Model::new(1);
         let settings = Settings { pipelining, connections: 1, ..Settings::default() };
         let client = Client::with(settings, Authenticator::default(), Server(Arc::new(Mutex::new(model))));
         let answers = join_all((0..200).map(|number| {
@@ -312,13 +156,15 @@ async fn pipelines_deepen_with_success_and_only_where_wanted() {
 
 async fn exchange(client: &Client, ask: &Ask, path: &str) -> Result<StatusCode, Error> {
     let body = if ask.method == Method::GET { Body::empty() } else { content(path, ask.length).into() };
-    let expected = Expected { etag: Some(format!("\"{path}\"")), length: Some(ask.length as u64) };
+    let length = (ask.length < 6000).then_some(ask.length as u64);
+    let expected = Expected { etag: Some(format!("\"{path}\"")), length };
     let expected = if ask.method == Method::GET { expected } else { Expected::default() };
     let class = if ask.large { Class::Large } else { Class::Small };
     let request = Request::builder().method(&ask.method).uri(format!("http://model{path}"));
     let request = request.extension(Options { class, pipeline: true, expected, timeouts: None });
     let answer = client.send(request.body(body).unwrap()).await?;
     let status = answer.status();
+    tokio::time::sleep(Duration::from_millis(ask.dawdles)).await;
     let body = answer.into_body().collect().await?.to_bytes();
     if ask.method == Method::GET && status == StatusCode::OK {
         assert!(body == content(path, ask.length), "{path} has another's content, or not all of its own");
@@ -330,15 +176,96 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn nothing_is_lost_mixed_or_done_twice(
-        asks in asks(),
-        mode in 0..3,
-        connections in 1usize..7,
-        seed: u64,
-        one_in in prop_oneof![Just(0u32), Just(40), Just(8), Just(3)],
-    ) {
-        let mode = [Pipelining::Off, Pipelining::Safe, Pipelining::Aggressive][mode as usize];
+    fn nothing_is_lost_mixed_or_done_twice(asks in asks(), setting in settings()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        runtime.block_on(play(asks, mode, connections, seed, one_in));
+        runtime.block_on(play(asks, setting));
+    }
+}
+
+/// Sends a request without options, and gives the answer and its journey.
+async fn told(client: &Client, method: Method, path: &str, body: Body, options: Options) -> Result<Journey, Error> {
+    let request = Request::builder().method(method).uri(format!("http://model{path}")).extension(options);
+    let answer = client.send(request.body(body).unwrap()).await?;
+    let journey = *answer.extensions().get::<Journey>().unwrap();
+    answer.into_body().collect().await?;
+    Ok(journey)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_wants_http_1_is_asked_by_it_whatever_is_asked() {
+    let model = Arc::new(Mutex::new(Model { http2_until: 1, ..Model::new(1) }));
+    let settings = Settings { versions: Versions::Http2, ..Settings::default() };
+    let client = Client::with(settings, Authenticator::default(), Server(model.clone()));
+    let ask = |method| told(&client, method, "/a", "x".into(), Options::default());
+    assert_eq!(ask(Method::PUT).await.unwrap().version, Version::HTTP_2);
+    let answers = [ask(Method::GET), ask(Method::PUT), ask(Method::POST), ask(Method::POST)];
+    for journey in join_all(answers).await {
+        assert_eq!(journey.unwrap().version, Version::HTTP_11);
+    }
+    let model = model.lock().unwrap();
+    assert_eq!((model.posts["/a"], model.asked_again), (2, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_upload_that_is_stored_slowly_is_sent_once() {
+    let model = Arc::new(Mutex::new(Model { one_in: 1, ..Model::new(1) }));
+    for (class, length, sent) in [(Class::Large, 10, 1), (Class::Small, 5 << 20, 1), (Class::Small, 10, 4)] {
+        let mut silent = Model::new(1);
+        silent.silent = true;
+        *model.lock().unwrap() = silent;
+        let client = Client::with(Settings::default(), Authenticator::default(), Server(model.clone()));
+        let options = Options { class, ..Options::default() };
+        let error = told(&client, Method::PUT, "/a", vec![0; length].into(), options).await.unwrap_err();
+        assert_eq!((model.lock().unwrap().requests, matches!(error, Error::Undecided { .. })), (sent, sent == 1));
+        assert!(
+            sent > 1 || error.to_string().contains("no answer began for 60 s; it may have taken effect"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_never_there_is_given_up_at_once_and_one_that_was_is_waited_for() {
+    for (was_there, refusals, dials) in [(false, 2, 1), (true, 4, 4), (true, 100, 6)] {
+        let model = Arc::new(Mutex::new(Model { hangs_up: true, ..Model::new(1) }));
+        let settings = Settings { connections: 1, ..Settings::default() };
+        let client = Client::with(settings, Authenticator::default(), Server(model.clone()));
+        let ask = || told(&client, Method::PUT, "/a", "x".into(), Options::default());
+        if was_there {
+            ask().await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        {
+            let mut model = model.lock().unwrap();
+            (model.refusals, model.dials) = (refusals, 0);
+        }
+        let begun = tokio::time::Instant::now();
+        let answer = ask().await;
+        assert_eq!(model.lock().unwrap().dials, dials);
+        if refusals == 4 {
+            answer.unwrap();
+        } else {
+            let error = answer.unwrap_err().to_string();
+            assert_eq!(error, "cannot connect to http://model: connection refused");
+            assert_eq!(begun.elapsed() < Duration::from_secs(1), !was_there);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stands_behind_a_slow_answer_comes_by_another_way() {
+    let model = Arc::new(Mutex::new(Model::new(1)));
+    model.lock().unwrap().slow = Some("/slow".into());
+    let settings = Settings { connections: 2, pipelining: Pipelining::Aggressive, ..Settings::default() };
+    let client = Client::with(settings, Authenticator::default(), Server(model.clone()));
+    let ask = |path| told(&client, Method::GET, path, Body::empty(), Options::default());
+    ask("/first").await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let timed = |path| async move { (ask(path).await.unwrap(), begun.elapsed()) };
+    let answers = join_all(["/slow", "/a", "/b", "/c"].map(timed)).await;
+    assert_eq!((answers[0].0.connection, answers[0].1.as_secs()), (1, 8));
+    for (journey, took) in &answers[1..] {
+        assert_eq!((journey.connection, journey.sendings), (2, 2));
+        assert!(took.as_millis() < 2000, "{took:?}");
     }
 }

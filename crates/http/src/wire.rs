@@ -44,6 +44,14 @@ pub(crate) enum Sent {
     Something,
 }
 
+/// The wish to have back what stands behind a request on its connection, if that is still the oldest there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CallBack {
+    pub(crate) behind: JobId,
+    /// With what has left and may be asked for twice, not only what has not left.
+    pub(crate) sent: bool,
+}
+
 /// What a connection tells the driver of its origin.
 #[derive(Debug)]
 pub(crate) enum Report {
@@ -63,7 +71,10 @@ pub(crate) enum Report {
     Streams { connection: ConnectionId, limit: usize, windows: Windows },
     /// The connection takes no more jobs, and ends when those it has begun are done; those it had not begun have
     /// been returned.
-    Draining { connection: ConnectionId },
+    Draining { connection: ConnectionId, cause: Cause },
+    /// The answer that the connection owes next, or is giving, keeps whatever stands behind it waiting: it is large, or
+    /// nothing of it has come for a while. Told once of each.
+    Stalled { connection: ConnectionId, job: JobId },
     /// The connection has ended and takes no more. Jobs with an answer begun are not among the unanswered: their
     /// readers have been told.
     Closed { connection: ConnectionId, cause: Cause, unanswered: Vec<(Job, Sent)> },

@@ -59,7 +59,7 @@ fn processor(cpuinfo: &str) -> String {
 fn tools(plan: &Plan, server: &dyn Server) -> BTreeMap<String, String> {
     let mut tools = BTreeMap::new();
     let mut add = |owner: &str, settings: Vec<(String, String)>| {
-        let text: Vec<String> = settings.into_iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let text: Vec<String> = settings.iter().map(|(name, value)| setting(name, value)).collect();
         if !text.is_empty() {
             tools.insert(owner.to_owned(), text.join(", "));
         }
@@ -77,6 +77,13 @@ fn tools(plan: &Plan, server: &dyn Server) -> BTreeMap<String, String> {
     tools.insert("initial window".to_owned(), "10 segments".to_owned());
     tools.insert("haul".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     tools
+}
+
+/// A setting with its name, unless the value names it; what programs print of their version does, in several ways.
+fn setting(name: &str, value: &str) -> String {
+    let value = value.split_once("version: ").map_or(value, |(_, version)| version);
+    let first = value.split([' ', '/']).next().unwrap_or_default();
+    if first.eq_ignore_ascii_case(name) { value.to_owned() } else { format!("{name} {value}") }
 }
 
 /// How often each byte of the work is held at once: in memory, in the client's files and the server's,
@@ -160,6 +167,20 @@ mod tests {
         let said = check_room(&plan, Path::new("/")).unwrap_err().to_string();
         assert!(said.starts_with("the workload `upload-small` takes about "), "{said}");
         assert!(needed(&Work::List { entries: u32::MAX }) > 1 << 40);
+    }
+
+    #[test]
+    fn no_setting_is_named_twice() {
+        for (name, value, said) in [
+            ("curl", "curl 7.88.1 (x86_64-pc-linux-gnu)", "curl 7.88.1 (x86_64-pc-linux-gnu)"),
+            ("version", "Server version: Apache/2.4.71 (Debian)", "version Apache/2.4.71 (Debian)"),
+            ("version", "nginx version: nginx/1.22.1", "version nginx/1.22.1"),
+            ("version", "0.1.0", "version 0.1.0"),
+            ("use_locks", "1", "use_locks 1"),
+            ("smbd", "Version 4.17.12-Debian", "smbd Version 4.17.12-Debian"),
+        ] {
+            assert_eq!(setting(name, value), said);
+        }
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub enum ProcessError {
         program: String,
         /// How it ended.
         status: ExitStatus,
-        /// The last line it printed.
+        /// What it complained of, as a rule the last line it printed.
         said: String,
     },
     /// It ended although it was to run on.
@@ -147,14 +147,24 @@ pub struct Output {
     pub stderr: String,
 }
 
-/// Runs a program to its end on a host and returns what it printed.
+/// Runs a program to its end on a host and returns what it printed. Of one that fails the last line is told.
 pub fn run(place: &dyn Place, command: &mut Command, bounds: &Bounds) -> Result<Output, ProcessError> {
+    run_telling(place, command, bounds, last_line)
+}
+
+/// The same for a program whose complaint is found otherwise in what it printed last to standard error.
+pub fn run_telling(
+    place: &dyn Place,
+    command: &mut Command,
+    bounds: &Bounds,
+    complaint: fn(&str) -> String,
+) -> Result<Output, ProcessError> {
     let (status, output) = collect(place, command, bounds)?;
     if status.success() {
         return Ok(output);
     }
     // Some complain where they print.
-    let said = Some(last_line(&output.stderr)).filter(|said| !said.is_empty());
+    let said = Some(complaint(&output.stderr)).filter(|said| !said.is_empty());
     let said = said.unwrap_or_else(|| last_line(&output.stdout));
     Err(ProcessError::Failed { program: name(command), status, said })
 }

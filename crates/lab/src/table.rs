@@ -50,7 +50,7 @@ impl Look {
 
     /// Text in the width, its first line after `first`, the others after as many blanks as
     /// `indent` says.
-    fn paragraph(self, first: &str, indent: usize, text: &str) -> String {
+    pub fn paragraph(self, first: &str, indent: usize, text: &str) -> String {
         let blanks = " ".repeat(indent);
         let options = textwrap::Options::new(self.width())
             .initial_indent(first)

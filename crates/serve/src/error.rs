@@ -37,7 +37,7 @@ pub enum Error {
     #[error("passwords would cross the network in the clear on {0}: add --tls, or listen on 127.0.0.1")]
     ClearPasswords(SocketAddr),
     /// A certificate or key file cannot be read or used.
-    #[error("cannot use {} for TLS: {why}; it must be PEM", path.display())]
+    #[error("cannot use {} as a certificate or key: {why}; write two PEM files as CERT,KEY", path.display())]
     Tls {
         /// The file.
         path: PathBuf,

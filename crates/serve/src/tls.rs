@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::ServerConfig;
 use rustls::crypto::ring as provider;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::Error;
@@ -132,8 +132,13 @@ fn describe(certificate: &CertificateDer<'_>) -> Certificate {
     }
 }
 
-fn unusable(path: &Path, error: &rustls::pki_types::pem::Error) -> Error {
-    Error::Tls { path: path.to_owned(), why: error.to_string() }
+fn unusable(path: &Path, error: &pem::Error) -> Error {
+    let why = match error {
+        pem::Error::Io(error) => error.to_string(),
+        pem::Error::NoItemsFound => "there is none in it".to_owned(),
+        error => error.to_string(),
+    };
+    Error::Tls { path: path.to_owned(), why }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ const XML: &str = "content-type: application/xml; charset=utf-8";
 #[test]
 fn a_listing_names_what_it_wants() {
     let (head, body) = told(requests().propfind(&path("/a%20b/"), Depth::One, Wanted::LISTING));
-    assert_eq!(head, format!("PROPFIND http://dav.example:8080/a%20b/\n{XML}\ndepth: 1"));
+    assert_eq!(head, format!("PROPFIND http://dav.example:8080/a%20b/\naccept-encoding: gzip\n{XML}\ndepth: 1"));
     assert_eq!(
         body,
         "<D:propfind xmlns:D=\"DAV:\"><D:prop><D:resourcetype/><D:getcontentlength/><D:getlastmodified/><D:getetag/>\
@@ -105,7 +105,7 @@ fn changes_since_a_token() {
         Some(500),
         Wanted(&[Tag::Validator]),
     ));
-    assert_eq!(head, format!("REPORT http://dav.example:8080/a/\n{XML}\ndepth: 0"));
+    assert_eq!(head, format!("REPORT http://dav.example:8080/a/\naccept-encoding: gzip\n{XML}\ndepth: 0"));
     assert_eq!(
         body,
         "<D:sync-collection xmlns:D=\"DAV:\"><D:sync-token>urn:1?a&amp;b</D:sync-token><D:sync-level>1</D:sync-level>\

@@ -1,7 +1,6 @@
 //! Downloads: trees found by listing, files written whole.
 //!
-//! Listings of all folders of a level go out together, and files are fetched while other folders are still being
-//! listed. A file is written under a temporary name beside its place and renamed when all of it is there and right,
+//! Listings of all folders of a level go out together, and files are fetched while they still come in. A file is written under a temporary name beside its place and renamed when all of it is there and right,
 //! so that nobody sees half of it. A large file is asked for in parts, all of the same version (`If-Match`), each on
 //! a connection of its own, and written in order; so what has come when it is interrupted can be gone on from.
 //!
@@ -11,6 +10,9 @@
 //! Of each file found, no more is kept until its turn than is needed then: there may be very many.
 
 mod fetch;
+mod listing;
+mod recall;
+mod remembered;
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -24,13 +26,16 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream, stream::FuturesUnordered};
 use haul_http::Body;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
+use self::{listing::Found, remembered::Remembered};
 use super::{Event, Options, Skip, Summary, Watch, lock};
-use crate::{Dav, ETag, Error, Properties, RemotePath, requests::Depth};
+use crate::{Dav, ETag, Error, Properties, RemotePath, Wanted};
 
 /// How many requests may be under way or wait in the engine's queue.
 const WINDOW: usize = 256;
+/// How many finds are taken in at once.
+const AT_ONCE: usize = 256;
 /// How many listings go before files that could be fetched already.
 const LISTINGS: usize = 32;
 
@@ -55,20 +60,26 @@ pub async fn download(
         parts: Mutex::default(),
         extras: Mutex::default(),
         whole_only: AtomicBool::new(false),
+        remembered: Mutex::default(),
+        untried: Mutex::default(),
         summary: Mutex::default(),
     };
     let (mut queue, mut places) = (Queue::default(), HashSet::new());
-    let wanted = options.wanted();
+    let remembers = options.remembers.as_deref().filter(|_| options.contents && sources.len() == 1);
+    let wanted = if remembers.is_some() { Wanted::STATE } else { options.wanted() };
     let into = fs::metadata(to).is_ok_and(|kind| kind.is_dir());
-    let looked = stream::iter(sources.to_vec())
-        .map(|path| async move { (dav.stat(&path, wanted).await, path) })
-        .buffered(WINDOW)
-        .collect::<Vec<_>>();
+    // What may be a folder is listed at once, and its listing says whether it is.
+    let look = |path: RemotePath| async move {
+        let at_once = options.recursive && remembers.is_none();
+        let found = if at_once { None } else { Some(dav.stat(&path, wanted).await) };
+        (found, path)
+    };
+    let looked = stream::iter(sources.to_vec()).map(look).buffered(WINDOW).collect::<Vec<_>>();
     for (found, path) in looked.await {
         let missing =
             || Error::Differs { path: path.clone(), why: "there is nothing at this path on the server".into() };
-        let entry = found?.ok_or_else(missing)?;
-        if entry.path.is_folder() && !options.recursive {
+        let entry = found.transpose()?.map(|found| found.ok_or_else(missing)).transpose()?;
+        if entry.as_ref().is_some_and(|entry| entry.path.is_folder()) && !options.recursive {
             return Err(Error::Differs { path, why: "it is a folder: add -r to download all that is in it".into() });
         }
         let place = match (into && !options.contents, path.name()) {
@@ -83,13 +94,25 @@ pub async fn download(
             let error = io::Error::other("two of what is to be downloaded have this name: download them one by one");
             return Err(Error::local("write", place, error));
         }
-        queue.add_source(entry.path, place, Facts::of(entry.properties))?;
+        if let Some((file, folder)) = remembers.zip(entry.as_ref()).filter(|(_, entry)| entry.path.is_folder()) {
+            work.recall(folder, file).await;
+        }
+        let found = if let Some(entry) = entry.filter(|entry| !entry.path.is_folder()) {
+            Found::File(source_file(entry.path, &place, Facts::of(entry.properties))?)
+        } else {
+            let path = path.as_folder(true);
+            Found::Folder(Folder { path, place, named: true, fresh: false, alias: None })
+        };
+        work.found(queue.extend(std::iter::once(found)));
     }
     let stopped = tokio::select! {
         biased;
         () = stop.notified() => true,
-        () = work.run(queue) => false,
+        ((), ()) = async { tokio::join!(work.run(queue), work.try_reports()) } => false,
     };
+    if let Some(file) = remembers.filter(|_| !options.dry_run) {
+        work.remember(file);
+    }
     for part in std::mem::take(&mut *lock(&work.parts)) {
         let _ = fs::remove_file(part);
     }
@@ -116,6 +139,7 @@ struct Folder {
 }
 
 /// What a listing says of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Facts {
     length: Option<u64>,
     modified: Option<SystemTime>,
@@ -147,6 +171,17 @@ impl Find {
     }
 }
 
+/// A file that the user has named.
+fn source_file(path: RemotePath, place: &Path, facts: Facts) -> Result<Find, Error> {
+    let (Some(above), Some(name)) = (path.parent(), path.name()) else {
+        return Err(Error::Differs { path, why: "it is no name for a file".into() });
+    };
+    let alias = place.file_name().map(OsStr::to_owned);
+    let above_here = place.parent().map(Path::to_owned).unwrap_or_default();
+    let folder = Folder { path: above, place: above_here, named: true, fresh: false, alias };
+    Ok(Find { folder: Arc::new(folder), name: name.into(), facts })
+}
+
 #[derive(Default)]
 struct Queue {
     folders: VecDeque<Folder>,
@@ -154,27 +189,25 @@ struct Queue {
 }
 
 impl Queue {
-    /// Adds what the user has named.
-    fn add_source(&mut self, path: RemotePath, place: PathBuf, facts: Facts) -> Result<(), Error> {
-        if path.is_folder() {
-            self.folders.push_back(Folder { path, place, named: true, fresh: false, alias: None });
-            return Ok(());
+    /// Adds what was found; how many files, and their bytes.
+    fn extend(&mut self, found: impl Iterator<Item = Found>) -> (u64, u64) {
+        let (mut files, mut bytes) = (0, 0);
+        for found in found {
+            match found {
+                Found::Folder(folder) => self.folders.push_back(folder),
+                Found::File(find) => {
+                    (files, bytes) = (files + 1, bytes + find.facts.length.unwrap_or(0));
+                    self.files.push_back(find);
+                }
+            }
         }
-        let (Some(above), Some(name)) = (path.parent(), path.name()) else {
-            return Err(Error::Differs { path, why: "it is no name for a file".into() });
-        };
-        let alias = place.file_name().map(OsStr::to_owned);
-        let above_here = place.parent().map(Path::to_owned).unwrap_or_default();
-        let folder = Folder { path: above, place: above_here, named: true, fresh: false, alias };
-        self.files.push_back(Find { folder: Arc::new(folder), name: name.into(), facts });
-        Ok(())
+        (files, bytes)
     }
 }
 
 /// What came of something under way.
 enum Came {
-    /// What is in a folder.
-    Listed(Vec<Folder>, Vec<Find>),
+    Listed,
     Fetched,
 }
 
@@ -188,13 +221,17 @@ struct Work<'a> {
     extras: Mutex<Vec<PathBuf>>,
     /// Whether the server is known to send no parts.
     whole_only: AtomicBool,
+    /// What the server had at the last run, and has now; none if it does not tell what has changed.
+    remembered: Mutex<Option<Remembered>>,
+    /// An earlier state, by which it may be seen what the server tells.
+    untried: Mutex<Option<String>>,
     summary: Mutex<Summary>,
 }
 
 impl Work<'_> {
     async fn run(&self, mut queue: Queue) {
+        let (finder, mut finds) = mpsc::unbounded_channel();
         let mut running: FuturesUnordered<BoxFuture<'_, Came>> = FuturesUnordered::new();
-        self.found(&queue.files);
         let mut listings = 0_usize;
         loop {
             while running.len() < WINDOW {
@@ -202,93 +239,36 @@ impl Work<'_> {
                     if listings < LISTINGS || queue.files.is_empty() { queue.folders.pop_front() } else { None };
                 if let Some(folder) = folder {
                     listings += 1;
-                    running.push(self.folder(folder).map(|(folders, files)| Came::Listed(folders, files)).boxed());
+                    let finder = finder.clone();
+                    running.push(async move { self.folder(folder, &finder).await }.map(|()| Came::Listed).boxed());
                 } else if let Some(find) = queue.files.pop_front() {
                     running.push(self.file(find).map(|()| Came::Fetched).boxed());
                 } else {
                     break;
                 }
             }
-            match running.next().await {
-                Some(Came::Listed(folders, files)) => {
-                    listings -= 1;
-                    let files = VecDeque::from(files);
-                    self.found(&files);
-                    queue.folders.extend(folders);
-                    queue.files.extend(files);
-                }
-                Some(Came::Fetched) => {}
-                None => return,
+            let mut found = Vec::new();
+            tokio::select! {
+                biased;
+                _ = finds.recv_many(&mut found, AT_ONCE) => self.found(queue.extend(found.into_iter())),
+                came = running.next() => match came {
+                    Some(Came::Listed) => listings -= 1,
+                    Some(Came::Fetched) => {}
+                    None => return,
+                },
             }
         }
     }
 
-    fn found(&self, files: &VecDeque<Find>) {
-        if !files.is_empty() {
-            let bytes = files.iter().filter_map(|find| find.facts.length).sum();
-            (self.watch)(Event::Found { files: files.len() as u64, bytes });
+    fn found(&self, (files, bytes): (u64, u64)) {
+        if files > 0 {
+            (self.watch)(Event::Found { files, bytes });
         }
     }
 
     fn failed(&self, path: &str, why: Error) {
         (self.watch)(Event::Failed { path, why: &why });
         lock(&self.summary).failed.push((path.to_owned(), why));
-    }
-
-    /// Lists a folder and makes it here: what is in it.
-    async fn folder(&self, mut folder: Folder) -> (Vec<Folder>, Vec<Find>) {
-        let path = folder.path.clone();
-        match self.make(&folder) {
-            Ok(made) => folder.fresh = made,
-            Err(error) => {
-                self.failed(&path.to_string(), Error::local("make", folder.place, error));
-                return (Vec::new(), Vec::new());
-            }
-        }
-        let (mut folders, mut files, mut misplaced) = (Vec::new(), Vec::new(), Vec::new());
-        let folder = Arc::new(folder);
-        let listed = self.dav.list(&path, Depth::One, self.options.wanted(), |entry| match entry {
-            Ok(entry) if entry.path.same_place(&path) => {}
-            Ok(entry) => {
-                // One level below, whatever a server says.
-                let below = entry.path.parent().is_some_and(|parent| parent.same_place(&path));
-                match entry.path.name().filter(|_| below) {
-                    Some(name) if entry.path.is_folder() => {
-                        let place = folder.place.join(OsStr::from_bytes(name));
-                        folders.push(Folder { path: entry.path, place, named: false, fresh: false, alias: None });
-                    }
-                    Some(name) => {
-                        let (folder, name) = (folder.clone(), name.into());
-                        files.push(Find { folder, name, facts: Facts::of(entry.properties) });
-                    }
-                    None => misplaced.push((entry.path.to_string(), "the server lists it where it cannot be")),
-                }
-            }
-            Err(error) => misplaced.push((error.path.clone(), "its name cannot be used here")),
-        });
-        if let Err(error) = listed.await {
-            self.failed(&path.to_string(), error);
-            return (Vec::new(), Vec::new());
-        }
-        // Each name once.
-        folders.sort_unstable_by(|a, b| a.place.cmp(&b.place));
-        folders.dedup_by(|a, b| a.place == b.place);
-        files.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        files.dedup_by(|a, b| a.name == b.name);
-        let both: HashSet<&[u8]> = folders.iter().filter_map(|folder| folder.path.name()).collect();
-        for find in files.iter().filter(|find| both.contains(&*find.name)) {
-            let name = String::from_utf8_lossy(&find.name).into_owned();
-            misplaced.push((name, "the server lists a file and a folder of this name"));
-        }
-        for (name, why) in misplaced {
-            self.failed(&name, Error::Differs { path: path.clone(), why: format!("{why} ({name})") });
-        }
-        if self.options.delete && !folder.fresh {
-            let kept = files.iter().map(|find| &*find.name).chain(both).collect();
-            self.note_extras(&folder.place, &kept);
-        }
-        files.shrink_to_fit();
-        (folders, files)
     }
 
     /// Makes a folder here; whether it was not there before. Links are not followed, but for what the user has named:
@@ -298,8 +278,8 @@ impl Work<'_> {
         let there = if folder.named { fs::metadata(place) } else { fs::symlink_metadata(place) };
         match there {
             Ok(kind) if kind.is_dir() => return Ok(false),
-            Ok(kind) if kind.is_symlink() => return Err(io::Error::other("there is a link of this name here")),
-            Ok(_) => return Err(io::Error::other("there is a file of this name here")),
+            Ok(kind) if kind.is_symlink() => return Err(in_the_way("link")),
+            Ok(_) => return Err(in_the_way("file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -411,6 +391,10 @@ impl Work<'_> {
             }
         }
     }
+}
+
+fn in_the_way(what: &str) -> io::Error {
+    io::Error::other(format!("there is a {what} of this name here: delete or rename one of them"))
 }
 
 fn seconds(time: SystemTime) -> u64 {

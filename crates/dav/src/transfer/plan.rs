@@ -8,6 +8,8 @@
 //! After a folder's last file the folder is listed again, if sizes are to be verified: one request tells of all its
 //! files, and of what a box on the way has swallowed. A file that did not arrive is sent once more; one that is there
 //! in another length too, if what is there is known by its entity tag to be ours. Digests are compared file by file.
+//! A long listing takes round trips, as its connection has yet to find out how much it may send. So at the very end it
+//! is asked for before the last answers are here, and the files that these are of are looked at one by one.
 //!
 //! What is deleted, in a mirror, is deleted when everything else has succeeded. A file here that could not be read, or
 //! was left out, has not: its twin would go.
@@ -20,12 +22,17 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Options, SHARED, Skip, Verify, walk::Outline};
+use super::{FEW, Options, SHARED, Skip, Verify, walk::Outline};
 use crate::{ETag, Error, Guard, RemotePath};
 
 /// How many requests may be on their way or wait in the engine's queue, and how many bytes of small files.
 const WINDOW: usize = 512;
 const WINDOW_BYTES: u64 = 32 * 1024 * 1024;
+/// The end has come when no more than so many requests are under way, and a listing of more files than these is long.
+const TAIL: usize = 64;
+/// Files up to this size go many to a request, where the server takes that and there are so many of them.
+const BULK: u64 = 128 * 1024;
+const MANY: usize = 3;
 /// Times on servers are whole seconds, and clocks differ.
 const SAME_TIME: Duration = Duration::from_secs(2);
 
@@ -36,10 +43,14 @@ pub(crate) enum Step {
     List(usize),
     /// Make the folder.
     Make(usize),
+    /// Make the folder with these of its files in it.
+    Fill(usize, Vec<usize>),
     /// Upload the file.
     Upload(usize, Before),
-    /// List the folder and see whether all is there.
-    Check(usize),
+    /// List the folder, and see whether these files are there.
+    Check(usize, Vec<usize>),
+    /// See whether the file is there.
+    Look(usize),
     /// Compare the file with what is there, whose checksums are these.
     Compare(usize, Vec<String>),
     /// Delete what is here no more.
@@ -90,6 +101,8 @@ pub(crate) struct Sent {
     pub(crate) bytes: u64,
     /// What the server calls it, if it said so.
     pub(crate) etag: Option<ETag>,
+    /// Whether it was compared byte by byte already.
+    pub(crate) compared: bool,
 }
 
 /// What a folder holds, by name.
@@ -101,8 +114,10 @@ pub(crate) enum Outcome {
     /// None: there is no such folder.
     Listed(usize, Result<Option<Listing>, Error>),
     Made(usize, Result<bool, Error>),
+    /// The folder was made, with these files in it.
+    Filled(usize, Vec<(usize, Sent)>),
     Uploaded(usize, Result<Sent, Error>),
-    Checked(usize, Result<Listing, Error>),
+    Checked(Vec<usize>, Result<Listing, Error>),
     /// Whether the file is the same here and there.
     Compared(usize, Result<bool, Error>),
     Deleted(RemotePath, Result<(), Error>),
@@ -121,6 +136,8 @@ pub(crate) enum News {
 pub(crate) struct Plan {
     outline: Outline,
     rules: Options,
+    /// Whether the server takes many small files at once.
+    bulk: bool,
     folders: Vec<State>,
     /// How often each file was begun; what of it was sent and is not settled.
     tries: Vec<u8>,
@@ -143,8 +160,10 @@ pub(crate) struct Plan {
 struct State {
     /// Files that are not settled.
     open: usize,
-    /// Whether some were uploaded and are to be verified.
-    unverified: bool,
+    /// Those that were uploaded and are to be looked at.
+    unverified: Vec<usize>,
+    /// Whether each is looked at for itself.
+    singly: bool,
     children: Vec<usize>,
     files: Vec<usize>,
 }
@@ -152,7 +171,7 @@ struct State {
 impl Plan {
     /// A plan for what is known at first of the folders that have no parent: what is in them, or that they are not
     /// there.
-    pub(crate) fn new(outline: Outline, rules: Options, tops: Vec<(usize, Option<Listing>)>) -> Self {
+    pub(crate) fn new(outline: Outline, rules: Options, bulk: bool, tops: Vec<(usize, Option<Listing>)>) -> Self {
         let failed = !outline.left_out.is_empty();
         let mut folders: Vec<State> = outline.folders.iter().map(|_| State::default()).collect();
         for (number, folder) in outline.folders.iter().enumerate() {
@@ -171,6 +190,7 @@ impl Plan {
             candidates: HashMap::new(),
             outline,
             rules,
+            bulk,
             steps: VecDeque::new(),
             small: VecDeque::new(),
             large: VecDeque::new(),
@@ -185,7 +205,7 @@ impl Plan {
         for (folder, listing) in tops {
             match listing {
                 Some(listing) => plan.ready(folder, &listing),
-                None => plan.steps.push_back(Step::Make(folder)),
+                None => plan.make(folder),
             }
         }
         plan
@@ -255,38 +275,62 @@ impl Plan {
         self.under_way -= 1;
         match outcome {
             Outcome::Listed(folder, Ok(Some(listing))) => self.ready(folder, &listing),
-            Outcome::Listed(folder, Ok(None)) => self.steps.push_back(Step::Make(folder)),
+            Outcome::Listed(folder, Ok(None)) => self.make(folder),
             Outcome::Made(folder, Ok(true)) => {
                 self.news.push(News::Made(folder));
+                self.ready(folder, &Listing::new());
+            }
+            Outcome::Filled(folder, filled) => {
+                self.news.push(News::Made(folder));
+                for (file, sent) in filled {
+                    self.tries[file] += 1;
+                    self.arrived(file, sent);
+                }
                 self.ready(folder, &Listing::new());
             }
             // Somebody else was quicker: then it is not known what is in it.
             Outcome::Made(folder, Ok(false)) => self.steps.push_back(Step::List(folder)),
             Outcome::Listed(folder, Err(error)) | Outcome::Made(folder, Err(error)) => self.lose(folder, &error),
             Outcome::Uploaded(file, result) => self.uploaded(file, result),
-            Outcome::Checked(folder, result) => self.checked(folder, result),
+            Outcome::Checked(files, result) => self.checked(files, result),
             Outcome::Compared(file, result) => self.compared(file, result),
             Outcome::Deleted(path, Ok(())) => self.news.push(News::Deleted(path)),
             Outcome::Deleted(path, Err(error)) => self.fail(path.to_string(), error),
         }
     }
 
-    /// A folder is there, and what is in it is known.
+    /// A folder is not there: it is made, and where the server takes many small files at once, with those in it. A lock for
+    /// each would undo that.
+    fn make(&mut self, folder: usize) {
+        let small = |file: &usize| self.outline.files[*file].length <= BULK;
+        let mut files: Vec<usize> = Vec::new();
+        if self.bulk && !self.rules.dry_run && !self.rules.lock.locks(false) {
+            files.extend(self.folders[folder].files.iter().filter(|file| small(file)));
+        }
+        let worth = files.len() >= MANY;
+        self.steps.push_back(if worth { Step::Fill(folder, files) } else { Step::Make(folder) });
+    }
+
+    /// A folder is there, and what is in it is known; also which of its files we have put there already.
     fn ready(&mut self, folder: usize, listing: &Listing) {
         for child in self.folders[folder].children.clone() {
             let path = &self.outline.folders[child].path;
             match path.name().and_then(|name| listing.get(name)) {
-                None => self.steps.push_back(Step::Make(child)),
+                None => self.make(child),
                 Some(There { folder: true, .. }) => self.steps.push_back(Step::List(child)),
                 Some(_) => {
-                    let why = "there is a file of this name on the server, and a folder here".to_owned();
+                    let why =
+                        "there is a file of this name on the server, and a folder here: delete or rename one of them"
+                            .into();
                     let path = path.clone();
                     self.lose(child, &Error::Differs { path, why });
                 }
             }
         }
         for file in self.folders[folder].files.clone() {
-            self.file_ready(file, listing);
+            if self.tries[file] == 0 {
+                self.file_ready(file, listing);
+            }
         }
         self.settled(folder);
         if self.rules.delete && !self.outline.folders[folder].given {
@@ -298,9 +342,9 @@ impl Plan {
         let facts = &self.outline.files[file];
         let Some(there) = listing.get(&facts.name) else { return self.queue(file, Before::Nothing) };
         if there.folder {
-            let why = "there is a folder of this name on the server, and a file here".to_owned();
-            let path = self.outline.folders[facts.folder].path.clone();
-            return self.file_failed(file, Error::Differs { path, why });
+            let why = "there is a folder of this name on the server, and a file here: delete or rename one of them";
+            let error = facts.path(&self.outline.folders).map(|path| Error::Differs { path, why: why.into() });
+            return self.file_failed(file, error.unwrap_or_else(|error| error));
         }
         let same_length = there.length == Some(facts.length);
         match self.rules.skip {
@@ -360,18 +404,22 @@ impl Plan {
             self.bytes_under_way -= length;
         }
         match result {
-            Ok(sent) => {
-                self.sent[file] = Some(sent);
-                self.folders[folder].open -= 1;
-                if self.rules.verify == Verify::None || self.rules.dry_run {
-                    self.done(file);
-                } else {
-                    self.folders[folder].unverified = true;
-                }
-            }
+            Ok(sent) => self.arrived(file, sent),
             Err(error) => self.file_failed(file, error),
         }
         self.settled(folder);
+    }
+
+    /// The server has taken a file.
+    fn arrived(&mut self, file: usize, sent: Sent) {
+        let folder = self.outline.files[file].folder;
+        self.sent[file] = Some(sent);
+        self.folders[folder].open -= 1;
+        if self.rules.verify == Verify::None || self.rules.dry_run {
+            self.done(file);
+        } else {
+            self.folders[folder].unverified.push(file);
+        }
     }
 
     fn done(&mut self, file: usize) {
@@ -379,16 +427,21 @@ impl Plan {
         self.news.push(News::Done(file));
     }
 
-    /// All files of a folder are settled: they can be looked at.
+    /// Files that are settled are looked at when all of their folder are, or when only the last are not.
     fn settled(&mut self, folder: usize) {
-        if self.folders[folder].open == 0 && std::mem::take(&mut self.folders[folder].unverified) {
-            self.steps.push_back(Step::Check(folder));
+        let at_the_end = self.small.is_empty() && self.large.is_empty() && self.under_way <= TAIL;
+        // What else is in a folder that was there may be much.
+        let few = self.outline.folders[folder].given && self.outline.files.len() <= FEW;
+        let state = &mut self.folders[folder];
+        if few || state.singly {
+            self.steps.extend(state.unverified.drain(..).map(Step::Look));
+        } else if !state.unverified.is_empty() && (state.open == 0 || at_the_end && state.unverified.len() > TAIL) {
+            state.singly = state.open > 0;
+            self.steps.push_back(Step::Check(folder, std::mem::take(&mut state.unverified)));
         }
     }
 
-    fn checked(&mut self, folder: usize, result: Result<Listing, Error>) {
-        let files: Vec<usize> =
-            self.folders[folder].files.iter().copied().filter(|file| self.sent[*file].is_some()).collect();
+    fn checked(&mut self, files: Vec<usize>, result: Result<Listing, Error>) {
         let listing = match result {
             Ok(listing) => listing,
             Err(error) => return files.into_iter().for_each(|file| self.not_verified(file, &error)),
@@ -399,7 +452,7 @@ impl Plan {
             match there {
                 // A server that does not say lengths has said at least that it is there.
                 Some(there) if there.length.is_none_or(|length| length == sent.bytes) => {
-                    if self.rules.verify == Verify::Digest {
+                    if self.rules.verify == Verify::Digest && !sent.compared {
                         self.steps.push_back(Step::Compare(file, there.checksums.clone()));
                     } else {
                         self.done(file);

@@ -1,13 +1,19 @@
 //! Carries an upload's plan out.
 
+mod alone;
+mod bulk;
+mod chunks;
+mod file;
+mod ranges;
 mod source;
 mod target;
+mod way;
 
 use std::{
     collections::BTreeSet,
-    path::{Path, PathBuf},
-    sync::Mutex,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    path::PathBuf,
+    sync::{Mutex, atomic::AtomicBool},
+    time::{Duration, Instant},
 };
 
 use futures_util::{
@@ -15,32 +21,37 @@ use futures_util::{
     future::{BoxFuture, join_all},
     stream::FuturesUnordered,
 };
-use haul_http::{Body, Class};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use haul_http::Body;
 use tokio::{
-    sync::Notify,
+    sync::{Notify, Semaphore},
     time::{sleep, timeout},
 };
 
 use self::{
-    source::Source,
-    target::{FEW, begun, looked, placed, target, walked},
+    bulk::Small,
+    file::{mtime, renaming, seconds},
+    target::{begun, looked, placed, target, walked},
 };
 use super::{
-    Event, Options, SHARED, Summary, Watch,
+    Event, Options, Summary, Watch,
     holding::Holding,
     lock,
-    plan::{Before, Listing, News, Outcome, Plan, Sent, Step, There},
-    temporary_name,
+    plan::{Listing, News, Outcome, Plan, Sent, Step, There},
     walk::Outline,
 };
-use crate::{Dav, Error, Guard, If, RemotePath, requests::Depth};
+use crate::{Dav, Error, Guard, If, RemotePath, cloud::Cloud, requests::Depth};
 
 /// How long putting all in order may take in the end, and how much of that the wait for what is under way.
 const FAREWELL: Duration = Duration::from_secs(10);
 const SETTLING: Duration = Duration::from_secs(4);
+/// So many files are opened at a time. Each takes a thread, and hundreds of threads take longer to begin than the files
+/// take to be read.
+const READERS: usize = 4;
 /// How long after its connection's end an upload may still appear.
 const LATE: Duration = Duration::from_millis(300);
+
+/// How many requests with small files in them are in memory at a time.
+const BULK: usize = 4;
 
 /// Uploads files and folders, as cp(1) does: into `to` if that is a folder, and otherwise, if there is one source, as
 /// `to`. When `stop` is notified, what is under way is given up, what was made for the time being is undone, and the
@@ -57,8 +68,14 @@ pub async fn upload(
     // Handshakes take round trips, and looking at the disk takes time: all at once.
     dav.warm(to, options.connections);
     let sources = looked(sources.to_vec(), options.recursive).await?;
-    let (target, early, found) =
-        tokio::join!(target(dav, to, &sources, options), begun(dav, to, &sources, options), walked(&sources, to));
+    let cloud = Cloud::of(to);
+    let (target, early, found, bulk) = tokio::join!(
+        target(dav, to, &sources, options),
+        begun(dav, to, &sources, options),
+        walked(&sources, to),
+        // Another server has no such ability: nobody waits to hear that.
+        async { cloud.is_some() && dav.learn(to).await.is_ok_and(|abilities| abilities.bulk_upload) }.boxed()
+    );
     let (outline, mut tops) = placed(target?, found?, to, options)?;
     let mut summary = Summary::default();
     // The lone folder is the first in the target.
@@ -84,8 +101,13 @@ pub async fn upload(
         watch,
         holding: Holding::new(dav, options.lock, &options.owner),
         temporary: Mutex::default(),
+        readers: Semaphore::new(READERS),
+        cloud,
+        whole_only: ranges::Whole::default(),
+        bulk: Semaphore::new(BULK),
+        bulk_fails: AtomicBool::new(false),
     };
-    let mut plan = Plan::new(outline, options.clone(), tops);
+    let mut plan = Plan::new(outline, options.clone(), bulk, tops);
     let stopped = tokio::select! {
         biased;
         () = stop.notified() => true,
@@ -115,8 +137,16 @@ struct Upload<'a> {
     options: &'a Options,
     watch: &'a Watch,
     holding: Holding<'a>,
-    /// Files on the server that are not to stay.
+    /// Files and folders on the server that are not to stay.
     temporary: Mutex<BTreeSet<RemotePath>>,
+    readers: Semaphore,
+    /// The user's files on a Nextcloud, if the target is among them.
+    cloud: Option<Cloud>,
+    whole_only: ranges::Whole,
+    /// The turns to have small files in memory.
+    bulk: Semaphore,
+    /// Whether bulk upload has been tried, and is not to be relied on.
+    bulk_fails: AtomicBool,
 }
 
 impl Upload<'_> {
@@ -148,20 +178,34 @@ impl Upload<'_> {
                 let path = outline.folders[folder].path.clone();
                 async move { Outcome::Made(folder, self.dav.mkcol(&path, &If::default()).await) }.boxed()
             }
-            Step::Check(folder) => {
-                let place = &outline.folders[folder];
-                let path = place.path.clone();
-                // The others in a folder that was there may be many.
-                let few: Option<Vec<_>> = (place.given && outline.files.len() <= FEW)
-                    .then(|| outline.files.iter().map(|file| file.name.clone()).collect());
+            Step::Fill(folder, files) => {
+                let path = outline.folders[folder].path.clone();
+                let small = |file: usize| {
+                    let facts = &outline.files[file];
+                    let (local, name) = (facts.local.clone(), facts.name.clone());
+                    Small { file, local, name, length: facts.length, modified: facts.modified }
+                };
+                let files: Vec<Small> = files.into_iter().map(small).collect();
                 async move {
-                    let listed = match few {
-                        Some(names) => self.stat_each(&path, names).await,
-                        None => self.list(&path).await.map(Option::unwrap_or_default),
+                    let filled = match &self.cloud {
+                        Some(cloud) => self.fill(cloud, &path, files).await,
+                        None => None,
                     };
-                    Outcome::Checked(folder, listed)
+                    match filled {
+                        Some(filled) => Outcome::Filled(folder, filled),
+                        None => Outcome::Made(folder, self.dav.mkcol(&path, &If::default()).await),
+                    }
                 }
                 .boxed()
+            }
+            Step::Check(folder, files) => {
+                let path = outline.folders[folder].path.clone();
+                async move { Outcome::Checked(files, self.list(&path).await.map(Option::unwrap_or_default)) }.boxed()
+            }
+            Step::Look(file) => {
+                let facts = &outline.files[file];
+                let (name, path) = (facts.name.clone(), facts.path(&outline.folders));
+                async move { Outcome::Checked(vec![file], self.look(name, path).await) }.boxed()
             }
             Step::Compare(file, checksums) => {
                 let facts = &outline.files[file];
@@ -189,7 +233,8 @@ impl Upload<'_> {
                 match facts.path(&outline.folders) {
                     Err(error) => async move { Outcome::Uploaded(file, Err(error)) }.boxed(),
                     Ok(_) if dry => {
-                        async move { Outcome::Uploaded(file, Ok(Sent { bytes: length, etag: None })) }.boxed()
+                        async move { Outcome::Uploaded(file, Ok(Sent { bytes: length, etag: None, compared: false })) }
+                            .boxed()
                     }
                     Ok(path) => {
                         async move { Outcome::Uploaded(file, self.file(&local, &path, length, modified, before).await) }
@@ -217,114 +262,10 @@ impl Upload<'_> {
         }
     }
 
-    /// What of these is in a folder.
-    async fn stat_each(&self, folder: &RemotePath, names: Vec<Vec<u8>>) -> Result<Listing, Error> {
-        let look = |name: Vec<u8>| async move {
-            let found = self.dav.stat(&folder.join(&name, false)?, self.options.wanted()).await?;
-            Ok(found.map(|entry| (name, There::from(&entry))))
-        };
-        futures_util::future::try_join_all(names.into_iter().map(look))
-            .await
-            .map(|found| found.into_iter().flatten().collect())
-    }
-
-    /// Uploads a file under its lock, if it needs one.
-    async fn file(
-        &self,
-        local: &Path,
-        path: &RemotePath,
-        length: u64,
-        modified: Option<SystemTime>,
-        before: Before,
-    ) -> Result<Sent, Error> {
-        let exists = before != Before::Nothing;
-        let _turn = self.holding.turn(exists).await;
-        let claims = self.holding.acquire(path, exists).await?;
-        // A lock on what was not there has made an empty file of it.
-        let made = !exists && claims != If::default();
-        let guard = match before {
-            Before::Nothing if made => Guard::None,
-            Before::Nothing => Guard::Absent,
-            Before::File(guard) => guard,
-        };
-        let sent = self.send(local, path, length, modified, &guard, &claims).await;
-        self.holding.release(path, sent.is_ok()).await;
-        sent
-    }
-
-    async fn send(
-        &self,
-        local: &Path,
-        path: &RemotePath,
-        length: u64,
-        modified: Option<SystemTime>,
-        guard: &Guard,
-        claims: &If,
-    ) -> Result<Sent, Error> {
-        let source = Source::open(local, length, self.watch).await?;
-        let bytes = source.body.length().unwrap_or(length);
-        let mut headers = HeaderMap::new();
-        // Nextcloud's and ownCloud's; to others it says nothing.
-        if let Some(since) = modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok()) {
-            headers.insert(HeaderName::from_static("x-oc-mtime"), HeaderValue::from(since.as_secs()));
-        }
-        let class = if bytes <= SHARED { Class::Small } else { Class::Large };
-        let options = haul_http::Options { class, pipeline: true, ..haul_http::Options::default() };
-        if self.options.temporary {
-            self.send_renamed(path, source, headers, guard, claims, options).await?;
-            return Ok(Sent { bytes, etag: None });
-        }
-        let stored = self.dav.put(path, source.body, headers, guard, claims, options).await?;
-        source.seen.still(local)?;
-        Ok(Sent { bytes, etag: stored.etag })
-    }
-
-    /// Uploads under another name, and renames when all is there: nobody sees half of it, and a version that somebody
-    /// else wrote meanwhile stays.
-    async fn send_renamed(
-        &self,
-        path: &RemotePath,
-        source: Source,
-        headers: HeaderMap,
-        guard: &Guard,
-        claims: &If,
-        options: haul_http::Options,
-    ) -> Result<(), Error> {
-        let Source { body, seen, local } = source;
-        let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
-            return Err(Error::Differs { path: path.clone(), why: "it is no name for a file".into() });
-        };
-        let temporary = parent.join(&temporary_name(name), false)?;
-        self.temporary().insert(temporary.clone());
-        let ours = body.again();
-        let renamed = async {
-            self.dav.put(&temporary, body, headers, &Guard::Absent, &If::default(), options).await?;
-            seen.still(&local)?;
-            let claims = match guard {
-                // A state is compared strongly (RFC 4918 §10.4.4): a weak tag never fits.
-                Guard::Unchanged(tag) if !tag.is_weak() => claims.clone().unchanged(path, tag.clone()),
-                _ => claims.clone(),
-            };
-            let renamed = self.dav.rename(&temporary, path, *guard != Guard::Absent, &claims).await;
-            match renamed {
-                // Renamed already, by a request whose answer was lost.
-                Err(error) if error.is(404) && self.dav.is_ours(&error, path, ours).await => Ok(()),
-                renamed => renamed,
-            }
-        };
-        let renamed = renamed.await;
-        let gone = match &renamed {
-            Ok(()) => true,
-            Err(why) => match self.dav.delete(&temporary, &Guard::None, &If::default()).await {
-                Ok(()) => true,
-                // What was refused is not there, and comes no more; what got no answer may.
-                Err(error) => error.is(404) && why.refusal().is_some(),
-            },
-        };
-        if gone {
-            self.temporary().remove(&temporary);
-        }
-        renamed
+    /// What is there of a name.
+    async fn look(&self, name: Vec<u8>, path: Result<RemotePath, Error>) -> Result<Listing, Error> {
+        let found = self.dav.stat(&path?, self.options.wanted()).await?;
+        Ok(found.map(|entry| (name, There::from(&entry))).into_iter().collect())
     }
 
     fn temporary(&self) -> std::sync::MutexGuard<'_, BTreeSet<RemotePath>> {

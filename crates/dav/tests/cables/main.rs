@@ -29,7 +29,7 @@ use link::{
 use nix::mount::{MsFlags, mount, umount};
 use servers::{Kind, Server};
 
-use common::{Tree, check, client, deaf, down_watched, lay_out, mirror, read, rest, up_watched};
+use common::{Tree, check, client, deaf, down_watched, lay_out, mirror, read, rest, up_watched, write};
 
 pub(crate) type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
@@ -57,6 +57,9 @@ fn main() {
         ("a_full_disk_is_named_and_left_clean", a_full_disk_is_named_and_left_clean),
     ];
     let mut trials = Vec::new();
+    let (name, missing) = ("Apache::parts_are_gone_on_from", Kind::Apache.missing());
+    let skipped = ready.is_err() || missing.is_some();
+    trials.push(Trial::test(name, apache_goes_on_from_parts).with_ignored_flag(skipped));
     for kind in [Kind::Embedded, Kind::Apache] {
         let missing = kind.missing();
         if let Some(missing) = &missing {
@@ -86,7 +89,8 @@ struct World {
 const CLEAN: &str = "rtt = \"20ms\"\nrate = \"100mbit\"\n";
 
 fn lanes(spec: &str) -> Result<Lanes> {
-    let spec: LinkSpec = toml::from_str(&format!("{CLEAN}{spec}"))?;
+    let clean = if spec.contains("rate") { "rtt = \"20ms\"\n" } else { CLEAN };
+    let spec: LinkSpec = toml::from_str(&format!("{clean}{spec}"))?;
     Ok(spec.lanes()?)
 }
 
@@ -285,6 +289,45 @@ fn a_killed_server_is_completed_after_its_restart(kind: Kind) -> Result<(), Fail
         check(&world.wanted, &Tree::new(), &world.there(), &outcome);
         world.completes(&options)?;
     }
+    Ok(())
+}
+
+/// Apache's partial PUTs: after it was killed in the midst of them, nobody sees a part, what was done for certain is not sent
+/// again, and the rest is.
+fn apache_goes_on_from_parts() -> Result<(), Failed> {
+    const PART: usize = 4 * 1024 * 1024;
+    let mut world = World::new(Kind::Apache, "")?;
+    world.cable.change(lanes("rate = \"400mbit\"")?)?;
+    let content: Vec<u8> = (0..14).map(|part| vec![part * 3 + 1; PART]).collect::<Vec<_>>().concat();
+    std::fs::remove_dir_all(&world.here)?;
+    std::fs::create_dir(&world.here)?;
+    world.wanted = Tree::from([("tall".to_owned(), content)]);
+    write(&world.here, &world.wanted);
+    let options = Options { resume: true, ..mirror() };
+    let (watch, told) = moved(13 * PART as u64);
+    let moving = world.moves(true, &options, None, watch);
+    told.recv()?;
+    world.server.kill();
+    let outcome = moving.end();
+    world.server.restart()?;
+    let mut there = world.there();
+    let (part, has) = there.pop_first().ok_or("nothing is left")?;
+    assert!(there.is_empty() && part.starts_with(".tall.") && has.len() > 8 * PART, "{part}: {} bytes", has.len());
+    assert!(check(&world.wanted, &Tree::new(), &there, &outcome).contains_key("tall"));
+
+    // A mark in what was done stays, as it is not sent again.
+    let place = world.server.root.join("up").join(&part);
+    let mut marked = has.clone();
+    marked[1000] ^= 1;
+    std::fs::write(&place, &marked)?;
+    let second = world.moves(true, &options, None, deaf()).end()?;
+    assert!(second.failed.is_empty(), "{:?}", second.failed);
+    let mut there = world.there();
+    let got = there.remove("tall").ok_or("it is not there")?;
+    let wanted = &world.wanted["tall"];
+    assert!(
+        there.is_empty() && got[1000] == marked[1000] && got[1001..] == wanted[1001..] && got.len() == wanted.len()
+    );
     Ok(())
 }
 

@@ -4,6 +4,8 @@
 //! before each of them what is to go wrong. Real servers do not answer in the wrong order, lose requests or send
 //! wrong digests when a test would like them to.
 
+pub(crate) mod cloud;
+
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -57,6 +59,23 @@ pub(crate) enum Fault {
     Overtaken(&'static str),
 }
 
+/// Whose manner it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Nobody's in particular.
+    Plain,
+    /// Apache's, which writes a part where `Content-Range` says.
+    Apache,
+    /// The same by its own account, but it refuses parts.
+    Refusing,
+    /// The same, but it takes a part for the whole.
+    Replacing,
+    /// The same, but one byte of each part gets lost on its way to the disk.
+    Spoiling,
+    /// A Nextcloud's.
+    Cloud,
+}
+
 /// What asks for it: the method, the path as it stands in the request, and how many requests came before it.
 pub(crate) type Script = Box<dyn FnMut(&str, &str, u64) -> Option<Fault> + Send>;
 
@@ -72,9 +91,34 @@ struct State {
     /// Tokens of locks and their owners, by path.
     locks: BTreeMap<String, (String, String)>,
     versions: u64,
+    /// The version at which something of each path was last changed.
+    changed: BTreeMap<String, u64>,
     requests: u64,
     deepest: usize,
+    reports: Option<Reports>,
     script: Script,
+    manner: Manner,
+    /// Bytes of PUT requests that were done.
+    stored: u64,
+}
+
+/// How it tells what has changed (RFC 6578).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reports {
+    /// It tells of what is in the folders of a folder too.
+    pub(crate) deep: bool,
+    /// It refuses to be asked for that.
+    pub(crate) refuses: bool,
+    /// So many entries at a time.
+    pub(crate) limit: usize,
+    /// Tokens below this are refused.
+    pub(crate) oldest: u64,
+}
+
+impl Default for Reports {
+    fn default() -> Self {
+        Self { deep: true, refuses: false, limit: usize::MAX, oldest: 0 }
+    }
 }
 
 /// A running server.
@@ -86,14 +130,25 @@ pub(crate) struct Double {
 
 impl Double {
     pub(crate) async fn start() -> Self {
-        let state = State {
+        Self::start_as(Manner::Plain).await
+    }
+
+    pub(crate) async fn start_as(manner: Manner) -> Self {
+        let mut state = State {
             nodes: BTreeMap::from([(String::new(), Node::Folder)]),
             locks: BTreeMap::new(),
             versions: 0,
             requests: 0,
             deepest: 0,
+            reports: None,
+            changed: BTreeMap::new(),
             script: Box::new(|_, _, _| None),
+            manner,
+            stored: 0,
         };
+        if manner == Manner::Cloud {
+            state.furnish();
+        }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let double = Self { address, state: Arc::new(Mutex::new(state)), serving: Mutex::default() };
@@ -131,6 +186,11 @@ impl Double {
         state.requests = 0;
     }
 
+    /// From now on it tells what has changed, or not any more.
+    pub(crate) fn report(&self, reports: Option<Reports>) {
+        self.state().reports = reports;
+    }
+
     pub(crate) fn heal(&self) {
         self.script(|_, _, _| None);
     }
@@ -138,6 +198,11 @@ impl Double {
     /// How many requests were there at most on a connection, the one in hand included.
     pub(crate) fn deepest(&self) -> usize {
         self.state().deepest
+    }
+
+    /// The bytes of PUT requests that were done, since this was asked the last time.
+    pub(crate) fn stored(&self) -> u64 {
+        std::mem::take(&mut self.state().stored)
     }
 
     pub(crate) fn locks(&self) -> usize {
@@ -155,17 +220,14 @@ impl Double {
 
     /// Puts a file there, of some age.
     pub(crate) fn put(&self, path: &str, content: &[u8], age: Duration) {
-        let mut state = self.state();
-        for (at, _) in path.match_indices('/').skip(1) {
-            state.nodes.entry(path[..at].into()).or_insert(Node::Folder);
-        }
-        state.versions += 1;
-        let (version, modified) = (state.versions, SystemTime::now() - age);
-        state.nodes.insert(path.into(), Node::File { content: content.into(), version, modified });
+        self.state().put(path, content, age);
     }
 
     pub(crate) fn remove(&self, path: &str) {
-        self.state().remove(path);
+        let mut state = self.state();
+        state.remove(path);
+        state.versions += 1;
+        state.note(path);
     }
 
     /// Every file below a folder with its content, by name as it stands in requests.
@@ -177,6 +239,21 @@ impl Double {
             Node::Folder => None,
         });
         files.collect()
+    }
+
+    /// Every folder below one, by its whole name.
+    pub(crate) fn folders(&self, below: &str) -> Vec<String> {
+        let state = self.state();
+        let folders = state.nodes.iter().filter(|(_, node)| matches!(node, Node::Folder)).map(|(path, _)| path.clone());
+        folders.filter(|path| path.starts_with(below)).collect()
+    }
+
+    /// When a file was changed.
+    pub(crate) fn modified(&self, path: &str) -> SystemTime {
+        match &self.state().nodes[path] {
+            Node::File { modified, .. } => *modified,
+            Node::Folder => panic!("{path} is a folder"),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -230,7 +307,6 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let _ = converse(&mut stream, &state).await;
 }
 
-#[expect(clippy::too_many_lines, reason = "a line or two for each fault")]
 async fn converse(stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()> {
     let mut buffer = BytesMut::new();
     let mut swapped: Option<Vec<u8>> = None;
@@ -270,10 +346,7 @@ async fn converse(stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()
             }
             Some(Fault::Reset) => return Ok(()),
             Some(Fault::Overtaken(path)) => {
-                let mut state = state.lock().unwrap();
-                state.versions += 1;
-                let (version, modified) = (state.versions, SystemTime::now());
-                state.nodes.insert(path.into(), Node::File { content: vec![b'T'; 1000], version, modified });
+                state.lock().unwrap().put(path, &[b'T'; 1000], Duration::ZERO);
                 return Ok(());
             }
             Some(Fault::Silence) => {
@@ -394,6 +467,18 @@ impl State {
         matches!(self.nodes.get(path), Some(Node::Folder))
     }
 
+    fn put(&mut self, path: &str, content: &[u8], age: Duration) {
+        self.versions += 1;
+        for (at, _) in path.match_indices('/').skip(1) {
+            if self.nodes.insert(path[..at].into(), Node::Folder).is_none() {
+                self.note(&path[..at]);
+            }
+        }
+        let (version, modified) = (self.versions, SystemTime::now() - age);
+        self.nodes.insert(path.into(), Node::File { content: content.into(), version, modified });
+        self.note(path);
+    }
+
     fn remove(&mut self, path: &str) -> Vec<(String, Node)> {
         let below = format!("{path}/");
         let gone: Vec<String> =
@@ -413,7 +498,8 @@ impl State {
             Some(Node::Folder) | None => None,
         };
         let absent = request.header("if-none-match").is_some() && self.nodes.contains_key(path);
-        let changed = request.header("if-match").is_some_and(|wanted| Some(wanted) != tag.as_deref());
+        let fits = |wanted: &str| tag.as_deref().is_some_and(|tag| wanted == "*" || wanted == tag);
+        let changed = request.header("if-match").is_some_and(|wanted| !fits(wanted));
         (absent || changed).then_some(412)
     }
 
@@ -423,18 +509,28 @@ impl State {
         if writes && let Some(status) = self.forbids(path, request) {
             return Answer::new(status);
         }
+        if self.manner == Manner::Cloud
+            && let Some(answer) = self.cloud(request, body)
+        {
+            return answer;
+        }
         match request.method.as_str() {
-            "OPTIONS" => Answer::new(200).with("dav", "1, 2"),
+            "OPTIONS" if self.manner == Manner::Plain => Answer::new(200).with("dav", "1, 2"),
+            "OPTIONS" => Answer::new(200).with("dav", "1,2, <http://apache.org/dav/propset/fs/1>"),
             "PROPFIND" => self.list(path, request.header("depth") == Some("1")),
+            "REPORT" => self.changes(path, &String::from_utf8_lossy(body)),
             "GET" => self.get(path, request),
             "PUT" if !self.is_folder(parent(path)) => Answer::new(409),
             "PUT" if self.is_folder(path) => Answer::new(405),
-            "PUT" => {
-                self.versions += 1;
-                let file = Node::File { content: body.into(), version: self.versions, modified: SystemTime::now() };
-                let old = self.nodes.insert(path.into(), file);
-                Answer::new(if old.is_some() { 204 } else { 201 }).with("etag", &etag(self.versions))
-            }
+            "PUT" => match self.content(path, request, body) {
+                None => Answer::new(400),
+                Some(content) => {
+                    self.stored += body.len() as u64;
+                    let mtime = request.header("x-oc-mtime").filter(|_| self.manner == Manner::Cloud);
+                    let existed = self.store(path, content, mtime);
+                    Answer::new(if existed { 204 } else { 201 }).with("etag", &etag(self.versions))
+                }
+            },
             "MKCOL" if self.nodes.contains_key(path) => Answer::new(405),
             "MKCOL" if !self.is_folder(parent(path)) => Answer::new(409),
             "MKCOL" => {
@@ -472,20 +568,32 @@ impl State {
         answer.with("etag", &tag)
     }
 
-    fn rename(&mut self, path: &str, request: &Request) -> Answer {
-        let to = request.header("destination").unwrap_or_default();
-        let to = to.splitn(4, '/').nth(3).map(|to| format!("/{to}")).unwrap_or_default();
-        let exists = self.nodes.contains_key(&to);
-        let locked = self.locks.get(&to);
-        if locked.is_some_and(|(token, _)| !request.header("if").is_some_and(|claims| claims.contains(token.as_str())))
-        {
-            return Answer::new(423);
+    /// What a file is after a PUT, which may be of a part; none if it may not.
+    fn content(&self, path: &str, request: &Request, body: &[u8]) -> Option<Vec<u8>> {
+        let range = request.header("content-range").and_then(|range| range.strip_prefix("bytes ")?.split_once('-'));
+        let start = range.and_then(|(first, _)| first.parse::<usize>().ok());
+        match (self.manner, start) {
+            (Manner::Apache | Manner::Spoiling, Some(start)) => {
+                let Some(Node::File { content, .. }) = self.nodes.get(path) else { return None };
+                let mut content = content.clone();
+                content.resize(content.len().max(start + body.len()), 0);
+                content[start..start + body.len()].copy_from_slice(body);
+                content[start] ^= u8::from(self.manner == Manner::Spoiling);
+                Some(content)
+            }
+            (Manner::Plain | Manner::Refusing | Manner::Cloud, Some(_)) => None,
+            (_, None) | (Manner::Replacing, Some(_)) => Some(body.into()),
         }
+    }
+
+    fn rename(&mut self, path: &str, request: &Request) -> Answer {
+        let to = cloud::destination(request);
+        let exists = self.nodes.contains_key(&to);
         if !self.nodes.contains_key(path) {
             return Answer::new(404);
         }
-        if exists && request.header("overwrite") == Some("F") {
-            return Answer::new(412);
+        if let Some(status) = self.forbids_move(&to, request) {
+            return Answer::new(status);
         }
         self.remove(&to);
         for (from, node) in self.remove(path) {
@@ -534,27 +642,101 @@ impl State {
             if known != path && !(children && !known.is_empty() && parent(known) == path) {
                 continue;
             }
-            let (slash, properties) = match node {
-                Node::Folder => ("/", "<d:resourcetype><d:collection/></d:resourcetype>".to_owned()),
-                Node::File { content, version, modified } => {
-                    let date = DateTime::<Utc>::from(*modified).format("%a, %d %b %Y %H:%M:%S GMT");
-                    let (length, tag, locks) = (content.len(), etag(*version), self.discover(known));
-                    (
-                        "",
-                        format!(
-                            "<d:resourcetype/><d:getcontentlength>{length}</d:getcontentlength><d:getlastmodified>{date}\
-                             </d:getlastmodified><d:getetag>{tag}</d:getetag>{locks}"
-                        ),
-                    )
-                }
-            };
-            let _ = write!(
-                text,
-                "<d:response><d:href>{known}{slash}</d:href><d:propstat><d:prop>{properties}</d:prop><d:status>HTTP/1.1 \
-                 200 OK</d:status></d:propstat></d:response>"
-            );
+            self.describe(&mut text, known, node);
         }
         text.push_str("</d:multistatus>");
+        let mut answer = Answer::new(207).with("content-type", "application/xml");
+        answer.body = text.into();
+        answer
+    }
+
+    fn describe(&self, text: &mut String, path: &str, node: &Node) {
+        let (slash, properties) = match node {
+            Node::Folder => {
+                let state = self.reports.map_or(String::new(), |_| {
+                    let token = self.versions;
+                    format!(
+                        "<d:sync-token>urn:state:{token}</d:sync-token><d:supported-report-set><d:supported-report>\
+                         <d:report><d:sync-collection/></d:report></d:supported-report></d:supported-report-set>"
+                    )
+                });
+                ("/", format!("<d:resourcetype><d:collection/></d:resourcetype>{state}"))
+            }
+            Node::File { content, version, modified } => {
+                let date = DateTime::<Utc>::from(*modified).format("%a, %d %b %Y %H:%M:%S GMT");
+                let (length, tag, locks) = (content.len(), etag(*version), self.discover(path));
+                (
+                    "",
+                    format!(
+                        "<d:resourcetype/><d:getcontentlength>{length}</d:getcontentlength><d:getlastmodified>{date}\
+                         </d:getlastmodified><d:getetag>{tag}</d:getetag>{locks}"
+                    ),
+                )
+            }
+        };
+        let _ = write!(
+            text,
+            "<d:response><d:href>{path}{slash}</d:href><d:propstat><d:prop>{properties}</d:prop><d:status>HTTP/1.1 200 \
+             OK</d:status></d:propstat></d:response>"
+        );
+    }
+
+    /// Something of this name is not what it was, and so is nothing below it.
+    fn note(&mut self, path: &str) {
+        self.changed.insert(path.into(), self.versions);
+    }
+
+    /// What has changed in a folder, the oldest first (RFC 6578 §3).
+    fn changes(&self, path: &str, body: &str) -> Answer {
+        let Some(reports) = self.reports else { return Answer::new(403) };
+        if reports.refuses && body.contains("infinite") {
+            return Answer::new(400);
+        }
+        let token = body.split_once("urn:state:").and_then(|(_, rest)| rest.split_once('<')?.0.parse::<u64>().ok());
+        if token.is_some_and(|token| token < reports.oldest) {
+            let mut refused = Answer::new(403).with("content-type", "application/xml");
+            refused.body = "<d:error xmlns:d='DAV:'><d:valid-sync-token/></d:error>".into();
+            return refused;
+        }
+        let below = format!("{path}/");
+        let reached = |known: &str| {
+            known
+                .strip_prefix(&below)
+                .is_some_and(|rest| (reports.deep && body.contains("infinite")) || !rest.contains('/'))
+        };
+        let since = token.unwrap_or(0);
+        let mut changed: Vec<(u64, &String)> = self
+            .changed
+            .iter()
+            .filter(|(known, at)| **at > since && reached(known))
+            .map(|(known, at)| (*at, known))
+            .collect();
+        changed.sort_unstable();
+        let left = changed.len().saturating_sub(reports.limit);
+        changed.truncate(reports.limit);
+        let mut text = String::from("<?xml version='1.0'?><d:multistatus xmlns:d='DAV:'>");
+        for (_, known) in &changed {
+            match self.nodes.get(*known) {
+                Some(node) => self.describe(&mut text, known, node),
+                None if token.is_none() => {}
+                None => {
+                    let _ = write!(
+                        text,
+                        "<d:response><d:href>{known}</d:href><d:status>HTTP/1.1 404 Not Found</d:status></d:response>"
+                    );
+                }
+            }
+        }
+        let mut now = self.versions;
+        if left > 0 {
+            now = changed.last().map_or(since, |(at, _)| *at);
+            let _ = write!(
+                text,
+                "<d:response><d:href>{path}/</d:href><d:status>HTTP/1.1 507 Insufficient Storage</d:status><d:error>\
+                 <d:number-of-matches-within-limits/></d:error></d:response>"
+            );
+        }
+        let _ = write!(text, "<d:sync-token>urn:state:{now}</d:sync-token></d:multistatus>");
         let mut answer = Answer::new(207).with("content-type", "application/xml");
         answer.body = text.into();
         answer

@@ -64,6 +64,14 @@ pub(crate) fn lay_out(root: &Path) -> Tree {
     tree
 }
 
+/// A large file and two small ones.
+pub(crate) fn lay_out_large(root: &Path) -> Tree {
+    let sizes = [("c/large", 9_000_000), ("c/file3", 1000), ("file10", 10_240)];
+    let tree = sizes.map(|(name, size)| (name.to_owned(), noise(size, size))).into();
+    write(root, &tree);
+    tree
+}
+
 pub(crate) fn write(root: &Path, tree: &Tree) {
     let old = SystemTime::now() - Duration::from_hours(1);
     for (name, content) in tree {
@@ -109,7 +117,17 @@ pub(crate) async fn down(dav: &Dav, to: &Path, options: &Options) -> Result<Summ
 
 /// Uploads what is in a folder to `/up/`; it ends, whatever happens.
 pub(crate) async fn up_watched(dav: &Dav, from: &Path, options: &Options, watch: &Watch) -> Result<Summary, Error> {
-    let (sources, to, stop) = ([from.to_owned()], path("/up/"), Notify::new());
+    up_to(dav, from, "/up/", options, watch).await
+}
+
+pub(crate) async fn up_to(
+    dav: &Dav,
+    from: &Path,
+    to: &str,
+    options: &Options,
+    watch: &Watch,
+) -> Result<Summary, Error> {
+    let (sources, to, stop) = ([from.to_owned()], path(to), Notify::new());
     timeout(PATIENCE, upload(dav, &sources, &to, options, &stop, watch)).await.expect("the upload never ends")
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use dav::{RemotePath, transfer::Verify};
+use dav::{RemotePath, Wanted, transfer::Verify};
 use haul_http::{
     Class, Options,
     digest::{Algorithm, Field, claims, want},
@@ -12,26 +12,17 @@ use http_body_util::BodyExt;
 use serde::Serialize;
 use tokio::io::{AsyncWriteExt, Stdout};
 
-use super::{
-    Outcome,
-    options::{Manner, Way},
-    place::{one_server, remotes},
-    report::Report,
-    session::Session,
-};
+use super::{Outcome, named::Named, session::Session};
 use crate::{say, usage};
 
 /// Print files of a server to standard output, one after the other
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The files
-    #[arg(value_name = "URL", required = true)]
-    urls: Vec<String>,
+    #[command(flatten)]
+    named: Named,
     /// Ask for a digest, and say if there is none. One that comes unasked is checked anyway
     #[arg(long)]
     digest: bool,
-    #[command(flatten)]
-    way: Way,
 }
 
 #[derive(Serialize)]
@@ -49,24 +40,30 @@ enum Stop {
 }
 
 pub(super) async fn run(args: Args) -> Outcome {
-    let mut report = Report::new("cat", args.way.json.as_deref());
-    if report.owns_stdout() {
+    if args.named.way.json_to_stdout() {
         return Err(usage("standard output is for the files: write the JSON to a file"));
     }
-    let urls = remotes(&args.urls)?;
-    let session = Session::open(one_server(&urls)?, &args.way, &Manner::default()).await?;
+    let (session, paths, mut report) = args.named.open("cat").await?;
     let digest = args.digest || session.settings.verify == Verify::Digest;
     let mut output = tokio::io::stdout();
     let mut found = Found { files: 0, bytes: 0 };
-    for url in &urls {
-        match print(&session, &url.path, digest, &mut output, &mut found.bytes).await {
+    for path in &paths {
+        match print(&session, path, digest, &mut output, &mut found.bytes).await {
             Ok(()) => found.files += 1,
-            Err(Stop::Failed(error)) => report.fail(&url.path, error),
+            // Some say that there is nothing.
+            Err(Stop::Failed(error)) if error.refusal().is_some() && is_folder(&session, path).await => {
+                report.fail(path, format_args!("{path}: it is a folder, which `haul ls` lists"));
+            }
+            Err(Stop::Failed(error)) => report.fail(path, error),
             Err(Stop::Closed) => break,
-            Err(Stop::Output(error)) => return Err(format!("cannot print {}: {error}", url.path).into()),
+            Err(Stop::Output(error)) => return Err(format!("cannot print {path}: {error}").into()),
         }
     }
     report.finish(found)
+}
+
+async fn is_folder(session: &Session, path: &RemotePath) -> bool {
+    matches!(session.dav.stat(path, Wanted::LISTING).await, Ok(Some(entry)) if entry.path.is_folder())
 }
 
 /// Prints a file as it comes.

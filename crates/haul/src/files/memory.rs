@@ -1,4 +1,4 @@
-//! What is remembered of servers from run to run: how well they pipeline.
+//! What is remembered of servers from run to run: how well they pipeline, and where what a mirrored folder had is kept.
 //!
 //! A test of a server costs round trips, so its outcome is kept in `~/.cache/longhaul/servers.json`. Several `haul`s may
 //! learn at once, so each reads the file anew before it writes, under a lock on the folder, and changes the one entry it
@@ -8,13 +8,15 @@
 use std::{
     collections::BTreeMap,
     fs::{self, DirBuilder, File},
+    hash::{DefaultHasher, Hash, Hasher},
     io::{self, Write},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     thread::sleep,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
+use dav::RemotePath;
 use haul_http::{Knowledge, Origin};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +28,9 @@ const SCHEMA: &str = "longhaul.servers/1";
 /// How often another's lock is tried, and how long it is waited for in between.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long the listing of a folder is kept that is mirrored no more.
+const MIRRORED: Duration = Duration::from_hours(90 * 24);
 
 #[derive(Serialize, Deserialize)]
 struct Servers {
@@ -43,6 +48,20 @@ impl Default for Servers {
 /// Where it is kept.
 pub(super) fn place() -> Option<PathBuf> {
     base("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("longhaul/servers.json"))
+}
+
+/// Where the listing of a mirrored folder is kept, as `user` sees it. Those that have not been used for long are deleted.
+pub(super) fn mirror(origin: &Origin, user: Option<&str>, path: &RemotePath) -> Option<PathBuf> {
+    let folder = place()?.with_file_name("mirrors");
+    let old = SystemTime::now() - MIRRORED;
+    for file in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        if file.metadata().and_then(|about| about.modified()).is_ok_and(|used| used < old) {
+            let _ = fs::remove_file(file.path());
+        }
+    }
+    let mut mark = DefaultHasher::new();
+    (origin.to_string(), user, path.target()).hash(&mut mark);
+    Some(folder.join(format!("{:016x}", mark.finish())))
 }
 
 /// What is known of a server. A broken file is told of.
@@ -77,12 +96,14 @@ pub(super) fn keep(path: &Path, origin: &Origin, known: Knowledge) -> io::Result
     Ok(())
 }
 
-/// Nothing is known where there is no file.
+/// Nothing is known where there is no file that we may read.
 fn read(path: &Path) -> io::Result<Servers> {
     match fs::read(path) {
         Ok(text) => Ok(serde_json::from_slice::<Servers>(&text)
             .map(|servers| if servers.schema == SCHEMA { servers } else { Servers::default() })?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Servers::default()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            Ok(Servers::default())
+        }
         Err(error) => Err(error),
     }
 }

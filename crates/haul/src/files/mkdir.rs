@@ -5,25 +5,16 @@ use std::error::Error;
 use dav::{Dav, If, RemotePath};
 use serde::Serialize;
 
-use super::{
-    Outcome,
-    options::{Manner, Way},
-    place::{one_server, remotes},
-    report::Report,
-    session::Session,
-};
+use super::{Outcome, named::Named};
 
 /// Make folders on a server
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The folders
-    #[arg(value_name = "URL", required = true)]
-    urls: Vec<String>,
+    #[command(flatten)]
+    named: Named,
     /// With the folders they are in, as far as those are missing; what is there already is no failure
     #[arg(short, long)]
     parents: bool,
-    #[command(flatten)]
-    way: Way,
 }
 
 #[derive(Serialize)]
@@ -32,12 +23,10 @@ struct Done {
 }
 
 pub(super) async fn run(args: Args) -> Outcome {
-    let urls = remotes(&args.urls)?;
-    let session = Session::open(one_server(&urls)?, &args.way, &Manner::default()).await?;
-    let mut report = Report::new("mkdir", args.way.json.as_deref());
+    let (session, paths, mut report) = args.named.open("mkdir").await?;
     let mut made = Vec::new();
-    for url in &urls {
-        let path = url.path.clone().as_folder(true);
+    for path in paths {
+        let path = path.as_folder(true);
         if let Err(error) = make(&session.dav, &path, args.parents, &mut made).await {
             report.fail(&path, error);
         }

@@ -31,6 +31,7 @@ pub(super) fn options(session: &Session) -> Options {
         temporary: settings.temporary,
         delete: false,
         dry_run: false,
+        remembers: None,
         connections: settings.client.connections,
         owner: session.user.clone().or_else(login).unwrap_or_else(|| "longhaul".into()),
     }

@@ -1,6 +1,6 @@
 //! What the commands' options have in common.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use link::units::Span;
@@ -32,7 +32,7 @@ pub(super) struct Way {
     #[arg(long, env = "HAUL_CLIENT_KEY", value_name = "FILE")]
     pub(super) client_key: Option<PathBuf>,
     /// The longest wait for a connection, for an answer to begin, and for anything to move, as in 30s
-    #[arg(long, env = "HAUL_TIMEOUT", value_name = "TIME", value_parser = patience)]
+    #[arg(long, env = "HAUL_TIMEOUT", value_name = "TIME", value_parser = crate::patience)]
     pub(super) timeout: Option<Span>,
     /// A file whose first line is the password
     #[arg(long, env = "HAUL_PASSWORD_FILE", value_name = "FILE")]
@@ -43,6 +43,13 @@ pub(super) struct Way {
     /// Write what was found or done to FILE, as JSON (`-`: standard output)
     #[arg(long, value_name = "FILE|-")]
     pub(super) json: Option<PathBuf>,
+}
+
+impl Way {
+    /// Whether standard output belongs to the JSON.
+    pub(super) fn json_to_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
 }
 
 /// How files are moved.
@@ -59,12 +66,6 @@ pub(super) struct Manner {
     #[arg(long, env = "HAUL_TEMPORARY", value_name = "yes|no", num_args = 0..=1, require_equals = true,
         default_missing_value = "yes", value_parser = clap::builder::BoolishValueParser::new())]
     pub(super) temporary: Option<bool>,
-}
-
-/// A wait needs a bound above nothing.
-fn patience(text: &str) -> Result<Span, String> {
-    let span: Span = text.parse().map_err(|error| format!("{error}"))?;
-    if span.0.is_zero() { Err("nothing happens in no time: write a time like 30s".into()) } else { Ok(span) }
 }
 
 #[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]

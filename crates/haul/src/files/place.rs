@@ -78,6 +78,16 @@ pub(super) fn place(text: &str) -> Result<Place, Unusable> {
     }
 }
 
+/// Whether it begins as a URL without its scheme does.
+fn is_host(text: &str) -> bool {
+    let authority = text.split('/').next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    !authority.starts_with('.')
+        && host.contains(['.', ':'])
+        && format!("https://{text}").parse::<http::Uri>().is_ok()
+        && !authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
+}
+
 pub(super) fn remote(text: &str) -> Result<Remote, Unusable> {
     let known = text.split_once("://").and_then(|(scheme, rest)| match scheme.to_ascii_lowercase().as_str() {
         "http" | "dav" => Some(("http", rest)),
@@ -86,7 +96,8 @@ pub(super) fn remote(text: &str) -> Result<Remote, Unusable> {
     });
     let Some((scheme, rest)) = known else {
         place(text)?;
-        return unusable(format!("`{}` is no URL: write https://HOST/PATH", text.escape_debug()));
+        let like = if is_host(text) { text } else { "HOST/PATH" };
+        return unusable(format!("`{}` is no URL: write https://{}", text.escape_debug(), like.escape_debug()));
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
@@ -164,7 +175,14 @@ mod tests {
             let why = place(text).unwrap_err().to_string();
             assert!(why.contains(said) && !why.contains("hunter2") && !why.contains('\n'), "{text}: {why}");
         }
-        assert!(remote("a/b").unwrap_err().to_string().contains("https://HOST/PATH"));
+        for (text, like) in [
+            ("a/b", "HOST/PATH"),
+            ("../a.b", "HOST/PATH"),
+            ("h.example/a", "h.example/a"),
+            ("localhost:8080", "localhost:8080"),
+        ] {
+            assert!(remote(text).unwrap_err().to_string().ends_with(&format!("write https://{like}")), "{text}");
+        }
     }
 
     #[test]

@@ -1,16 +1,11 @@
 //! How far a transfer is: a bar on a terminal, and in the end one line.
 
-use std::{
-    io::{self, IsTerminal},
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dav::transfer::{Event, Summary};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use serde::Serialize;
 
-use super::{report::Report, show};
+use super::{bar::Bar, report::Report, show};
 use crate::say;
 
 /// Something that was done, or would be.
@@ -24,7 +19,7 @@ pub(super) struct Change {
 
 /// Hears what a transfer does, and shows it.
 pub(super) struct Progress {
-    bar: ProgressBar,
+    bar: Bar,
     state: Mutex<State>,
     dry_run: bool,
     /// Whether each change is kept for a program.
@@ -35,26 +30,14 @@ pub(super) struct Progress {
 
 #[derive(Default)]
 struct State {
-    found: u64,
-    settled: u64,
+    /// The last failure that was told: for all that is in a folder there is one reason.
+    told: String,
     changes: Vec<Change>,
 }
 
 impl Progress {
     pub(super) fn new(report: &Report, dry_run: bool, keep: bool) -> Self {
-        let target = if io::stderr().is_terminal() && !dry_run {
-            ProgressDrawTarget::stderr()
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        // Cleared however the command ends.
-        let bar = ProgressBar::with_draw_target(Some(0), target).with_finish(ProgressFinish::AndClear);
-        let style = "{bar:30} {msg}, {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_message("looking");
-        if !bar.is_hidden() {
-            bar.enable_steady_tick(Duration::from_millis(200));
-        }
+        let bar = Bar::new(!dry_run);
         Self { bar, state: Mutex::default(), dry_run, keep, show: dry_run && !report.owns_stdout() }
     }
 
@@ -62,28 +45,32 @@ impl Progress {
     pub(super) fn hear(&self, event: &Event<'_>) {
         let mut state = self.state();
         match *event {
-            Event::Found { files, bytes } => {
-                state.found += files;
-                self.bar.inc_length(bytes);
-            }
-            Event::Moved { bytes } => self.bar.inc(bytes),
+            Event::Found { files, bytes } => self.bar.count(|counts| {
+                counts.files += files;
+                counts.bytes += bytes;
+            }),
+            Event::Moved { bytes } => self.bar.count(|counts| counts.moved += bytes),
             Event::Done { path, bytes } => {
-                state.settled += 1;
+                self.bar.count(|counts| counts.settled += 1);
                 self.change(&mut state, "copied", path, Some(bytes));
             }
-            Event::Skipped { bytes, .. } => {
-                state.settled += 1;
-                self.bar.inc(bytes);
-            }
+            Event::Skipped { bytes, .. } => self.bar.count(|counts| {
+                counts.settled += 1;
+                counts.skipped += 1;
+                counts.bytes_skipped += bytes;
+            }),
             Event::Deleted { path } => self.change(&mut state, "deleted", path, None),
             Event::Made { path } => self.change(&mut state, "made", path, None),
             Event::Failed { why, .. } => {
-                state.settled += 1;
-                self.bar.suspend(|| say(why));
+                self.bar.count(|counts| counts.settled = counts.files.min(counts.settled + 1));
+                let why = why.to_string();
+                if why != state.told {
+                    self.bar.suspend(|| say(&why));
+                    state.told = why;
+                }
             }
             Event::Note(text) => self.bar.suspend(|| say(text)),
         }
-        self.bar.set_message(format!("{} of {}", state.settled, show::count(state.found, "file")));
     }
 
     fn change(&self, state: &mut State, did: &'static str, path: &str, bytes: Option<u64>) {
@@ -103,7 +90,7 @@ impl Progress {
 
     /// Takes the bar away.
     pub(super) fn clear(&self) {
-        self.bar.finish_and_clear();
+        self.bar.clear();
     }
 
     /// The end: one line of what was done, and all of it for a program.
@@ -166,6 +153,8 @@ fn last_line(summary: &Summary, dry_run: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -3,6 +3,7 @@
 use std::{
     fmt::Display,
     fs,
+    io::{self, BufWriter, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -72,14 +73,28 @@ impl Report {
     pub(super) fn finish(self, found: impl Serialize) -> Outcome {
         if let Some(path) = &self.json {
             let document = Document { schema: SCHEMA, command: self.command, found, failed: &self.failed };
-            let mut text = serde_json::to_vec_pretty(&document)?;
-            text.push(b'\n');
-            if self.owns_stdout() {
-                crate::print(&text)?;
+            // As it is made: it may be long.
+            let written = if self.owns_stdout() {
+                write(&document, io::stdout().lock())
             } else {
-                fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+                fs::File::create(path).and_then(|file| write(&document, file))
+            };
+            match written {
+                // As for `| head`.
+                Err(error) if self.owns_stdout() && error.kind() == io::ErrorKind::BrokenPipe => {}
+                written => written.map_err(|error| {
+                    let place = if self.owns_stdout() { "standard output".into() } else { path.display().to_string() };
+                    format!("cannot write the JSON to {place}: {error}")
+                })?,
             }
         }
         Ok(if self.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+fn write(document: &impl Serialize, to: impl Write) -> io::Result<()> {
+    let mut to = BufWriter::new(to);
+    serde_json::to_writer_pretty(&mut to, document)?;
+    to.write_all(b"\n")?;
+    to.flush()
 }

@@ -7,28 +7,19 @@ use dav::{Entry, Guard, If, RemotePath, Wanted};
 use futures_util::{StreamExt, future::join_all, stream};
 use serde::Serialize;
 
-use super::{
-    Outcome,
-    options::{Manner, Way},
-    place::{one_server, remotes},
-    report::Report,
-    session::Session,
-};
+use super::{Outcome, named::Named, session::Session};
 
 /// Delete files of a server, and with -r folders
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The files, or folders
-    #[arg(value_name = "URL", required = true)]
-    urls: Vec<String>,
+    #[command(flatten)]
+    named: Named,
     /// Folders too, with all that is in them
     #[arg(short, long)]
     recursive: bool,
     /// What is not there is no failure
     #[arg(short, long)]
     force: bool,
-    #[command(flatten)]
-    way: Way,
 }
 
 #[derive(Serialize)]
@@ -37,14 +28,10 @@ struct Done {
 }
 
 pub(super) async fn run(args: Args) -> Outcome {
-    let urls = remotes(&args.urls)?;
-    let session = Session::open(one_server(&urls)?, &args.way, &Manner::default()).await?;
-    let mut report = Report::new("rm", args.way.json.as_deref());
-    let dav = &session.dav;
-    let looks = urls.iter().map(|url| dav.stat(&url.path, Wanted::LISTING));
+    let (session, paths, mut report) = args.named.open("rm").await?;
+    let looks = paths.iter().map(|path| session.dav.stat(path, Wanted::LISTING));
     let (looks, mut targets) = (join_all(looks).await, Vec::new());
-    for (url, found) in urls.iter().zip(looks) {
-        let path = &url.path;
+    for (path, found) in paths.iter().zip(looks) {
         match found {
             Ok(Some(entry)) => match fit(&entry, args.recursive) {
                 Ok(()) => targets.push(path.clone().as_folder(entry.path.is_folder())),

@@ -5,7 +5,7 @@
 //! else when the server says that it wants one. To hear that costs a round trip before anything else is begun, so it is
 //! asked for only where somebody could answer.
 
-use std::{error::Error, path::PathBuf};
+use std::{error::Error, io::ErrorKind, path::PathBuf};
 
 use dav::{Dav, RemotePath};
 use haul_http::{
@@ -78,6 +78,8 @@ impl Drop for Session {
         let known = self.dav.client().knowledge(origin);
         if let Some(path) = self.memory.as_deref().filter(|_| known != self.known)
             && let Err(error) = memory::keep(path, origin, known)
+            // Where nothing may be kept it is so each time, and known.
+            && !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
         {
             say(format_args!("cannot remember the server in {}, so it is tested anew: {error}", path.display()));
         }

@@ -147,7 +147,10 @@ impl File {
         let (host, all) = (self.table(origin), &self.defaults);
         let certificate = way.client_cert.clone().or(host.client_cert).or_else(|| all.client_cert.clone());
         let key = way.client_key.clone().or(host.client_key).or_else(|| all.client_key.clone());
-        let identity = certificate.map(|certificate| Identity { key: key.unwrap_or(certificate.clone()), certificate });
+        let identity = certificate.map(|certificate| {
+            let key = key.unwrap_or(certificate.clone());
+            Identity { origin: origin.clone(), certificate, key }
+        });
         let authority = way.ca.clone().or(host.ca).or_else(|| all.ca.clone());
         let tls = TlsSettings { authorities: authority.into_iter().collect(), identity, unverified: way.insecure };
         let http = way.http.or(host.http).or(all.http).unwrap_or_default();

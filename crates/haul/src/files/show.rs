@@ -59,6 +59,16 @@ pub(super) fn took(time: Duration) -> String {
     }
 }
 
+/// How long something may yet take.
+pub(super) fn roughly(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..100 => format!("{} s", seconds + 1),
+        seconds @ 100..6000 => format!("{} min", seconds.div_ceil(60)),
+        seconds @ 6000..172_800 => format!("{} h", seconds.div_ceil(3600)),
+        seconds => format!("{} days", seconds.div_ceil(86_400)),
+    }
+}
+
 /// `1 file`, `2 files`.
 pub(super) fn count(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })

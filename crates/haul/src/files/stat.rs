@@ -8,10 +8,8 @@ use serde::Serialize;
 
 use super::{
     Outcome,
-    ls::{Line, look},
-    options::{Manner, Way},
-    place::{one_server, remotes},
-    report::Report,
+    ls::{Line, Row, look},
+    named::Named,
     session::Session,
     show,
 };
@@ -19,11 +17,8 @@ use super::{
 /// Show all that a server tells of files and folders
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The files or folders
-    #[arg(value_name = "URL", required = true)]
-    urls: Vec<String>,
     #[command(flatten)]
-    way: Way,
+    named: Named,
 }
 
 #[derive(Serialize)]
@@ -52,18 +47,16 @@ struct Lock {
 }
 
 pub(super) async fn run(args: Args) -> Outcome {
-    let urls = remotes(&args.urls)?;
-    let session = Session::open(one_server(&urls)?, &args.way, &Manner::default()).await?;
-    let mut report = Report::new("stat", args.way.json.as_deref());
-    let entries = join_all(urls.iter().map(|url| look(&session, &url.path, Wanted::DETAILS))).await;
+    let (session, paths, mut report) = args.named.open("stat").await?;
+    let entries = join_all(paths.iter().map(|path| look(&session, path, Wanted::DETAILS))).await;
     let mut found = Vec::new();
-    for (url, entry) in urls.iter().zip(entries) {
+    for (path, entry) in paths.iter().zip(entries) {
         match entry {
             Ok(entry) => {
                 report.print(&text(&session, &entry))?;
                 found.push(details(&session, &entry));
             }
-            Err(error) => report.fail(&url.path, error),
+            Err(error) => report.fail(path, error),
         }
     }
     report.finish(Found { entries: found })
@@ -77,7 +70,7 @@ fn details(session: &Session, entry: &Entry) -> Details {
         seconds_left: lock.timeout.map(|left| left.as_secs()),
     };
     Details {
-        line: Line::of(session, entry),
+        line: Line::of(session, &Row::of(entry)),
         created: about.created.map(show::rfc3339),
         content_type: about.content_type.clone(),
         checksums: about.checksums.clone(),

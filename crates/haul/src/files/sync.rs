@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use dav::transfer::Skip;
 
 use super::{
-    Outcome,
+    Outcome, memory,
     moving::{self, Route, transfer},
     options::{Manner, Way},
     place::{Place, place},
@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Change nothing, and print what would be done
     #[arg(long)]
     dry_run: bool,
+    /// Large files from a server that are interrupted leave what has come, and go on from there the next time
+    #[arg(long)]
+    resume: bool,
     /// By what a file is known to be the same
     #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
     by: By,
@@ -60,7 +63,14 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
         (Place::Here(_), Place::Here(_)) => return Err(usage("both are here: one of them is to be a URL")),
         (Place::There(_), Place::There(_)) => return Err(usage("both are on a server: one of them is to be here")),
     };
+    if let Place::Here(from) = &from
+        && std::fs::metadata(from).is_ok_and(|kind| !kind.is_dir())
+    {
+        let from = from.display();
+        return Err(usage(format_args!("{from} is no folder, and sync is about folders: haul cp copies a file")));
+    }
     let session = Session::open(remote, &args.way, &args.manner).await?;
+    let path = remote.path.clone().as_folder(true);
     let options = dav::transfer::Options {
         recursive: true,
         contents: true,
@@ -68,11 +78,12 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
             By::Time => Skip::SameSizeAndTime,
             By::Digest => Skip::SameDigest,
         },
+        resume: args.resume,
         delete: args.delete,
         dry_run: args.dry_run,
+        remembers: memory::mirror(&remote.origin, session.user.as_deref(), &path),
         ..moving::options(&session)
     };
-    let path = remote.path.clone().as_folder(true);
     let keep = args.way.json.is_some();
     match (&from, &to) {
         (Place::Here(from), _) => {

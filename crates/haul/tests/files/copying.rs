@@ -5,8 +5,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use nix::sys::signal::Signal;
+
 use crate::{
-    common::{one_sentence, printed, text},
+    common::{Running, eventually, one_sentence, printed, text},
     place::{Place, json, tree, write},
 };
 
@@ -154,4 +156,53 @@ fn a_mirror_here_is_made_in_the_same_way() {
     assert_eq!(found["changes"].as_array().unwrap().len(), 3);
     printed(&place.haul(&["sync", &place.at("a"), "here", "--delete"]));
     assert!(tree(&place.path("here")) == tree(&place.served("a")));
+}
+
+#[test]
+fn what_is_in_the_way_is_named_once_and_stays() {
+    let place = Place::new();
+    write(&place.path("source"), &[("a/1", ""), ("a/2", ""), ("a/3", ""), ("b", ""), ("c", "")]);
+    write(&place.path("served"), &[("there/a", "mine"), ("there/b/x", "mine")]);
+    let ended = place.haul(&["sync", "source", &place.at("there"), "--delete", "--json", "up.json"]);
+    let told = text(&ended.stderr);
+    let lines: Vec<_> = told.lines().collect();
+    assert_eq!((ended.status.code(), lines.len()), (Some(1), 3), "{told}");
+    for (path, what) in [("/there/a/", "a file"), ("/there/b", "a folder")] {
+        let line = format!("haul: {path}: there is {what} of this name on the server");
+        assert_eq!(lines.iter().filter(|told| told.starts_with(&line)).count(), 1, "{told}");
+    }
+    assert!(lines[2].ends_with("5 failed") && tree(&place.served("there")).contains_key("b/x"), "{told}");
+    let failed = json(&fs::read(place.path("up.json")).unwrap(), "sync")["failed"].as_array().unwrap().len();
+    assert_eq!(failed, 5);
+
+    write(&place.path("here"), &[("there/b", "mine"), ("there/a/1", "mine")]);
+    let told = text(&place.haul(&["sync", &place.at("there"), "here/there", "--delete"]).stderr);
+    assert!(
+        told.contains("here/there/b: there is a file") && told.contains("here/there/a: there is a folder"),
+        "{told}"
+    );
+    assert_eq!(fs::read_to_string(place.path("here/there/a/1")).unwrap(), "mine");
+}
+
+#[test]
+fn a_mirror_that_was_interrupted_in_a_large_file_goes_on_in_it() {
+    let place = Place::new();
+    fs::create_dir(place.served("a")).unwrap();
+    let content: Vec<u8> = (0..60_000_000_u32).map(|number| (number % 251) as u8).collect();
+    fs::write(place.served("a/big"), &content).unwrap();
+    fs::create_dir(place.path("here")).unwrap();
+    let arguments = ["sync", &place.at("a"), "here", "--resume", "--delete", "--connections", "1"];
+    let parts = || fs::read_dir(place.path("here")).unwrap().flatten().filter(|entry| entry.file_name() != "big");
+    let begun = || parts().any(|entry| entry.metadata().is_ok_and(|about| about.len() > 4_000_000));
+    let mut command = place.command(&arguments);
+    command.stderr(std::process::Stdio::null());
+    let mut running = Running::start(command);
+    assert!(eventually(begun));
+    running.send(Signal::SIGINT);
+    // On a quick machine it may have been done by then.
+    if running.status().code() == Some(1) {
+        assert!(begun(), "what had come is gone");
+    }
+    printed(&place.haul(&arguments));
+    assert!(fs::read(place.path("here/big")).unwrap() == content && parts().next().is_none());
 }

@@ -1,6 +1,11 @@
 //! What is shown: `ls`, `stat` and `cat`; and what is changed on the server alone: `mkdir`, `mv`, `rm`, `cp`.
 
-use std::{fs, io::Read, process::Stdio};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpListener,
+    process::Stdio,
+};
 
 use crate::{
     common::{one_sentence, printed, text},
@@ -47,6 +52,25 @@ fn one_file_is_told_in_full() {
     let found = json(&fs::read(place.path("found.json")).unwrap(), "stat");
     assert_eq!((&found["entries"][0]["bytes"], &found["entries"][0]["locks"]), (&5.into(), &serde_json::json!([])));
     assert!(one_sentence(&place.haul(&["stat", &place.at("x")]), 1).contains("/x: there is nothing of this name"));
+}
+
+#[test]
+fn a_folder_is_told_from_what_is_not_there() {
+    let (place, listener) = (Place::new(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let url = format!("http://{}/folder", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let folder = "<multistatus xmlns='DAV:'><response><href>/folder/</href><propstat><prop><resourcetype><collection/>\
+                      </resourcetype></prop></propstat></response></multistatus>";
+        for mut stream in listener.incoming().flatten() {
+            let mut head = [0; 4096];
+            let length = stream.read(&mut head).unwrap_or(0);
+            let (status, body) =
+                if head[..length].starts_with(b"PROPFIND") { ("207 Listed", folder) } else { ("404 None", "") };
+            let length = body.len();
+            let _ = write!(stream, "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+        }
+    });
+    assert!(one_sentence(&place.haul(&["cat", &url]), 1).contains("/folder: it is a folder"));
 }
 
 #[test]

@@ -14,6 +14,9 @@ fn wrong_usage_is_status_2() {
     for (arguments, said) in [
         (&["ls"][..], "<URL>"),
         (&["ls", "folder"], "`folder` is no URL"),
+        (&["ls", "h.example:8080/a"], "write https://h.example:8080/a"),
+        (&["mv", &here], "where to"),
+        (&["sync", "log", &here], "log is no folder"),
         (&["ls", "ftp://h/"], "`ftp://`"),
         (&["ls", "https:/h/"], "`//`"),
         (&["ls", "https://h/a?b"], "%3F"),

@@ -22,6 +22,7 @@ fn a_wrong_name_is_wrong_usage() {
         (&["race", "--network", "lna"], "no network called `lna`; did you mean `lan`?"),
         (&["race", "--workload", "lsit"], "no workload called `lsit`; did you mean `list`?"),
         (&["race", "--server", "apach"], "no server `apach`; did you mean `apache`?"),
+        (&["race", "--patience", "0s"], "nothing happens in no time"),
         (&["race", "--samples", "0"], "1 to 100 times, not 0"),
         (&["race", "--samples", "4000000000"], "1 to 100 times, not 4000000000"),
         (&["race", "--sweep", "rclone.transfer=1,4"], "no parameter `transfer`"),

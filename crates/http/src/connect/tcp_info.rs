@@ -17,6 +17,8 @@ use std::{
 /// `bytes_received`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {
+    /// How long ago an acknowledgement last came, in whole ms.
+    pub last_ack: Duration,
     /// The smoothed RTT (RFC 6298's SRTT).
     pub rtt: Duration,
     /// Its variation (RTTVAR).
@@ -94,6 +96,7 @@ impl TcpInfo {
             snd_mss: u32_at(16)?,
             unacked: u32_at(24)?,
             lost: u32_at(32)?,
+            last_ack: Duration::from_millis(u32_at(56)?.into()),
             rtt: micros(u32_at(68)?),
             rtt_var: micros(u32_at(72)?),
             snd_cwnd: u32_at(80)?,

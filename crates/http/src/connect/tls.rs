@@ -43,7 +43,7 @@ use crate::{Cause, Origin};
 pub struct TlsSettings {
     /// PEM files of certificates to trust besides the system's.
     pub authorities: Vec<PathBuf>,
-    /// Who we are, for servers that ask. Any origin that asks is shown it.
+    /// Who we are, for the one server that it is meant for.
     pub identity: Option<Identity>,
     /// Take any certificate from an origin: whoever is on the way can then read and change everything. Meant for
     /// one command and one look, and for nothing that carries a password.
@@ -53,6 +53,9 @@ pub struct TlsSettings {
 /// A client certificate and its key. Both may be in one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
+    /// Who may see it. It tells a name, and more, to whoever is shown it; another origin that asks, such as one that a
+    /// redirect leads to, gets none.
+    pub origin: Origin,
     /// A PEM file: our certificate, then those that lead to its authority.
     pub certificate: PathBuf,
     /// A PEM file: the private key, not encrypted (PKCS #8, PKCS #1 or SEC 1).
@@ -83,10 +86,15 @@ pub(crate) struct Tls {
     ready: OnceCell<Ready>,
 }
 
+type Offers = [Arc<ClientConfig>; 3];
+
 /// What handshakes are made with.
 struct Ready {
     /// For each [`Offer`]; they differ in ALPN alone.
-    origins: [Arc<ClientConfig>; 3],
+    origins: Offers,
+    /// The same with our identity, for its origin. Their sessions are their own: tickets are kept by a host's name, and
+    /// what was proved at one of its ports is not to be shown at another.
+    known: Option<(Origin, Offers)>,
     proxies: Arc<ClientConfig>,
     roots: Roots,
 }
@@ -122,7 +130,8 @@ impl Tls {
         io: S,
     ) -> Result<(TlsStream<S>, TlsFacts), Cause> {
         let ready = self.ready().await?;
-        self.shake(ready, &ready.origins[offer as usize], origin, io).await
+        let known = ready.known.as_ref().filter(|(to, _)| to == origin).map(|(_, offers)| offers);
+        self.shake(ready, &known.unwrap_or(&ready.origins)[offer as usize], origin, io).await
     }
 
     /// Shakes hands with a proxy.
@@ -145,28 +154,32 @@ impl Tls {
     fn configure(&self, roots: Roots) -> Result<Ready, rustls::Error> {
         let trusted = Arc::new(roots.trusted.clone());
         let begin = || ClientConfig::builder_with_provider(self.provider.clone()).with_safe_default_protocol_versions();
-        let config = if self.unverified {
-            let unverified = Unverified(self.provider.clone());
-            begin()?.dangerous().with_custom_certificate_verifier(Arc::new(unverified))
-        } else {
-            begin()?.with_root_certificates(trusted.clone())
+        let checked = || -> Result<_, rustls::Error> {
+            Ok(if self.unverified {
+                let unverified = Unverified(self.provider.clone());
+                begin()?.dangerous().with_custom_certificate_verifier(Arc::new(unverified))
+            } else {
+                begin()?.with_root_certificates(trusted.clone())
+            })
         };
-        let origin = match &self.identity {
-            Some((_, ours)) => config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(ours.clone()))),
-            None => config.with_no_client_auth(),
+        let offers = |config: ClientConfig| {
+            [Offer::Http1, Offer::Http2, Offer::Both].map(|offer| {
+                let mut config = config.clone();
+                config.alpn_protocols = offer.alpn().iter().map(|protocol| protocol.to_vec()).collect();
+                Arc::new(config)
+            })
         };
-        let offering = |offer: Offer| {
-            let mut config = origin.clone();
-            config.alpn_protocols = offer.alpn().iter().map(|protocol| protocol.to_vec()).collect();
-            Arc::new(config)
+        let origins = offers(checked()?.with_no_client_auth());
+        let known = match &self.identity {
+            Some((identity, ours)) => {
+                let resolver = Arc::new(SingleCertAndKey::from(ours.clone()));
+                Some((identity.origin.clone(), offers(checked()?.with_client_cert_resolver(resolver))))
+            }
+            None => None,
         };
-        let mut proxies = begin()?.with_root_certificates(trusted).with_no_client_auth();
+        let mut proxies = begin()?.with_root_certificates(trusted.clone()).with_no_client_auth();
         proxies.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Ready {
-            origins: [Offer::Http1, Offer::Http2, Offer::Both].map(offering),
-            proxies: Arc::new(proxies),
-            roots,
-        })
+        Ok(Ready { origins, known, proxies: Arc::new(proxies), roots })
     }
 
     async fn shake<S: Io>(
@@ -179,14 +192,16 @@ impl Tls {
         let name = ServerName::try_from(whom.host().to_owned())
             .map_err(|_| Cause::Tls(format!("no certificate can be for the name {}", whom.host())))?;
         let begin = Instant::now();
-        let stream =
-            TlsConnector::from(config.clone()).connect(name, io).await.map_err(|error| self.cause(ready, error))?;
+        let stream = TlsConnector::from(config.clone())
+            .connect(name, io)
+            .await
+            .map_err(|error| self.cause(ready, whom, error))?;
         let facts = facts(&stream, begin.elapsed());
         Ok((stream, facts))
     }
 
     /// Why a handshake failed, with the files that have to do with it.
-    fn cause(&self, ready: &Ready, error: io::Error) -> Cause {
+    fn cause(&self, ready: &Ready, whom: &Origin, error: io::Error) -> Cause {
         use rustls::Error::{AlertReceived, InvalidCertificate};
         let Some(tls) = rustls_error(&error) else {
             if error.kind() == io::ErrorKind::UnexpectedEof {
@@ -197,7 +212,7 @@ impl Tls {
         let told = explain(tls);
         Cause::Tls(match (tls, &self.identity) {
             (InvalidCertificate(CertificateError::UnknownIssuer), _) => format!("{told} ({})", ready.roots),
-            (AlertReceived(_), Some((identity, _))) => {
+            (AlertReceived(_), Some((identity, _))) if identity.origin == *whom => {
                 format!("{told}; it was offered the client certificate {}", identity.certificate.display())
             }
             _ => told,

@@ -88,6 +88,11 @@ impl Exchanges {
         });
     }
 
+    /// The youngest request is not waited for here any more.
+    pub(crate) fn forget(&mut self) {
+        self.asked.pop_back();
+    }
+
     /// Where bytes may be read into.
     pub(crate) fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
@@ -166,6 +171,11 @@ impl Exchanges {
     /// Bytes left of the current answer's body, where known.
     pub(crate) fn left(&self) -> Option<u64> {
         self.body.as_ref().and_then(Decoder::left)
+    }
+
+    /// Bytes of the current answer so far, its head included.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
     }
 
     /// Whether the server has said that the current answer is its last.

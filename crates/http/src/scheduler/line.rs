@@ -14,6 +14,9 @@ const LAST_REQUESTS: u32 = 16;
 /// answers. What is bound to a connection beyond that would wait for it though others run idle. Within these bounds.
 const LEAST_PIPELINE: u64 = 64 * 1024;
 const MOST_PIPELINE: u64 = 1024 * 1024;
+/// While other connections are on their way: two initial windows (RFC 6928), in which every exchange takes a segment.
+const YOUNG_PIPELINE: u64 = 2 * 14_600;
+const SEGMENT: u64 = 1460;
 
 /// A request in the queue.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +42,19 @@ pub(super) struct Line {
     pub(super) patience: Option<Duration>,
     /// It is let run empty for a request that cannot share it.
     pub(super) reserved: Option<JobId>,
+    /// What keeps others waiting.
+    pub(super) slow: Option<Slow>,
     pub(super) retiring: bool,
+}
+
+/// An answer that keeps those behind it waiting.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slow {
+    pub(super) job: JobId,
+    /// It does not come, or has come for long; otherwise it is only known to be large.
+    pub(super) stalled: bool,
+    /// Those behind it were called back.
+    pub(super) called_back: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +71,9 @@ pub(super) enum State {
 }
 
 impl Line {
-    /// Whether it takes a request now, as far as the server's own word goes.
+    /// Whether it takes a request now, as far as the server's own word goes and nothing is in the way.
     pub(super) fn takes_more(&self, now: Instant) -> bool {
-        !self.retiring && self.more != Some(0) && !self.is_stale(now)
+        !self.retiring && self.slow.is_none() && self.more != Some(0) && !self.is_stale(now)
     }
 
     /// Whether the server is about to end it for being idle. A second early, or at half the time if that is less: a
@@ -69,9 +84,15 @@ impl Line {
         self.patience.zip(idle).is_some_and(|(patience, idle)| idle > early(patience))
     }
 
-    /// How much it may hold.
-    pub(super) fn room(&self, sending: bool) -> u64 {
-        (2 * self.history.window(sending)).clamp(LEAST_PIPELINE, MOST_PIPELINE)
+    /// Whether it may hold this, too.
+    pub(super) fn has_room(&self, shape: &Shape, others_open: bool) -> bool {
+        let carries = 2 * self.history.window(shape.sending);
+        if others_open {
+            let all = self.jobs.iter().map(|waiting| waiting.shape.bytes).chain([shape.bytes]);
+            all.map(|bytes| bytes.max(SEGMENT)).sum::<u64>() <= carries.clamp(YOUNG_PIPELINE, MOST_PIPELINE)
+        } else {
+            self.bytes() + shape.bytes <= carries.clamp(LEAST_PIPELINE, MOST_PIPELINE)
+        }
     }
 
     /// What it has still to move.
@@ -88,7 +109,12 @@ impl Line {
         matches!(self.state, State::Multiplexed { .. })
     }
 
+    pub(super) fn holds(&self, job: JobId) -> bool {
+        self.jobs.iter().any(|waiting| waiting.shape.id == job)
+    }
+
     pub(super) fn release(&mut self, job: JobId) -> Option<Waiting> {
+        self.slow.take_if(|slow| slow.job == job);
         let at = self.jobs.iter().position(|waiting| waiting.shape.id == job)?;
         self.jobs.remove(at)
     }

@@ -1,7 +1,12 @@
 //! Rules of the scheduler, one by one. What random faults make of them together is tested in `model`.
 
+use std::collections::VecDeque;
+
 use super::*;
-use crate::wire::Keep;
+use crate::{
+    Step,
+    wire::{Keep, Sent},
+};
 
 struct Play {
     scheduler: Scheduler,
@@ -48,7 +53,7 @@ impl Play {
             for action in actions {
                 match action {
                     Action::Open(id, _) => assert!(self.scheduler.opened(id, Version::HTTP_11, self.now)),
-                    Action::Retire(_) => {}
+                    Action::Retire(_) | Action::CallBack { .. } => {}
                     Action::Send(id, job) => sent.push((id.0, job)),
                     other @ Action::Fail { .. } => panic!("{other:?}"),
                 }
@@ -148,7 +153,7 @@ fn nothing_starves_behind_a_pipeline_that_never_ends() {
         play.asks(1);
         under_way.extend(play.run().into_iter().map(|(_, job)| job));
         if under_way.contains(&put) {
-            assert!(answered >= MOST_PASSED, "it does not push in");
+            assert!(answered >= plan::MOST_PASSED, "it does not push in");
             return;
         }
     }
@@ -228,4 +233,176 @@ fn a_server_that_takes_few_connections_is_not_pressed() {
     play.now.instant += Duration::from_secs(31);
     play.asks(1);
     assert_eq!(play.run().len(), 1, "after a while it is asked again");
+}
+
+#[test]
+fn who_opens_first_leaves_some_for_those_that_are_on_their_way() {
+    for (bytes, each) in [(2048, 14), (0, 20)] {
+        let mut play = Play::new(6, Pipelining::Aggressive);
+        for _ in 0..100 {
+            play.ask(|shape| shape.bytes = bytes);
+        }
+        let mut sent = BTreeMap::<u64, usize>::new();
+        assert_eq!(play.scheduler.actions().len(), 6);
+        for id in 1..=6 {
+            assert!(play.scheduler.opened(ConnectionId(id), Version::HTTP_11, play.now));
+            for action in play.scheduler.actions() {
+                match action {
+                    Action::Send(id, _) => *sent.entry(id.0).or_default() += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+            if id == 1 {
+                assert_eq!(sent[&1], each);
+            }
+        }
+        assert_eq!(sent.values().sum::<usize>(), 100);
+        let (least, most) = (sent.values().min().unwrap(), sent.values().max().unwrap());
+        assert!(sent.len() >= 5 && *most <= 20 && (bytes == 0 || most - least <= 1), "{sent:?}");
+    }
+}
+
+/// One connection with so many requests on it, and one answer that is slow.
+fn behind_a_slow_one(connections: usize, told: Option<u64>) -> (Play, Vec<JobId>) {
+    let mut play = Play::new(connections, Pipelining::Aggressive);
+    let first = play.asks(1)[0];
+    play.run();
+    let others = play.asks(4);
+    assert_eq!(play.run().len(), 4);
+    if let Some(length) = told {
+        let told = Told { version: Version::HTTP_11, length: Some(length), keep: None, last: false };
+        play.scheduler.head(ConnectionId(1), first, &told, play.now);
+    } else {
+        play.scheduler.stalled(ConnectionId(1), first, play.now);
+    }
+    (play, [vec![first], others].concat())
+}
+
+#[test]
+fn what_stands_behind_a_slow_answer_is_called_back_if_there_is_somewhere_else() {
+    for (told, sent) in [(Some(LARGE + 1), false), (None, true)] {
+        let (mut play, jobs) = behind_a_slow_one(2, told);
+        let call = Action::CallBack { connection: ConnectionId(1), behind: jobs[0], sent };
+        assert_eq!(play.scheduler.actions(), [call]);
+        // As the driver does it: the youngest first.
+        let slow = Cause::Retired("slow");
+        for job in jobs[1..].iter().rev() {
+            play.scheduler.returned(ConnectionId(1), *job, Sent::Something, &slow, play.now);
+        }
+        let went: Vec<_> = play.run();
+        assert_eq!(went.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [2; 4]);
+        let next = play.asks(1)[0];
+        assert_eq!(play.run(), [(2, next)], "nothing more goes behind it");
+        play.answer(1, jobs[0], None);
+        let next = play.asks(1)[0];
+        assert_eq!(play.run(), [(1, next)], "and when it is through, it is a connection like others");
+    }
+}
+
+#[test]
+fn what_has_nowhere_else_to_go_stays_until_it_has() {
+    let (mut play, jobs) = behind_a_slow_one(1, None);
+    assert_eq!(play.scheduler.actions(), []);
+    let later = play.asks(1)[0];
+    assert_eq!(play.run(), [], "and nothing more goes there");
+    play.answer(1, jobs[0], None);
+    assert_eq!(play.run(), [(1, later)]);
+
+    let mut play = Play::new(2, Pipelining::Aggressive);
+    let post = play.ask(|shape| (shape.repeatable, shape.pipelinable, shape.safe) = (false, false, false));
+    let first = play.asks(1)[0];
+    play.run();
+    play.asks(1);
+    play.run();
+    play.scheduler.stalled(ConnectionId(2), first, play.now);
+    assert_eq!(play.scheduler.actions(), []);
+    play.answer(1, post, None);
+    let call = Action::CallBack { connection: ConnectionId(2), behind: first, sent: true };
+    assert_eq!(play.scheduler.actions(), [call], "the other connection has become idle");
+}
+
+#[test]
+fn a_large_upload_that_is_not_answered_in_time_is_not_sent_again() {
+    let late = Cause::TimedOut(Step::FirstByte, Duration::from_mins(1));
+    let cut = Cause::TimedOut(Step::Send, Duration::from_mins(1));
+    for (safe, class, cause, fails) in [
+        (false, Class::Large, &late, true),
+        (false, Class::Large, &cut, false),
+        (false, Class::Small, &late, false),
+        (true, Class::Large, &late, false),
+    ] {
+        for whole_connection in [false, true] {
+            let mut play = Play::new(1, Pipelining::Safe);
+            let job = play.ask(|shape| (shape.safe, shape.class) = (safe, class));
+            assert_eq!(play.run(), [(1, job)]);
+            if whole_connection {
+                play.scheduler.closed(ConnectionId(1), cause, &[(job, Sent::Something)], play.now);
+            } else {
+                play.scheduler.returned(ConnectionId(1), job, Sent::Something, cause, play.now);
+            }
+            let failed = Action::Fail { job, cause: Shared(late.clone()), undecided: true };
+            assert_eq!(play.scheduler.actions().contains(&failed), fails, "{safe} {class:?} {cause}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_wants_http_1_gets_it() {
+    let required = Cause::Http2 { code: 13, said: String::new() };
+    for whole_connection in [false, true] {
+        let mut play = Play::new(2, Pipelining::Aggressive);
+        let job = play.asks(1)[0];
+        assert_eq!(play.scheduler.actions(), [Action::Open(ConnectionId(1), Duration::ZERO)]);
+        assert!(play.scheduler.opened(ConnectionId(1), Version::HTTP_2, play.now));
+        assert_eq!(play.scheduler.actions(), [Action::Send(ConnectionId(1), job)]);
+        assert!(!play.scheduler.is_serial_only());
+        if whole_connection {
+            play.scheduler.closed(ConnectionId(1), &required, &[(job, Sent::Nothing)], play.now);
+            assert_eq!(play.scheduler.actions(), [Action::Open(ConnectionId(2), Duration::ZERO)]);
+        } else {
+            play.scheduler.returned(ConnectionId(1), job, Sent::Nothing, &required, play.now);
+            let open = Action::Open(ConnectionId(2), Duration::ZERO);
+            assert_eq!(play.scheduler.actions(), [Action::Retire(ConnectionId(1)), open]);
+        }
+        assert!(play.scheduler.is_serial_only());
+        assert!(!play.scheduler.opened(ConnectionId(2), Version::HTTP_2, play.now), "it was begun before that");
+        assert_eq!(play.run(), [(3, job)]);
+    }
+}
+
+#[test]
+fn a_connection_kept_for_a_request_that_found_another_is_free_again() {
+    let mut play = Play::new(2, Pipelining::Aggressive);
+    let posts = [0; 2].map(|_| play.ask(|shape| (shape.repeatable, shape.pipelinable) = (false, false)));
+    assert_eq!(play.run().len(), 2);
+    let put = play.ask(|shape| (shape.safe, shape.pipelinable) = (false, false));
+    for _ in 0..plan::MOST_PASSED {
+        play.scheduler.queue.front_mut().unwrap().passed += 1;
+    }
+    play.asks(1);
+    assert!(play.scheduler.lines[&ConnectionId(1)].reserved == Some(put), "the test needs it to be kept");
+    play.answer(2, posts[1], None);
+    let went = play.run();
+    assert_eq!(went[0], (2, put));
+    play.answer(1, posts[0], None);
+    assert_eq!(play.run().len(), 2 - went.len(), "the other one goes where there is room");
+    assert!(play.scheduler.lines.values().all(|line| line.reserved.is_none()));
+}
+
+#[test]
+fn a_connection_that_takes_no_more_does_not_stand_in_for_those_that_do_not_open() {
+    let mut play = Play::new(2, Pipelining::Off);
+    let job = play.asks(1)[0];
+    play.run();
+    let told = Told { version: Version::HTTP_11, length: Some(1 << 40), keep: None, last: true };
+    play.scheduler.head(ConnectionId(1), job, &told, play.now);
+    let waiting = play.asks(1)[0];
+    for attempt in 2.. {
+        match &play.scheduler.actions()[..] {
+            [Action::Open(id, _)] => assert_eq!(id.0, attempt),
+            [Action::Fail { job, undecided: false, .. }] if *job == waiting => break,
+            other => panic!("{other:?}"),
+        }
+        play.scheduler.open_failed(ConnectionId(attempt), &Cause::Closed, play.now);
+    }
 }

@@ -73,11 +73,11 @@ impl Authority {
         (params.signed_by(&key, &self.issuer).unwrap().der().clone(), key)
     }
 
-    /// A client certificate in `client.pem`, its key in `client.key`.
-    pub(crate) fn identity(&self) -> Identity {
+    /// A client certificate for `origin` in `client.pem`, its key in `client.key`.
+    pub(crate) fn identity(&self, origin: &Origin) -> Identity {
         let (certificate, key) = self.certificate("a.client", 2049);
-        let identity =
-            Identity { certificate: self.folder.path().join("client.pem"), key: self.folder.path().join("client.key") };
+        let (folder, origin) = (self.folder.path(), origin.clone());
+        let identity = Identity { origin, certificate: folder.join("client.pem"), key: folder.join("client.key") };
         let pem = format!("some words before\n{}", pem(&certificate));
         std::fs::write(&identity.certificate, pem).unwrap();
         std::fs::write(&identity.key, key.serialize_pem()).unwrap();

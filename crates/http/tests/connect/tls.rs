@@ -114,8 +114,10 @@ async fn a_server_that_demands_a_certificate_gets_ours_or_its_demand_is_told() {
     for version in [&TLS13, &TLS12] {
         let server = Server { versions: &[version], clients: Some(&authority), ..Server::new(&authority) };
         let origin = server.start().await;
-        meet(&with(Some(authority.identity())), &origin, Offer::Both).await.unwrap();
-        for (identity, said) in [(None, "demands a client certificate"), (Some(stranger.identity()), "not accept")] {
+        meet(&with(Some(authority.identity(&origin))), &origin, Offer::Both).await.unwrap();
+        for (identity, said) in
+            [(None, "demands a client certificate"), (Some(stranger.identity(&origin)), "not accept")]
+        {
             // TLS 1.3 tells its judgement only after the handshake, to whoever reads.
             let told = match with(identity).connect(&origin, Offer::Both, AMPLE).await {
                 Err(error) => error.to_string(),
@@ -129,8 +131,9 @@ async fn a_server_that_demands_a_certificate_gets_ours_or_its_demand_is_told() {
 #[tokio::test]
 async fn a_key_that_is_another_certificates_is_named() {
     let (one, other) = (Authority::new(), Authority::new());
-    let mut identity = one.identity();
-    identity.key = other.identity().key;
+    let origin = origin("https", ([127, 0, 0, 1], 9).into());
+    let mut identity = one.identity(&origin);
+    identity.key = other.identity(&origin).key;
     let key = identity.key.clone();
     let mut settings = one.settings();
     settings.tls.identity = Some(identity);
@@ -158,4 +161,25 @@ async fn a_server_that_hangs_up_in_the_handshake_is_told_so() {
     .await;
     let told = sentence(&Authority::new().connector(), &origin("https", address)).await;
     assert!(told.contains("closed the connection in the TLS handshake"), "{told}");
+}
+
+#[tokio::test]
+async fn our_certificate_is_shown_to_its_origin_alone() {
+    let authority = Authority::new();
+    for version in [&TLS13, &TLS12] {
+        let versions = [version];
+        let demanding = || Server { versions: &versions, clients: Some(&authority), ..Server::new(&authority) };
+        // Both have one name, and the certificate is good for both.
+        let (ours, other) = (demanding().start().await, demanding().start().await);
+        let mut settings = authority.settings();
+        settings.tls.identity = Some(authority.identity(&ours));
+        let connector = Connector::new(settings).unwrap();
+        meet(&connector, &ours, Offer::Both).await.unwrap();
+        let told = match connector.connect(&other, Offer::Both, AMPLE).await {
+            Err(error) => error.to_string(),
+            Ok(mut connected) => Cause::from(connected.io.read_exact(&mut [0]).await.unwrap_err()).to_string(),
+        };
+        assert!(told.contains("demands a client certificate") && !told.contains("client.pem"), "{told}");
+        meet(&connector, &ours, Offer::Both).await.unwrap();
+    }
 }

@@ -15,7 +15,7 @@ use std::{
 
 use super::{Contender, Failure, Prepared, Ready, Registered, Sample, io_failure};
 use crate::{
-    process::{command, run},
+    process::{command, run_telling},
     servers::{Http, Server},
     work::{Done, Work},
 };
@@ -87,7 +87,7 @@ impl Haul {
     fn work(self, program: &Path, sample: &Sample) -> Result<Done, Failure> {
         let task = sample.task;
         let mut done = Done::default();
-        let run = |command: &mut Command| run(sample.client, command, &sample.bounds);
+        let run = |command: &mut Command| run_telling(sample.client, command, &sample.bounds, complaint);
         match task.work() {
             Work::Upload { .. } => {
                 let files = task.writes().map(|(file, ..)| file);
@@ -127,6 +127,16 @@ impl Haul {
     }
 }
 
+/// What failed, and how much: each failure is a line, and the last one counts them.
+fn complaint(stderr: &str) -> String {
+    let mut lines = stderr.lines().map(|line| line.strip_prefix("haul: ").unwrap_or(line).trim());
+    let last = lines.next_back().unwrap_or_default();
+    match lines.next_back() {
+        Some(why) => format!("{why} ({last})"),
+        None => last.to_owned(),
+    }
+}
+
 /// The program: ourselves, or where a test runs, what was built beside it.
 fn program() -> Result<PathBuf, String> {
     let ourselves = std::env::current_exe().map_err(|error| format!("cannot tell which program this is: {error}"))?;
@@ -135,4 +145,17 @@ fn program() -> Result<PathBuf, String> {
     }
     let beside = ourselves.ancestors().skip(1).take(2).map(|folder| folder.join("haul")).find(|file| file.is_file());
     beside.ok_or_else(|| "haul is not built beside this program; `cargo build -p haul` builds it".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_told_with_its_reason() {
+        let said = "haul: PUT /a: no room (507)\nhaul: PUT /b: no room (507)\nhaul: 0 files (0 B) copied; 2 failed\n";
+        assert_eq!(complaint(said), "PUT /b: no room (507) (0 files (0 B) copied; 2 failed)");
+        assert_eq!(complaint("haul: cannot connect\n"), "cannot connect");
+        assert_eq!(complaint(""), "");
+    }
 }

@@ -107,7 +107,7 @@ impl RequestLog {
     /// A request is logged just after it is answered, by a thread that may have to wait for a
     /// processor: waits until the log stands still.
     fn settle(&self) {
-        const STILL: Duration = Duration::from_millis(50);
+        const STILL: Duration = Duration::from_millis(200);
         let bounds = Bounds::tidy(Duration::from_secs(2));
         let mut before = self.len();
         while bounds.check().is_ok() {

@@ -6,6 +6,7 @@ use super::{Look, Style};
 use crate::{
     claims::Verdict,
     results::{ClaimResult, RunResult},
+    words::counted,
 };
 
 pub(super) fn render(run: &RunResult, look: Look) -> String {
@@ -77,12 +78,13 @@ fn unjudged(claims: &[&ClaimResult], look: Look) -> String {
 
 fn summary(run: &RunResult, open: usize) -> String {
     let count = |verdict| run.claims.iter().filter(|claim| claim.verdict == verdict).count();
+    let inconclusive = count(Verdict::Inconclusive) - open;
+    let were = if inconclusive == 1 { "was" } else { "were" };
     format!(
-        "Of {} checks {} reproduced what was said, {} refuted it, {} were inconclusive, {open} not judged.",
-        run.claims.len(),
+        "Of {} {} reproduced what was said, {} refuted it, {inconclusive} {were} inconclusive, {open} not judged.",
+        counted(run.claims.len() as u64, "check"),
         count(Verdict::Reproduced),
         count(Verdict::Refuted),
-        count(Verdict::Inconclusive) - open
     )
 }
 

@@ -19,7 +19,7 @@ use http::{
 use http_body_util::BodyExt;
 use tokio::io::AsyncWriteExt;
 
-use super::{Facts, Find, Work};
+use super::{Facts, Find, Work, in_the_way};
 use crate::{
     ETag, Error, RemotePath,
     compare::{as_stored, with_digests},
@@ -50,7 +50,7 @@ impl Work<'_> {
         };
         let there = if find.folder.named { fs::metadata(&place) } else { fs::symlink_metadata(&place) };
         if there.is_ok_and(|kind| kind.is_dir()) {
-            return Err(Error::local("write", &place, io::Error::other("there is a folder of this name here")));
+            return Err(Error::local("write", &place, in_the_way("folder")));
         }
         let mut part = self.part(folder, name, path, &find.facts);
         let mut fetched = self.fetch_to(find, path, &part).await;
@@ -74,7 +74,11 @@ impl Work<'_> {
             }
         }
         lock(&self.parts).remove(&part.place);
-        placed
+        // Whose part it is, and not what that was called.
+        placed.map_err(|error| match error {
+            Error::Local { doing, path, source } if path == part.place => Error::Local { doing, path: place, source },
+            other => other,
+        })
     }
 
     /// Where a file is written first. Of a large one that can be told from its other versions, the name is always the

@@ -28,6 +28,11 @@ fn outline() -> Outline {
     }
 }
 
+fn file_like(file: &File) -> File {
+    let File { folder, length, modified, .. } = *file;
+    File { local: file.local.clone(), name: file.name.clone(), folder, length, modified }
+}
+
 fn there(length: u64, etag: &str) -> There {
     There { folder: false, length: Some(length), modified: None, etag: Some(tag(etag)), checksums: Vec::new() }
 }
@@ -37,7 +42,7 @@ fn listing(entries: &[(&str, There)]) -> Listing {
 }
 
 fn sent(etag: &str) -> Sent {
-    Sent { bytes: 10, etag: Some(tag(etag)) }
+    Sent { bytes: 10, etag: Some(tag(etag)), compared: false }
 }
 
 fn wrong() -> Error {
@@ -64,7 +69,7 @@ fn told(plan: &mut Plan) -> Vec<String> {
 
 #[test]
 fn folders_come_before_what_is_in_them_and_listings_after() {
-    let mut plan = Plan::new(outline(), Options::default(), vec![(0, None)]);
+    let mut plan = Plan::new(outline(), Options::default(), false, vec![(0, None)]);
     assert_eq!(ready(&mut plan), [Step::Make(0)]);
     plan.take(Outcome::Made(0, Ok(true)));
     // What was made is empty: nothing is asked for.
@@ -73,10 +78,10 @@ fn folders_come_before_what_is_in_them_and_listings_after() {
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     assert_eq!(ready(&mut plan), []);
     plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
-    assert_eq!(ready(&mut plan), [Step::Check(0)]);
+    assert_eq!(ready(&mut plan), [Step::Check(0, vec![0, 1])]);
     plan.take(Outcome::Made(1, Ok(false)));
     assert_eq!(ready(&mut plan), [Step::List(1)], "somebody else has made it, and may have filled it");
-    plan.take(Outcome::Checked(0, Ok(listing(&[("one", there(10, "a")), ("two", there(10, "b"))]))));
+    plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("one", there(10, "a")), ("two", there(10, "b"))]))));
     assert_eq!(told(&mut plan), ["done 0", "done 1", "made 0"]);
 }
 
@@ -84,17 +89,10 @@ fn folders_come_before_what_is_in_them_and_listings_after() {
 fn large_files_go_first_and_leave_a_connection_to_the_small_ones() {
     let mut outline = outline();
     outline.files[1].length = SHARED + 1;
-    let again = |file: &File| File {
-        local: file.local.clone(),
-        folder: 0,
-        name: b"four".to_vec(),
-        length: file.length,
-        modified: None,
-    };
-    let large = again(&outline.files[1]);
+    let large = File { name: b"four".to_vec(), ..file_like(&outline.files[1]) };
     outline.files.push(large);
     let rules = Options { connections: 2, ..Options::default() };
-    let mut plan = Plan::new(outline, rules, vec![(0, Some(Listing::new()))]);
+    let mut plan = Plan::new(outline, rules, false, vec![(0, Some(Listing::new()))]);
     let upload = |file| Step::Upload(file, Before::Nothing);
     assert_eq!(ready(&mut plan), [Step::Make(1), upload(1), upload(0)]);
     plan.take(Outcome::Uploaded(1, Ok(sent("a"))));
@@ -103,26 +101,26 @@ fn large_files_go_first_and_leave_a_connection_to_the_small_ones() {
 
 #[test]
 fn a_folder_that_cannot_be_names_all_that_is_in_it() {
-    let mut plan = Plan::new(outline(), Options::default(), vec![(0, None)]);
+    let mut plan = Plan::new(outline(), Options::default(), false, vec![(0, None)]);
     ready(&mut plan);
     plan.take(Outcome::Made(0, Err(wrong())));
     assert_eq!(ready(&mut plan), []);
     assert_eq!(told(&mut plan), ["failed /up/", "failed one", "failed three", "failed two"]);
 
     // A file where a folder is to be loses that folder alone.
-    let mut plan = Plan::new(outline(), Options::default(), vec![(0, Some(listing(&[("sub", there(1, "a"))])))]);
+    let mut plan = Plan::new(outline(), Options::default(), false, vec![(0, Some(listing(&[("sub", there(1, "a"))])))]);
     assert_eq!(ready(&mut plan).len(), 2);
     assert_eq!(told(&mut plan), ["failed /up/sub/", "failed three"]);
 }
 
 /// A plan whose files in `/up/` have been sent as `a` and `b`, so that the folder is to be checked.
 fn unchecked() -> Plan {
-    let mut plan = Plan::new(outline(), Options::default(), vec![(0, Some(Listing::new()))]);
+    let mut plan = Plan::new(outline(), Options::default(), false, vec![(0, Some(Listing::new()))]);
     ready(&mut plan);
     plan.take(Outcome::Made(1, Err(wrong())));
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
-    assert_eq!(ready(&mut plan), [Step::Check(0)]);
+    assert_eq!(ready(&mut plan), [Step::Check(0, vec![0, 1])]);
     told(&mut plan);
     plan
 }
@@ -131,13 +129,13 @@ fn unchecked() -> Plan {
 fn what_did_not_arrive_is_sent_once_more() {
     let mut plan = unchecked();
     // One is not there, of the other a part is, and it is ours.
-    plan.take(Outcome::Checked(0, Ok(listing(&[("two", there(4, "b"))]))));
+    plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("two", there(4, "b"))]))));
     let guard = Guard::Unchanged(tag("b"));
     assert_eq!(ready(&mut plan), [Step::Upload(0, Before::Nothing), Step::Upload(1, Before::File(guard))]);
     plan.take(Outcome::Uploaded(0, Ok(sent("c"))));
     plan.take(Outcome::Uploaded(1, Ok(sent("d"))));
-    assert_eq!(ready(&mut plan), [Step::Check(0)]);
-    plan.take(Outcome::Checked(0, Ok(listing(&[("one", there(10, "c")), ("two", there(4, "d"))]))));
+    assert_eq!(ready(&mut plan), [Step::Check(0, vec![0, 1])]);
+    plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("one", there(10, "c")), ("two", there(4, "d"))]))));
     assert_eq!(ready(&mut plan), []);
     assert_eq!(told(&mut plan), ["done 0", "failed two"]);
 }
@@ -145,7 +143,7 @@ fn what_did_not_arrive_is_sent_once_more() {
 #[test]
 fn what_may_be_somebody_elses_is_not_overwritten() {
     let mut plan = unchecked();
-    plan.take(Outcome::Checked(0, Ok(listing(&[("one", there(4, "theirs")), ("two", there(10, "b"))]))));
+    plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("one", there(4, "theirs")), ("two", there(10, "b"))]))));
     assert_eq!(ready(&mut plan), []);
     let news = plan.news();
     let [News::Failed(what, why), News::Done(1)] = &news[..] else { panic!("{news:?}") };
@@ -157,7 +155,7 @@ fn deletions_come_last_together_and_only_if_all_went_well() {
     let gone = listing(&[("gone", there(1, "x")), ("old", there(1, "y")), ("one", there(10, "o"))]);
     for fails in [false, true] {
         let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
-        let mut plan = Plan::new(outline(), rules, vec![(0, Some(gone.clone()))]);
+        let mut plan = Plan::new(outline(), rules, false, vec![(0, Some(gone.clone()))]);
         let steps = ready(&mut plan);
         assert!(!steps.iter().any(|step| matches!(step, Step::Delete(..))), "{steps:?}");
         plan.take(Outcome::Made(1, Ok(true)));
@@ -181,7 +179,7 @@ fn what_could_not_be_read_here_is_not_deleted_there() {
     outline.add_folder(here.path(), path("/up/"), None);
     assert_eq!(outline.left_out.len(), 1);
     let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
-    let mut plan = Plan::new(outline, rules, vec![(0, Some(listing(&[("link", there(1, "x"))])))]);
+    let mut plan = Plan::new(outline, rules, false, vec![(0, Some(listing(&[("link", there(1, "x"))])))]);
     assert_eq!(ready(&mut plan), [Step::Upload(0, Before::Nothing)]);
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     assert_eq!(ready(&mut plan), []);
@@ -192,7 +190,7 @@ fn what_could_not_be_read_here_is_not_deleted_there() {
 fn what_is_there_by_its_bytes_is_left_alone() {
     let rules = Options { skip: Skip::SameDigest, ..Options::default() };
     let listed = listing(&[("one", there(10, "a")), ("two", there(10, "b"))]);
-    let mut plan = Plan::new(outline(), rules, vec![(0, Some(listed))]);
+    let mut plan = Plan::new(outline(), rules, false, vec![(0, Some(listed))]);
     assert_eq!(ready(&mut plan)[1..], [Step::Compare(0, Vec::new()), Step::Compare(1, Vec::new())]);
     plan.take(Outcome::Compared(0, Ok(true)));
     plan.take(Outcome::Compared(1, Ok(false)));
@@ -203,15 +201,96 @@ fn what_is_there_by_its_bytes_is_left_alone() {
 #[test]
 fn digests_are_compared_after_lengths_and_a_stop_counts_what_was_sent() {
     let rules = Options { verify: Verify::Digest, ..Options::default() };
-    let mut plan = Plan::new(outline(), rules, vec![(0, Some(Listing::new()))]);
+    let mut plan = Plan::new(outline(), rules, false, vec![(0, Some(Listing::new()))]);
     ready(&mut plan);
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
     ready(&mut plan);
-    plan.take(Outcome::Checked(0, Ok(listing(&[("one", there(10, "a")), ("two", there(10, "b"))]))));
+    plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("one", there(10, "a")), ("two", there(10, "b"))]))));
     assert_eq!(ready(&mut plan), [Step::Compare(0, Vec::new()), Step::Compare(1, Vec::new())]);
     plan.take(Outcome::Compared(0, Ok(false)));
     assert_eq!(told(&mut plan), ["failed one"]);
     assert_eq!(plan.end(), 1);
     assert_eq!(told(&mut plan), ["done 1"]);
+}
+
+#[test]
+fn a_long_listing_does_not_wait_for_the_last_files() {
+    let mut outline = outline();
+    let file = |number: usize| File {
+        local: number.to_string().into(),
+        folder: 0,
+        name: number.to_string().into_bytes(),
+        length: 10,
+        modified: None,
+    };
+    let count = 2 * TAIL + 10;
+    outline.files = (0..count).map(file).collect();
+    outline.folders.truncate(1);
+    let mut plan = Plan::new(outline, Options::default(), false, vec![(0, Some(Listing::new()))]);
+    assert_eq!(ready(&mut plan).len(), count);
+    let mut checks = Vec::new();
+    for number in 0..count {
+        plan.take(Outcome::Uploaded(number, Ok(sent("a"))));
+        checks.extend(ready(&mut plan));
+        if let Some(Step::Check(_, files)) = checks.first() {
+            assert!(count - files.len() <= TAIL);
+        }
+    }
+    let Step::Check(0, listed) = checks.remove(0) else { panic!("the folder is not listed") };
+    let rest = (listed.len()..count).map(Step::Look).collect::<Vec<_>>();
+    assert_eq!(checks, rest);
+    let everything = (0..count).map(|number| (number.to_string().into_bytes(), there(10, "a"))).collect::<Listing>();
+    plan.take(Outcome::Checked(listed, Ok(everything.clone())));
+    // A file that is missed is sent once more, and looked at for itself again.
+    for (nth, step) in rest.into_iter().enumerate() {
+        let Step::Look(file) = step else { unreachable!() };
+        let found = if nth == 0 { Listing::new() } else { everything.clone() };
+        plan.take(Outcome::Checked(vec![file], Ok(found)));
+    }
+    let [Step::Upload(again, Before::Nothing)] = ready(&mut plan)[..] else { panic!("nothing is sent again") };
+    plan.take(Outcome::Uploaded(again, Ok(sent("b"))));
+    assert_eq!(ready(&mut plan), [Step::Look(again)]);
+    plan.take(Outcome::Checked(vec![again], Ok(everything)));
+    assert_eq!(told(&mut plan).len(), count);
+    assert_eq!(ready(&mut plan), []);
+}
+
+#[test]
+fn small_files_of_a_new_folder_go_with_it_where_that_can_be() {
+    let together = || {
+        let mut outline = outline();
+        outline.files.iter_mut().for_each(|file| file.folder = 0);
+        outline.files.push(File { length: BULK + 1, name: b"four".to_vec(), ..file_like(&outline.files[0]) });
+        outline
+    };
+    let plan = |rules, bulk, listing| Plan::new(together(), rules, bulk, vec![(0, listing)]);
+    let mut filled = plan(Options::default(), true, None);
+    assert_eq!(ready(&mut filled), [Step::Fill(0, vec![0, 1, 2])]);
+    // One could not be read.
+    filled.take(Outcome::Filled(0, vec![(0, sent("a")), (2, sent("c"))]));
+    let upload = |file| Step::Upload(file, Before::Nothing);
+    assert_eq!(ready(&mut filled), [Step::Make(1), upload(1), upload(3)]);
+    filled.take(Outcome::Uploaded(1, Ok(sent("b"))));
+    filled.take(Outcome::Uploaded(3, Ok(Sent { bytes: BULK + 1, ..sent("d") })));
+    assert_eq!(ready(&mut filled), [Step::Check(0, vec![0, 2, 1, 3])]);
+    // The server has lost one of them: it goes by itself, and guarded.
+    let left = [("two", there(10, "b")), ("three", there(10, "c")), ("four", there(BULK + 1, "d"))];
+    filled.take(Outcome::Checked(vec![0, 2, 1, 3], Ok(listing(&left))));
+    assert_eq!(ready(&mut filled), [upload(0)]);
+    assert_eq!(told(&mut filled), ["done 1", "done 2", "done 3", "made 0"]);
+
+    let mut undone = plan(Options::default(), true, None);
+    ready(&mut undone);
+    undone.take(Outcome::Made(0, Ok(false)));
+    assert_eq!(ready(&mut undone), [Step::List(0)], "somebody else has made it");
+    // Nothing is known to be free in a folder that was there, and a lock is for each.
+    assert_eq!(ready(&mut plan(Options::default(), true, Some(Listing::new()))).len(), 5);
+    for (rules, bulk) in [
+        (Options::default(), false),
+        (Options { lock: crate::Policy::Always, ..Options::default() }, true),
+        (Options { dry_run: true, ..Options::default() }, true),
+    ] {
+        assert_eq!(ready(&mut plan(rules, bulk, None)), [Step::Make(0)]);
+    }
 }

@@ -38,7 +38,7 @@ impl Source {
         let open = move || {
             let mut file = fs::File::open(&path)?;
             let modified = file.metadata()?.modified().ok();
-            let mut bytes = Vec::new();
+            let mut bytes = Vec::with_capacity(if length <= AT_ONCE { length as usize + 1 } else { 0 });
             if length <= AT_ONCE {
                 // No more than may be in memory many times over, whatever it has become.
                 file.by_ref().take(AT_ONCE + 1).read_to_end(&mut bytes)?;
@@ -64,6 +64,13 @@ impl Source {
 }
 
 impl Seen {
+    /// A file's present state, if it still has the length that was listed.
+    pub(super) fn look(local: &Path, length: u64) -> Result<Self, Error> {
+        let kind = fs::metadata(local).map_err(|error| Error::local("read", local, error))?;
+        let seen = Self { length, modified: kind.modified().ok() };
+        seen.still(local).map(|()| seen)
+    }
+
     /// Whether the file is what it was: else what was sent may be half of one version and half of another. What was read
     /// at once is of one version, whatever came later.
     pub(super) fn still(self, local: &Path) -> Result<(), Error> {

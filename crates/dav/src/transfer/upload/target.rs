@@ -10,16 +10,14 @@ use futures_util::future::join_all;
 
 use crate::{
     Dav, Error, If, RemotePath, Wanted,
+    cloud::Cloud,
     requests::Depth,
     transfer::{
-        Options,
+        FEW, Options,
         plan::{Listing, There},
         walk::{Folder, Outline},
     },
 };
-/// So many files are asked for one by one, rather than with all that is in their folder.
-pub(super) const FEW: usize = 8;
-
 /// What is at `to`: what its folder holds, or that it is a file, or nothing.
 pub(super) enum Target {
     Folder(Listing),
@@ -100,7 +98,8 @@ pub(super) async fn begun(
     options: &Options,
 ) -> Option<(bool, Listing)> {
     let [(local, kind)] = sources else { return None };
-    if !kind.is_dir() || options.contents || options.dry_run {
+    // On a Nextcloud, a folder is better made with what is in it.
+    if !kind.is_dir() || options.contents || options.dry_run || Cloud::of(to).is_some() {
         return None;
     }
     let path = to.clone().as_folder(true).join(&name_of(local).ok()?, true).ok()?;

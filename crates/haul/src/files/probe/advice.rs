@@ -8,6 +8,10 @@ use super::{
     Found, Pipelining,
 };
 
+/// Nextcloud's chunks, as `dav` makes them of most files.
+const CHUNK: u64 = 10 * 1024 * 1024;
+const SMALLEST_CHUNK: u64 = 5_000_000;
+
 /// The sentences.
 pub(super) fn settings(found: &Found, settings: &Settings) -> Vec<String> {
     let mut said = vec![protocol(found, settings)];
@@ -32,6 +36,7 @@ pub(super) fn settings(found: &Found, settings: &Settings) -> Vec<String> {
         Some(false) => "Files are downloaded in one piece: the server does not send parts.".to_owned(),
         None => "Whether files can be downloaded in parts is found out with the first large one.".to_owned(),
     });
+    said.extend(abilities(found));
     said.push(verify(found, settings).to_owned());
     said.push(
         if found.dav.sets_mtime {
@@ -41,6 +46,27 @@ pub(super) fn settings(found: &Found, settings: &Settings) -> Vec<String> {
         }
         .to_owned(),
     );
+    said
+}
+
+/// What this server can do beyond the usual, and when that is used.
+fn abilities(found: &Found) -> Vec<String> {
+    let mut said = Vec::new();
+    if found.dav.content_range_put {
+        said.push(
+            "Files from 128 MiB on, or with --resume or --temporary from 8 MiB on, are uploaded in parts, over several \
+             connections."
+                .to_owned(),
+        );
+    }
+    if let Some(parallel) = found.dav.chunks_in_parallel {
+        let largest = found.dav.chunk_largest.map_or(CHUNK, |largest| largest.clamp(SMALLEST_CHUNK, CHUNK));
+        let size = show::size(largest);
+        said.push(format!("Files above {size} are uploaded in chunks, up to {parallel} at a time (below dav/files)."));
+    }
+    if found.dav.bulk_upload {
+        said.push("Files up to 128 KiB for a new folder are uploaded many to a request (below dav/files).".to_owned());
+    }
     said
 }
 
@@ -119,6 +145,16 @@ mod tests {
         };
         assert!(window(&found).unwrap().contains("640.0 KiB/s"), "{:?}", window(&found));
         assert_eq!(window(&Found::default()), None);
+    }
+
+    #[test]
+    fn what_a_server_can_do_is_told_with_its_measure() {
+        assert!(abilities(&Found::default()).is_empty());
+        let dav =
+            Dav { chunks_in_parallel: Some(3), chunk_largest: Some(6_291_456), bulk_upload: true, ..Dav::default() };
+        let said = abilities(&Found { dav, ..Found::default() });
+        assert_eq!(said.len(), 2);
+        assert!(said[0].contains("above 6.0 MiB") && said[0].contains("up to 3"), "{said:?}");
     }
 
     #[test]

@@ -10,14 +10,20 @@ use haul_http::{
     credentials::Authenticator,
     digest::{Algorithm, Field, claims, want},
 };
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use http_body_util::BodyExt;
-use tokio::{io::AsyncReadExt, time::timeout};
+use tokio::{
+    io::AsyncReadExt,
+    time::{sleep, timeout},
+};
 
 use super::{super::session::Session, Connection, Dav, Found, Pipelining, Tls, origin};
 
 /// How long a server's TLS tickets are waited for beyond a round trip.
 const TICKETS: Duration = Duration::from_millis(100);
+/// How long, and how often, a connection that has answered is waited for to tell its windows.
+const WINDOW_PAUSE: Duration = Duration::from_millis(5);
+const WINDOW_LOOKS: u32 = 100;
 /// So many requests make the pipeline.
 const PIPELINE: usize = 6;
 /// What a Nextcloud says of itself is some ten kilobytes.
@@ -96,9 +102,14 @@ async fn windows(session: &Session, found: &mut Found) {
     let (origin, options) = (origin(session), session.dav.requests().plain(Method::OPTIONS, &RemotePath::root()));
     let Ok(options) = options else { return };
     let _ = client.send(options.map(Body::from)).await;
-    if let Some(windows) = client.windows(origin) {
-        found.http.http2_stream_window = Some(windows.stream);
-        found.http.http2_connection_window = Some(windows.connection);
+    // They are told beside the answer, and may come to us after it.
+    for _ in 0..WINDOW_LOOKS {
+        if let Some(windows) = client.windows(origin) {
+            found.http.http2_stream_window = Some(windows.stream);
+            found.http.http2_connection_window = Some(windows.connection);
+            return;
+        }
+        sleep(WINDOW_PAUSE).await;
     }
 }
 
@@ -129,12 +140,8 @@ async fn options(session: &Session, path: &RemotePath, found: &mut Found) -> Res
     found.http.closes = text("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
     let mut abilities = Abilities::from_options(headers);
     let _ = read(answer).await;
-    if let Some((prefix, _)) = path.target().split_once("/remote.php/") {
-        let url = format!("{}{prefix}/ocs/v2.php/cloud/capabilities?format=json", origin(session));
-        let request = Request::get(url).header("ocs-apirequest", "true").body(Body::empty())?;
-        if let Ok(answer) = session.dav.client().send(request).await {
-            abilities.add_capabilities(&read(answer).await);
-        }
+    if let Some(told) = session.dav.capabilities(path).await {
+        abilities.add_capabilities(&told);
     }
     Ok(abilities)
 }

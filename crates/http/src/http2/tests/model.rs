@@ -289,7 +289,7 @@ async fn play(setting: Setting, steps: Vec<Step>) {
                 }
                 continue;
             }
-            Report::Streams { .. } | Report::Draining { .. } => continue,
+            Report::Streams { .. } | Report::Draining { .. } | Report::Stalled { .. } => continue,
         };
         fates.entry(job).or_default().push(fate);
     }

@@ -1,0 +1,162 @@
+//! Listings that come compressed (RFC 9110 §8.4).
+//!
+//! Of a listing nine tenths are the same few elements, and a connection that has been quiet sends some ten segments in
+//! its first round trip: compressed, a thousand entries come in one or two of them, rather than in five. So listings
+//! are asked for in gzip's coding. Apache's mod_dav uses it where its folder has `SetOutputFilter DEFLATE`, and not by
+//! `AddOutputFilterByType`, as Debian sets it up.
+//!
+//! What is sent small may be large: it is decoded a piece at a time, and whoever reads the pieces bounds what they say.
+
+use std::io::{self, Write};
+
+use bytes::{Buf, Bytes};
+use flate2::write::MultiGzDecoder;
+use http::{HeaderMap, header};
+
+/// What listings are asked for in.
+pub(crate) const ACCEPTED: &str = "gzip";
+
+/// Decodes a body as it comes.
+pub(crate) enum Decoder {
+    Identity,
+    Gzip(Box<MultiGzDecoder<Vec<u8>>>),
+}
+
+impl Decoder {
+    /// The decoder for what a head says of its body.
+    pub(crate) fn of(headers: &HeaderMap) -> io::Result<Self> {
+        let mut decoder = Self::Identity;
+        for value in headers.get_all(header::CONTENT_ENCODING) {
+            for coding in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                // The second name is the first one's alias (RFC 9110 §8.4.1.3).
+                let gzip = [&b"gzip"[..], b"x-gzip"].iter().any(|name| coding.eq_ignore_ascii_case(name));
+                decoder = match decoder {
+                    plain if coding.is_empty() || coding.eq_ignore_ascii_case(b"identity") => plain,
+                    Self::Identity if gzip => Self::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
+                    _ => {
+                        let coding = String::from_utf8_lossy(coding).into_owned();
+                        return Err(io::Error::other(format!("it is encoded as {coding:?}, which was not asked for")));
+                    }
+                };
+            }
+        }
+        Ok(decoder)
+    }
+
+    /// The next piece of what `coded` decodes to, which is taken off it; none if more is needed.
+    pub(crate) fn next(&mut self, coded: &mut Bytes) -> io::Result<Option<Bytes>> {
+        let Self::Gzip(decoder) = self else { return Ok(Some(std::mem::take(coded)).filter(|all| !all.is_empty())) };
+        while !coded.is_empty() {
+            // It takes no more than what fills its buffer when decoded.
+            let taken = decoder.write(coded)?;
+            if taken == 0 {
+                return Err(io::Error::other("something stands behind the end of its coding"));
+            }
+            coded.advance(taken);
+            let text = std::mem::take(decoder.get_mut());
+            if !text.is_empty() {
+                return Ok(Some(text.into()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// All has come: what the decoder still has, if the coding is whole.
+    pub(crate) fn finish(&mut self) -> io::Result<Bytes> {
+        let Self::Gzip(decoder) = self else { return Ok(Bytes::new()) };
+        decoder.try_finish()?;
+        Ok(std::mem::take(decoder.get_mut()).into())
+    }
+}
+
+/// The first `most` bytes or so of what a body says, as far as it can be decoded.
+pub(crate) fn beginning(headers: &HeaderMap, mut coded: Bytes, most: usize) -> Vec<u8> {
+    let mut text = Vec::new();
+    if let Ok(mut decoder) = Decoder::of(headers) {
+        while text.len() < most
+            && let Ok(Some(piece)) = decoder.next(&mut coded)
+        {
+            text.extend_from_slice(&piece);
+        }
+        text.extend_from_slice(&decoder.finish().unwrap_or_default());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::{Compression, write::GzEncoder};
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn headers(codings: &[&'static str]) -> HeaderMap {
+        let each = codings.iter().map(|coding| (header::CONTENT_ENCODING, HeaderValue::from_static(coding)));
+        each.collect()
+    }
+
+    fn encoded(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn decoded<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> io::Result<Vec<u8>> {
+        let mut decoder = Decoder::of(&headers(&["gzip"]))?;
+        let mut text = Vec::new();
+        for piece in pieces {
+            let mut coded = Bytes::copy_from_slice(piece);
+            while let Some(piece) = decoder.next(&mut coded)? {
+                assert!(piece.len() <= 256 * 1024, "{} bytes at once", piece.len());
+                text.extend_from_slice(&piece);
+            }
+        }
+        text.extend_from_slice(&decoder.finish()?);
+        Ok(text)
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_comes_whole_in_any_pieces(text: Vec<u8>, size in 1_usize..50, cut: prop::sample::Index) {
+            let sent = encoded(&text);
+            prop_assert_eq!(&decoded(sent.chunks(size)).unwrap(), &text);
+            let cut = cut.index(sent.len());
+            prop_assert!(cut == 0 || decoded(sent[..cut].chunks(size)).is_err(), "cut at {}", cut);
+        }
+
+        #[test]
+        fn anything_is_decoded_or_an_error(sent: Vec<u8>) {
+            let _ = decoded(std::iter::once(&sent[..]));
+        }
+    }
+
+    #[test]
+    fn what_grows_a_thousandfold_comes_in_pieces() {
+        let text = vec![b'a'; 20_000_000];
+        let sent = encoded(&text);
+        assert!(sent.len() < 200_000);
+        assert!(decoded(std::iter::once(&sent[..])).unwrap() == text);
+    }
+
+    #[test]
+    fn of_a_refusal_the_beginning_is_read() {
+        let sent = encoded(&vec![b'a'; 1_000_000]);
+        for length in [sent.len(), sent.len() / 2] {
+            let text = beginning(&headers(&["gzip"]), Bytes::copy_from_slice(&sent[..length]), 100_000);
+            assert!((100_000..500_000).contains(&text.len()) && text.iter().all(|byte| *byte == b'a'));
+        }
+        assert_eq!(beginning(&headers(&[]), Bytes::from_static(b"as it is"), 4), b"as it is");
+    }
+
+    #[test]
+    fn only_what_was_asked_for_is_decoded() {
+        for plain in [&[][..], &["identity"], &[""]] {
+            assert!(matches!(Decoder::of(&headers(plain)), Ok(Decoder::Identity)));
+        }
+        assert!(matches!(Decoder::of(&headers(&["X-GZip"])), Ok(Decoder::Gzip(_))));
+        for wrong in [&["br"][..], &["gzip, gzip"], &["gzip", "deflate"]] {
+            assert!(Decoder::of(&headers(wrong)).is_err());
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! A folder as its listing comes in.
+//!
+//! A long listing takes round trips to arrive, and each of its names is all that is needed to fetch a file. So what a
+//! folder holds is passed on entry by entry, and its first files are here before its last name is.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    sync::Arc,
+};
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::{Facts, Find, Folder, Work, remembered::Content, source_file};
+use crate::{Entry, Error, PathError, RemotePath, requests::Depth, transfer::lock};
+
+/// What a listing has found.
+pub(super) enum Found {
+    Folder(Folder),
+    File(Find),
+}
+
+/// What is known of a folder so far.
+struct Contents<'a> {
+    work: &'a Work<'a>,
+    path: RemotePath,
+    here: Here,
+    folder: Folder,
+    /// The names so far, and whether they are folders.
+    names: HashMap<Box<[u8]>, bool>,
+    /// All of it, if it is to be remembered.
+    kept: Option<Content>,
+    found: &'a UnboundedSender<Found>,
+}
+
+/// The folder on this side.
+enum Here {
+    /// Its listing has not begun.
+    Unknown,
+    Made(Arc<Folder>),
+    /// It cannot be made, or is a file.
+    Nowhere,
+}
+
+impl Work<'_> {
+    /// Lists a folder, makes it here, and passes on what is in it.
+    pub(super) async fn folder(&self, folder: Folder, found: &UnboundedSender<Found>) {
+        let (path, named) = (folder.path.clone(), folder.named);
+        let (known, kept) = match &*lock(&self.remembered) {
+            Some(known) => (known.content(&path).cloned(), Some(Content::default())),
+            None => (None, None),
+        };
+        let mut contents = Contents {
+            work: self,
+            path: path.clone(),
+            here: Here::Unknown,
+            folder,
+            names: HashMap::new(),
+            kept,
+            found,
+        };
+        if let Some(known) = known {
+            return contents.recalled(known);
+        }
+        let listed = self.dav.list(&path, Depth::One, self.options.wanted(), |entry| contents.take(entry)).await;
+        match listed {
+            Ok(()) => contents.end(),
+            // Some servers will not list a file by a folder's name.
+            Err(error) if named && matches!(contents.here, Here::Unknown) => {
+                self.no_folder(contents.folder, error, found).await;
+            }
+            Err(error) => self.failed(&path.to_string(), error),
+        }
+    }
+
+    /// What the user has named may be a file.
+    async fn no_folder(&self, folder: Folder, error: Error, found: &UnboundedSender<Found>) {
+        let path = folder.path.as_folder(false);
+        let none = || Error::Differs { path: path.clone(), why: "there is nothing at this path on the server".into() };
+        let error = match self.dav.stat(&path, self.options.wanted()).await {
+            Ok(Some(entry)) if !entry.path.is_folder() => {
+                match source_file(entry.path, &folder.place, Facts::of(entry.properties)) {
+                    Ok(find) => return drop(found.send(Found::File(find))),
+                    Err(error) => error,
+                }
+            }
+            Ok(None) => none(),
+            _ => error,
+        };
+        self.failed(&path.to_string(), error);
+    }
+}
+
+impl Contents<'_> {
+    fn take(&mut self, entry: Result<Entry, PathError>) {
+        match entry {
+            Ok(entry) if entry.path.same_place(&self.path) => self.itself(entry),
+            Ok(entry) => self.within(entry),
+            Err(error) => self.misplaced(&error.path, "its name cannot be used here"),
+        }
+    }
+
+    fn itself(&mut self, entry: Entry) {
+        if entry.path.is_folder() || !self.folder.named {
+            self.here();
+        } else if matches!(self.here, Here::Unknown) {
+            self.here = Here::Nowhere;
+            match source_file(entry.path, &self.folder.place, Facts::of(entry.properties)) {
+                Ok(find) => self.pass(Found::File(find)),
+                Err(error) => self.work.failed(&self.path.to_string(), error),
+            }
+        }
+    }
+
+    fn within(&mut self, entry: Entry) {
+        // One level below, whatever a server says.
+        let below = entry.path.parent().is_some_and(|parent| parent.same_place(&self.path));
+        let Some(name) = entry.path.name().filter(|_| below).map(Box::<[u8]>::from) else {
+            return self.misplaced(&entry.path.to_string(), "the server lists it where it cannot be");
+        };
+        let Some(here) = self.here() else { return };
+        let folder = entry.path.is_folder();
+        match self.names.insert(name.clone(), folder) {
+            None => {
+                let facts = (!folder).then(|| Facts::of(entry.properties));
+                if let Some(kept) = &mut self.kept {
+                    match facts.clone() {
+                        Some(facts) => drop(kept.files.insert(name.clone(), facts)),
+                        None => drop(kept.folders.insert(name.clone())),
+                    }
+                }
+                self.one(&here, name, facts);
+            }
+            Some(before) if before == folder => {}
+            Some(_) => {
+                let name = String::from_utf8_lossy(&name).into_owned();
+                self.misplaced(&name, "the server lists a file and a folder of this name");
+            }
+        }
+    }
+
+    /// Passes on a file, or a folder, which has no facts.
+    fn one(&self, here: &Arc<Folder>, name: Box<[u8]>, facts: Option<Facts>) {
+        let Some(facts) = facts else {
+            let Ok(path) = self.path.join(&name, true) else { return };
+            let place = here.place.join(OsStr::from_bytes(&name));
+            return self.pass(Found::Folder(Folder { path, place, named: false, fresh: false, alias: None }));
+        };
+        self.pass(Found::File(Find { folder: here.clone(), name, facts }));
+    }
+
+    /// What is in it is known without a listing.
+    fn recalled(mut self, known: Content) {
+        self.kept = None;
+        if let Some(here) = self.here() {
+            let folders = known.folders.into_iter().map(|name| (name, None));
+            let files = known.files.into_iter().map(|(name, facts)| (name, Some(facts)));
+            for (name, facts) in folders.chain(files) {
+                self.names.insert(name.clone(), facts.is_none());
+                self.one(&here, name, facts);
+            }
+        }
+        self.end();
+    }
+
+    /// The folder, made here when it is first asked for.
+    fn here(&mut self) -> Option<Arc<Folder>> {
+        if matches!(self.here, Here::Unknown) {
+            let Folder { path, place, named, alias, .. } = &self.folder;
+            self.here = match self.work.make(&self.folder) {
+                Ok(fresh) => {
+                    let (path, place, alias) = (path.clone(), place.clone(), alias.clone());
+                    Here::Made(Arc::new(Folder { path, place, named: *named, fresh, alias }))
+                }
+                Err(error) => {
+                    self.work.failed(&self.path.to_string(), Error::local("make", place, error));
+                    Here::Nowhere
+                }
+            };
+        }
+        if let Here::Made(folder) = &self.here { Some(folder.clone()) } else { None }
+    }
+
+    /// All has been said. What could not be made was not gone through.
+    fn end(mut self) {
+        let Some(here) = self.here() else { return };
+        if let (Some(kept), Some(known)) = (self.kept.take(), &mut *lock(&self.work.remembered)) {
+            known.keep(self.path.clone(), kept);
+        }
+        if self.work.options.delete && !here.fresh {
+            let kept: HashSet<&[u8]> = self.names.keys().map(|name| &**name).collect();
+            self.work.note_extras(&here.place, &kept);
+        }
+    }
+
+    /// A folder with anything odd in it is not remembered.
+    fn misplaced(&mut self, name: &str, why: &str) {
+        self.kept = None;
+        let why = format!("{why} ({name})");
+        self.work.failed(name, Error::Differs { path: self.path.clone(), why });
+    }
+
+    /// Whoever is to hear of it is there until all listings have ended.
+    fn pass(&self, found: Found) {
+        let _ = self.found.send(found);
+    }
+}

@@ -1,0 +1,93 @@
+//! Where what is remembered of a mirrored folder comes from, and goes to.
+
+use std::{
+    fs,
+    io::{self, BufReader, BufWriter},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::Path,
+    time::Duration,
+};
+
+use tokio::time::timeout;
+
+use super::{Work, remembered::Remembered};
+use crate::{
+    Depth, Entry, Wanted,
+    transfer::{Event, lock, temporary_name},
+};
+
+/// How long it may take to find out how good a server's reports are. It can be found out the next time.
+const TRIAL: Duration = Duration::from_secs(5);
+
+impl Work<'_> {
+    /// Reads what is remembered of the mirrored folder, as it is now on the server, and brings it up to date, if the server
+    /// tells what has changed.
+    pub(super) async fn recall(&self, now: &Entry, file: &Path) {
+        let (path, properties) = (now.path.clone().as_folder(true), &now.properties);
+        let Some(token) = properties.sync_token.clone().filter(|_| properties.syncs) else { return };
+        let Ok(url) = self.dav.requests().url(&path) else { return };
+        let (url, digests) = (url.to_string(), self.options.wanted() == Wanted::DIGESTS);
+        let remembered = fs::File::open(file).ok().and_then(|file| Remembered::read(BufReader::new(file)));
+        let mut known = remembered
+            .filter(|known| known.is_of(&url, digests))
+            .unwrap_or_else(|| Remembered::new(url, path, digests, token.clone()));
+        let before = known.token.clone();
+        match known.reach() {
+            Some(reach) if before != token && self.catch_up(&mut known, reach).await.is_none() => known.begin_anew(),
+            Some(_) => {}
+            None => {
+                known.begin_anew();
+                *lock(&self.untried) = Some(before).filter(|before| *before != token);
+            }
+        }
+        // What changes from now on will be told the next time.
+        known.token = token;
+        *lock(&self.remembered) = Some(known);
+    }
+
+    /// Asks what has changed since. None if that cannot be known.
+    async fn catch_up(&self, known: &mut Remembered, reach: Depth) -> Option<()> {
+        let (root, token) = (known.root().clone(), known.token.clone());
+        let mut usable = true;
+        let changes = self.dav.changes(&root, &token, reach, self.options.wanted(), |entry| {
+            usable &= entry.is_ok_and(|entry| known.take(entry).is_ok());
+        });
+        changes.await.ok().filter(|_| usable).map(drop)
+    }
+
+    /// Finds out whether reports of the server can be relied on, where that is not known.
+    pub(super) async fn try_reports(&self) {
+        let unknown = |known: &&Remembered| !known.deep && known.content(known.root()).is_none();
+        let unknown = lock(&self.remembered).as_ref().filter(unknown).map(|known| known.root().clone());
+        let since = lock(&self.untried).take();
+        if let Some(root) = unknown
+            && timeout(TRIAL, self.dav.tells_of_all_below(&root, since.as_deref())).await == Ok(true)
+            && let Some(known) = &mut *lock(&self.remembered)
+        {
+            known.deep = true;
+        }
+    }
+
+    /// Keeps what is known for the next run.
+    pub(super) fn remember(&self, file: &Path) {
+        if let Some(known) = &*lock(&self.remembered)
+            && let Err(error) = write(known, file)
+        {
+            let file = file.display();
+            let note = format!("cannot keep the listing in {file}, so all is listed anew the next time: {error}");
+            (self.watch)(Event::Note(&note));
+        }
+    }
+}
+
+fn write(known: &Remembered, file: &Path) -> io::Result<()> {
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    // Which servers somebody uses is nobody else's business.
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let part = folder.join(String::from_utf8_lossy(&temporary_name(name.as_encoded_bytes())).as_ref());
+    let opened = fs::File::options().create_new(true).write(true).mode(0o600).open(&part)?;
+    let written = known.write(BufWriter::new(opened)).and_then(|()| fs::rename(&part, file));
+    written.inspect_err(|_| drop(fs::remove_file(&part)))
+}

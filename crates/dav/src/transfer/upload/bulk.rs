@@ -1,0 +1,232 @@
+//! The small files of a new folder, many to a request (a Nextcloud's bulk upload).
+//!
+//! The endpoint takes a file by its path and overwrites what is there, whatever that is: no condition can go with it. So it
+//! is never pointed at a name that somebody else might have. The folder is made under a name of our own, files are put into
+//! it there, and it gets its real name by a MOVE that refuses to overwrite. Who is first to that name is so decided by one
+//! request, and others see the folder with all of its small files or not at all.
+//!
+//! Nothing is repaired here. An answer that does not confirm every file, one that is lost (POST may not be repeated), a name
+//! that was taken meanwhile: our folder is deleted, and the files go by PUTs, each with its guard and its own reason if it is
+//! refused. After a failure of the endpoint itself nothing more is sent to it.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, Read},
+    path::PathBuf,
+    sync::atomic::Ordering,
+    time::SystemTime,
+};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use haul_http::{
+    Body, Class,
+    digest::{Algorithm, Digests, Field},
+};
+use http::{Request, header::CONTENT_TYPE};
+use serde::Deserialize;
+
+use super::{Upload, seconds};
+use crate::{
+    ETag, Error, If, RemotePath,
+    client::whole,
+    cloud::Cloud,
+    transfer::{Event, marked, plan::Sent, random},
+};
+
+/// So many files, or bytes, are in one request, which a server in PHP holds in memory or on its disk until it is done.
+const FILES: usize = 100;
+const BYTES: u64 = 8 * 1024 * 1024;
+/// So many requests at a time for one folder.
+const LANES: usize = 2;
+
+/// A file for a new folder.
+#[derive(Debug, Clone)]
+pub(super) struct Small {
+    /// Its number in the outline.
+    pub(super) file: usize,
+    pub(super) local: PathBuf,
+    pub(super) name: Vec<u8>,
+    pub(super) length: u64,
+    pub(super) modified: Option<SystemTime>,
+}
+
+/// What the server says of one file.
+#[derive(Debug, Deserialize)]
+struct Written {
+    error: bool,
+    etag: Option<String>,
+    message: Option<String>,
+}
+
+/// A file as it was read.
+struct Part {
+    file: usize,
+    own_path: String,
+    length: u64,
+}
+
+impl Upload<'_> {
+    /// Makes a folder that was not there with these files in it: which of them are in it, or that it is not there yet and
+    /// is to be made and filled in the usual way.
+    pub(super) async fn fill(
+        &self,
+        cloud: &Cloud,
+        folder: &RemotePath,
+        files: Vec<Small>,
+    ) -> Option<Vec<(usize, Sent)>> {
+        if self.bulk_fails.load(Ordering::Relaxed) {
+            return None;
+        }
+        let ours = folder.parent()?.join(&marked(folder.name()?, random(folder), "upload"), true).ok()?;
+        self.temporary().insert(ours.clone());
+        let filled = async {
+            self.dav.try_mkcol(&ours, &If::default()).await?;
+            let sent = self.send_all(cloud, &ours, files).await;
+            self.bulk_fails.fetch_or(sent.is_err(), Ordering::Relaxed);
+            let sent = sent?;
+            self.dav.rename(&ours, folder, false, &If::default()).await?;
+            Ok::<_, Error>(sent)
+        };
+        let filled = filled.await;
+        match &filled {
+            Ok(_) => drop(self.temporary().remove(&ours)),
+            Err(why) => self.discard(&ours, why.refusal().is_some()).await,
+        }
+        filled.ok()
+    }
+
+    async fn send_all(
+        &self,
+        cloud: &Cloud,
+        folder: &RemotePath,
+        files: Vec<Small>,
+    ) -> Result<Vec<(usize, Sent)>, Error> {
+        let batches = stream::iter(batches(files)).map(|batch| self.send_batch(cloud, folder, batch));
+        Ok(batches.buffer_unordered(LANES).try_collect::<Vec<_>>().await?.concat())
+    }
+
+    async fn send_batch(
+        &self,
+        cloud: &Cloud,
+        folder: &RemotePath,
+        files: Vec<Small>,
+    ) -> Result<Vec<(usize, Sent)>, Error> {
+        // What is read is in memory, for each folder that is being filled.
+        let _turn = self.bulk.acquire().await;
+        let boundary = format!("longhaul-{:016x}", random(folder));
+        let named = files.into_iter().map(|small| {
+            let own_path = cloud.own_path(&folder.join(&small.name, false).ok()?)?;
+            Some((small, own_path))
+        });
+        let named: Vec<_> = named.flatten().collect();
+        let reading = boundary.clone();
+        let read = tokio::task::spawn_blocking(move || compose(named, &reading)).await;
+        let (body, parts) = read.map_err(|error| Error::local("read", "the sources", io::Error::other(error)))?;
+        if parts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let bytes = parts.iter().map(|part| part.length).sum();
+        let endpoint = self.dav.requests().url(&cloud.bulk()?)?;
+        let request = Request::post(endpoint).header(CONTENT_TYPE, format!("multipart/related; boundary={boundary}"));
+        let options = haul_http::Options { class: Class::Large, ..haul_http::Options::default() };
+        let unread = |why: String| Error::Differs { path: folder.clone(), why };
+        let request = request.extension(options).body(Body::from(body)).map_err(|error| unread(error.to_string()))?;
+        let answer = whole(self.dav.send(request, folder).await?).await?;
+        let written: HashMap<String, Written> =
+            serde_json::from_slice(&answer).map_err(|error| unread(format!("what it did cannot be read: {error}")))?;
+        let confirmed = parts.into_iter().map(|Part { file, own_path, length }| match written.get(&own_path) {
+            Some(Written { error: false, etag, .. }) => {
+                Ok((file, Sent { bytes: length, etag: etag.as_deref().and_then(ETag::parse), compared: false }))
+            }
+            other => {
+                let said = other.and_then(|other| other.message.as_deref()).unwrap_or("nothing");
+                Err(unread(format!("{own_path} was sent, and the server says {said:?} of it")))
+            }
+        });
+        let confirmed = confirmed.collect::<Result<Vec<_>, _>>()?;
+        (self.watch)(Event::Moved { bytes });
+        Ok(confirmed)
+    }
+}
+
+/// Files in their order, as many together as one request may have.
+fn batches(files: Vec<Small>) -> Vec<Vec<Small>> {
+    let mut batches: Vec<Vec<Small>> = Vec::new();
+    let mut bytes = 0;
+    for small in files {
+        bytes += small.length;
+        match batches.last_mut() {
+            Some(batch) if batch.len() < FILES && bytes <= BYTES => batch.push(small),
+            _ => {
+                bytes = small.length;
+                batches.push(vec![small]);
+            }
+        }
+    }
+    batches
+}
+
+/// The body with all of these that can be read, and are not longer than they were.
+fn compose(files: Vec<(Small, String)>, boundary: &str) -> (Bytes, Vec<Part>) {
+    let (mut body, mut parts) = (Vec::new(), Vec::new());
+    for (small, own_path) in files {
+        let mut content = Vec::new();
+        let read = File::open(&small.local).and_then(|file| file.take(small.length + 1).read_to_end(&mut content));
+        if read.is_err() || content.len() as u64 > small.length {
+            continue;
+        }
+        let digest = Digests::of(&content, &[Algorithm::Md5]).value(Field::OcChecksum);
+        let Some(md5) = digest.as_ref().and_then(|value| value.to_str().ok()?.strip_prefix("MD5:")) else { continue };
+        let modified = seconds(small.modified).map_or(String::new(), |time| format!("X-File-Mtime: {time}\r\n"));
+        let head = format!(
+            "--{boundary}\r\nContent-Length: {}\r\nContent-Type: application/octet-stream\r\nX-File-MD5: {md5}\r\n\
+             {modified}X-File-Path: {own_path}\r\n\r\n",
+            content.len()
+        );
+        body.extend_from_slice(head.as_bytes());
+        body.extend_from_slice(&content);
+        body.extend_from_slice(b"\r\n");
+        parts.push(Part { file: small.file, own_path, length: content.len() as u64 });
+    }
+    body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    (body.into(), parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small(local: PathBuf, length: u64) -> Small {
+        Small { file: 0, local, name: b"x".to_vec(), length, modified: Some(SystemTime::UNIX_EPOCH) }
+    }
+
+    #[test]
+    fn a_request_has_so_many_files_and_bytes() {
+        let lengths = |files: Vec<u64>| -> Vec<usize> {
+            let files = files.into_iter().map(|length| small(PathBuf::new(), length)).collect();
+            batches(files).iter().map(Vec::len).collect()
+        };
+        assert_eq!(lengths(vec![1; 250]), [100, 100, 50]);
+        assert_eq!(lengths(vec![BYTES / 2, BYTES / 2, 1, BYTES, BYTES + 1]), [2, 1, 1, 1]);
+        assert!(lengths(vec![]).is_empty());
+    }
+
+    #[test]
+    fn a_part_is_named_measured_and_summed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, grown] = ["one", "grown"].map(|name| folder.path().join(name));
+        std::fs::write(&one, "abc").unwrap();
+        std::fs::write(&grown, "longer than it was").unwrap();
+        let gone = folder.path().join("gone");
+        let files = [(one, 3), (grown, 5), (gone, 5)].map(|(path, length)| (small(path, length), "/a/ü".to_owned()));
+        let (body, parts) = compose(files.into(), "b");
+        assert_eq!(
+            str::from_utf8(&body).unwrap(),
+            "--b\r\nContent-Length: 3\r\nContent-Type: application/octet-stream\r\n\
+             X-File-MD5: 900150983cd24fb0d6963f7d28e17f72\r\nX-File-Mtime: 0\r\nX-File-Path: /a/ü\r\n\r\nabc\r\n--b--\r\n"
+        );
+        assert_eq!(parts.len(), 1);
+    }
+}

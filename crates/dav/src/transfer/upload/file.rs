@@ -1,0 +1,184 @@
+//! One file on its way: locked if it must be, guarded, whole or not at all where that is asked for.
+
+use std::{
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use futures_util::FutureExt;
+use haul_http::{Body, Class};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{
+    Upload,
+    source::Source,
+    way::{LARGE, Way, is_long},
+};
+use crate::{
+    Abilities, Error, Guard, If, RemotePath,
+    transfer::{
+        SHARED,
+        plan::{Before, Sent},
+        temporary_name,
+    },
+};
+
+impl Upload<'_> {
+    /// Uploads a file under its lock, if it needs one.
+    pub(super) async fn file(
+        &self,
+        local: &Path,
+        path: &RemotePath,
+        length: u64,
+        modified: Option<SystemTime>,
+        before: Before,
+    ) -> Result<Sent, Error> {
+        let exists = before != Before::Nothing;
+        let _turn = self.holding.turn(exists).await;
+        let claims = self.holding.acquire(path, exists).await?;
+        // A lock on what was not there has made an empty file of it.
+        let made = !exists && claims != If::default();
+        let guard = match before {
+            Before::Nothing if made => Guard::None,
+            Before::Nothing => Guard::Absent,
+            Before::File(guard) => guard,
+        };
+        let sent = self.send(local, path, length, modified, &guard, &claims).await;
+        self.holding.release(path, sent.is_ok()).await;
+        sent
+    }
+
+    async fn send(
+        &self,
+        local: &Path,
+        path: &RemotePath,
+        length: u64,
+        modified: Option<SystemTime>,
+        guard: &Guard,
+        claims: &If,
+    ) -> Result<Sent, Error> {
+        match (self.way(path, length).await, &self.cloud) {
+            (Way::Chunks { size, lanes }, Some(cloud)) => {
+                let by = (size, lanes);
+                return self.send_chunks(cloud, local, path, length, modified, guard, claims, by).boxed().await;
+            }
+            (Way::Ranges { lanes }, _) => {
+                if let Some(sent) = self.send_ranges(local, path, length, guard, claims, lanes).boxed().await? {
+                    return Ok(sent);
+                }
+            }
+            _ => {}
+        }
+        let source = {
+            let _turn = self.readers.acquire().await;
+            Source::open(local, length, self.watch).await?
+        };
+        let bytes = source.body.length().unwrap_or(length);
+        let headers = mtime(modified).into_iter().collect();
+        let class = if bytes <= SHARED { Class::Small } else { Class::Large };
+        let options = haul_http::Options { class, pipeline: true, ..haul_http::Options::default() };
+        if self.options.temporary {
+            self.send_renamed(path, source, headers, guard, claims, options).await?;
+            return Ok(Sent { bytes, etag: None, compared: false });
+        }
+        let stored = self.dav.put(path, source.body, headers, guard, claims, options).await?;
+        source.seen.still(local)?;
+        Ok(Sent { bytes, etag: stored.etag, compared: false })
+    }
+
+    /// How a file is sent. What the server can do is waited for only where it may matter.
+    async fn way(&self, path: &RemotePath, length: u64) -> Way {
+        let windows = self.dav.client().windows(self.dav.requests().origin());
+        let options = self.options;
+        let worth = self.cloud.is_some() || options.resume || options.temporary || is_long(length, windows);
+        let matters = length >= LARGE && worth;
+        let known = if matters { self.dav.learn(path).await.ok() } else { None };
+        let unknown = Abilities::default();
+        match Way::of(length, options, known.unwrap_or(&unknown), windows, self.cloud.is_some()) {
+            Way::Ranges { .. } if self.whole_only.is_known() && options.temporary => Way::Renamed,
+            Way::Ranges { .. } if self.whole_only.is_known() => Way::Whole,
+            way => way,
+        }
+    }
+
+    /// Uploads under another name, and renames when all is there: nobody sees half of it, and a version that somebody
+    /// else wrote meanwhile stays.
+    async fn send_renamed(
+        &self,
+        path: &RemotePath,
+        source: Source,
+        headers: HeaderMap,
+        guard: &Guard,
+        claims: &If,
+        options: haul_http::Options,
+    ) -> Result<(), Error> {
+        let Source { body, seen, local } = source;
+        let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
+            return Err(Error::Differs { path: path.clone(), why: "it is no name for a file".into() });
+        };
+        let temporary = parent.join(&temporary_name(name), false)?;
+        self.temporary().insert(temporary.clone());
+        let ours = body.again();
+        let renamed = async {
+            self.dav.put(&temporary, body, headers, &Guard::Absent, &If::default(), options).await?;
+            seen.still(&local)?;
+            self.rename(&temporary, path, guard, claims, ours).await
+        };
+        let renamed = renamed.await;
+        match &renamed {
+            Ok(()) => drop(self.temporary().remove(&temporary)),
+            Err(why) => self.discard(&temporary, why.refusal().is_some()).await,
+        }
+        renamed
+    }
+
+    /// Gives what is whole its name.
+    pub(super) async fn rename(
+        &self,
+        temporary: &RemotePath,
+        path: &RemotePath,
+        guard: &Guard,
+        claims: &If,
+        ours: Option<Body>,
+    ) -> Result<(), Error> {
+        let (overwrite, claims) = renaming(path, guard, claims);
+        match self.dav.rename(temporary, path, overwrite, &claims).await {
+            // Renamed already, by a request whose answer was lost.
+            Err(error) if error.is(404) && self.dav.is_ours(&error, path, ours).await => Ok(()),
+            renamed => renamed,
+        }
+    }
+
+    /// Deletes what was made for the time being. If it was `answered` what became of it, it does not come back once it is
+    /// not there; what got no answer may, and is looked for again in the end.
+    pub(super) async fn discard(&self, temporary: &RemotePath, answered: bool) {
+        let gone = match self.dav.delete(temporary, &Guard::None, &If::default()).await {
+            Ok(()) => true,
+            Err(error) => error.is(404) && answered,
+        };
+        if gone {
+            self.temporary().remove(temporary);
+        } else {
+            self.temporary().insert(temporary.clone());
+        }
+    }
+}
+
+/// Whether a MOVE to `path` may overwrite, and what it claims.
+pub(super) fn renaming(path: &RemotePath, guard: &Guard, claims: &If) -> (bool, If) {
+    let claims = match guard {
+        // A state is compared strongly (RFC 4918 §10.4.4): a weak tag never fits.
+        Guard::Unchanged(tag) if !tag.is_weak() => claims.clone().unchanged(path, tag.clone()),
+        _ => claims.clone(),
+    };
+    (*guard != Guard::Absent, claims)
+}
+
+/// A file's time, as Nextcloud and ownCloud take it; to others it says nothing.
+pub(super) fn mtime(modified: Option<SystemTime>) -> Option<(HeaderName, HeaderValue)> {
+    Some((HeaderName::from_static("x-oc-mtime"), HeaderValue::from(seconds(modified)?)))
+}
+
+pub(super) fn seconds(modified: Option<SystemTime>) -> Option<u64> {
+    Some(modified?.duration_since(UNIX_EPOCH).ok()?.as_secs())
+}

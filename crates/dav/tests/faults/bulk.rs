@@ -1,0 +1,170 @@
+//! Many small files at once, to a double of a Nextcloud.
+
+use std::sync::{Arc, Mutex};
+
+use dav::{
+    Policy,
+    transfer::{Options, Verify},
+};
+use tokio::sync::Notify;
+
+use crate::common::{
+    Failed, Tree, check, client, deaf,
+    double::{Double, Fault, Manner, cloud::FILES},
+    folder, mirror, noise, path, rest, up_to, write,
+};
+
+/// Three folders of small files, and some of other sizes and odd names.
+fn lay_out(root: &std::path::Path) -> Tree {
+    let mut tree = Tree::new();
+    for folder in ["", "a/", "a/b c/"] {
+        for number in 0..40 {
+            tree.insert(format!("{folder}small {number} ü"), noise(number + folder.len() * 100, number * 37));
+        }
+        tree.insert(format!("{folder}larger"), noise(7, 300_000));
+        tree.insert(format!("{folder}ends in a space "), noise(8, 100));
+    }
+    write(root, &tree);
+    tree
+}
+
+fn place() -> String {
+    format!("{FILES}/up")
+}
+
+/// As names stand in requests.
+fn encoded(tree: &Tree) -> Tree {
+    let target = |name: &str| {
+        let parts = name.split('/').map(str::as_bytes);
+        let path = parts.fold(dav::RemotePath::root(), |to, part| to.as_folder(true).join(part, false).unwrap());
+        path.target().trim_start_matches('/').to_owned()
+    };
+    tree.iter().map(|(name, content)| (target(name), content.clone())).collect()
+}
+
+async fn up(double: &Double, here: &std::path::Path, options: &Options) -> Result<dav::transfer::Summary, dav::Error> {
+    up_to(&client(double.address, |_| ()), here, &format!("{}/", place()), options, &deaf()).await
+}
+
+/// Uploads amid faults, after which all is there all the same; then with nothing left to do.
+async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) {
+    let (double, (_kept, here)) = (Double::start_as(Manner::Cloud).await, folder());
+    let wanted = encoded(&lay_out(&here));
+    double.script(script);
+    let first = up(&double, &here, options).await.unwrap();
+    assert!(first.failed.is_empty(), "{:?}", first.failed);
+    assert_eq!(first.files, wanted.len() as u64);
+    assert!(double.files(FILES) == wanted.iter().map(|(name, all)| (format!("up/{name}"), all.clone())).collect());
+    double.heal();
+    let second = up(&double, &here, &rest(options)).await.unwrap();
+    assert_eq!((second.files, second.skipped), (0, wanted.len() as u64));
+}
+
+#[tokio::test]
+async fn small_files_of_new_folders_go_together() {
+    for options in
+        [mirror(), Options { verify: Verify::Digest, ..mirror() }, Options { verify: Verify::None, ..mirror() }]
+    {
+        let asked = Arc::new(Mutex::new((0, 0)));
+        let counted = asked.clone();
+        through(&options, move |method, _, _| {
+            let mut counted = counted.lock().unwrap();
+            (counted.0, counted.1) = (counted.0 + u32::from(method == "POST"), counted.1 + u32::from(method == "PUT"));
+            None
+        })
+        .await;
+        // What is larger, and what could come back under another name, goes by itself.
+        assert_eq!(*asked.lock().unwrap(), (3, 6), "{:?}", options.verify);
+    }
+    // Locks would cost more than is saved.
+    let locks = Options { lock: Policy::Always, ..mirror() };
+    through(&locks, |method, _, _| (method == "POST").then(|| panic!("not with locks"))).await;
+}
+
+#[tokio::test]
+async fn what_goes_wrong_with_many_is_done_one_by_one() {
+    for fault in [
+        Fault::Reset,
+        Fault::DoneAndReset,
+        Fault::Cut,
+        Fault::Silence,
+        Fault::EndlessBody,
+        Fault::Refuse(500, ""),
+        Fault::RefuseEarly(413),
+        // Says that all is well, and nothing of any file.
+        Fault::Refuse(200, ""),
+    ] {
+        println!("{fault:?}");
+        let spoilt = fault.clone();
+        through(&mirror(), move |method, _, _| (method == "POST").then(|| spoilt.clone())).await;
+    }
+    for (method, fault) in [
+        ("MOVE", Fault::Refuse(403, "")),
+        ("MOVE", Fault::DoneAndReset),
+        ("MOVE", Fault::Reset),
+        ("MKCOL", Fault::DoneAndReset),
+    ] {
+        println!("{method} {fault:?}");
+        let (spoilt, mut count) = (fault.clone(), 0);
+        through(&mirror(), move |asked, path, _| {
+            let hit = asked == method && path.ends_with(".upload");
+            count += u32::from(hit);
+            (hit && count == 1).then(|| spoilt.clone())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_somebody_else_made_meanwhile_keeps_what_is_theirs() {
+    let (double, (_kept, here)) = (Double::start_as(Manner::Cloud).await, folder());
+    let wanted = encoded(&lay_out(&here));
+    let theirs: &str = format!("{}/a/theirs", place()).leak();
+    let mut overtaken = false;
+    double.script(move |method, path, _| {
+        let hit = !overtaken && method == "MOVE" && path.contains("/.a.");
+        overtaken |= hit;
+        hit.then_some(Fault::Overtaken(theirs))
+    });
+    let first = up(&double, &here, &mirror()).await;
+    let mut there = double.files(&place());
+    assert!(there.remove("a/theirs") == Some(vec![b'T'; 1000]));
+    assert_eq!(check(&wanted, &Tree::new(), &there, &first), Failed::new());
+}
+
+#[tokio::test]
+async fn a_refusal_of_one_file_is_told_with_its_reason() {
+    let (double, (_kept, here)) = (Double::start_as(Manner::Cloud).await, folder());
+    let wanted = encoded(&lay_out(&here));
+    double.script(|method, path, _| match method {
+        "POST" => Some(Fault::Refuse(507, "")),
+        "PUT" if path.ends_with("/a/small%207%20%C3%BC") => Some(Fault::Refuse(507, "")),
+        _ => None,
+    });
+    let first = up(&double, &here, &mirror()).await.unwrap();
+    assert_eq!((first.files, first.failed.len()), (wanted.len() as u64 - 1, 1));
+    assert!(first.failed[0].0.ends_with("a/small 7 ü") && first.failed[0].1.to_string().contains("no room left"));
+}
+
+#[tokio::test]
+async fn a_stop_leaves_no_folder_of_ours() {
+    let (double, (_kept, here)) = (Double::start_as(Manner::Cloud).await, folder());
+    let wanted = encoded(&lay_out(&here));
+    let stop = Arc::new(Notify::new());
+    let stopping = stop.clone();
+    double.script(move |method, _, _| {
+        if method == "POST" {
+            stopping.notify_one();
+        }
+        None
+    });
+    let to = path(&format!("{}/", place()));
+    let dav = client(double.address, |_| ());
+    dav::transfer::upload(&dav, std::slice::from_ref(&here), &to, &mirror(), &stop, &deaf()).await.unwrap();
+    let there = double.files(FILES);
+    assert!(there.iter().all(|(name, all)| name.strip_prefix("up/").is_some_and(|name| wanted.get(name) == Some(all))));
+    assert!(double.folders(FILES).iter().all(|name| !name.contains(".upload")), "{:?}", double.folders(FILES));
+    double.heal();
+    assert!(up(&double, &here, &rest(&mirror())).await.unwrap().failed.is_empty());
+    assert!(double.files(&place()) == wanted);
+}

@@ -1,0 +1,171 @@
+//! The way in: answers as they come, and the pace of whoever reads them.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, Waker, ready},
+};
+
+use bytes::Bytes;
+use http::Response;
+use tokio::time::Instant;
+use tokio_util::{io::poll_read_buf, sync::PollSender};
+
+use super::{Driver, head};
+use crate::{
+    Cause, Incoming, Journey,
+    body::Piece,
+    h1::exchange::Event,
+    pool::Window,
+    wire::{JobId, MOVEMENT, Report, Told},
+};
+
+/// How much is read from the network at once.
+const READ: usize = 64 * 1024;
+/// How many pieces a reader may lag behind.
+const LAG: usize = 4;
+/// An unwanted body up to this length is read to its end, to keep the connection.
+const SMALL_WASTE: u64 = 64 * 1024;
+
+/// Where the current answer's body goes.
+pub(super) enum Reader {
+    None,
+    /// To somebody, who has no room yet for the piece.
+    Somebody(PollSender<Piece>, Option<Piece>),
+    /// Nowhere: nobody waits for it any more.
+    Nobody,
+}
+
+impl Driver {
+    /// Hands on what came before the connection failed. A server that refuses a body before it has come whole
+    /// answers and hangs up: then writing fails while the answer that says why waits to be read.
+    pub(super) fn last_words(&mut self) -> Result<(), Cause> {
+        let mut context = Context::from_waker(Waker::noop());
+        while !matches!(self.reader, Reader::Somebody(_, Some(_)))
+            && let Poll::Ready(Ok(1..)) = self.poll_read(&mut context)
+        {
+            self.hand_on()?;
+        }
+        Ok(())
+    }
+
+    /// Hands on what came in, as far as readers have room.
+    pub(super) fn hand_on(&mut self) -> Result<(), Cause> {
+        while !matches!(self.reader, Reader::Somebody(_, Some(_))) {
+            let Some(event) = self.exchanges.next()? else { break };
+            self.take_event(event)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_event(&mut self, event: Event) -> Result<(), Cause> {
+        match event {
+            Event::Head { job, response, length } => self.answer(job, response, length)?,
+            // A small piece must not keep the whole of the buffer it came in alive.
+            Event::Data(bytes) if bytes.len() < READ / 4 => {
+                self.read_piece(Piece::Data(Bytes::copy_from_slice(&bytes)))?;
+            }
+            Event::Data(bytes) => self.read_piece(Piece::Data(bytes))?,
+            Event::Trailers(trailers) => self.read_piece(Piece::Trailers(trailers))?,
+            Event::End { job, received } => {
+                self.read_piece(Piece::End)?;
+                self.done(job, received)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the oldest job its answer's head.
+    fn answer(&mut self, id: JobId, mut response: Response<()>, length: Option<u64>) -> Result<(), Cause> {
+        let (written, last) = (self.written, self.exchanges.is_closing());
+        let Some(first) = self.under_way.front_mut() else { return Ok(()) };
+        // A refusal may come early. A success cannot: it is another request's.
+        let whole = first.end.is_some_and(|end| end <= written);
+        if first.start >= written || (response.status().is_success() && !whole) {
+            return Err(Cause::Protocol("an answer came before its request was sent".into()));
+        }
+        let Some(job) = first.job.take() else { return Ok(()) };
+        let version = response.version();
+        let told = Told { version, length, keep: head::keep(response.headers()), last };
+        let sendings = job.sendings + 1;
+        let journey = Journey { connection: self.id.0, version, sendings, behind: first.behind };
+        response.extensions_mut().insert(journey);
+        let (sender, body) = Incoming::channel(length, LAG);
+        self.begun = Instant::now();
+        self.reader = match job.reply.send(Ok(response.map(|()| body))) {
+            Ok(()) => Reader::Somebody(PollSender::new(sender), None),
+            Err(_) => Reader::Nobody,
+        };
+        self.check_waste()?;
+        let _ = self.reports.send(Report::Head { connection: self.id, job: id, told });
+        Ok(())
+    }
+
+    /// An answer that nobody reads is read to its end only if that is near.
+    fn check_waste(&self) -> Result<(), Cause> {
+        let far = self.exchanges.left().is_none_or(|left| left > SMALL_WASTE);
+        if matches!(self.reader, Reader::Nobody) && far {
+            return Err(Cause::Retired("nobody reads its answer any more"));
+        }
+        Ok(())
+    }
+
+    /// Gives a piece to the reader, or keeps it until there is room.
+    fn read_piece(&mut self, piece: Piece) -> Result<(), Cause> {
+        if let Reader::Somebody(sender, waiting) = &mut self.reader {
+            *waiting = Some(piece);
+            // Without a task to wake: whether there is room is asked again where the driver waits.
+            let waker = Waker::noop();
+            if let Poll::Ready(found) = give(sender, waiting, &mut Context::from_waker(waker)) {
+                self.reader_has(found)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn reader_has(&mut self, room: bool) -> Result<(), Cause> {
+        if !room {
+            self.reader = Reader::Nobody;
+            self.check_waste()?;
+        }
+        Ok(())
+    }
+
+    /// An exchange has ended.
+    fn done(&mut self, job: JobId, received: u64) -> Result<(), Cause> {
+        let Some(first) = self.under_way.pop_front() else { return Ok(()) };
+        let Some(end) = first.end else {
+            // Answered before it was sent whole: an error, as a rule, and the rest not worth its time.
+            return Err(Cause::Retired("the server answered before the request was sent whole"));
+        };
+        (self.moved, self.crumbs) = (Instant::now(), MOVEMENT);
+        let (connection, sent) = (self.id, end - first.start);
+        let window = Window::of(&*self.io);
+        let _ = self.reports.send(Report::Done { connection, job, sent, received, window });
+        if self.ending && self.under_way.is_empty() {
+            return Err(Cause::Retired("what stood behind a slow answer was asked for elsewhere"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let buffer = self.exchanges.buffer();
+        buffer.reserve(READ);
+        poll_read_buf(Pin::new(&mut self.io), context, buffer)
+    }
+}
+
+/// Gives the waiting piece to the reader: whether there is still one, once it has room.
+pub(super) fn give(
+    sender: &mut PollSender<Piece>,
+    waiting: &mut Option<Piece>,
+    context: &mut Context<'_>,
+) -> Poll<bool> {
+    let reserved = ready!(sender.poll_reserve(context));
+    let piece = waiting.take();
+    Poll::Ready(match (reserved, piece) {
+        (Ok(()), Some(piece)) => sender.send_item(piece).is_ok(),
+        (Ok(()), None) => true,
+        (Err(_), _) => false,
+    })
+}

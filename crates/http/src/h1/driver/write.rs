@@ -1,0 +1,137 @@
+//! The way out: requests as they are written, one body at a time.
+//!
+//! However large a piece of a body is, no more than `AHEAD` of it is copied at once.
+
+use std::{
+    io,
+    task::{Context, Poll, Waker},
+};
+
+use bytes::{BufMut, Bytes};
+use futures_util::StreamExt;
+
+use super::{AHEAD, Driver, UnderWay, head};
+use crate::{
+    Asked, Cause, Chunks, Error, Options,
+    wire::{Job, Report},
+};
+
+/// The body being written: that of the youngest job under way.
+pub(super) struct Sending {
+    pub(super) chunks: Chunks,
+    /// Bytes to come, or none if the length is told by chunks.
+    left: Option<u64>,
+    /// What of it is here and not copied yet.
+    pub(super) held: Bytes,
+}
+
+impl Driver {
+    /// Begins as many jobs as may be written now.
+    pub(super) fn begin_waiting(&mut self) -> Result<(), Cause> {
+        while self.sending.is_none() && self.out.len() < AHEAD && !self.ending && !self.exchanges.is_closing() {
+            let Some(job) = self.waiting.pop_front() else { break };
+            self.begin(job)?;
+        }
+        Ok(())
+    }
+
+    /// Begins to write a job.
+    fn begin(&mut self, mut job: Job) -> Result<(), Cause> {
+        if job.reply.is_closed() {
+            let _ = self.reports.send(Report::Abandoned { connection: self.id, job: job.id });
+            return Ok(());
+        }
+        let start = self.written + self.out.len() as u64;
+        let asked = Asked::of(&job.request);
+        let chunks = match job.request.body_mut().open() {
+            Ok(chunks) => chunks,
+            Err(error) => {
+                let _ = job.reply.send(Err(Error::Sending { asked, source: error.into() }));
+                let _ = self.reports.send(Report::Abandoned { connection: self.id, job: job.id });
+                return Ok(());
+            }
+        };
+        let length = job.request.body().length();
+        head::write(&mut self.out, &job.request, length);
+        self.exchanges.ask(job.id, &job.request);
+        let timeouts = job.request.extensions().get::<Options>().and_then(|options| options.timeouts);
+        let timeouts = timeouts.unwrap_or(self.timeouts);
+        let end = (length == Some(0)).then(|| self.written + self.out.len() as u64);
+        let behind = self.under_way.len() as u32;
+        self.under_way.push_back(UnderWay { id: job.id, asked, timeouts, job: Some(job), start, end, behind });
+        if end.is_none() {
+            self.sending = Some(Sending { chunks, left: length, held: Bytes::new() });
+            // What is in memory is sent in the same breath as its head.
+            while let Some(sending) = &mut self.sending
+                && sending.held.is_empty()
+                && self.out.len() < AHEAD
+                && let Poll::Ready(chunk) = sending.chunks.poll_next_unpin(&mut Context::from_waker(Waker::noop()))
+            {
+                self.put(chunk)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next piece of a body.
+    pub(super) fn put(&mut self, chunk: Option<io::Result<Bytes>>) -> Result<(), Cause> {
+        let Some(sending) = &mut self.sending else { return Ok(()) };
+        match (chunk, sending.left) {
+            (Some(Ok(chunk)), left) if left.is_none_or(|left| chunk.len() as u64 <= left) => {
+                sending.held = chunk;
+                self.fill();
+            }
+            (None, None) => {
+                self.out.put_slice(b"0\r\n\r\n");
+                self.sent();
+            }
+            (Some(Ok(_)), _) => return Err(self.spoilt(&io::Error::other("it is longer than it said"))),
+            (None, Some(left)) => {
+                return Err(self.spoilt(&io::Error::other(format!("it is {left} bytes shorter than it said"))));
+            }
+            (Some(Err(error)), _) => return Err(self.spoilt(&error)),
+        }
+        Ok(())
+    }
+
+    /// Puts as much of a body as there is room for behind what is to be written.
+    pub(super) fn fill(&mut self) {
+        while let Some(sending) = &mut self.sending
+            && !sending.held.is_empty()
+            && self.out.len() < AHEAD
+        {
+            let piece = sending.held.split_to(sending.held.len().min(AHEAD));
+            if let Some(left) = &mut sending.left {
+                *left -= piece.len() as u64;
+                self.out.put_slice(&piece);
+                if *left == 0 {
+                    self.sent();
+                }
+            } else {
+                self.out.put_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+                self.out.put_slice(&piece);
+                self.out.put_slice(b"\r\n");
+            }
+        }
+    }
+
+    fn sent(&mut self) {
+        self.sending = None;
+        if let Some(last) = self.under_way.back_mut() {
+            last.end = Some(self.written + self.out.len() as u64);
+        }
+    }
+
+    /// A body went wrong amid its request: that request has failed, and the connection with it.
+    fn spoilt(&mut self, error: &io::Error) -> Cause {
+        if let Some(last) = self.under_way.back_mut()
+            && let Some(job) = last.job.take()
+        {
+            let source = io::Error::new(error.kind(), error.to_string()).into();
+            let _ = job.reply.send(Err(Error::Sending { asked: last.asked.clone(), source }));
+            let _ = self.reports.send(Report::Abandoned { connection: self.id, job: last.id });
+            self.under_way.pop_back();
+        }
+        Cause::Retired("what was to be sent could not be read")
+    }
+}

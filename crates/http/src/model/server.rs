@@ -1,0 +1,262 @@
+//! The server of the model: right at heart, and wrong as its dice say.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::BytesMut;
+use futures_util::future::BoxFuture;
+use http::Version;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
+    time::Instant,
+};
+
+use super::http2;
+use crate::{
+    Error, Origin,
+    client::Dial,
+    connect::{Connected, Facts, Io, Offer, TcpInfo},
+};
+
+/// What a server may do wrong with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Close before doing anything.
+    Cut,
+    /// Do it, and close without an answer.
+    CutAfter,
+    /// Answer in part, and close.
+    CutAmid,
+    /// Never answer this one or any other.
+    Silence,
+    /// Never answer this one, but those behind it.
+    Skip,
+    /// Answer the next one first.
+    Swap,
+    /// Answer with what is not HTTP.
+    Noise,
+    /// Answer twice.
+    Echo,
+    /// Say 408, and close.
+    TimeOut,
+    /// Answer, and say that it was the last.
+    Farewell,
+    /// Take a while.
+    Slow,
+}
+
+const FAULTS: [Fault; 11] = [
+    Fault::Cut,
+    Fault::CutAfter,
+    Fault::CutAmid,
+    Fault::Silence,
+    Fault::Skip,
+    Fault::Swap,
+    Fault::Noise,
+    Fault::Echo,
+    Fault::TimeOut,
+    Fault::Farewell,
+    Fault::Slow,
+];
+
+/// What the server holds, and how it behaves.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) files: BTreeMap<String, Vec<u8>>,
+    /// How often each POST took effect.
+    pub(super) posts: HashMap<String, u32>,
+    pub(super) random: ChaCha8Rng,
+    /// One request in so many goes wrong.
+    pub(super) one_in: u32,
+    /// How many connections are refused.
+    pub(super) refusals: u32,
+    pub(super) requests: u64,
+    /// After so many requests by HTTP/2, it wants HTTP/1.1.
+    pub(super) http2_until: u64,
+    /// When it first said so.
+    pub(super) said_so: Option<Instant>,
+    /// Whether it was asked by HTTP/2 again after that.
+    pub(super) asked_again: bool,
+    /// It never answers.
+    pub(super) silent: bool,
+    /// It ends each connection after its first answer.
+    pub(super) hangs_up: bool,
+    /// What it takes seconds for.
+    pub(super) slow: Option<String>,
+    /// How many connections were begun.
+    pub(super) dials: u32,
+}
+
+impl Model {
+    /// A server that does all right, and holds nothing.
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            files: BTreeMap::new(),
+            posts: HashMap::new(),
+            random: ChaCha8Rng::seed_from_u64(seed),
+            one_in: 0,
+            refusals: 0,
+            requests: 0,
+            http2_until: u64::MAX,
+            said_so: None,
+            asked_again: false,
+            silent: false,
+            hangs_up: false,
+            slow: None,
+            dials: 0,
+        }
+    }
+
+    /// What goes wrong with the next request, and how long it takes at least.
+    pub(super) fn draw(&mut self) -> (Option<Fault>, Duration) {
+        self.requests += 1;
+        let faulty = self.one_in > 0 && self.random.random_ratio(1, self.one_in);
+        let fault = faulty.then(|| FAULTS[self.random.random_range(0..FAULTS.len())]);
+        (fault, Duration::from_millis(self.random.random_range(0..30)))
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Server(pub(super) Arc<Mutex<Model>>);
+
+impl Dial for Server {
+    fn dial<'a>(&'a self, origin: &'a Origin, offer: Offer, _: Duration) -> BoxFuture<'a, Result<Connected, Error>> {
+        Box::pin(async move {
+            {
+                let mut model = self.0.lock().unwrap();
+                model.dials += 1;
+                let knows = model.said_so.is_some_and(|said| said.elapsed() > Duration::from_millis(10));
+                model.asked_again |= offer == Offer::Http2 && knows;
+            }
+            tokio::time::sleep(Duration::from_millis(40)).await;
+            let refused = {
+                let mut model = self.0.lock().unwrap();
+                model.refusals = model.refusals.saturating_sub(1);
+                model.refusals > 0
+            };
+            if refused {
+                let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into();
+                return Err(Error::Connect { origin: origin.clone(), cause });
+            }
+            let (near, far) = tokio::io::duplex(3000);
+            let version = if offer == Offer::Http2 {
+                tokio::spawn(http2::serve(far, self.0.clone()));
+                Version::HTTP_2
+            } else {
+                tokio::spawn(serve(far, self.0.clone()));
+                Version::HTTP_11
+            };
+            Ok(Connected { io: Box::new(near), version, facts: nothing_special() })
+        })
+    }
+}
+
+impl Io for DuplexStream {
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        None
+    }
+}
+
+fn nothing_special() -> Facts {
+    let (peer, none) = (([127, 0, 0, 1], 80).into(), Duration::ZERO);
+    Facts { peer, proxy: None, look_up: none, tcp: none, tunnel: None, tls: None }
+}
+
+/// Reads a request; none at the end.
+async fn read(stream: &mut DuplexStream, buffer: &mut BytesMut) -> Option<(String, String, Vec<u8>)> {
+    let (head, method, path, length) = loop {
+        let mut slots = [httparse::EMPTY_HEADER; 32];
+        let mut request = httparse::Request::new(&mut slots);
+        if let httparse::Status::Complete(head) = request.parse(buffer).expect("the client speaks HTTP") {
+            let length = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
+            let length = length.map_or(0, |length| std::str::from_utf8(length.value).unwrap().parse().unwrap());
+            break (head, request.method.unwrap().to_owned(), request.path.unwrap().to_owned(), length);
+        }
+        if stream.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let _ = buffer.split_to(head);
+    while buffer.len() < length {
+        if stream.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+    Some((method, path, buffer.split_to(length).to_vec()))
+}
+
+/// The server's side of a connection.
+async fn serve(mut stream: DuplexStream, model: Arc<Mutex<Model>>) {
+    let mut buffer = BytesMut::new();
+    let mut held: Option<Vec<u8>> = None;
+    while let Some((method, path, body)) = read(&mut stream, &mut buffer).await {
+        let (fault, delay) = model.lock().unwrap().draw();
+        tokio::time::sleep(delay).await;
+        // Nobody can tell whether a skipped PUT that others follow took effect: it is not done to them here.
+        let fault = fault.filter(|fault| method == "GET" || !matches!(fault, Fault::Skip | Fault::Swap | Fault::Echo));
+        match fault {
+            Some(Fault::Cut) => return,
+            Some(Fault::TimeOut) => {
+                let _ = stream.write_all(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n").await;
+                return;
+            }
+            _ if model.lock().unwrap().silent => tokio::time::sleep(Duration::from_hours(1)).await,
+            _ if model.lock().unwrap().slow.as_ref() == Some(&path) => tokio::time::sleep(Duration::from_secs(8)).await,
+            Some(Fault::Slow) => tokio::time::sleep(Duration::from_secs(5)).await,
+            _ => {}
+        }
+        let answer = apply(&mut model.lock().unwrap(), &method, &path, body, fault == Some(Fault::Farewell));
+        let out = match fault {
+            Some(Fault::CutAfter) => return,
+            Some(Fault::Silence) => {
+                tokio::time::sleep(Duration::from_hours(1)).await;
+                return;
+            }
+            Some(Fault::Skip) => Vec::new(),
+            Some(Fault::Noise) => b"\x16\x03\x01 this is no HTTP\r\n\r\n".to_vec(),
+            // One that comes when something else has been asked cannot be told from its answer: this one comes at once.
+            Some(Fault::Echo) if answer.len() < 1000 => [&answer[..], &answer].concat(),
+            Some(Fault::CutAmid) => answer[..answer.len() / 2].to_vec(),
+            Some(Fault::Swap) if held.is_none() => {
+                held = Some(answer);
+                continue;
+            }
+            _ => [&answer[..], &held.take().unwrap_or_default()].concat(),
+        };
+        if stream.write_all(&out).await.is_err()
+            || matches!(fault, Some(Fault::CutAmid | Fault::Farewell))
+            || model.lock().unwrap().hangs_up
+        {
+            return;
+        }
+    }
+}
+
+/// Does what is asked: the status, and what is there.
+pub(super) fn take_effect(model: &mut Model, method: &str, path: &str, body: Vec<u8>) -> (u16, Vec<u8>) {
+    match method {
+        "PUT" => {
+            let new = model.files.insert(path.to_owned(), body).is_none();
+            (if new { 201 } else { 204 }, Vec::new())
+        }
+        "POST" => {
+            *model.posts.entry(path.to_owned()).or_default() += 1;
+            (200, Vec::new())
+        }
+        "GET" => model.files.get(path).map_or((404, Vec::new()), |file| (200, file.clone())),
+        other => panic!("a method that was not sent: {other}"),
+    }
+}
+
+fn apply(model: &mut Model, method: &str, path: &str, body: Vec<u8>, last: bool) -> Vec<u8> {
+    let (status, body) = take_effect(model, method, path, body);
+    let close = if last { "Connection: close\r\n" } else { "" };
+    let etag = if method == "GET" { format!("ETag: \"{path}\"\r\n") } else { String::new() };
+    let length = if status == 204 { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    [format!("HTTP/1.1 {status} X\r\n{close}{etag}{length}\r\n").as_bytes(), &body].concat()
+}

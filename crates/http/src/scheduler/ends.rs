@@ -1,0 +1,126 @@
+//! What becomes of requests that come back without an answer.
+//!
+//! What was answered stands. Every other request comes back with what is known of its fate (`Sent`), and:
+//! - what never left, or what the server says it did nothing with, is sent again, whatever it is;
+//! - what may be repeated is sent again, a few times; the one that the connection died of, alone;
+//! - what may not be is failed, as undecided;
+//! - and so is a large request that changes something, was sent whole and is not answered in time. The server is at
+//!   work, perhaps, and would be given all of it again, and again: whoever asked can look.
+
+use http::StatusCode;
+
+use super::{Action, Moment, Scheduler, Shared, line::Waiting};
+use crate::{
+    Cause, Class, Step,
+    knowledge::Fault,
+    wire::{ConnectionId, JobId, Sent},
+};
+
+/// So many connections may die of a request before it is given up.
+const MOST_BLAMES: u32 = 4;
+/// So often may it come back for no fault of its own.
+const MOST_RETURNS: u32 = 64;
+/// HTTP_1_1_REQUIRED (RFC 9113 §7).
+const HTTP_1_1_REQUIRED: u32 = 13;
+
+impl Scheduler {
+    /// A request came back, and its connection goes on.
+    pub(crate) fn returned(&mut self, connection: ConnectionId, job: JobId, sent: Sent, cause: &Cause, now: Moment) {
+        self.heed(cause);
+        let released = self.lines.get_mut(&connection).and_then(|line| line.release(job));
+        if let Some(mut waiting) = released {
+            waiting.blames += u32::from(sent == Sent::Something && !was_our_own(cause));
+            self.again(waiting, sent, cause);
+        }
+        self.plan(now);
+    }
+
+    /// The connection takes no more requests, and ends when what it has begun is done.
+    pub(crate) fn draining(&mut self, connection: ConnectionId, cause: &Cause, now: Moment) {
+        self.heed(cause);
+        if let Some(line) = self.lines.get_mut(&connection) {
+            line.retiring = true;
+        }
+        self.plan(now);
+    }
+
+    /// A connection has ended, with these jobs unanswered.
+    pub(crate) fn closed(
+        &mut self,
+        connection: ConnectionId,
+        cause: &Cause,
+        unanswered: &[(JobId, Sent)],
+        now: Moment,
+    ) {
+        let line = self.lines.remove(&connection);
+        self.heed(cause);
+        let Some(mut line) = line else { return };
+        if line.depth > 1 && !line.is_multiplexed() && !unanswered.is_empty() {
+            if let Some(fault) = fault(cause) {
+                self.knowledge.failed(fault, self.limits.pipelining, now.seconds);
+            }
+        } else if matches!(cause, Cause::Protocol(_)) && !line.is_multiplexed() {
+            // What is sent without being asked for today is another request's answer tomorrow.
+            self.knowledge.failed(Fault::Mixed, self.limits.pipelining, now.seconds);
+        }
+        // The oldest one is what the connection died of, perhaps; backwards, so that the order stays.
+        let oldest = unanswered.first().filter(|(_, sent)| *sent == Sent::Something && !was_our_own(cause));
+        let oldest = oldest.map(|(job, _)| *job);
+        for (job, sent) in unanswered.iter().rev() {
+            if let Some(mut waiting) = line.release(*job) {
+                if Some(*job) == oldest {
+                    waiting.blames += 1;
+                    waiting.shape.pipelinable = false;
+                }
+                self.again(waiting, *sent, cause);
+            }
+        }
+        self.plan(now);
+    }
+
+    /// Puts a request back in front of the queue, or fails it.
+    fn again(&mut self, mut waiting: Waiting, sent: Sent, cause: &Cause) {
+        waiting.returns += 1;
+        let undecided = sent == Sent::Something && (!waiting.shape.repeatable || may_be_at_work(&waiting, cause));
+        if undecided || waiting.blames >= MOST_BLAMES || waiting.returns >= MOST_RETURNS {
+            self.actions.push(Action::Fail { job: waiting.shape.id, cause: Shared(cause.clone()), undecided });
+        } else {
+            self.queue.push_front(waiting);
+        }
+    }
+
+    /// A server that wants HTTP/1.1 gets nothing else from now on.
+    fn heed(&mut self, cause: &Cause) {
+        if !matches!(cause, Cause::Http2 { code: HTTP_1_1_REQUIRED, .. }) {
+            return;
+        }
+        self.serial_only = true;
+        for (id, line) in &mut self.lines {
+            if line.is_multiplexed() && !line.retiring {
+                line.retiring = true;
+                self.actions.push(Action::Retire(*id));
+            }
+        }
+    }
+}
+
+/// Whether the server may still be working on a request that it got whole, and that is too much to be sent twice.
+fn may_be_at_work(waiting: &Waiting, cause: &Cause) -> bool {
+    let shape = &waiting.shape;
+    shape.class == Class::Large && !shape.safe && matches!(cause, Cause::TimedOut(Step::FirstByte, _))
+}
+
+/// What the end of a pipeline says about the server.
+fn fault(cause: &Cause) -> Option<Fault> {
+    match cause {
+        Cause::Protocol(_) => Some(Fault::Mixed),
+        Cause::TimedOut(Step::FirstByte, _) | Cause::Refused(StatusCode::REQUEST_TIMEOUT) => Some(Fault::Dropped),
+        Cause::Io(_) | Cause::Closed | Cause::TimedOut(..) | Cause::Tls(_) | Cause::Unexpected(_) => Some(Fault::Cut),
+        _ => None,
+    }
+}
+
+/// Whether we ended the connection for a reason that lies with us.
+fn was_our_own(cause: &Cause) -> bool {
+    matches!(cause, Cause::Retired(_))
+}

@@ -1,0 +1,184 @@
+//! Where a request goes, when a connection is opened, and when what stands behind a slow answer is called back.
+//!
+//! # While others open
+//! Connections that are begun together open within a moment of each other. Whichever is first would take all that
+//! fits into a pipeline, and those after it would find the queue empty: on a long link each round trip then moves one
+//! initial window in place of six. So while any connection is on its way, a pipeline takes no more than two initial
+//! windows, one under way and one that waits for its answers, or two of what it has carried already. It is a loan: as
+//! answers come it takes more, and a connection that never opens costs nothing but this.
+//!
+//! # Behind a slow answer
+//! Nothing can overtake an answer in HTTP/1.1. A connection whose answer turns out large, or does not come, takes no
+//! more requests, and those that stand behind are called back as soon as there is somewhere else to go: what has not
+//! left in any case, and, if nothing moves, what has left and is safe, which is then asked for twice. Firefox did the
+//! same, with the same bounds ("too large" above 300,000 bytes, "reschedule" after 1.5 s).
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::{
+    Action, Moment, Scheduler, Shape,
+    line::{Line, State, Waiting},
+};
+use crate::{Class, pool::History, wire::ConnectionId};
+
+/// So many waiting requests are looked at for one that can go now.
+const LOOK_AHEAD: usize = 64;
+/// A request that so many have passed gets a connection of its own next.
+pub(super) const MOST_PASSED: u32 = 32;
+/// How long it is believed that the server takes no more connections.
+const CEILING_LASTS: Duration = Duration::from_secs(30);
+
+impl Scheduler {
+    /// Sends what can be sent, and opens what must be opened.
+    pub(super) fn plan(&mut self, now: Moment) {
+        self.retire_stale(now);
+        let mut at = 0;
+        while at < self.queue.len().min(LOOK_AHEAD) {
+            if let Some(connection) = self.place(&self.queue[at].shape, now) {
+                self.queue.iter_mut().take(at).for_each(|waiting| waiting.passed += 1);
+                if let Some(waiting) = self.queue.remove(at) {
+                    self.send(connection, waiting);
+                }
+            } else {
+                self.reserve(at, now);
+                at += 1;
+            }
+        }
+        for _ in self.opening()..self.queue.len() {
+            if !self.may_open(now) {
+                break;
+            }
+            self.open(Duration::ZERO);
+        }
+        self.call_back(now);
+    }
+
+    /// Ends idle connections that the server is about to end.
+    fn retire_stale(&mut self, now: Moment) {
+        for (id, line) in &mut self.lines {
+            if !line.retiring && line.jobs.is_empty() && line.is_stale(now.instant) {
+                line.retiring = true;
+                self.actions.push(Action::Retire(*id));
+            }
+        }
+    }
+
+    /// Lets a connection run empty for a request that many have passed: pipelines never do by themselves while there
+    /// is something to put on them.
+    fn reserve(&mut self, at: usize, now: Moment) {
+        let waiting = &self.queue[at];
+        let id = waiting.shape.id;
+        if waiting.passed < MOST_PASSED || self.lines.values().any(|line| line.reserved == Some(id)) {
+            return;
+        }
+        let lines = self.lines.values_mut().filter(|line| line.takes_more(now.instant) && line.reserved.is_none());
+        if let Some(line) = lines.min_by_key(|line| line.bytes()) {
+            line.reserved = Some(id);
+        }
+    }
+
+    /// Calls back what stands behind slow answers, where it has somewhere else to go.
+    fn call_back(&mut self, now: Moment) {
+        let spare = self.may_open(now) || self.opening() > self.queue.len();
+        let held_up = self.lines.iter().filter_map(|(id, line)| {
+            let slow = line.slow.filter(|slow| !slow.called_back)?;
+            Some((*id, slow, line.jobs.get(1)?.shape))
+        });
+        let elsewhere = held_up.filter(|(_, _, next)| spare || self.place(next, now).is_some());
+        let called: Vec<_> = elsewhere.map(|(id, slow, _)| (id, slow)).collect();
+        for (id, slow) in called {
+            if let Some(slow) = self.lines.get_mut(&id).and_then(|line| line.slow.as_mut()) {
+                slow.called_back = true;
+            }
+            self.actions.push(Action::CallBack { connection: id, behind: slow.job, sent: slow.stalled });
+        }
+    }
+
+    /// Connections that are on their way.
+    fn opening(&self) -> usize {
+        self.lines.values().filter(|line| line.state == State::Opening).count()
+    }
+
+    fn may_open(&mut self, now: Moment) -> bool {
+        let lasting = self.lines.values().filter(|line| line.lasts()).count();
+        // One multiplexed connection is enough: a second would only compete with it.
+        let multiplexed = self.lines.values().any(|line| line.lasts() && line.is_multiplexed());
+        lasting < self.most(now) && !multiplexed
+    }
+
+    /// How many connections may be open at a time.
+    fn most(&mut self, now: Moment) -> usize {
+        self.ceiling = self.ceiling.filter(|(_, since)| now.instant.saturating_duration_since(*since) < CEILING_LASTS);
+        self.ceiling.map_or(self.limits.connections, |(most, _)| most.max(1)).min(self.limits.connections)
+    }
+
+    pub(super) fn open(&mut self, pause: Duration) {
+        self.opened += 1;
+        let id = ConnectionId(self.opened);
+        let line = Line {
+            state: State::Opening,
+            jobs: VecDeque::new(),
+            history: History::default(),
+            depth: 0,
+            more: None,
+            patience: None,
+            reserved: None,
+            slow: None,
+            retiring: false,
+        };
+        self.lines.insert(id, line);
+        self.actions.push(Action::Open(id, pause));
+    }
+
+    /// The best connection that can take the request now.
+    fn place(&self, shape: &Shape, now: Moment) -> Option<ConnectionId> {
+        let own = |line: &Line| line.reserved.is_none_or(|job| job == shape.id);
+        let usable = || self.lines.iter().filter(|(_, line)| line.takes_more(now.instant) && own(line));
+        let free = |line: &Line| match line.state {
+            State::Multiplexed { streams } => line.jobs.len() < streams,
+            State::Serial { .. } => line.jobs.is_empty(),
+            State::Opening => false,
+        };
+        let idle = usable().filter(|(_, line)| free(line));
+        if let Some(id) =
+            self.limits.choice.among(idle.map(|(id, line)| (*id, &line.history)), shape.sending, now.instant)
+        {
+            return Some(id);
+        }
+        if !shape.pipelinable || shape.class != Class::Small {
+            return None;
+        }
+        let (depth, pipelines) = self.knowledge.allowed(self.limits.pipelining, now.seconds);
+        let deep = usable().filter(|(_, line)| line.jobs.len() > 1 && !line.is_multiplexed()).count();
+        let others_open = self.opening() > 0;
+        let takes = |line: &Line| {
+            line.state == (State::Serial { old: false })
+                && line.jobs.len() < depth as usize
+                && line.has_room(shape, others_open)
+                && (deep < pipelines || line.jobs.len() > 1)
+                && line
+                    .jobs
+                    .iter()
+                    .all(|job| job.shape.pipelinable && job.shape.class == Class::Small && job.shape.safe == shape.safe)
+        };
+        usable()
+            .filter(|(_, line)| takes(line))
+            .min_by_key(|(_, line)| (line.bytes(), line.jobs.len()))
+            .map(|(id, _)| *id)
+    }
+
+    fn send(&mut self, connection: ConnectionId, waiting: Waiting) {
+        // Another connection may have run empty first, and the one that was kept for it is free again.
+        for line in self.lines.values_mut() {
+            line.reserved.take_if(|job| *job == waiting.shape.id);
+        }
+        let Some(line) = self.lines.get_mut(&connection) else { return };
+        let idle = line.jobs.is_empty();
+        line.history.begins(idle);
+        line.jobs.push_back(waiting);
+        line.more = line.more.map(|more| more.saturating_sub(1));
+        let depth = line.jobs.len() as u32;
+        line.depth = if idle { depth } else { line.depth.max(depth) };
+        self.actions.push(Action::Send(connection, waiting.shape.id));
+    }
+}

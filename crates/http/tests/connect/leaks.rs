@@ -1,0 +1,152 @@
+//! What proves who asks stays with whom it was given for.
+
+use std::sync::{Arc, Mutex};
+
+use haul_http::{
+    Body, Client, Origin, Settings,
+    connect::{ConnectSettings, Connector, Offer, Proxies},
+    credentials::{Authenticator, Clear, Credential, Credentials, Netrc},
+};
+use http::{Request, StatusCode};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional},
+    net::TcpStream,
+};
+
+use crate::doubles::{AMPLE, origin, serve};
+
+/// Heads of requests, word for word.
+type Heard = Arc<Mutex<Vec<String>>>;
+
+async fn head(io: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Option<String> {
+    let (mut io, mut head) = (BufReader::with_capacity(1, io), String::new());
+    while !head.ends_with("\r\n\r\n") {
+        if io.read_line(&mut head).await.ok()? == 0 {
+            return None;
+        }
+    }
+    Some(head)
+}
+
+/// A server that notes what it is asked, and answers what it is told to.
+async fn server(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> (Origin, Heard) {
+    let (noticed, answer) = (Heard::default(), Arc::new(answer));
+    let noted = noticed.clone();
+    let address = serve(move |mut stream| {
+        let (noted, answer) = (noted.clone(), answer.clone());
+        async move {
+            while let Some(head) = head(&mut stream).await {
+                let answer = answer(&head);
+                noted.lock().unwrap().push(head);
+                if stream.write_all(answer.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        }
+    })
+    .await;
+    (origin("http", address), noticed)
+}
+
+fn wants(challenge: &str) -> String {
+    format!("HTTP/1.1 401 No\r\nWWW-Authenticate: {challenge}\r\nContent-Length: 0\r\n\r\n")
+}
+
+const FINE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+#[tokio::test]
+async fn no_credential_follows_a_redirect_to_another_origin() {
+    const DIGEST: &str = "Digest realm=\"r\", nonce=\"n\", qop=\"auth\"";
+    let password = Credential::Password { user: "me".into(), password: "secret".into() };
+    let token = Credential::Token("secret".into());
+    for (challenge, given, own) in [
+        ("Basic realm=\"r\"", Some(password.clone()), None),
+        (DIGEST, Some(password), None),
+        ("Bearer", Some(token), None),
+        // That a netrc gives to every origin of the host that the user names.
+        ("Basic realm=\"r\"", None, None),
+        ("Basic realm=\"r\"", None, Some("Bearer mine")),
+    ] {
+        // It asks for the same, and would get it if it were the first.
+        let (other, overheard) = server(move |_| wants(challenge)).await;
+        let there = other.clone();
+        let (first, noticed) = server(move |head| {
+            if head.contains("authorization: ") && !(challenge == DIGEST && head.contains("Basic")) {
+                format!("HTTP/1.1 307 There\r\nLocation: {there}/x\r\nContent-Length: 0\r\n\r\n")
+            } else {
+                wants(challenge)
+            }
+        })
+        .await;
+        let netrc = Netrc::parse("machine localhost login me password secret", "".as_ref()).unwrap();
+        let mut credentials = Credentials::new(if given.is_none() && own.is_none() { netrc } else { Netrc::default() });
+        match given {
+            Some(credential) => credentials.set(first.clone(), credential),
+            None => drop(credentials.admit(&first, None, &haul_http::credentials::Environment::default())),
+        }
+        let settings = Settings { cookies: true, ..Settings::default() };
+        let client = Client::new(settings, Authenticator::new(credentials, Clear::Allowed)).unwrap();
+        let mut request = Request::put(format!("{first}/x")).body(Body::from("x")).unwrap();
+        if let Some(own) = own {
+            request.headers_mut().insert("authorization", own.parse().unwrap());
+            request.headers_mut().insert("cookie", "own=1".parse().unwrap());
+        }
+        let error = client.send(request).await.unwrap_err().to_string();
+        assert!(error.contains(&other.to_string()) && !error.contains("secret"), "{challenge}: {error}");
+        assert!(noticed.lock().unwrap().iter().any(|head| head.contains("authorization: ")), "the first one got it");
+        let overheard = overheard.lock().unwrap();
+        assert!(!overheard.is_empty(), "the redirect was followed");
+        for head in &*overheard {
+            let head = head.to_lowercase();
+            assert!(!head.contains("authorization") && !head.contains("cookie"), "{challenge}: {head}");
+        }
+    }
+}
+
+/// A proxy that opens tunnels, and notes what it is asked.
+async fn proxy() -> (u16, Heard) {
+    let noticed = Heard::default();
+    let noted = noticed.clone();
+    let address = serve(move |mut client| {
+        let noted = noted.clone();
+        async move {
+            let Some(head) = head(&mut client).await else { return };
+            let target = head.split(' ').nth(1).unwrap().to_owned();
+            noted.lock().unwrap().push(head);
+            let Ok(mut server) = TcpStream::connect(target).await else { return };
+            let _ = client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+            let _ = copy_bidirectional(&mut client, &mut server).await;
+        }
+    })
+    .await;
+    (address.port(), noticed)
+}
+
+#[tokio::test]
+async fn a_proxys_password_is_for_that_proxy_alone() {
+    let (near, noticed) = server(|_| FINE.to_owned()).await;
+    let ((plain, by_plain), (secure, by_secure)) = (proxy().await, proxy().await);
+    let proxies = Proxies::from_environment(|name| match name {
+        "http_proxy" => Some(format!("http://me:plain@localhost:{plain}")),
+        "HTTPS_PROXY" => Some(format!("http://me:secure@localhost:{secure}")),
+        _ => None,
+    })
+    .unwrap();
+    let connect = ConnectSettings { proxies, ..ConnectSettings::default() };
+    let settings = Settings { connect: connect.clone(), ..Settings::default() };
+    let client = Client::new(settings, Authenticator::default()).unwrap();
+    let request = Request::get(format!("{near}/")).body(Body::empty()).unwrap();
+    assert_eq!(client.send(request).await.unwrap().status(), StatusCode::OK);
+    let https = Origin::of(&format!("https://localhost:{}/", near.port()).parse().unwrap()).unwrap();
+    let _ = Connector::new(connect).unwrap().connect(&https, Offer::Http1, AMPLE).await.unwrap_err();
+    for (by, proxys) in [(by_plain, "bWU6cGxhaW4="), (by_secure, "bWU6c2VjdXJl")] {
+        let by = by.lock().unwrap();
+        assert!(by.len() == 1 && by[0].contains(&format!("Proxy-Authorization: Basic {proxys}")), "{by:?}");
+        assert_eq!(by[0].matches("Basic").count(), 1);
+    }
+    let noticed = noticed.lock().unwrap();
+    assert!(
+        noticed[0].starts_with("GET /") && noticed.iter().all(|head| !head.to_lowercase().contains("proxy-")),
+        "{noticed:?}"
+    );
+}
