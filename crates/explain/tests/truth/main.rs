@@ -106,6 +106,6 @@ fn play(
 /// How long a transfer would take otherwise, in seconds; none where explain declines to say.
 fn predict(before: &Transfer, what_if: &str) -> Result<Option<f64>, Box<dyn Error>> {
     let what_if: WhatIf = what_if.parse()?;
-    let Some(Ok(replica)) = before.replica() else { return Ok(None) };
-    Ok(Some(replica.with(&what_if)?.as_secs_f64()))
+    let Some(Ok(predicted)) = before.what_if(&what_if, None) else { return Ok(None) };
+    Ok(Some(predicted.duration.as_secs_f64()))
 }
