@@ -246,18 +246,24 @@ impl Survey {
     }
 
     fn answers_acks(&self) -> bool {
-        self.waits_ended_by_ack * 5 >= self.waits * 3
+        // One wait more or less tells nothing.
+        self.waits < 3 || self.waits_ended_by_ack * 5 >= self.waits * 3
     }
 }
 
 /// How many round trips it takes to see that nothing grows.
 const STEADY: usize = 6;
 
-/// The most that is outstanding, if it was so early on and did not grow afterwards.
+/// What is outstanding at most in nearly all round trips, if it was so early on and did not grow afterwards.
 fn level(peaks: &[u64]) -> Option<u64> {
+    let high = |part: &[u64]| {
+        let mut part = part.to_vec();
+        part.sort_unstable();
+        part.get(part.len() * 4 / 5).copied()
+    };
     let (first, last) = peaks.split_at(peaks.len() / 2);
-    let (first, last) = (first.iter().max()?, last.iter().max()?);
-    (peaks.len() >= STEADY && *last * 100 <= *first * 115).then_some(*first.max(last))
+    let (first, last) = (high(first)?, high(last)?);
+    (peaks.len() >= STEADY && last * 100 <= first * 115).then_some(first.max(last))
 }
 
 /// By how many bits a side's windows are shifted: as its SYN said, if both did (RFC 7323 §2.2), else just enough for

@@ -106,7 +106,8 @@ pub(crate) struct Seat<'a> {
     /// When something was last sent.
     sent_at: u64,
     release: Option<Release>,
-    limited_by_window: bool,
+    /// When an acknowledgement last came while the receiver's window was full.
+    limited_at: Option<u64>,
     room: Option<u64>,
     closed_since: Option<u64>,
     closed: Option<(u64, u64)>,
@@ -146,7 +147,7 @@ impl<'a> Seat<'a> {
             latest_ack: 0,
             sent_at: 0,
             release: None,
-            limited_by_window: false,
+            limited_at: None,
             room: None,
             closed_since: None,
             closed: None,
@@ -235,7 +236,9 @@ impl<'a> Seat<'a> {
         self.told = if new { 0 } else { self.told + u32::from(ack.sacked) };
         let held = if new { self.acknowledge(ack) } else { 0 };
         if new || opened {
-            self.limited_by_window = usable.is_some_and(|usable| usable < self.facts.mss);
+            if usable.is_some_and(|usable| usable < self.facts.mss) {
+                self.limited_at = Some(ack.at);
+            }
             self.release = Some(Release { at: ack.at, held, all: self.flight() == 0, number: ack.number });
         } else if ack.sacked && !ack.data {
             self.release = Some(Release { at: ack.at, held: 0, all: false, number: ack.number });
@@ -330,7 +333,7 @@ impl<'a> Seat<'a> {
         self.peaks[0] = self.peaks[0].max(self.flight());
         self.release = None;
         self.closed = None;
-        self.limited_by_window = false;
+        self.limited_at = None;
         self.room = None;
         self.talk = None;
         if let Some(since) = &mut self.closed_since {
@@ -391,9 +394,10 @@ impl<'a> Seat<'a> {
             idle: released.is_none()
                 && now > self.sent_at.max(self.release.map_or(0, |release| release.at)) + self.prompt(),
             closed,
-            window: self.limited_by_window
-                || self.release.is_none()
-                    && self.edge.is_some_and(|edge| edge.saturating_sub(self.next) < self.facts.mss),
+            window: match self.release {
+                Some(release) => self.limited_at.is_some_and(|at| release.at <= at + TOGETHER),
+                None => self.edge.is_some_and(|edge| edge.saturating_sub(self.next) < self.facts.mss),
+            },
             recovers: self.recovery.map(|(_, by)| by),
             lost: self.lost,
             grows: !self.lost && (self.rounds < BACK || recent * 4 >= earlier * 5),

@@ -183,7 +183,9 @@ impl Known<'_> {
         let (facts, counts, story) = (&self.facts[self.main], &self.counts[self.main], &self.seen[self.main].story);
         model.sender.mss = Bytes(facts.mss);
         model.sender.sack = self.connection.syn[self.main].is_none_or(|syn| syn.sack);
-        let whole = self.seen[self.main].bytes;
+        // What was lost was sent in time, though it was not seen then.
+        let lost: u64 = story.lost.iter().map(|(from, to, _)| to - from).sum();
+        let whole = self.seen[self.main].bytes.saturating_sub(lost);
         let least = match story.warm {
             Some(warm) => warm.max(10 * facts.mss),
             None if story.burst < whole => facts.mss,
