@@ -119,7 +119,7 @@ impl Transfer {
                 fix: finding
                     .fixes
                     .iter()
-                    .map(|fix| Fix { system: fix.system, how: fix.how.clone(), but: fix.but })
+                    .map(|fix| Fix { system: fix.system, how: fix.how.to_string(), but: fix.but })
                     .collect(),
                 predicted_s: predicted.map(|predicted| predicted.duration.as_secs_f64()),
                 model_error: predicted.map(|predicted| predicted.model_error),
