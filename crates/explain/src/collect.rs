@@ -114,6 +114,7 @@ pub(crate) struct Collector {
     /// Connections that were closed, with the time and the number of events they had then.
     closing: VecDeque<(u64, Ends)>,
     /// Those that are finished.
+    #[allow(clippy::vec_box, reason = "they are moved here from the table, all of them at the end")]
     pub(crate) finished: Vec<Box<Connection>>,
     /// When each question was first asked: who, whom, with which number.
     asked: HashMap<(SocketAddr, SocketAddr, u16), u64>,

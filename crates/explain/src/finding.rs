@@ -32,10 +32,24 @@ pub struct Finding {
     pub packets: Vec<u32>,
     /// One paragraph.
     pub why: String,
-    /// What would take it away.
-    pub fixes: Vec<Fix>,
+    /// The sender's chunks, which some fixes depend on.
+    pub(crate) chunk: Option<Chunk>,
     /// The change that stands for taking the cause away, where it can be run again.
     pub what_if: Option<WhatIf>,
+}
+
+/// The size of the chunks whose acknowledgement a sender waits for, and that of its full segments, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) bytes: u64,
+    pub(crate) segment: u64,
+}
+
+impl Finding {
+    /// What would take it away.
+    pub fn fixes(&self) -> Vec<Fix> {
+        (self.cause.rule().fixes)(self.chunk)
+    }
 }
 
 /// What is known when a cause is explained.

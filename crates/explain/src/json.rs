@@ -117,8 +117,8 @@ impl Transfer {
                 packets: finding.packets.clone(),
                 why: finding.why.clone(),
                 fix: finding
-                    .fixes
-                    .iter()
+                    .fixes()
+                    .into_iter()
                     .map(|fix| Fix { system: fix.system, how: fix.how.to_string(), but: fix.but })
                     .collect(),
                 predicted_s: predicted.map(|predicted| predicted.duration.as_secs_f64()),

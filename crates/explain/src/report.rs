@@ -8,7 +8,7 @@ use crate::{
     event::{Both, Side},
     exchange::{self, Exchange},
     facts::Facts,
-    finding::{Evidence, Finding},
+    finding::{Chunk, Evidence, Finding},
     timeline::{Piece, Seen, Timeline},
     vantage::{Place, Vantage},
     whatif::{self, Known, Replica},
@@ -270,7 +270,7 @@ impl View<'_> {
             cost: Duration::from_nanos(cost),
             packets,
             why: (rule.why)(&evidence),
-            fixes: (rule.fixes)(&evidence),
+            chunk: evidence.facts.chunk.map(|bytes| Chunk { bytes, segment: evidence.facts.mss }),
             what_if: whatif::remedy(cause),
         })
     }

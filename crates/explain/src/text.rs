@@ -193,7 +193,7 @@ impl Page<'_> {
         {
             self.paragraph("     ", &text);
         }
-        for fix in &finding.fixes {
+        for fix in finding.fixes() {
             let but = if fix.but.is_empty() { String::new() } else { format!("  (but: {})", fix.but) };
             self.paragraph("     - ", &format!("{}: {}{but}", fix.system, fix.how));
         }

@@ -3,7 +3,7 @@
 //! From when the last answer's last byte had arrived, or the connection was open, until the request's first byte left;
 //! the time on the way is `propagation`.
 
-use super::{Cause, End, Evidence, Fix, Rule, Side, Wait, ms};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Side, Wait, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ClientThink, avoidable: true, title: "the client thinking", claim, why, fixes };
@@ -19,7 +19,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![Fix::new(
         "client software",
         "send requests that do not depend on each other at once: several connections, pipelining, HTTP/2",

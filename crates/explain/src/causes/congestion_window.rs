@@ -3,7 +3,7 @@
 //! The sender had data, the receiver's window had room, and an acknowledgement let it go on: the window that it keeps
 //! itself was full (RFC 5681 §3.1), because of an earlier loss, or since it grows slowly on a long path.
 
-use super::{Cause, End, Evidence, Fix, Rule, Wait, bytes, ms};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, bytes, ms};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::CongestionWindow,
@@ -29,7 +29,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
             "Linux sender",

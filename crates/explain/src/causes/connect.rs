@@ -2,7 +2,7 @@
 //!
 //! From the SYN that was answered to the client's acknowledgement (RFC 9293 §3.5): one round trip, before any data.
 
-use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, plural};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::Connect, avoidable: true, title: "opening the connection", claim, why, fixes };
@@ -20,7 +20,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
             "client software",

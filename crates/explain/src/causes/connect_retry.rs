@@ -2,7 +2,7 @@
 //!
 //! From each SYN to its repetition (RFC 6298 §2.1: one second, then two, four, …).
 
-use super::{Cause, End, Evidence, Fix, Rule, Wait, ms};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ConnectRetry, avoidable: true, title: "a lost SYN", claim, why, fixes };
@@ -20,7 +20,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
             "Linux server",

@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Cause, Data, End, Evidence, Fix, Rule, Wait, ms, plural};
+use super::{Cause, Chunk, Data, End, Evidence, Fix, Rule, Wait, ms, plural};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::DelayedAck,
@@ -53,7 +53,7 @@ fn why(evidence: &Evidence) -> String {
     text
 }
 
-fn fixes(evidence: &Evidence) -> Vec<Fix> {
+fn fixes(chunk: Option<Chunk>) -> Vec<Fix> {
     let mut fixes = vec![
         Fix::new(
             "Solaris/illumos receiver",
@@ -77,9 +77,9 @@ fn fixes(evidence: &Evidence) -> Vec<Fix> {
             "Linux alone, and the kernel takes it back",
         ),
     ];
-    if let Some(chunk) = evidence.facts.chunk {
-        let pair = 2 * evidence.facts.mss;
-        let even = chunk.div_ceil(pair) * pair;
+    if let Some(Chunk { bytes, segment }) = chunk {
+        let pair = 2 * segment;
+        let even = bytes.div_ceil(pair) * pair;
         fixes.push(Fix::new(
             "sending software",
             format!("write {even} bytes at a time, an even number of segments"),

@@ -3,7 +3,7 @@
 //! Retransmissions that follow duplicate or selective acknowledgements (RFC 5681 §3.2, RFC 6675), and what the sender
 //! waits for until everything that was outstanding at the loss is acknowledged.
 
-use super::{Cause, End, Evidence, Fix, Repair, Rule, Wait, ms};
+use super::{Cause, Chunk, End, Evidence, Fix, Repair, Rule, Wait, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::FastRecovery, avoidable: true, title: "repairing losses", claim, why, fixes };
@@ -21,7 +21,7 @@ fn why(evidence: &Evidence) -> String {
     format!("Packets were lost; until they were repaired the sender was held back, {} in all.", ms(evidence.total))
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
             "Linux sender",

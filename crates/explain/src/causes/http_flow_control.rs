@@ -3,7 +3,7 @@
 //! The sender had room in TCP, and went on when the receiver gave it room in a stream or the connection (RFC 9113 §5.2,
 //! §6.9). The default of 65,535 bytes is one such window for each round trip.
 
-use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, plural};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::HttpFlowControl, avoidable: true, title: "HTTP/2's own window", claim, why, fixes };
@@ -20,7 +20,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new("Apache server (uploads)", "H2WindowSize 1048576", "memory for each stream"),
         Fix::new("nginx server (uploads)", "http2_body_preread_size 1m;", "memory for each stream"),

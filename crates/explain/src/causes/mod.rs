@@ -31,7 +31,7 @@ use std::ops::{Index, IndexMut};
 
 pub(crate) use crate::{
     event::Side,
-    finding::{Evidence, Fix, bytes, ms, plural, rate_text},
+    finding::{Chunk, Evidence, Fix, bytes, ms, plural, rate_text},
     wait::{Data, End, Repair, Wait},
 };
 
@@ -91,7 +91,7 @@ pub(crate) struct Rule {
     /// One paragraph that a person understands.
     pub(crate) why: fn(&Evidence) -> String,
     /// What would take it away.
-    pub(crate) fixes: fn(&Evidence) -> Vec<Fix>,
+    pub(crate) fixes: fn(Option<Chunk>) -> Vec<Fix>,
 }
 
 /// In the order in which they are asked.

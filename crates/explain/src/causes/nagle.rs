@@ -3,7 +3,7 @@
 //! Nagle's algorithm (RFC 896; RFC 9293 §3.7.4): what fills no segment is held while anything is unacknowledged. Windows
 //! had room, the segment is small, and it went when the acknowledgement of everything came.
 
-use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, plural};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::Nagle, avoidable: true, title: "Nagle's algorithm", claim, why, fixes };
@@ -23,7 +23,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
             "sending software",

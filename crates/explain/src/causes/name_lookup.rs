@@ -3,7 +3,7 @@
 //! From the first question for the name to the answer with the address that the client then connected to (RFC 1035
 //! §4.1). A question that was asked again counts from its first time.
 
-use super::{Cause, End, Evidence, Fix, Rule, Wait, ms};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::NameLookup, avoidable: true, title: "waiting for the name server", claim, why, fixes };
@@ -19,7 +19,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
             "Linux client",

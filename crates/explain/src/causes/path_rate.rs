@@ -5,7 +5,7 @@
 //! wait for an acknowledgement belongs here too while as much is outstanding as the path carries in a round trip: then
 //! the link, not the window, sets the pace.
 
-use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, rate_text};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, rate_text};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::PathRate, avoidable: false, title: "the path was busy with it", claim, why, fixes };
@@ -21,7 +21,7 @@ fn why(evidence: &Evidence) -> String {
     format!("The path's narrowest link{rate} was busy with this transfer for {}.", ms(evidence.total))
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![Fix::new(
         "both ends",
         "send fewer bytes: compress, send differences; or a faster link",

@@ -3,7 +3,7 @@
 //! A request that travels to the server and its answer that comes back, and the last byte's arrival: no setting of the
 //! connection removes them, only fewer turns or a shorter way.
 
-use super::{Cause, End, Evidence, Fix, Rule, Wait, ms};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::Propagation, avoidable: false, title: "the way itself", claim, why, fixes };
@@ -21,6 +21,6 @@ fn why(evidence: &Evidence) -> String {
     format!("Packets were on their way: a round trip takes {}.", ms(evidence.rtt))
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     Vec::new()
 }

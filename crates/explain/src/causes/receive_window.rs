@@ -3,7 +3,7 @@
 //! What was left of the window was less than a segment (RFC 9293 §3.8.6.2.1), until an acknowledgement moved it on. A
 //! window is good for one window in each round trip.
 
-use super::{Cause, End, Evidence, Fix, Rule, Wait, bytes, ms, rate_text};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, bytes, ms, rate_text};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ReceiveWindow, avoidable: true, title: "the receiver's small window", claim, why, fixes };
@@ -22,8 +22,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(evidence: &Evidence) -> Vec<Fix> {
-    let _ = evidence;
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
             "Linux receiver",

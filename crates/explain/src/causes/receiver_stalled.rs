@@ -3,7 +3,7 @@
 //! The receiver offered less than a segment, because its program did not read what had come (RFC 9293 §3.8.6; less than
 //! a segment is as good as nothing, §3.8.6.2.1), until it offered more.
 
-use super::{Cause, End, Evidence, Fix, Rule, Wait, ms};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ReceiverStalled, avoidable: true, title: "a receiver that did not read", claim, why, fixes };
@@ -21,7 +21,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new("receiving software", "look at what it does in these times: disk, locks, a slower link behind it", ""),
         Fix::new(

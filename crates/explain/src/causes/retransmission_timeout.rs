@@ -4,7 +4,7 @@
 //! 8985 §7). What the sender may send until all that was lost is repaired belongs here too: it begins anew with a window
 //! of one segment (RFC 5681 §3.1).
 
-use super::{Cause, End, Evidence, Fix, Repair, Rule, Wait, ms};
+use super::{Cause, Chunk, End, Evidence, Fix, Repair, Rule, Wait, ms};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::RetransmissionTimeout,
@@ -33,8 +33,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(evidence: &Evidence) -> Vec<Fix> {
-    let _ = evidence;
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
             "Linux sender",

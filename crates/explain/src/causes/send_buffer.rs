@@ -5,7 +5,7 @@
 //! an acknowledgement that lets nothing go although there is room, until a later one does; or by an amount outstanding
 //! that stays the same for many round trips.
 
-use super::{Cause, End, Evidence, Fix, Rule, Wait, bytes, ms, plural};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, bytes, ms, plural};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::SendBuffer,
@@ -46,7 +46,7 @@ fn why(evidence: &Evidence) -> String {
     }
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
             "sending software",

@@ -3,7 +3,7 @@
 //! The windows had room, nothing was to be repaired, and it went on at a time of its own: T-RAT's and Siekkinen's
 //! application limit.
 
-use super::{Cause, End, Evidence, Fix, Rule, Wait, ms};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::SenderIdle, avoidable: true, title: "a sender with nothing to send", claim, why, fixes };
@@ -27,7 +27,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![Fix::new(
         "sending software",
         "look at what it does in these times: strace -T -p PID, perf trace, Process Monitor, truss -D",

@@ -3,7 +3,7 @@
 //! From when the request's last byte had arrived until the response's first byte left, seen from wherever the capture was
 //! taken: the time on the way is `propagation`.
 
-use super::{Cause, End, Evidence, Fix, Rule, Side, Wait, ms};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Side, Wait, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ServerThink, avoidable: true, title: "the server thinking", claim, why, fixes };
@@ -19,7 +19,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new("Apache server", "LogFormat \"%r %s %D\"; mod_status", ""),
         Fix::new("nginx server", "log_format t '$request $status $request_time $upstream_response_time';", ""),

@@ -3,7 +3,7 @@
 //! Nothing was lost yet, and what is outstanding grows by a quarter or more in each round trip (RFC 5681 §3.1): the sender
 //! waits for acknowledgements because it does not know yet how much the path carries.
 
-use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, plural};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::SlowStart, avoidable: true, title: "a window that was still opening", claim, why, fixes };
@@ -21,7 +21,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
             "client software",

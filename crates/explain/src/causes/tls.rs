@@ -3,7 +3,7 @@
 //! From the end of the TCP handshake to the client's first record of application data (RFC 8446 §2): one round trip in
 //! TLS 1.3, two in TLS 1.2, and what both ends compute.
 
-use super::{Cause, End, Evidence, Fix, Rule, Wait, ms, plural};
+use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::Tls, avoidable: true, title: "the TLS handshake", claim, why, fixes };
@@ -25,7 +25,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: &Evidence) -> Vec<Fix> {
+fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
             "nginx server",
