@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use dav::transfer::Options;
 
+use super::{on_each, pairs};
 use crate::common::{
     Failed, Tree, check, client,
     double::{Double, Fault},
@@ -55,7 +56,7 @@ fn once_each(method: &'static str, every: u64, fault: Fault) -> impl FnMut(&str,
 
 #[tokio::test]
 async fn what_passes_by_itself_harms_nothing() {
-    for fault in [
+    let faults = [
         Fault::Reset,
         Fault::DoneAndReset,
         Fault::Cut,
@@ -70,16 +71,18 @@ async fn what_passes_by_itself_harms_nothing() {
         Fault::Silence,
         Fault::Refuse(503, "retry-after: 1\r\n"),
         Fault::Refuse(429, "retry-after: 0\r\n"),
-    ] {
+    ];
+    on_each(faults, async |fault| {
         println!("{fault:?}");
         let failed = through(once_each("GET", 9, fault.clone())).await;
         assert_eq!(failed, Failed::new(), "{fault:?}");
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn what_fails_is_named_with_the_reason() {
-    for (fault, reason) in [
+    let faults = [
         (Fault::Refuse(403, ""), "does not allow"),
         (Fault::Refuse(404, ""), "nothing at this path"),
         (Fault::Refuse(503, "retry-after: 7200\r\n"), "in 7200 s"),
@@ -91,23 +94,23 @@ async fn what_fails_is_named_with_the_reason() {
         (Fault::TricklingHead, "stood still"),
         (Fault::TricklingBody, "stood still"),
         (Fault::Silence, "no answer began"),
-    ] {
-        for victim in ["a/file10", "c/large"] {
-            println!("{fault:?} {victim}");
-            let spoilt = fault.clone();
-            let hit = move |method: &str, path: &str, _| {
-                (method == "GET" && path == format!("/up/{victim}")).then(|| spoilt.clone())
-            };
-            let failed = through(hit).await;
-            assert_eq!(failed.keys().collect::<Vec<_>>(), [victim], "{fault:?}: {failed:?}");
-            assert!(victim == "c/large" || failed[victim].contains(reason), "{fault:?}: {failed:?}");
-        }
-    }
+    ];
+    on_each(pairs(faults, &["a/file10", "c/large"]), async |((fault, reason), victim)| {
+        println!("{fault:?} {victim}");
+        let spoilt = fault.clone();
+        let hit = move |method: &str, path: &str, _| {
+            (method == "GET" && path == format!("/up/{victim}")).then(|| spoilt.clone())
+        };
+        let failed = through(hit).await;
+        assert_eq!(failed.keys().collect::<Vec<_>>(), [victim], "{fault:?}: {failed:?}");
+        assert!(victim == "c/large" || failed[victim].contains(reason), "{fault:?}: {failed:?}");
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_listing_that_fails_loses_its_folder_and_no_other() {
-    for fault in [
+    let faults = [
         Fault::Cut,
         Fault::CutUntold,
         Fault::EndlessHead,
@@ -115,13 +118,15 @@ async fn a_listing_that_fails_loses_its_folder_and_no_other() {
         Fault::TricklingBody,
         Fault::Refuse(500, ""),
         Fault::Refuse(404, ""),
-    ] {
+    ];
+    on_each(faults, async |fault| {
         println!("{fault:?}");
         let spoilt = fault.clone();
         let hit = move |method: &str, path: &str, _| (method == "PROPFIND" && path == "/up/a").then(|| spoilt.clone());
         let failed = through(hit).await;
         assert_eq!(failed.keys().collect::<Vec<_>>(), ["a"], "{fault:?}: {failed:?}");
-    }
+    })
+    .await;
 }
 
 #[tokio::test]

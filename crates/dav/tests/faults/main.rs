@@ -14,3 +14,16 @@ mod parts;
 mod property;
 mod reports;
 mod uploads;
+
+use futures_util::{StreamExt, stream};
+
+/// Runs a test on each of these, some at a time: most of it is waiting.
+pub(crate) async fn on_each<T>(cases: impl IntoIterator<Item = T>, test: impl AsyncFn(T)) {
+    stream::iter(cases).for_each_concurrent(4, |case| test(case)).await;
+}
+
+/// Every pair of one with the other.
+pub(crate) fn pairs<A: Clone, B: Clone>(first: impl IntoIterator<Item = A>, second: &[B]) -> Vec<(A, B)> {
+    let with_each = |one: A| second.iter().cloned().map(move |other| (one.clone(), other)).collect::<Vec<_>>();
+    first.into_iter().flat_map(with_each).collect()
+}

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fs, sync::Arc, time::Duration};
 use dav::transfer::{Options, Summary};
 use tokio::sync::Notify;
 
+use super::{on_each, pairs};
 use crate::common::{
     Failed, Tree, check, client,
     double::{Double, Fault},
@@ -65,9 +66,14 @@ fn once_each(method: &'static str, every: u64, fault: Fault) -> impl FnMut(&str,
     }
 }
 
+/// Under its own name, and under another first.
+fn ways() -> Vec<Options> {
+    vec![mirror(), Options { temporary: true, ..mirror() }]
+}
+
 #[tokio::test]
 async fn what_passes_by_itself_harms_nothing() {
-    for fault in [
+    let faults = [
         Fault::Reset,
         Fault::DoneAndReset,
         Fault::Cut,
@@ -77,13 +83,13 @@ async fn what_passes_by_itself_harms_nothing() {
         Fault::Silence,
         Fault::Refuse(503, "retry-after: 1\r\n"),
         Fault::Refuse(429, "retry-after: 0\r\n"),
-    ] {
-        for options in [mirror(), Options { temporary: true, ..mirror() }] {
-            println!("{fault:?}, temporary: {}", options.temporary);
-            let failed = through(&options, once_each("PUT", 9, fault.clone())).await;
-            assert_eq!(failed, Failed::new(), "{fault:?}");
-        }
-    }
+    ];
+    on_each(pairs(faults, &ways()), async |(fault, options)| {
+        println!("{fault:?}, temporary: {}", options.temporary);
+        let failed = through(&options, once_each("PUT", 9, fault.clone())).await;
+        assert_eq!(failed, Failed::new(), "{fault:?}");
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -105,7 +111,7 @@ async fn folders_and_names_survive_a_lost_answer() {
 
 #[tokio::test]
 async fn what_is_refused_is_named_with_the_reason() {
-    for (fault, reason) in [
+    let faults = [
         (Fault::Refuse(507, ""), "no room left"),
         (Fault::RefuseEarly(507), "no room left"),
         (Fault::Refuse(423, ""), "holds a lock"),
@@ -116,29 +122,29 @@ async fn what_is_refused_is_named_with_the_reason() {
         (Fault::EndlessHead, "head of the answer"),
         (Fault::TricklingHead, "stood still"),
         (Fault::Reset, ""),
-    ] {
-        for options in [mirror(), Options { temporary: true, ..mirror() }] {
-            println!("{fault:?}, temporary: {}", options.temporary);
-            let refused = fault.clone();
-            let failed = through(&options, move |method, path, _| {
-                let hit = method == "PUT" && (path == "/up/a/file10" || path.contains("/a/.file10"));
-                hit.then(|| refused.clone())
-            });
-            let failed = failed.await;
-            assert_eq!(failed.keys().collect::<Vec<_>>(), ["a/file10"], "{fault:?}: {failed:?}");
-            assert!(failed["a/file10"].contains(reason), "{fault:?}: {failed:?}");
-        }
-    }
+    ];
+    on_each(pairs(faults, &ways()), async |((fault, reason), options)| {
+        println!("{fault:?}, temporary: {}", options.temporary);
+        let refused = fault.clone();
+        let failed = through(&options, move |method, path, _| {
+            let hit = method == "PUT" && (path == "/up/a/file10" || path.contains("/a/.file10"));
+            hit.then(|| refused.clone())
+        });
+        let failed = failed.await;
+        assert_eq!(failed.keys().collect::<Vec<_>>(), ["a/file10"], "{fault:?}: {failed:?}");
+        assert!(failed["a/file10"].contains(reason), "{fault:?}: {failed:?}");
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn an_answer_without_end_is_not_read_to_it() {
-    for fault in [Fault::EndlessBody, Fault::TricklingBody, Fault::CutUntold] {
-        for method in ["PUT", "MKCOL", "PROPFIND"] {
-            println!("{method} {fault:?}");
-            through(&mirror(), first(2, method, "", fault.clone())).await;
-        }
-    }
+    let faults = [Fault::EndlessBody, Fault::TricklingBody, Fault::CutUntold];
+    on_each(pairs(faults, &["PUT", "MKCOL", "PROPFIND"]), async |(fault, method)| {
+        println!("{method} {fault:?}");
+        through(&mirror(), first(2, method, "", fault)).await;
+    })
+    .await;
 }
 
 #[tokio::test]
