@@ -11,7 +11,7 @@
 //!                ├─> exchange   which bytes are a request, which its response
 //!                ├─> facts      MSS, path rate, chunks of the sender's writes      (seat, a first time)
 //!                ▼
-//!             timeline          walks along the chain of packets                   (seat, a second time)
+//!          walk, timeline       along the chain of packets                         (seat, a second time)
 //!                │   wait       what let this packet go?
 //!                │   causes     whose is which part of the wait?
 //!                ▼
@@ -47,10 +47,12 @@ mod read;
 pub mod replica;
 mod report;
 mod seat;
+mod story;
 pub mod text;
 mod timeline;
 mod vantage;
 mod wait;
+mod walk;
 mod whatif;
 
 use std::{net::SocketAddr, time::Duration};

@@ -9,7 +9,8 @@ use crate::{
     exchange::{self, Exchange},
     facts::Facts,
     finding::{Chunk, Evidence, Finding},
-    timeline::{Piece, Seen, Timeline},
+    story::Seen,
+    timeline::{Piece, Timeline},
     vantage::{Place, Vantage},
     whatif::{self, Known, Replica},
 };

@@ -17,7 +17,7 @@ use crate::{
         WhatIf, replay,
     },
     report::Transfer,
-    timeline::{Counts, Seen},
+    story::{Counts, Seen},
     vantage::Place,
 };
 
