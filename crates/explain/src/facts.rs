@@ -158,11 +158,11 @@ impl Survey {
                         survey.deliver(event.time, delivered, 0, event.len.into(), facts, rtt);
                     }
                     let start = seat.next - u64::from(event.len);
-                    if data.released.is_some_and(|release| release.all) {
+                    if !data.window && data.released.is_some_and(|release| release.all) {
                         survey.chunks.push(start - began);
                         began = start;
                     } else if seat.una == start {
-                        // It went on at a time of its own: no chunk ended here.
+                        // It went on at a time of its own, or when a window let it: no chunk ended here.
                         began = start;
                     }
                     if data.room.is_some_and(|room| event.time > room + rtt / 8 + 1_000_000) {
