@@ -40,6 +40,7 @@ bench: ## Measure the emulator, and Longhaul's client against its bars
 	cargo bench --locked --package link --bench cable
 	@cargo build --release --locked --package haul
 	@$(HAUL) lab run bars
+	@$(HAUL) lab run bars-idle
 
 docs: ## Build the book into docs/book
 	@if command -v mdbook >/dev/null; then mdbook build docs; \

@@ -28,12 +28,13 @@ use self::conduct::conduct;
 use crate::usage;
 
 /// The experiments that come with the program: name and text.
-const EXPERIMENTS: [(&str, &str); 5] = [
+const EXPERIMENTS: [(&str, &str); 6] = [
     ("webdav-race", include_str!("../../../experiments/webdav-race.toml")),
     ("idle-connection", include_str!("../../../experiments/idle-connection.toml")),
     ("pipelining", include_str!("../../../experiments/pipelining.toml")),
     ("upload-stall", include_str!("../../../experiments/upload-stall.toml")),
     ("bars", include_str!("../../../experiments/bars.toml")),
+    ("bars-idle", include_str!("../../../experiments/bars-idle.toml")),
 ];
 
 /// Run experiments, and show and compare what they found
