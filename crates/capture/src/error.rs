@@ -23,6 +23,12 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The file has not a single byte.
+    #[error("{} is empty; capture again, and look whether whoever writes it has ended", file.display())]
+    Empty {
+        /// The file.
+        file: PathBuf,
+    },
     /// The file does not begin as a capture does, or holds no line that is known.
     #[error("{} is no {format} capture; `editcap -F pcapng` makes one that is read here of most others", file.display())]
     Format {
@@ -33,8 +39,8 @@ pub enum Error {
     },
     /// The file ends within a packet.
     #[error(
-        "{} breaks off at packet {packet}; the {} before it are whole, so go on with those or capture again",
-        file.display(), packet - 1
+        "{} breaks off at packet {packet}; {}capture again",
+        file.display(), rest(*packet)
     )]
     Truncated {
         /// The capture.
@@ -44,8 +50,8 @@ pub enum Error {
     },
     /// The file contradicts its format, or uses a part of it that cannot be used here.
     #[error(
-        "packet {packet} of {} cannot be read: {what}; go on with the {} before it or capture again",
-        file.display(), packet - 1
+        "packet {packet} of {} cannot be read: {what}; {}capture again",
+        file.display(), rest(*packet)
     )]
     Damaged {
         /// The capture.
@@ -65,4 +71,13 @@ pub enum Error {
         /// What is wrong.
         what: &'static str,
     },
+}
+
+/// What can be done with the packets before this one.
+fn rest(packet: u64) -> String {
+    match packet.saturating_sub(1) {
+        0 => String::new(),
+        1 => "go on with the one before it or ".to_owned(),
+        before => format!("go on with the {before} before it or "),
+    }
 }

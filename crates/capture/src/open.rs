@@ -83,8 +83,13 @@ pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Source + Send
     let (source, file): (Box<dyn Read + Send>, _) = if path == Path::new("-") {
         (Box::new(io::stdin()), PathBuf::from("standard input"))
     } else {
-        let opened = File::open(path).map_err(|source| Error::Open { file: path.to_owned(), source });
-        (Box::new(opened?), path.to_owned())
+        let unopened = |source| Error::Open { file: path.to_owned(), source };
+        let opened = File::open(path).map_err(unopened)?;
+        // It opens, and cannot be read.
+        if opened.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(unopened(io::ErrorKind::IsADirectory.into()));
+        }
+        (Box::new(opened), path.to_owned())
     };
     let plain = plain(Input::new(source, &file))?;
     let ahead = Ahead::new(plain).map_err(|source| Error::Open { file: file.clone(), source })?;
@@ -137,6 +142,9 @@ fn recognise<R: Read>(input: &mut Input<R>) -> Result<Format, Error> {
         let ready = input.ready(len)?;
         if let Some(format) = Format::of(ready) {
             return Ok(format);
+        }
+        if ready.is_empty() {
+            return Err(Error::Empty { file: input.file().to_owned() });
         }
         if ready.len() < len || len == BLOCK {
             let format = "pcap, pcapng or snoop capture, nor a printed";

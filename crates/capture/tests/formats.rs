@@ -290,8 +290,7 @@ fn nonsense_in_a_packets_header_is_told_and_named() {
         let big = matches!(kind, Kind::Snoop);
         file.extend(record.into_iter().flat_map(|word: u32| if big { word.to_be_bytes() } else { word.to_le_bytes() }));
         let (_, end) = read(kind, &file[..], &[]);
-        let said =
-            format!("packet 1 of some.capture cannot be read: {what}; go on with the 0 before it or capture again");
+        let said = format!("packet 1 of some.capture cannot be read: {what}; capture again");
         assert_eq!(end.expect_err("it is nonsense").to_string(), said);
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     transfer: Option<String>,
 
     /// Show so many transfers, those that lost most
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
     top: usize,
 
     /// Predict for so many bytes: 18MB
@@ -58,16 +58,19 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "write a number from 1 on".to_owned())
+}
+
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
-    let (explanations, broken) = read(&args.files, args.format);
-    if explanations.iter().all(|explanation| explanation.packets == 0)
-        && let Some(error) = broken.into_iter().next()
-    {
-        return Err(error.into());
-    }
+    let (explanations, unread) = read(&args.files, args.format);
+    let status = if unread { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     let packets = explanations.iter().map(|explanation| explanation.packets).sum();
+    if unread && packets == 0 {
+        return Ok(status);
+    }
     let mut connections = explain::match_ends(explanations);
-    filter(&mut connections, args);
+    filter(&mut connections, args)?;
     let asked = json::Asked { what_if: args.what_if.clone(), bytes: args.bytes.map(Size::as_bytes) };
     let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
     let document = || serde_json::to_vec_pretty(&json::document(&names, &connections, &asked));
@@ -80,12 +83,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(status)
 }
 
-/// Reads the captures, as many at a time as there are processors. What breaks off is explained as far as it goes, and
-/// said.
-fn read(files: &[PathBuf], format: Option<Format>) -> (Vec<Explanation>, Vec<capture::Error>) {
+/// Reads the captures, as many at a time as there are processors, and says what is wrong with them. What breaks off is
+/// explained as far as it goes; true where nothing of one could be read.
+fn read(files: &[PathBuf], format: Option<Format>) -> (Vec<Explanation>, bool) {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Explanation, Option<capture::Error>)>> = Mutex::new(Vec::new());
     let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
@@ -108,29 +111,43 @@ fn read(files: &[PathBuf], format: Option<Format>) -> (Vec<Explanation>, Vec<cap
     });
     let mut done = done.into_inner().unwrap_or_default();
     done.sort_by_key(|(place, ..)| *place);
-    let mut broken = Vec::new();
+    let mut unread = false;
     let explanations = done.into_iter().map(|(_, explanation, error)| {
-        if explanation.packets > 0
-            && let Some(error) = &error
-        {
-            crate::say(error);
+        if let Some(error) = error {
+            crate::say(&error);
+            unread |= explanation.packets == 0;
         }
-        broken.extend(error);
         explanation
     });
-    (explanations.collect(), broken)
+    (explanations.collect(), unread)
 }
 
-fn filter(connections: &mut Vec<Seen>, args: &Args) {
+/// Keeps what was asked for, of captures that have anything at all.
+fn filter(connections: &mut Vec<Seen>, args: &Args) -> Result<(), String> {
     if let Some(wanted) = &args.connection {
-        connections.retain(|seen| seen.connection.ends().contains(wanted));
+        keep(connections, "connection", wanted, |seen| seen.connection.ends().contains(wanted))?;
     }
     if let Some(wanted) = &args.transfer {
-        for seen in &mut *connections {
+        keep(connections, "transfer", wanted, |seen| {
             seen.connection.transfers.retain(|transfer| transfer.what.contains(wanted));
-        }
-        connections.retain(|seen| !seen.connection.transfers.is_empty());
+            !seen.connection.transfers.is_empty()
+        })?;
     }
+    Ok(())
+}
+
+fn keep(
+    connections: &mut Vec<Seen>,
+    what: &str,
+    wanted: &str,
+    mut is_wanted: impl FnMut(&mut Seen) -> bool,
+) -> Result<(), String> {
+    let any = !connections.is_empty();
+    connections.retain_mut(|seen| is_wanted(seen));
+    if any && connections.is_empty() {
+        return Err(format!("no {what} has `{wanted}` in its name; leave --{what} out to see all"));
+    }
+    Ok(())
 }
 
 /// As wide as the terminal, and in colour on one.

@@ -1,4 +1,4 @@
-//! `haul explain`, as a person and a program meet it.
+//! `haul explain`, as the book says to call it.
 
 use std::{error::Error, fs, path::Path};
 
@@ -6,15 +6,71 @@ use assert_cmd::Command;
 
 const SLOW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../explain/tests/seed/ie.snoop.txt");
 const HEALTHY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../explain/tests/seed/netscape.snoop.txt");
+/// A browser's upload as Solaris's snoop printed it, from the book.
+const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/traces/browser-upload.snoop.txt");
 
-fn explain(args: &[&str]) -> Command {
+/// Its exit status, and what it wrote to standard output and error.
+fn explain(args: &[&str], input: &[u8]) -> (Option<i32>, String, String) {
+    let mut haul = Command::new(env!("CARGO_BIN_EXE_haul"));
+    let ended = haul.arg("explain").args(args).write_stdin(input).output().expect("haul runs");
+    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    (ended.status.code(), text(ended.stdout), text(ended.stderr))
+}
+
+#[test]
+fn the_books_trace_is_explained() {
+    let (status, said, _) = explain(&[TRACE, "--bytes", "18MB", "--what-if", "deferred-ack=1ms"], b"");
+    assert_eq!(status, Some(0));
+    assert!(
+        said.starts_with("93 ms of 113 ms (82 %) were lost to acknowledgements that the receiver held back"),
+        "{said}"
+    );
+    assert!(said.contains("writes of 8217 bytes: 7 full segments and 97 bytes"), "{said}");
+    assert!(said.contains("18 MB as it is: 4.1 min") && said.contains("deferred-ack=1ms: 37 s"), "{said}");
+}
+
+#[test]
+fn a_pipe_takes_it_and_json_comes_out() {
+    let trace = std::fs::read(TRACE).expect("the book has it");
+    let (status, said, _) = explain(&["-", "--format", "snoop", "--json", "-"], &trace);
+    let document: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
+    assert_eq!((status, &document["schema"]), (Some(0), &"longhaul.explain/1".into()));
+    let transfer = &document["connections"][0]["transfers"][0];
+    assert_eq!(transfer["cause"], "delayed_ack");
+    let sum: f64 = transfer["time_s"].as_object().expect("causes").values().filter_map(serde_json::Value::as_f64).sum();
+    assert!((sum - transfer["duration_s"].as_f64().expect("a time")).abs() < 1e-6, "{transfer}");
+}
+
+#[test]
+fn each_capture_that_cannot_be_read_is_named_and_the_others_are_explained() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().to_str().expect("a plain name");
+    let (status, said, wrong) = explain(&[TRACE, "/nowhere", folder, "-"], b"");
+    assert_eq!(status, Some(1));
+    assert!(said.starts_with("93 ms of 113 ms"), "{said}");
+    let told: Vec<&str> = wrong.lines().collect();
+    assert_eq!(told.len(), 3, "{wrong}");
+    assert!(told[0].contains("/nowhere: No such file") && told[1].contains("is a directory"), "{wrong}");
+    assert!(told[2].starts_with("haul: standard input is empty"), "{wrong}");
+}
+
+#[test]
+fn what_is_not_there_is_not_called_nothing_to_explain() {
+    let (status, said, wrong) = explain(&[TRACE, "--connection", "nobody"], b"");
+    assert_eq!((status, &*said), (Some(1), ""));
+    assert!(wrong.starts_with("haul: no connection has `nobody` in its name"), "{wrong}");
+    assert_eq!(explain(&[TRACE, "--top", "0"], b"").0, Some(2));
+    assert_eq!(explain(&[TRACE, "--what-if", "speed=2"], b"").0, Some(2));
+}
+
+fn command(args: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo_bin!("haul"));
     command.arg("explain").args(args);
     command
 }
 
 fn said(args: &[&str]) -> Result<String, Box<dyn Error>> {
-    Ok(String::from_utf8(explain(args).assert().success().get_output().stdout.clone())?)
+    Ok(String::from_utf8(command(args).assert().success().get_output().stdout.clone())?)
 }
 
 #[test]
@@ -50,10 +106,10 @@ fn what_is_no_capture_is_refused_in_a_sentence() -> Result<(), Box<dyn Error>> {
     let file = folder.path().join("no.pcap");
     fs::write(&file, b"\x00\x01no capture\xff")?;
     for file in [&*file, Path::new("/nowhere/at/all.pcap")] {
-        let told = explain(&[&file.display().to_string()]).assert().failure().code(1).get_output().stderr.clone();
+        let told = command(&[&file.display().to_string()]).assert().failure().code(1).get_output().stderr.clone();
         let told = String::from_utf8(told)?;
         assert!(told.starts_with("haul: ") && told.lines().count() == 1, "{told}");
     }
-    explain(&["--what-if", "speed=3", SLOW]).assert().code(2);
+    command(&["--what-if", "speed=3", SLOW]).assert().code(2);
     Ok(())
 }
