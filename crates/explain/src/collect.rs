@@ -110,11 +110,12 @@ type Ends = (SocketAddr, SocketAddr);
 /// Sorts packets into connections.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
-    open: HashMap<Ends, Connection>,
+    /// Boxed, so that a map that grows moves little.
+    open: HashMap<Ends, Box<Connection>>,
     /// Connections that were closed, with the time and the number of events they had then.
     closing: VecDeque<(u64, Ends)>,
     /// Those that are finished.
-    pub(crate) finished: Vec<Connection>,
+    pub(crate) finished: Vec<Box<Connection>>,
     /// When each question was first asked: who, whom, with which number.
     asked: HashMap<(SocketAddr, SocketAddr, u16), u64>,
     /// Which addresses were found, by whom.
@@ -158,12 +159,12 @@ impl Collector {
             Entry::Occupied(known) => {
                 let known = known.into_mut();
                 if known.is_followed_by(segment) {
-                    let new = Connection::new(segment);
+                    let new = Box::new(Connection::new(segment));
                     self.finished.push(std::mem::replace(known, new));
                 }
                 known
             }
-            Entry::Vacant(new) => new.insert(Connection::new(segment)),
+            Entry::Vacant(new) => new.insert(Box::new(Connection::new(segment))),
         };
         if connection.lookup.is_none() && segment.flags.has(Flags::SYN) {
             let lookup = self.found.get(&(connection.ends.client.ip(), connection.ends.server.ip()));

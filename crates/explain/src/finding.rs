@@ -1,6 +1,6 @@
 //! Findings: a cause with its evidence, its cost, what would take it away, and how long it would then take.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use crate::{causes::Cause, facts::Facts, replica::WhatIf};
 
@@ -10,14 +10,14 @@ pub struct Fix {
     /// For which system or software, at which end.
     pub system: &'static str,
     /// The command or setting.
-    pub how: String,
+    pub how: Cow<'static, str>,
     /// Its side effects; empty if none are known.
     pub but: &'static str,
 }
 
 impl Fix {
-    pub(crate) fn new(system: &'static str, how: &str, but: &'static str) -> Self {
-        Self { system, how: how.to_owned(), but }
+    pub(crate) fn new(system: &'static str, how: impl Into<Cow<'static, str>>, but: &'static str) -> Self {
+        Self { system, how: how.into(), but }
     }
 }
 

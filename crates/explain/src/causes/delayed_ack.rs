@@ -79,7 +79,7 @@ fn fixes(evidence: &Evidence) -> Vec<Fix> {
         let even = chunk.div_ceil(pair) * pair;
         fixes.push(Fix::new(
             "sending software",
-            &format!("write {even} bytes at a time, an even number of segments"),
+            format!("write {even} bytes at a time, an even number of segments"),
             "only right for this MSS",
         ));
         fixes.push(Fix::new("sending software", "setsockopt(SO_SNDBUF, 262144): a second write fits while the first is not yet acknowledged (Windows: KB 823764)", "memory for each connection"));

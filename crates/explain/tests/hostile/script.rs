@@ -1,6 +1,6 @@
 //! Packets by any bytes: what a fuzzer or a property makes up, and what must be true of its explanation.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{io, net::Ipv4Addr, time::Duration};
 
 use capture::{Direction, Error, LinkType, Packet, Source};
 use etherparse::PacketBuilder;
@@ -41,7 +41,13 @@ pub struct Script<'a> {
 
 impl<'a> Script<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, number: 0, now: Duration::from_secs(1_000), next: [[u32::MAX - 20_000; 2]; 4], packet: Vec::new() }
+        Self {
+            bytes,
+            number: 0,
+            now: Duration::from_secs(1_000),
+            next: [[u32::MAX - 20_000; 2]; 4],
+            packet: Vec::new(),
+        }
     }
 }
 
@@ -87,7 +93,8 @@ impl Source for Script<'_> {
         let ends = [Ipv4Addr::new(10, 0, 0, 1).octets(), Ipv4Addr::new(10, 0, 0, 2).octets()];
         let ports = [40_000 + flow as u16, if flow == 3 { 40_000 } else { 80 }];
         let window = u16::from(window) << (option & 8);
-        let builder = PacketBuilder::ipv4(ends[side], ends[1 - side], 64).tcp(ports[side], ports[1 - side], seq, window);
+        let builder =
+            PacketBuilder::ipv4(ends[side], ends[1 - side], 64).tcp(ports[side], ports[1 - side], seq, window);
         let mut head = builder.options_raw(&options).expect("a multiple of four bytes");
         for (bit, flag) in [(1, 'f'), (2, 's'), (4, 'r'), (8, 'p')] {
             head = match flag {
@@ -136,7 +143,8 @@ pub fn check(explanation: Explanation) {
     let seen = match_ends([explanation]);
     let change = "rtt=20ms,rate=10mbit,deferred-ack=1ms,no-loss".parse().expect("changes");
     let asked = json::Asked { what_if: Some(change), bytes: Some(1_000_000) };
-    let _document = json::document(&["capture".to_owned()], &seen, &asked);
+    let names = ["capture".to_owned()];
+    serde_json::to_writer(io::sink(), &json::document(&names, &seen, &asked)).expect("a document");
     let text = text::render(&seen, packets, &asked, &text::Look { width: 100, colour: true, top: 5 });
     assert!(!text.is_empty());
 }

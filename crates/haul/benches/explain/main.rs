@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let busy = Traffic { connections: u32::MAX, together: 64, bytes: (10_000, 20_000_000), size: bytes };
     let packets = generate("files", busy, &file)?;
     let haul = measure("haul explain --json", haul(&file), packets)?;
-    let tcptrace = measure("tcptrace -l", command("tcptrace", &["-l"], &file), packets)?;
+    let tcptrace = measure("tcptrace -l -n", command("tcptrace", &["-l", "-n"], &file), packets)?;
     measure("tshark -q -z expert", command("tshark", &["-n", "-q", "-z", "expert", "-r"], &file), packets)?;
     if let Some(haul) = &haul {
         let rate = packets as f64 / haul.time.as_secs_f64();
