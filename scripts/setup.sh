@@ -33,7 +33,8 @@ iproute2                  test,bench      any   ip                  the checks a
 iputils-ping              test,bench      any   ping                the checks with ping are skipped
 passt                     test            any   pasta               the check that a host reaches the outside is skipped
 tcpdump                   test            any   tcpdump             the captures are not checked against tcpdump
-tshark                    test            any   tshark              the captures are not checked against tshark
+tshark                    test,bench      any   tshark              the captures are not checked against tshark
+tcptrace                  bench           any   tcptrace            the explanation is not raced against tcptrace
 iperf3                    test,bench      any   iperf3              the checks with iperf3 are skipped
 shellcheck                lint            any   shellcheck          the shell scripts are not checked
 '

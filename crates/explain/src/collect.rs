@@ -110,6 +110,7 @@ type Ends = (SocketAddr, SocketAddr);
 /// Sorts packets into connections.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
+    /// Boxed, so that a map that grows moves little.
     open: HashMap<Ends, Box<Connection>>,
     /// Connections that were closed, with the time and the number of events they had then.
     closing: VecDeque<(u64, Ends)>,

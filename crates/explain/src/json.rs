@@ -1,8 +1,8 @@
 //! The explanation for programs: schema `longhaul.explain/1`.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{Seen, replica::WhatIf, report};
 
@@ -10,11 +10,20 @@ use crate::{Seen, replica::WhatIf, report};
 pub const SCHEMA: &str = "longhaul.explain/1";
 
 /// An explanation. Times are in seconds; those of `time_s` add up to `duration_s`.
+///
+/// It is made while it is written, connection by connection: there may be very many.
 #[derive(Debug, Serialize)]
-pub struct Document {
+pub struct Document<'a> {
     schema: &'static str,
-    captures: Vec<String>,
-    connections: Vec<Connection>,
+    captures: &'a [String],
+    connections: Connections<'a>,
+}
+
+#[derive(Debug)]
+struct Connections<'a> {
+    captures: &'a [String],
+    seen: &'a [Seen],
+    asked: &'a Asked,
 }
 
 #[derive(Debug, Serialize)]
@@ -61,7 +70,7 @@ struct Finding {
 #[derive(Debug, Serialize)]
 struct Fix {
     system: &'static str,
-    how: String,
+    how: Cow<'static, str>,
     but: &'static str,
 }
 
@@ -84,9 +93,19 @@ pub struct Asked {
 }
 
 /// The explanation of captures of these names.
-pub fn document(captures: &[String], connections: &[Seen], asked: &Asked) -> Document {
-    let name = |capture: &usize| captures.get(*capture).cloned().unwrap_or_default();
-    let connection = |seen: &Seen| {
+pub fn document<'a>(captures: &'a [String], seen: &'a [Seen], asked: &'a Asked) -> Document<'a> {
+    Document { schema: SCHEMA, captures, connections: Connections { captures, seen, asked } }
+}
+
+impl Serialize for Connections<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.seen.iter().map(|seen| self.one(seen)))
+    }
+}
+
+impl Connections<'_> {
+    fn one(&self, seen: &Seen) -> Connection {
+        let name = |capture: &usize| self.captures.get(*capture).cloned().unwrap_or_default();
         let one = &seen.connection;
         let [client, server] = [0, 1].map(|end| one.names[end].clone());
         Connection {
@@ -100,10 +119,9 @@ pub fn document(captures: &[String], connections: &[Seen], asked: &Asked) -> Doc
             chunk: one.chunk,
             vantage: one.vantage.name(),
             packets: one.packets,
-            transfers: one.transfers.iter().map(|transfer| Transfer::of(transfer, one.start, asked)).collect(),
+            transfers: one.transfers.iter().map(|transfer| Transfer::of(transfer, one.start, self.asked)).collect(),
         }
-    };
-    Document { schema: SCHEMA, captures: captures.to_vec(), connections: connections.iter().map(connection).collect() }
+    }
 }
 
 impl Transfer {

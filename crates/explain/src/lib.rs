@@ -55,9 +55,19 @@ mod wait;
 mod walk;
 mod whatif;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    iter,
+    net::SocketAddr,
+    panic,
+    sync::{
+        Mutex,
+        mpsc::{self, SyncSender},
+    },
+    thread,
+    time::Duration,
+};
 
-use capture::{Error, Packet, Source};
+use capture::{Error, Source};
 
 pub use causes::{Cause, Times};
 pub use ends::{Seen, match_ends};
@@ -78,52 +88,58 @@ pub struct Explanation {
     pub connections: Vec<Connection>,
 }
 
-/// Explains a capture packet by packet.
-#[derive(Debug, Default)]
-pub struct Explainer {
-    collector: collect::Collector,
-    explanation: Explanation,
-}
+/// How many finished connections may wait to be explained.
+const WAITING: usize = 64;
 
-impl Explainer {
-    /// Takes in the next packet.
-    pub fn add(&mut self, packet: &Packet) {
-        if self.explanation.packets == 0 {
-            self.explanation.start = packet.time;
-        }
-        self.explanation.packets += 1;
-        self.collector.add(packet);
-        self.explain();
-    }
-
-    /// What all of it says.
-    pub fn finish(mut self) -> Explanation {
-        self.collector.finish();
-        self.explain();
-        self.explanation.connections.sort_by_key(|connection| connection.packet);
-        self.explanation
-    }
-
-    fn explain(&mut self) {
-        let finished = self.collector.finished.drain(..);
-        self.explanation.connections.extend(finished.filter_map(|connection| Connection::explain(&connection)));
-    }
-}
-
-/// Explains a capture. Where it breaks off, what was whole is explained, and the error says where that was.
+/// Explains a capture: one thread reads it, and as many as there are processors explain the connections that are
+/// over. Where it breaks off, what was whole is explained, and the error says where that was.
 pub fn explain(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Error>) {
-    let mut explainer = Explainer::default();
-    let broken = loop {
-        match source.next() {
-            Ok(Some(packet)) => explainer.add(&packet),
-            Ok(None) => break None,
-            Err(error) => break Some(error),
+    let mut explanation = Explanation::default();
+    let (finished, waiting) = mpsc::sync_channel::<Box<collect::Connection>>(WAITING);
+    let waiting = Mutex::new(waiting);
+    let next = || waiting.lock().ok()?.recv().ok();
+    let work = || iter::from_fn(next).filter_map(|one| Connection::explain(&one)).collect::<Vec<_>>();
+    let broken = thread::scope(|scope| {
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let broken = collect(source, &mut explanation, &finished);
+        drop(finished);
+        for worker in workers {
+            let explained = worker.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
+            explanation.connections.extend(explained);
         }
-    };
-    let mut explanation = explainer.finish();
+        broken
+    });
+    explanation.connections.sort_by_key(|connection| (connection.packet, connection.start));
     for connection in &mut explanation.connections {
         let name = |end: SocketAddr| source.name(end.ip()).map(str::to_owned);
         connection.names = [name(connection.client), name(connection.server)];
     }
     (explanation, broken)
+}
+
+/// Reads a capture and hands its connections out when they are over. What nobody takes, nobody is left to explain.
+fn collect(
+    source: &mut (impl Source + ?Sized),
+    explanation: &mut Explanation,
+    finished: &SyncSender<Box<collect::Connection>>,
+) -> Option<Error> {
+    let mut collector = collect::Collector::default();
+    let broken = loop {
+        match source.next() {
+            Ok(Some(packet)) => {
+                if explanation.packets == 0 {
+                    explanation.start = packet.time;
+                }
+                explanation.packets += 1;
+                collector.add(&packet);
+                collector.finished.drain(..).for_each(|one| drop(finished.send(one)));
+            }
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        }
+    };
+    collector.finish();
+    collector.finished.drain(..).for_each(|one| drop(finished.send(one)));
+    broken
 }

@@ -89,6 +89,9 @@ pub enum ReplayError {
     Endless(u64),
 }
 
+/// How many events a replay may have: those of some gigabytes, and a few seconds of work.
+const MOST_EVENTS: u64 = 30_000_000;
+
 /// Lets a transfer happen.
 ///
 /// The same model gives the same replay, to the nanosecond.
@@ -97,7 +100,7 @@ pub fn replay(model: &Model) -> Result<Replay, ReplayError> {
     let start = nanos(model.path.rtt / 2 * model.before.trips + model.before.time);
     let mut run = Run::new(model, start);
     let least = model.sender.mss.0.min(model.writes.chunk.map_or(u64::MAX, |chunk| chunk.0));
-    let events = 1_000_000 + 100 * (model.bytes.0 / least);
+    let events = (100_000 + 100 * (model.bytes.0 / least)).min(MOST_EVENTS);
     for _ in 0..events {
         if run.is_over() {
             return Ok(run.told(model));

@@ -195,6 +195,8 @@ impl View<'_> {
             before = Some(end);
             transfers.push(self.transfer(exchange, seen, start, end));
         }
+        // Most connections have one, and there may be very many connections.
+        transfers.shrink_to_fit();
         transfers
     }
 
@@ -216,6 +218,7 @@ impl View<'_> {
         let ranked = times.ranked().into_iter().filter(|(cause, _)| cause.is_avoidable());
         let findings = ranked.filter_map(|(cause, cost)| self.finding(&transfer, cause, cost, start, end));
         transfer.findings = findings.collect();
+        transfer.findings.shrink_to_fit();
         let main = transfer.main();
         let lead = self.timeline.times(start, seen[main].first.unwrap_or(start));
         let known = Known {

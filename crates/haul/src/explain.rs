@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     fs,
-    io::{self, IsTerminal},
+    io::{self, BufWriter, ErrorKind, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{
@@ -73,17 +73,30 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     filter(&mut connections, args)?;
     let asked = json::Asked { what_if: args.what_if.clone(), bytes: args.bytes.map(Size::as_bytes) };
     let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
-    let document = || serde_json::to_vec_pretty(&json::document(&names, &connections, &asked));
+    let document = json::document(&names, &connections, &asked);
     match &args.json {
-        Some(path) if path == Path::new("-") => crate::print(&[document()?, b"\n".to_vec()].concat())?,
+        Some(path) if path == Path::new("-") => match write(&document, io::stdout().lock()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                return Err(format!("cannot print the explanation: {error}").into());
+            }
+            _ => {}
+        },
         to => {
             crate::print(text::render(&connections, packets, &asked, &look(args.top)).as_bytes())?;
             if let Some(path) = to {
-                fs::write(path, document()?).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+                let written = fs::File::create(path).and_then(|file| write(&document, file));
+                written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
             }
         }
     }
     Ok(status)
+}
+
+fn write(document: &json::Document, to: impl Write) -> io::Result<()> {
+    let mut to = BufWriter::with_capacity(1 << 20, to);
+    serde_json::to_writer_pretty(&mut to, document)?;
+    to.write_all(b"\n")?;
+    to.flush()
 }
 
 /// Reads the captures, as many at a time as there are processors, and says what is wrong with them. What breaks off is

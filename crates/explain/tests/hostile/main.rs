@@ -1,0 +1,64 @@
+//! Whatever a capture holds, its explanation ends, and its causes add up.
+
+use std::time::{Duration, Instant};
+
+use capture::{Source, pcapng};
+use proptest::{collection::vec, prelude::*, sample::Index};
+use script::{STEP, Script, check};
+
+mod script;
+
+/// The longest that the explanation of a few hundred packets may take, on a machine that is busy.
+const BOUND: Duration = Duration::from_secs(20);
+
+fn explained(source: &mut (impl Source + ?Sized)) {
+    let began = Instant::now();
+    let (explanation, _error) = explain::explain(source);
+    check(explanation);
+    assert!(began.elapsed() < BOUND, "took {:?}", began.elapsed());
+}
+
+/// A capture of scripted packets.
+fn captured(script: &[u8]) -> Vec<u8> {
+    let mut script = Script::new(script);
+    let mut writer = pcapng::Writer::new(Vec::new()).unwrap();
+    let interface = writer.interface("any", capture::LinkType::RAW, None).unwrap();
+    while let Some(packet) = script.next().unwrap() {
+        writer.packet(interface, packet.time, packet.direction, packet.bytes).unwrap();
+    }
+    writer.into_output()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn any_packets_are_explained(script in vec(any::<u8>(), 0..300 * STEP)) {
+        explained(&mut Script::new(&script));
+    }
+
+    #[test]
+    fn one_connection_of_any_packets_is_explained(mut script in vec(any::<u8>(), 0..300 * STEP)) {
+        for step in script.chunks_mut(STEP) {
+            step[0] &= 4;
+        }
+        explained(&mut Script::new(&script));
+    }
+
+    #[test]
+    fn a_damaged_capture_is_explained_as_far_as_it_goes(
+        script in vec(any::<u8>(), STEP..100 * STEP),
+        flips in vec((any::<Index>(), any::<u8>()), 0..20),
+        cut in any::<Index>(),
+    ) {
+        let mut file = captured(&script);
+        for (place, bits) in flips {
+            let place = place.index(file.len());
+            file[place] ^= bits;
+        }
+        file.truncate(cut.index(2 * file.len()));
+        if let Ok(mut source) = capture::read(&file[..], "damaged", None) {
+            explained(&mut *source);
+        }
+    }
+}

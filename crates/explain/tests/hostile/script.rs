@@ -1,0 +1,150 @@
+//! Packets by any bytes: what a fuzzer or a property makes up, and what must be true of its explanation.
+
+use std::{io, net::Ipv4Addr, time::Duration};
+
+use capture::{Direction, Error, LinkType, Packet, Source};
+use etherparse::PacketBuilder;
+use explain::{Explanation, json, match_ends, text};
+
+/// How many bytes say what a packet is.
+pub const STEP: usize = 10;
+
+/// What data begins with, so that every reader is reached.
+const TEXTS: [&[u8]; 16] = [
+    b"",
+    b"GET /a HTTP/1.1\r\nHost: b\r\n\r\n",
+    b"PUT /a HTTP/1.1\r\nContent-Length: 9000\r\n\r\n",
+    b"HEAD /a HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n\r\n",
+    b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n",
+    b"HTTP/1.1 204 No Content\r\n\r\n",
+    b"ffffffffffffffff\r\n",
+    b"0\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+    b"\0\0\x04\x08\0\0\0\0\x01\0\0\xff\xff",
+    b"\0\x10\0\x01\x05\0\0\0\x01",
+    b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03",
+    b"\x17\x03\x03\x40\0",
+];
+
+/// Packets of four connections, as bytes say.
+pub struct Script<'a> {
+    bytes: &'a [u8],
+    number: u64,
+    now: Duration,
+    /// What each side of each connection sends next.
+    next: [[u32; 2]; 4],
+    packet: Vec<u8>,
+}
+
+impl<'a> Script<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            number: 0,
+            now: Duration::from_secs(1_000),
+            next: [[u32::MAX - 20_000; 2]; 4],
+            packet: Vec::new(),
+        }
+    }
+}
+
+impl Source for Script<'_> {
+    fn next(&mut self) -> Result<Option<Packet<'_>>, Error> {
+        let Some((step, rest)) = self.bytes.split_first_chunk::<STEP>() else { return Ok(None) };
+        self.bytes = rest;
+        self.number += 1;
+        let [kind, flags, time, shift, skip, ack, size, window, option, text] = *step;
+        // Mostly small steps; clocks are set back, too.
+        let ahead = Duration::from_nanos(u64::from(time) << (shift & 31));
+        self.now = if shift & 0xe0 == 0xe0 { self.now.saturating_sub(ahead) } else { self.now + ahead };
+        let (flow, side) = (usize::from(kind & 3), usize::from(kind >> 2 & 1));
+        let flags = if flags & 0x80 == 0 { 16 } else { flags & 0x3f };
+        let own = self.next[flow][side];
+        // Mostly in order; else sent again, or with a gap, or from far away.
+        let seq = match skip {
+            0..200 => own,
+            200..250 => own.wrapping_add_signed((i32::from(skip) - 225) * 1448),
+            _ => own.wrapping_add(u32::from(skip - 249) << 28),
+        };
+        let other = self.next[flow][1 - side];
+        let ack = if ack < 200 { other } else { other.wrapping_add_signed((i32::from(ack) - 228) * 724) };
+        let payload = TEXTS[usize::from(text & 15)];
+        let claimed = match size {
+            0..100 => payload.len(),
+            100..200 => 1448,
+            _ => usize::from(size - 199) * 1000,
+        }
+        .max(payload.len());
+        let mut options = Vec::new();
+        if flags & 2 != 0 {
+            options.extend([2, 4, option, time, 3, 3, option & 31, 4, 2, 1, 1, 1]);
+        }
+        if option & 1 != 0 {
+            options.extend([1, 1, 8, 10, 0, 0, 0, time, 0, 0, 0, shift]);
+        }
+        if option & 2 != 0 {
+            options.extend([1, 1, 5, 10]);
+            options.extend(ack.wrapping_add(u32::from(option) << 6).to_be_bytes());
+            options.extend(ack.wrapping_add(u32::from(option) << 8).to_be_bytes());
+        }
+        let ends = [Ipv4Addr::new(10, 0, 0, 1).octets(), Ipv4Addr::new(10, 0, 0, 2).octets()];
+        let ports = [40_000 + flow as u16, if flow == 3 { 40_000 } else { 80 }];
+        let window = u16::from(window) << (option & 8);
+        let builder =
+            PacketBuilder::ipv4(ends[side], ends[1 - side], 64).tcp(ports[side], ports[1 - side], seq, window);
+        let mut head = builder.options_raw(&options).expect("a multiple of four bytes");
+        for (bit, flag) in [(1, 'f'), (2, 's'), (4, 'r'), (8, 'p')] {
+            head = match flag {
+                _ if flags & bit == 0 => head,
+                'f' => head.fin(),
+                's' => head.syn(),
+                'r' => head.rst(),
+                _ => head.psh(),
+            };
+        }
+        if flags & 16 != 0 {
+            head = head.ack(ack);
+        }
+        self.packet.clear();
+        head.write(&mut self.packet, payload).expect("memory takes all");
+        let headers = self.packet.len() - payload.len();
+        let whole = (headers + claimed).min(65_535);
+        self.packet[2..4].copy_from_slice(&(whole as u16).to_be_bytes());
+        let taken = (whole - headers) as u32 + u32::from(flags & 3 != 0);
+        self.next[flow][side] = seq.wrapping_add(taken);
+        Ok(Some(Packet {
+            number: self.number,
+            time: self.now,
+            interface: 0,
+            link: LinkType::RAW,
+            direction: match text >> 6 {
+                2 => Some(Direction::Inbound),
+                3 => Some(Direction::Outbound),
+                _ => None,
+            },
+            original_len: whole as u32,
+            bytes: &self.packet,
+        }))
+    }
+}
+
+/// What is true of any explanation: the causes add up, no finding costs more than there was, and what was inferred
+/// can be told and predicted from.
+pub fn check(explanation: Explanation) {
+    for transfer in explanation.connections.iter().flat_map(|connection| &connection.transfers) {
+        assert_eq!(u128::from(transfer.times.sum()), transfer.duration.as_nanos(), "of {transfer:?}");
+        let dearest = transfer.findings.iter().map(|finding| finding.cost).max().unwrap_or_default();
+        assert!(dearest <= transfer.duration, "of {transfer:?}");
+    }
+    let packets = explanation.packets;
+    let seen = match_ends([explanation]);
+    let change = "rtt=20ms,rate=10mbit,deferred-ack=1ms,no-loss".parse().expect("changes");
+    let asked = json::Asked { what_if: Some(change), bytes: Some(1_000_000) };
+    let names = ["capture".to_owned()];
+    serde_json::to_writer(io::sink(), &json::document(&names, &seen, &asked)).expect("a document");
+    let text = text::render(&seen, packets, &asked, &text::Look { width: 100, colour: true, top: 5 });
+    assert!(!text.is_empty());
+}

@@ -1,0 +1,129 @@
+//! How fast captures are explained, and in how much memory, beside who else analyses them.
+//!
+//! `cargo bench -p haul --bench explain` makes up a capture of 2 GB (or `LONGHAUL_BENCH_BYTES`) in a temporary folder
+//! and has it explained by `haul explain`, and analysed by tcptrace and by tshark's experts, where they are
+//! installed; then one of 100,000 connections, that come and go, and one of as many that are open together.
+
+use std::{
+    error::Error,
+    fs::{self, File},
+    io::BufWriter,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+mod traffic;
+
+use traffic::Traffic;
+
+/// The size of the capture unless the environment tells, in bytes.
+const BYTES: u64 = 2_000_000_000;
+
+/// Packets per second that are asked of `haul explain` on two processors.
+const ENOUGH: f64 = 2e6;
+
+/// Bytes of memory that 100,000 connections may take.
+const MEMORY: u64 = 300_000_000;
+
+/// The longest that a program may take.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let bytes = std::env::var("LONGHAUL_BENCH_BYTES").map_or(Ok(BYTES), |bytes| bytes.parse())?;
+    let folder = tempfile::tempdir()?;
+    let free = nix::sys::statvfs::statvfs(folder.path())?;
+    let free = free.blocks_available() * free.fragment_size();
+    if free < 2 * bytes {
+        println!("skipped: {} has {free} bytes free, and twice {bytes} are needed", folder.path().display());
+        return Ok(());
+    }
+    let file = folder.path().join("capture.pcap");
+    let load = fs::read_to_string("/proc/loadavg")?;
+    println!("{} processors, load {}", thread::available_parallelism()?, load.trim());
+
+    let busy = Traffic { connections: u32::MAX, together: 64, bytes: (10_000, 20_000_000), size: bytes };
+    let packets = generate("files", busy, &file)?;
+    let haul = measure("haul explain --json", haul(&file), packets)?;
+    let tcptrace = measure("tcptrace -l -n", command("tcptrace", &["-l", "-n"], &file), packets)?;
+    measure("tshark -q -z expert", command("tshark", &["-n", "-q", "-z", "expert", "-r"], &file), packets)?;
+    if let Some(haul) = &haul {
+        let rate = packets as f64 / haul.time.as_secs_f64();
+        verdict(rate >= ENOUGH, &format!("{:.2} of 2 million packets/s", rate / 1e6));
+        if let Some(tcptrace) = tcptrace {
+            let times = tcptrace.time.as_secs_f64() / haul.time.as_secs_f64();
+            verdict(times >= 1.0, &format!("{times:.2} times as fast as tcptrace"));
+        }
+    }
+
+    for (name, together) in [("connections, come and gone", 1000), ("connections, all open", 100_000)] {
+        let many = Traffic { connections: 100_000, together, bytes: (1_000, 10_000), size: u64::MAX };
+        let packets = generate(name, many, &file)?;
+        if let Some(haul) = measure("haul explain --json", self::haul(&file), packets)? {
+            verdict(haul.memory <= MEMORY, &format!("{} of 300 MB", haul.memory / 1_000_000));
+        }
+    }
+    Ok(())
+}
+
+fn generate(name: &str, traffic: Traffic, file: &Path) -> Result<u64, Box<dyn Error>> {
+    let (packets, connections) = traffic::write(traffic, BufWriter::with_capacity(1 << 20, File::create(file)?))?;
+    let size = file.metadata()?.len() as f64 / 1e9;
+    println!("\n{name}: {packets} packets, {connections} connections, {size:.2} GB");
+    Ok(packets)
+}
+
+fn haul(file: &Path) -> Command {
+    command(env!("CARGO_BIN_EXE_haul"), &["explain", "--json", "-"], file)
+}
+
+fn command(program: &str, arguments: &[&str], file: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).arg(file);
+    command
+}
+
+/// What a run took.
+struct Run {
+    time: Duration,
+    /// The most memory it had, in bytes.
+    memory: u64,
+}
+
+/// Runs a program that analyses so many packets; none where it is not installed.
+fn measure(name: &str, mut command: Command, packets: u64) -> Result<Option<Run>, Box<dyn Error>> {
+    let began = Instant::now();
+    let Ok(mut child) = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
+        println!("  {name:<22} skipped: it is not installed");
+        return Ok(None);
+    };
+    let status = format!("/proc/{}/status", child.id());
+    let mut memory = 0;
+    let ended = loop {
+        if let Some(ended) = child.try_wait()? {
+            break ended;
+        }
+        if began.elapsed() > PATIENCE {
+            child.kill()?;
+            break child.wait()?;
+        }
+        // The kernel keeps the peak; what is missed is what is added within the last moment.
+        let peak = fs::read_to_string(&status).unwrap_or_default();
+        let peak = peak.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+        memory = memory.max(1024 * peak.unwrap_or(0u64));
+        thread::sleep(Duration::from_millis(2));
+    };
+    let time = began.elapsed();
+    if !ended.success() {
+        println!("  {name:<22} failed after {time:.1?}: {ended}");
+        return Ok(None);
+    }
+    let rate = packets as f64 / time.as_secs_f64() / 1e6;
+    println!("  {name:<22} {:>7.2} s {rate:>6.2} Mpkt/s {:>6} MB", time.as_secs_f64(), memory / 1_000_000);
+    Ok(Some(Run { time, memory }))
+}
+
+fn verdict(met: bool, what: &str) {
+    println!("  {} {what}", if met { "met:   " } else { "missed:" });
+}
