@@ -50,7 +50,7 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
     for sentence in sentences {
         text += &look.paragraph("  ", 4, &sentence);
     }
-    text + "\n"
+    text + &reasons(&ranked, look) + "\n"
 }
 
 fn table(rivals: &Rivals<'_>, look: Look) -> String {
@@ -161,6 +161,22 @@ impl<'a> Rivals<'a> {
         sentences
     }
 }
+
+/// What each one's time was spent on, in the order of the table.
+fn reasons(ranked: &[&CellResult], look: Look) -> String {
+    let told: Vec<(String, &str)> =
+        ranked.iter().filter_map(|cell| Some((cell.label(), cell.why.as_ref()?.answer.as_str()))).collect();
+    if told.is_empty() {
+        return String::new();
+    }
+    let names = told.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    let indent = "    ".len() + names + "  ".len();
+    let lines = told.iter().map(|(name, answer)| look.paragraph(&format!("    {name:<names$}  "), indent, answer));
+    format!("\n  {HEADING}\n{}", lines.collect::<String>())
+}
+
+/// What stands over the reasons.
+const HEADING: &str = "Where the time went:";
 
 /// Whose work the server may have been the limit of: it is most of one core from here on.
 const BUSY: f64 = 0.8;
