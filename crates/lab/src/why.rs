@@ -10,7 +10,11 @@
 //! critical than the others, and whichever is taken hides what they have in common behind what it had by chance.)
 //!
 //! A client that could ask and does not yet has nothing under way. `explain` gives that to the transfer that comes,
-//! as it must not leave a gap; here it is taken off, and is idle time only if nobody else used it.
+//! as it must not leave a gap; here it is taken off, and is idle time only if nobody else used it. In a connection's
+//! first transfer, where handshakes come before it, nobody knows when it was; there it is idle time as it stands.
+//!
+//! A transfer that begins before the clock does, as one of a connection that was opened in the preparation may, is cut
+//! as if its causes had been spread evenly over it.
 
 mod answer;
 
@@ -20,7 +24,7 @@ use explain::{Cause, Explanation};
 
 pub(crate) use answer::answer;
 
-/// The time in which nothing was under way, beside the names of [`Cause`].
+/// The time in which nothing was under way, beside the names of [`Cause`]; [`Cause::ClientThink`] is part of it.
 pub(crate) const IDLE: &str = "idle";
 
 /// A transfer from when it is under way until it ends, in seconds since the sample began.
@@ -45,18 +49,28 @@ pub(crate) struct Account {
 
 /// All transfers of a capture, for a sample that began then (since the epoch).
 pub(crate) fn transfers(explanation: &Explanation, began: Duration) -> Vec<Transfer> {
-    let all = explanation.connections.iter().flat_map(|connection| &connection.transfers);
-    all.map(|transfer| {
+    let each = |connection: &'_ explain::Connection| -> Vec<Transfer> {
+        let numbered = connection.transfers.iter().enumerate();
+        numbered.map(|(place, transfer)| Transfer::of(transfer, place == 0, began)).collect()
+    };
+    explanation.connections.iter().flat_map(each).collect()
+}
+
+impl Transfer {
+    fn of(transfer: &explain::Transfer, first: bool, began: Duration) -> Self {
         let since =
             |time: Duration| time.saturating_sub(began).as_secs_f64() - began.saturating_sub(time).as_secs_f64();
         let (start, end) = (since(transfer.start), since(transfer.start + transfer.duration));
-        let think = Duration::from_nanos(transfer.times[Cause::ClientThink]).as_secs_f64();
+        let mut times = transfer.times;
+        let mut off = 0;
+        if !first || transfer.bytes == 0 {
+            std::mem::swap(&mut off, &mut times[Cause::ClientThink]);
+        }
+        let off = Duration::from_nanos(off).as_secs_f64();
         // A connection that carries nothing waits after its handshake, any other before it asks.
-        let (from, to) = if transfer.bytes == 0 { (start, end - think) } else { (start + think, end) };
-        let times = transfer.times.ranked().into_iter().filter(|(cause, _)| *cause != Cause::ClientThink);
-        Transfer { from, to, times: times.collect() }
-    })
-    .collect()
+        let (from, to) = if transfer.bytes == 0 { (start, end - off) } else { (start + off, end) };
+        Self { from, to, times: times.ranked() }
+    }
 }
 
 /// Divides the time of a sample that took so many seconds.
@@ -92,13 +106,14 @@ pub(crate) fn account(transfers: &[Transfer], seconds: f64) -> Account {
         let times = &transfers[place].times;
         let whole = times.iter().map(|(_, time)| *time as f64).sum::<f64>();
         for (cause, time) in times {
-            *account.seconds.entry(cause.name()).or_default() += (part - began[place]) * *time as f64 / whole;
+            let name = if *cause == Cause::ClientThink { IDLE } else { cause.name() };
+            *account.seconds.entry(name).or_default() += (part - began[place]) * *time as f64 / whole;
         }
     }
     idle += seconds - now;
     account.at_once = sum / (seconds - idle).max(f64::MIN_POSITIVE);
     if idle > 0.0 {
-        account.seconds.insert(IDLE, idle);
+        *account.seconds.entry(IDLE).or_default() += idle;
     }
     account
 }

@@ -171,12 +171,20 @@ fn reasons(ranked: &[&CellResult], look: Look) -> String {
     }
     let names = told.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
     let indent = "    ".len() + names + "  ".len();
-    let lines = told.iter().map(|(name, answer)| look.paragraph(&format!("    {name:<names$}  "), indent, answer));
-    format!("\n  {HEADING}\n{}", lines.collect::<String>())
+    // Long names would leave no room beside them.
+    let beside = 2 * indent <= look.width();
+    let heading = look.paragraph("  ", 4, "Where the time went, by the packets of each one's typical sample:");
+    told.iter().fold(format!("\n{heading}"), |text, (name, answer)| {
+        // A number is not parted from its sign.
+        let answer = answer.replace(" %", "\u{a0}%");
+        let line = if beside {
+            look.paragraph(&format!("    {name:<names$}  "), indent, &answer)
+        } else {
+            look.paragraph("    ", 6, &format!("{name}: {answer}"))
+        };
+        text + &line.replace('\u{a0}', " ")
+    })
 }
-
-/// What stands over the reasons.
-const HEADING: &str = "Where the time went:";
 
 /// Whose work the server may have been the limit of: it is most of one core from here on.
 const BUSY: f64 = 0.8;

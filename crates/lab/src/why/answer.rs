@@ -46,7 +46,7 @@ fn words(name: &str) -> &str {
         Cause::SenderIdle => "sender without data",
         Cause::SlowStart => "window still opening",
         Cause::CongestionWindow => "congestion window full",
-        Cause::SendBuffer => "sender waiting for its own writes' ACKs",
+        Cause::SendBuffer => "writes waiting for ACKs",
         Cause::DelayedAck => "ACKs held back",
         Cause::ReceiverStalled => "receiver not reading",
         Cause::ReceiveWindow => "receive window full",
