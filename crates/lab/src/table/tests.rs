@@ -40,10 +40,10 @@ fn why_it_took_so_long_stands_under_the_block() {
     assert_eq!(
         told(80),
         "  Where the time went, by the packets of each one's typical sample:\n    \
-         rclone                 73 % round trips (16 LOCK, 16 PUT, 16 UNLOCK, one at a\n                           \
-         time), 12 % TLS handshakes\n    \
-         redirector-h1 (model)  73 % round trips (16 LOCK, 16 PUT, 16 UNLOCK, one at a\n                           \
-         time), 12 % TLS handshakes\n"
+         rclone                 73 % round trips (16 LOCK, 16 PUT, 16 UNLOCK, one at\n                           \
+         a time), 12 % TLS handshakes\n    \
+         redirector-h1 (model)  73 % round trips (16 LOCK, 16 PUT, 16 UNLOCK, one at\n                           \
+         a time), 12 % TLS handshakes\n"
     );
     assert!(
         told(40).contains("\n    rclone: 73 % round trips (16 LOCK,\n      16 PUT, 16 UNLOCK, one at a time),\n"),
