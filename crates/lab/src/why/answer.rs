@@ -64,18 +64,20 @@ fn which(account: &Account, methods: &BTreeMap<String, u64>) -> String {
         methods.iter().map(|(method, count)| (method, *count)).filter(|(_, count)| *count > 0).collect();
     ranked.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let requests: u64 = ranked.iter().map(|(_, count)| count).sum();
+    if requests < 2 {
+        return String::new();
+    }
     // One more can be named where the rest would be.
     let named = if ranked.len() == METHODS + 1 { METHODS + 1 } else { METHODS };
     let mut said: Vec<String> = ranked.iter().take(named).map(|(method, count)| format!("{count} {method}")).collect();
     let rest: u64 = ranked.iter().skip(named).map(|(_, count)| count).sum();
     said.extend((rest > 0).then(|| format!("{rest} more")));
-    if requests > 1 && requests * 4 <= account.transfers * 5 {
-        let at_once = account.at_once;
-        said.extend(match at_once {
-            _ if at_once < 1.2 => Some("one at a time".to_owned()),
-            _ if at_once >= 1.5 => Some(format!("about {at_once:.0} at a time")),
+    if requests * 4 <= account.transfers * 5 {
+        said.extend(match account.at_once {
+            few if few < 1.2 => Some("one at a time".to_owned()),
+            many if many >= 1.5 => Some(format!("about {many:.0} at a time")),
             _ => None,
         });
     }
-    if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
+    format!(" ({})", said.join(", "))
 }
