@@ -88,3 +88,43 @@ fn why(explanation: &Explanation, sample: &Sample) -> Result<Why, String> {
     let seconds = account.seconds.into_iter().map(|(cause, seconds)| (cause.to_owned(), seconds)).collect();
     Ok(Why { round: sample.round, seconds, answer })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, atomic::AtomicBool};
+
+    use super::*;
+    use crate::{example, servers};
+
+    #[test]
+    fn what_cannot_be_explained_says_so_and_fails_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (plan, servers) = (example::plan(1), servers::all());
+        let outcomes = example::outcomes(&plan, 1.0, &["davfs2"]);
+        let broken = folder.path().join("upload-small-article-curl.pcapng");
+        std::fs::write(&broken, "no capture").unwrap();
+        let mut run = Run {
+            plan: &plan,
+            server: servers[0].as_ref(),
+            tls: false,
+            seed: 1,
+            patience: Duration::ZERO,
+            scratch: folder.path(),
+            captures: folder.path(),
+            cancel: Arc::default(),
+        };
+        let reasons = run.explain(&outcomes);
+        assert_eq!(reasons.len(), outcomes.len());
+        for (outcome, why) in outcomes.iter().zip(reasons) {
+            let Outcome::Done(_) = outcome else {
+                assert_eq!(why, None);
+                continue;
+            };
+            let why = why.unwrap();
+            assert!(why.answer.starts_with("not explained: ") && why.answer.contains(".pcapng"), "{why:?}");
+            assert!(why.seconds.is_empty());
+        }
+        run.cancel = Arc::new(AtomicBool::new(true));
+        assert!(run.explain(&outcomes).iter().all(Option::is_none), "the user wants no more");
+    }
+}
