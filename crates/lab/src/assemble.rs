@@ -97,6 +97,7 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
         times_floor: median_s
             .and_then(|median| floor.multiple(Duration::try_from_secs_f64(median).unwrap_or_default())),
         samples_s: taken.iter().map(|sample| sample.seconds).collect(),
+        why: None,
     }
 }
 

@@ -76,6 +76,7 @@ fn outcome(cell: &Cell, samples: u32, factor: f64, missing: &[&str]) -> Outcome 
     let sample = |round: u32| Sample {
         round,
         start_s: f64::from(round),
+        began: None,
         // A little noise that is the same every time.
         seconds: factor * ((3.0 + trips * 16.0) * trip + 0.0007 * f64::from((round * 7 + 3) % 5)),
         bytes: Some(180_000),

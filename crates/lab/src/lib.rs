@@ -34,6 +34,7 @@ pub mod run;
 pub mod servers;
 pub mod stats;
 pub mod table;
+mod why;
 mod words;
 pub mod work;
 pub mod world;

@@ -233,6 +233,21 @@ pub struct CellResult {
     pub floor_s: f64,
     /// The median as a multiple of the floor.
     pub times_floor: Option<f64>,
+    /// What the time of its typical sample was spent on; none where that was not asked of its packets.
+    #[serde(default)]
+    pub why: Option<Why>,
+}
+
+/// What a sample's time was spent on, by its packets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Why {
+    /// Which sample: its round.
+    pub round: u32,
+    /// Seconds by cause: those that `explain` knows, and `idle`. They add up to the sample's time. Empty where its
+    /// packets could not be explained.
+    pub seconds: BTreeMap<String, f64>,
+    /// That in one sentence for people; or why it could not be had.
+    pub answer: String,
 }
 
 impl CellResult {

@@ -11,12 +11,13 @@
 //! better, and the next sample would fail like this one: the run ends there, with what it has.
 
 mod captures;
+mod why;
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use crate::{
@@ -284,6 +285,7 @@ impl Run<'_> {
         let mut prepared = contender.prepare(&sample)?;
         server.mark();
         let before = server.processor_time();
+        let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
         let start = Instant::now();
         let done = prepared.run()?;
         let end = task.wait_done(&root, &done, &bounds)?;
@@ -295,6 +297,7 @@ impl Run<'_> {
         server.check().map_err(SampleError::ServerEnded)?;
         server.stop();
         let counts = Sample {
+            began,
             methods: Some(requests.methods),
             protocols: Some(requests.protocols),
             server_cpu_s: used.map(|used| used.as_secs_f64()),

@@ -69,6 +69,8 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
     };
     let mut log = SampleLog::create(&samples(&folder.path))?;
     let (outcomes, ended) = run.run(&mut log, |event| progress.show(&event));
+    progress.say("looking through the packets for what the time was spent on");
+    let reasons = run.explain(&outcomes);
     drop(progress);
     let taken = outcomes.iter().any(|outcome| !outcome.samples().is_empty());
     match &ended {
@@ -96,7 +98,10 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
         tls,
         seed: options.seed,
     };
-    let result = assemble(&experiment, &plan, &outcomes, circumstances);
+    let mut result = assemble(&experiment, &plan, &outcomes, circumstances);
+    for (cell, why) in result.cells.iter_mut().zip(reasons) {
+        cell.why = why;
+    }
     let kept = results::write(&folder.path.join("run.json"), &result);
     let shown = show(&result, &options.json);
 

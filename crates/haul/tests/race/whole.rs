@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{
     Trials,
     common::{HAUL, Room, output, printed},
-    race::{Ended, cells, lab_run, results, room, run, runs, samples},
+    race::{Ended, SMALL, cells, lab_run, results, room, run, runs, samples},
 };
 
 pub(crate) const TRIALS: Trials = &[
@@ -18,6 +18,7 @@ pub(crate) const TRIALS: Trials = &[
     ("apache_is_edited_and_listed_in_the_clear", apache_is_edited_and_listed_in_the_clear),
     ("the_embedded_server_takes_all_work_in_the_clear", the_embedded_server_takes_all_work_in_the_clear),
     ("an_odd_segment_stalls_an_upload", an_odd_segment_stalls_an_upload),
+    ("far_from_the_server_locks_cost_round_trips", far_from_the_server_locks_cost_round_trips),
 ];
 
 /// The fields that `docs/src/run-json.md` promises.
@@ -34,7 +35,7 @@ const FIELDS: [&str; 11] = [
     "comparisons",
     "claims",
 ];
-const CELL_FIELDS: [&str; 17] = [
+const CELL_FIELDS: [&str; 18] = [
     "workload",
     "network",
     "contender",
@@ -52,6 +53,7 @@ const CELL_FIELDS: [&str; 17] = [
     "round_trips",
     "floor_s",
     "times_floor",
+    "why",
 ];
 
 /// Runs a race that succeeds, and checks each of its cells: it went well, or it could not run here for a
@@ -78,6 +80,7 @@ fn race(room: &Room, server: &str, arguments: &[&str]) -> Option<Ended> {
         }
         if cell["status"] == "ok" {
             check_capture(&runs(room)[0], cell);
+            check_why(cell);
         }
     }
     Some(ended)
@@ -106,6 +109,31 @@ fn check_capture(folder: &Path, cell: &Value) {
         assert_eq!(cell["connections"], summary.connections.len(), "{}", file.display());
         assert_eq!(cell["bytes"], summary.inbound.bytes + summary.outbound.bytes, "{}", file.display());
     }
+}
+
+/// Every instant of the typical sample has a cause.
+fn check_why(cell: &Value) {
+    let why = &cell["why"];
+    let place = why["round"].as_u64().expect("a round") as usize;
+    let whole = cell["samples_s"][place].as_f64().expect("a sample");
+    let seconds = why["seconds"].as_object().expect("seconds by cause");
+    let sum: f64 = seconds.values().map(|seconds| seconds.as_f64().unwrap()).sum();
+    assert!((sum - whole).abs() < 1e-6, "{sum} s of {whole} s: {cell:#}");
+    assert!(why["answer"].as_str().is_some_and(|answer| answer.contains(" % ")), "{cell:#}");
+}
+
+/// What the redirector's model waits for over 50 ms.
+fn far_from_the_server_locks_cost_round_trips() {
+    let room = room();
+    std::fs::write(room.path("small.toml"), SMALL.replace("5ms", "50ms")).expect("a file");
+    let arguments = ["--plain", "--workload", "upload"];
+    let Some(ended) = race(&room, "embedded", &with(&arguments, &["redirector-h1"])) else { return };
+    let kept = results(&room);
+    let [cell] = cells(&kept) else { panic!("{kept:#}") };
+    let (trips, whole) = (&cell["why"]["seconds"]["propagation"], cell["median_s"].as_f64().unwrap());
+    assert!(trips.as_f64().is_some_and(|trips| trips > 0.6 * whole), "{cell:#}");
+    assert!(cell["why"]["answer"].as_str().unwrap().contains("% round trips ("), "{cell:#}");
+    assert!(ended.printed.contains("Where the time went"), "{}", ended.printed);
 }
 
 fn every_contender_races() {
@@ -188,10 +216,13 @@ fn an_odd_segment_stalls_an_upload() {
     let [stalled, fixed] = rows.map(|row| {
         let cells = cells(&kept);
         let cell = cells.iter().find(|cell| cell["contender"] == row.as_str()).expect("a cell");
-        cell["median_s"].as_f64().expect("a time")
+        let held = cell["why"]["seconds"]["delayed_ack"].as_f64().unwrap_or_default();
+        (cell["median_s"].as_f64().expect("a time"), held)
     });
     // Ten waits for a timer of 0.1 s. A busy machine makes both slower.
-    assert!(stalled > fixed + 0.5, "{stalled} s and {fixed} s");
+    assert!(stalled.0 > fixed.0 + 0.5, "{stalled:?} s and {fixed:?} s");
+    // And they are told for what they are.
+    assert!(stalled.1 > 0.5 && fixed.1 < 0.1, "{stalled:?} s and {fixed:?} s");
 }
 
 /// The arguments, and the choice of these contenders.

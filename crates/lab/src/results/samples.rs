@@ -6,6 +6,7 @@ use std::{
     fs::File,
     io::Write,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::Serialize;
@@ -20,6 +21,8 @@ pub struct Sample {
     pub round: u32,
     /// When it began, in seconds since the run began: what drifts, drifts along this.
     pub start_s: f64,
+    /// The same since 1970-01-01 00:00 UTC, as its packets' times are; none if it was not noted.
+    pub began: Option<Duration>,
     /// How long the work took.
     pub seconds: f64,
     /// Bytes that crossed the link in both directions, if a tap saw them.

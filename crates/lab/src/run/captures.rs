@@ -55,6 +55,12 @@ impl Captures<'_> {
         Ok(())
     }
 
+    /// The typical sample of a settled cell, and where its capture is.
+    pub(super) fn typical<'a>(self, cell: &Cell, samples: &'a [Sample]) -> Option<(PathBuf, &'a Sample)> {
+        let seconds: Vec<f64> = samples.iter().map(|sample| sample.seconds).collect();
+        Some((self.path(cell, ""), &samples[worth_keeping(&seconds).0?]))
+    }
+
     fn path(self, cell: &Cell, suffix: &str) -> PathBuf {
         let name = format!("{}-{}-{}{suffix}", cell.workload.name, cell.network.name, cell.row.name());
         self.0.join(name.replace([' ', '/'], "-") + ".pcapng")

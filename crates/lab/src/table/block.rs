@@ -50,7 +50,7 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
     for sentence in sentences {
         text += &look.paragraph("  ", 4, &sentence);
     }
-    text + "\n"
+    text + &reasons(&ranked, look) + "\n"
 }
 
 fn table(rivals: &Rivals<'_>, look: Look) -> String {
@@ -160,6 +160,30 @@ impl<'a> Rivals<'a> {
         }
         sentences
     }
+}
+
+/// What each one's time was spent on, in the order of the table.
+fn reasons(ranked: &[&CellResult], look: Look) -> String {
+    let told: Vec<(String, &str)> =
+        ranked.iter().filter_map(|cell| Some((cell.label(), cell.why.as_ref()?.answer.as_str()))).collect();
+    if told.is_empty() {
+        return String::new();
+    }
+    let names = told.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    let indent = "    ".len() + names + "  ".len();
+    // Long names would leave no room beside them.
+    let beside = 2 * indent <= look.width();
+    let heading = look.paragraph("  ", 4, "Where the time went, by the packets of each one's typical sample:");
+    told.iter().fold(format!("\n{heading}"), |text, (name, answer)| {
+        // A number is not parted from its sign.
+        let answer = answer.replace(" %", "\u{a0}%");
+        let line = if beside {
+            look.paragraph(&format!("    {name:<names$}  "), indent, &answer)
+        } else {
+            look.paragraph("    ", 6, &format!("{name}: {answer}"))
+        };
+        text + &line.replace('\u{a0}', " ")
+    })
 }
 
 /// Whose work the server may have been the limit of: it is most of one core from here on.

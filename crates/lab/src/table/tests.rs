@@ -5,7 +5,7 @@ use crate::{
     assemble::{assemble, comparisons},
     compare::compare,
     example::{DAVFS2, circumstances, outcomes, plan, race, run},
-    results::Outcome,
+    results::{Outcome, Why},
     stats::median,
 };
 
@@ -21,6 +21,35 @@ fn a_whole_race() {
 #[test]
 fn a_race_without_davfs2_on_a_narrow_terminal() {
     insta::assert_snapshot!(render(&run(3, 1.0, &DAVFS2), plain(60)));
+}
+
+#[test]
+fn why_it_took_so_long_stands_under_the_block() {
+    let mut run = run(1, 1.0, &[]);
+    run.cells.retain(|cell| ["rclone", "redirector-h1"].contains(&cell.contender.as_str()));
+    for cell in run.cells.iter_mut().filter(|cell| cell.network == "article") {
+        let answer = "73 % round trips (16 LOCK, 16 PUT, 16 UNLOCK, one at a time), 12 % TLS handshakes".to_owned();
+        cell.why = Some(Why { round: 0, seconds: [].into(), answer });
+    }
+    let told = |width| {
+        let text = render(&run, plain(width));
+        assert_eq!(text.matches("Where").count(), 1, "a block without reasons says nothing of them");
+        let lines = text.lines().skip_while(|line| !line.contains("Where")).take_while(|line| !line.is_empty());
+        lines.map(|line| line.to_owned() + "\n").collect::<String>()
+    };
+    assert_eq!(
+        told(80),
+        "  Where the time went, by the packets of each one's typical sample:\n    \
+         rclone                 73 % round trips (16 LOCK, 16 PUT, 16 UNLOCK, one at\n                           \
+         a time), 12 % TLS handshakes\n    \
+         redirector-h1 (model)  73 % round trips (16 LOCK, 16 PUT, 16 UNLOCK, one at\n                           \
+         a time), 12 % TLS handshakes\n"
+    );
+    assert!(
+        told(40).contains("\n    rclone: 73 % round trips (16 LOCK,\n      16 PUT, 16 UNLOCK, one at a time),\n"),
+        "{}",
+        told(40)
+    );
 }
 
 /// What stands under the table of the first block, with the places of its contenders.
