@@ -137,7 +137,7 @@ impl Transfer {
                 fix: finding
                     .fixes()
                     .into_iter()
-                    .map(|fix| Fix { system: fix.system, how: fix.how.to_string(), but: fix.but })
+                    .map(|fix| Fix { system: fix.system, how: fix.how, but: fix.but })
                     .collect(),
                 predicted_s: predicted.map(|predicted| predicted.duration.as_secs_f64()),
                 model_error: predicted.map(|predicted| predicted.model_error),

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use capture::{LinkType, Packet};
+use capture::{Error, LinkType, Packet, Source};
 use etherparse::{PacketBuilder, TcpOptionElement};
-use explain::{Explainer, Explanation};
+use explain::{Explanation, explain};
 use proptest::{collection::vec, prelude::*, sample::select};
 
 /// A packet between two ends, with numbers near enough to mean something now and then.
@@ -61,10 +61,32 @@ fn said() -> impl Strategy<Value = Said> {
     )
 }
 
+/// Packets in memory, each with its time in nanoseconds, cut to so many bytes.
+struct Talk {
+    packets: Vec<(u64, Vec<u8>)>,
+    next: usize,
+    cut: usize,
+}
+
+impl Source for Talk {
+    fn next(&mut self) -> Result<Option<Packet<'_>>, Error> {
+        self.next += 1;
+        Ok(self.packets.get(self.next - 1).map(|(time, bytes)| Packet {
+            number: self.next as u64,
+            time: Duration::from_nanos(*time),
+            interface: 0,
+            link: LinkType::RAW,
+            direction: None,
+            original_len: bytes.len() as u32,
+            bytes: &bytes[..bytes.len().min(self.cut)],
+        }))
+    }
+}
+
 fn explained(talk: &[Said], cut: usize) -> Explanation {
-    let mut explainer = Explainer::default();
+    let mut packets = Vec::new();
     let mut time = 1_000_000_000_000_000_000;
-    for (number, said) in talk.iter().enumerate() {
+    for said in talk {
         time += said.after;
         let (from, to) = if said.up { ([10, 0, 0, 1], [10, 0, 0, 2]) } else { ([10, 0, 0, 2], [10, 0, 0, 1]) };
         let (source, destination) = if said.up { (40_000, 80) } else { (80, 40_000) };
@@ -89,17 +111,9 @@ fn explained(talk: &[Said], cut: usize) -> Explanation {
         }
         let mut bytes = Vec::new();
         builder.write(&mut bytes, &said.text).expect("memory takes all");
-        explainer.add(&Packet {
-            number: number as u64 + 1,
-            time: Duration::from_nanos(time),
-            interface: 0,
-            link: LinkType::RAW,
-            direction: None,
-            original_len: bytes.len() as u32,
-            bytes: &bytes[..bytes.len().min(cut)],
-        });
+        packets.push((time, bytes));
     }
-    explainer.finish()
+    explain(&mut Talk { packets, next: 0, cut }).0
 }
 
 proptest! {

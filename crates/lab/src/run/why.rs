@@ -11,7 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use explain::{Explainer, Explanation};
+use capture::{Error, Packet, Source};
+use explain::Explanation;
 
 use super::Run;
 use crate::{
@@ -64,20 +65,46 @@ impl Run<'_> {
     }
 
     fn read(&self, capture: &Path, deadline: Instant) -> Result<Explanation, String> {
-        let mut source = capture::open(capture, None).map_err(|error| error.to_string())?;
-        let mut explainer = Explainer::default();
-        let mut packets = 0;
-        while let Some(packet) = source.next().map_err(|error| error.to_string())? {
-            if packets % STRETCH == 0 && (self.is_cancelled() || Instant::now() > deadline) {
-                return Err(format!("there was no time for {}", capture.display()));
+        let source = capture::open(capture, None).map_err(|error| error.to_string())?;
+        let mut bounded = Bounded { source, run: self, deadline, packets: 0, stopped: None };
+        let (explanation, broken) = explain::explain(&mut bounded);
+        match (bounded.stopped, broken) {
+            (Some(Stop::Time), _) => Err(format!("there was no time for {}", capture.display())),
+            (Some(Stop::Size), _) => {
+                Err(format!("{} has more than {MOST} packets; try `haul explain`", capture.display()))
             }
-            if packets == MOST {
-                return Err(format!("{} has more than {MOST} packets; try `haul explain`", capture.display()));
-            }
-            explainer.add(&packet);
-            packets += 1;
+            (None, Some(error)) => Err(error.to_string()),
+            (None, None) => Ok(explanation),
         }
-        Ok(explainer.finish())
+    }
+}
+
+/// A capture that ends early when there is no time for more of it.
+struct Bounded<'a> {
+    source: Box<dyn Source + Send>,
+    run: &'a Run<'a>,
+    deadline: Instant,
+    packets: u64,
+    stopped: Option<Stop>,
+}
+
+enum Stop {
+    Time,
+    Size,
+}
+
+impl Source for Bounded<'_> {
+    fn next(&mut self) -> Result<Option<Packet<'_>>, Error> {
+        if self.packets.is_multiple_of(STRETCH) && (self.run.is_cancelled() || Instant::now() > self.deadline) {
+            self.stopped = Some(Stop::Time);
+        }
+        let packet = if self.stopped.is_some() { None } else { self.source.next()? };
+        self.packets += 1;
+        if packet.is_some() && self.packets > MOST {
+            self.stopped = Some(Stop::Size);
+            return Ok(None);
+        }
+        Ok(packet)
     }
 }
 
