@@ -15,7 +15,7 @@
 //! tap ── pcapng::Writer ── file
 //! ```
 //!
-//! - [`open`] takes a capture of any format from a file or standard input and recognises it.
+//! - [`open()`] takes a capture of any format from a file or standard input and recognises it.
 //! - [`pcapng`] is what our taps write: times in nanoseconds, a direction for each packet. [`pcap`] and
 //!   [`snoop`] are what older tools write, and [`printed`] is what is left of a capture in a report.
 //! - [`Packet::network`] finds the IP packet behind any link's header; [`Fragments`] puts together what

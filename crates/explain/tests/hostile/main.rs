@@ -30,7 +30,7 @@ fn captured(script: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn any_packets_are_explained(script in vec(any::<u8>(), 0..300 * STEP)) {

@@ -7,7 +7,7 @@ use etherparse::PacketBuilder;
 use explain::{Explanation, json, match_ends, text};
 
 /// How many bytes say what a packet is.
-pub const STEP: usize = 10;
+pub(crate) const STEP: usize = 10;
 
 /// What data begins with, so that every reader is reached.
 const TEXTS: [&[u8]; 16] = [
@@ -30,7 +30,7 @@ const TEXTS: [&[u8]; 16] = [
 ];
 
 /// Packets of four connections, as bytes say.
-pub struct Script<'a> {
+pub(crate) struct Script<'a> {
     bytes: &'a [u8],
     number: u64,
     now: Duration,
@@ -40,7 +40,7 @@ pub struct Script<'a> {
 }
 
 impl<'a> Script<'a> {
-    pub fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
             number: 0,
@@ -60,16 +60,16 @@ impl Source for Script<'_> {
         // Mostly small steps; clocks are set back, too.
         let ahead = Duration::from_nanos(u64::from(time) << (shift & 31));
         self.now = if shift & 0xe0 == 0xe0 { self.now.saturating_sub(ahead) } else { self.now + ahead };
-        let (flow, side) = (usize::from(kind & 3), usize::from(kind >> 2 & 1));
+        let (way, from) = (usize::from(kind & 3), usize::from(kind >> 2 & 1));
         let flags = if flags & 0x80 == 0 { 16 } else { flags & 0x3f };
-        let own = self.next[flow][side];
+        let own = self.next[way][from];
         // Mostly in order; else sent again, or with a gap, or from far away.
         let seq = match skip {
             0..200 => own,
             200..250 => own.wrapping_add_signed((i32::from(skip) - 225) * 1448),
             _ => own.wrapping_add(u32::from(skip - 249) << 28),
         };
-        let other = self.next[flow][1 - side];
+        let other = self.next[way][1 - from];
         let ack = if ack < 200 { other } else { other.wrapping_add_signed((i32::from(ack) - 228) * 724) };
         let payload = TEXTS[usize::from(text & 15)];
         let claimed = match size {
@@ -91,10 +91,10 @@ impl Source for Script<'_> {
             options.extend(ack.wrapping_add(u32::from(option) << 8).to_be_bytes());
         }
         let ends = [Ipv4Addr::new(10, 0, 0, 1).octets(), Ipv4Addr::new(10, 0, 0, 2).octets()];
-        let ports = [40_000 + flow as u16, if flow == 3 { 40_000 } else { 80 }];
+        let ports = [40_000 + way as u16, if way == 3 { 40_000 } else { 80 }];
         let window = u16::from(window) << (option & 8);
         let builder =
-            PacketBuilder::ipv4(ends[side], ends[1 - side], 64).tcp(ports[side], ports[1 - side], seq, window);
+            PacketBuilder::ipv4(ends[from], ends[1 - from], 64).tcp(ports[from], ports[1 - from], seq, window);
         let mut head = builder.options_raw(&options).expect("a multiple of four bytes");
         for (bit, flag) in [(1, 'f'), (2, 's'), (4, 'r'), (8, 'p')] {
             head = match flag {
@@ -114,7 +114,7 @@ impl Source for Script<'_> {
         let whole = (headers + claimed).min(65_535);
         self.packet[2..4].copy_from_slice(&(whole as u16).to_be_bytes());
         let taken = (whole - headers) as u32 + u32::from(flags & 3 != 0);
-        self.next[flow][side] = seq.wrapping_add(taken);
+        self.next[way][from] = seq.wrapping_add(taken);
         Ok(Some(Packet {
             number: self.number,
             time: self.now,
@@ -133,7 +133,7 @@ impl Source for Script<'_> {
 
 /// What is true of any explanation: the causes add up, no finding costs more than there was, and what was inferred
 /// can be told and predicted from.
-pub fn check(explanation: Explanation) {
+pub(crate) fn check(explanation: Explanation) {
     for transfer in explanation.connections.iter().flat_map(|connection| &connection.transfers) {
         assert_eq!(u128::from(transfer.times.sum()), transfer.duration.as_nanos(), "of {transfer:?}");
         let dearest = transfer.findings.iter().map(|finding| finding.cost).max().unwrap_or_default();

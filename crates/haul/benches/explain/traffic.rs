@@ -11,6 +11,9 @@ use std::{
     io::{self, Write},
 };
 
+/// What fills segments.
+static ZEROS: [u8; SEGMENT as usize] = [0; SEGMENT as usize];
+
 const SEGMENT: u64 = 1448;
 /// Time between two segments that are sent together, in microseconds: 1 Gbit/s.
 const GAP: u64 = 12;
@@ -296,7 +299,9 @@ fn put(packet: &Packet, to: &mut impl Write) -> io::Result<u64> {
     add(&[0, 0, 0x40, 0, 64, 6, 0, 0]);
     add(&from);
     add(&until);
-    ports.iter().for_each(|port| add(&port.to_be_bytes()));
+    for port in ports {
+        add(&port.to_be_bytes());
+    }
     add(&packet.seq.to_be_bytes());
     add(&(if packet.flags & ACK == 0 { 0 } else { packet.ack }).to_be_bytes());
     add(&[(5 + options.len() as u8 / 4) << 4, packet.flags, 0x10, 0, 0, 0, 0, 0]);
@@ -309,7 +314,6 @@ fn put(packet: &Packet, to: &mut impl Write) -> io::Result<u64> {
     }
     to.write_all(&record[..len])?;
     to.write_all(packet.text.as_bytes())?;
-    static ZEROS: [u8; SEGMENT as usize] = [0; SEGMENT as usize];
     to.write_all(&ZEROS[..packet.len as usize - packet.text.len()])?;
     Ok(16 + u64::from(kept))
 }
