@@ -30,6 +30,9 @@ pub(crate) struct Facts {
     pub(crate) level: Option<u64>,
     /// Whether a sender that could have sent earlier mostly goes on when an acknowledgement comes.
     pub(crate) answers_acks: bool,
+    /// Whether it sends small segments before the small ones before them are acknowledged, as it would not with Nagle's
+    /// algorithm (RFC 896), nor with Minshall's variant of it, which is Linux's.
+    pub(crate) nodelay: bool,
 }
 
 impl Facts {
@@ -55,6 +58,7 @@ impl Facts {
                 let full = |level: &u64| *level * 10 < survey.window * 9;
                 facts.level = level(&survey.peaks).filter(full);
                 facts.answers_acks = survey.answers_acks();
+                facts.nodelay = survey.nodelay;
             }
             facts
         })
@@ -68,7 +72,7 @@ impl Facts {
         let said = [side, !side].map(|side| connection.syn[side].and_then(|syn| syn.mss));
         let said = said.into_iter().flatten().min().map(|mss| u64::from(mss).saturating_sub(options));
         let mss = said.filter(|mss| *mss > 0).unwrap_or_else(|| seen_mss(connection, side, headers));
-        Self { mss, headers, rate: None, chunk: None, level: None, answers_acks: true }
+        Self { mss, headers, rate: None, chunk: None, level: None, answers_acks: true, nodelay: false }
     }
 }
 
@@ -108,6 +112,7 @@ struct Survey {
     window: u64,
     waits: u32,
     waits_ended_by_ack: u32,
+    nodelay: bool,
 }
 
 /// Steps of the logarithm: 5 %.
@@ -130,7 +135,7 @@ impl Survey {
         // At the receiver's end the data itself shows how it was delivered.
         let at_receiver = place.to[!side] * 4 < place.to[side];
         let mut survey = Self::default();
-        let (mut began, mut delivered) = (seat.next, 0);
+        let (mut began, mut delivered, mut small) = (seat.next, 0, None);
         for event in &connection.events {
             if event.from() != side {
                 if event.has(Flags::ACK) {
@@ -158,6 +163,9 @@ impl Survey {
                         survey.deliver(event.time, delivered, 0, event.len.into(), facts, rtt);
                     }
                     let start = seat.next - u64::from(event.len);
+                    if data.small {
+                        survey.nodelay |= small.replace(seat.next).is_some_and(|end| seat.una < end);
+                    }
                     if !data.window && data.released.is_some_and(|release| release.all) {
                         survey.chunks.push(start - began);
                         began = start;

@@ -404,7 +404,7 @@ impl<'a> Seat<'a> {
             steady: !self.lost && self.facts.level.is_some_and(|level| self.peaks[0].max(last) * 2 >= level),
             chunks: self.facts.chunk.is_some(),
             answers_acks: self.facts.answers_acks,
-            small: len < self.facts.mss,
+            small: len < self.facts.mss && !self.facts.nodelay,
             full: self.facts.fills(self.flight(), self.rtt),
             flow_control: self.talk.is_some_and(|talk| {
                 talk <= now && now <= talk + self.prompt() && self.room.is_some_and(|room| room < talk)

@@ -44,8 +44,8 @@ pub(crate) struct Walk<'a> {
     answered: bool,
     established: bool,
     secured: bool,
-    /// What was last sent again after a silence, and where its pieces begin and end.
-    probe: Option<(Wait, u32, usize, usize)>,
+    /// What was last sent again after a silence, and where its pieces begin.
+    probe: Option<(Wait, usize)>,
 }
 
 impl<'a> Walk<'a> {
@@ -90,7 +90,7 @@ impl<'a> Walk<'a> {
         let begin = timeline.pieces.len();
         timeline.account(&wait, number);
         if matches!(end, End::Again(Repair::Timer)) {
-            self.probe = Some((wait, number, begin, timeline.pieces.len()));
+            self.probe = Some((wait, begin));
         }
         self.cursor = self.cursor.max(to);
         self.number = number;
@@ -129,12 +129,9 @@ impl<'a> Walk<'a> {
 
     /// What was sent again after a silence had not been lost: the receiver had held its acknowledgement back.
     fn take_back(&mut self, timeline: &mut Timeline, side: Side, number: u32) {
-        let Some((wait, _, begin, end)) = self.probe.take() else { return };
+        let Some((wait, begin)) = self.probe.take() else { return };
         let Some(seat) = &mut self.seats[side] else { return };
-        // Its pieces must stand alone at the end: neither followed by others nor joined with any.
-        let first = timeline.pieces.get(begin).map(|piece| piece.from);
-        let last = timeline.pieces.last().map(|piece| piece.to);
-        if timeline.pieces.len() != end || (first, last) != (Some(wait.from), Some(wait.to)) {
+        if timeline.end() != wait.to {
             return;
         }
         for seen in timeline.seen.iter_mut().filter(|seen| seen[side].last == wait.to) {
@@ -143,6 +140,10 @@ impl<'a> Walk<'a> {
         let (due, data) = seat.needless();
         let due = due.clamp(wait.from, wait.to);
         timeline.pieces.truncate(begin);
+        // Its first piece may have been joined with the one before it.
+        if let Some(last) = timeline.pieces.last_mut() {
+            last.to = last.to.min(wait.from);
+        }
         let release = Release { at: wait.to, held: wait.to - due, all: true, number };
         timeline.account(&Wait { end: End::Data(Data { released: Some(release), ..data }), ..wait }, number);
     }
