@@ -129,7 +129,8 @@ fn check_cut(kind: Kind, packets: &[Sent], file: &[u8], ends: &[usize], cut: usi
     match end {
         Ok(()) => assert!(ends.contains(&cut) || cut < ends[0], "{cut} is within a packet"),
         Err(Error::Truncated { packet, .. }) => assert_eq!(packet, whole as u64 + 1),
-        Err(Error::Format { .. }) => assert!(cut < 12, "{kind:?} {cut}"),
+        Err(Error::Empty { .. }) => assert_eq!(cut, 0, "{kind:?}"),
+        Err(Error::Format { .. }) => assert!((1..12).contains(&cut), "{kind:?} {cut}"),
         Err(other) => panic!("{other}"),
     }
 }
@@ -242,14 +243,14 @@ fn a_capture_cut_anywhere_gives_what_is_whole() {
 
 #[test]
 fn what_is_no_capture_is_called_so() {
-    for file in
-        [&b""[..], b"x", b"a text\nof two lines\n", &vec![0; 1 << 20], &gzip(b"a text"), &zstd(&vec![7; 1 << 20])]
-    {
+    for file in [&b"x"[..], b"a text\nof two lines\n", &vec![0; 1 << 20], &gzip(b"a text"), &zstd(&vec![7; 1 << 20])] {
         let error = capture::read(file, "notes", None).err().expect("it is none").to_string();
         let said = "notes is no pcap, pcapng or snoop capture, nor a printed capture; \
                     `editcap -F pcapng` makes one that is read here of most others";
         assert_eq!(error, said);
     }
+    let error = capture::read(&b""[..], "notes", None).err().expect("it is none").to_string();
+    assert!(error.starts_with("notes is empty; "), "{error}");
     for format in FORMATS {
         let text = &b"a text that is none of them"[..];
         let end = capture::read(text, "notes", Some(format)).expect("it opens").next().map(drop);
