@@ -7,7 +7,7 @@ use etherparse::PacketBuilder;
 use explain::{Explanation, json, match_ends, text};
 
 /// How many bytes say what a packet is.
-pub const STEP: usize = 10;
+pub(crate) const STEP: usize = 10;
 
 /// What data begins with, so that every reader is reached.
 const TEXTS: [&[u8]; 16] = [
@@ -30,7 +30,7 @@ const TEXTS: [&[u8]; 16] = [
 ];
 
 /// Packets of four connections, as bytes say.
-pub struct Script<'a> {
+pub(crate) struct Script<'a> {
     bytes: &'a [u8],
     number: u64,
     now: Duration,
@@ -40,7 +40,7 @@ pub struct Script<'a> {
 }
 
 impl<'a> Script<'a> {
-    pub fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
             number: 0,
@@ -133,7 +133,7 @@ impl Source for Script<'_> {
 
 /// What is true of any explanation: the causes add up, no finding costs more than there was, and what was inferred
 /// can be told and predicted from.
-pub fn check(explanation: Explanation) {
+pub(crate) fn check(explanation: Explanation) {
     for transfer in explanation.connections.iter().flat_map(|connection| &connection.transfers) {
         assert_eq!(u128::from(transfer.times.sum()), transfer.duration.as_nanos(), "of {transfer:?}");
         let dearest = transfer.findings.iter().map(|finding| finding.cost).max().unwrap_or_default();
@@ -142,7 +142,7 @@ pub fn check(explanation: Explanation) {
     let packets = explanation.packets;
     let seen = match_ends([explanation]);
     let change = "rtt=20ms,rate=10mbit,deferred-ack=1ms,no-loss".parse().expect("changes");
-    let asked = json::Asked { what_if: Some(change), bytes: Some(1_000_000) };
+    let asked = json::Asked { what_if: Some(change), bytes: Some(50_000) };
     let names = ["capture".to_owned()];
     serde_json::to_writer(io::sink(), &json::document(&names, &seen, &asked)).expect("a document");
     let text = text::render(&seen, packets, &asked, &text::Look { width: 100, colour: true, top: 5 });
