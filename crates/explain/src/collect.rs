@@ -28,6 +28,9 @@ const LINGER: u64 = 2_000_000_000;
 /// How long before a connection its name was looked up at most, in nanoseconds.
 const LOOKUP: u64 = 5_000_000_000;
 
+/// The longest that a capture lasts, in nanoseconds: four years. Times are compared by their multiples.
+const LONGEST: u64 = 1 << 57;
+
 /// How many questions and answers are remembered.
 const LOOKUPS: usize = 65_536;
 
@@ -121,15 +124,17 @@ pub(crate) struct Collector {
     asked: HashMap<(SocketAddr, SocketAddr, u16), u64>,
     /// Which addresses were found, by whom.
     found: HashMap<(IpAddr, IpAddr), Lookup>,
+    begin: Option<u64>,
     latest: u64,
 }
 
 impl Collector {
     /// Takes in the next packet.
     pub(crate) fn add(&mut self, packet: &Packet) {
-        let nanos = u64::try_from(packet.time.as_nanos()).unwrap_or(u64::MAX >> 1);
+        let nanos = u64::try_from(packet.time.as_nanos()).unwrap_or(u64::MAX);
+        let begin = *self.begin.get_or_insert(nanos.min(u64::MAX >> 2));
         // Time does not run backwards, though clocks are set.
-        self.latest = self.latest.max(nanos.min(u64::MAX >> 1));
+        self.latest = self.latest.max(nanos.clamp(begin, begin + LONGEST));
         match Segment::of(packet) {
             Some(segment) => self.add_segment(&segment),
             None => self.add_lookup(packet),

@@ -30,15 +30,15 @@ fn captured(script: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn any_packets_are_explained(script in vec(any::<u8>(), 0..300 * STEP)) {
+    fn any_packets_are_explained(script in vec(any::<u8>(), 0..100 * STEP)) {
         explained(&mut Script::new(&script));
     }
 
     #[test]
-    fn one_connection_of_any_packets_is_explained(mut script in vec(any::<u8>(), 0..300 * STEP)) {
+    fn one_connection_of_any_packets_is_explained(mut script in vec(any::<u8>(), 0..100 * STEP)) {
         for step in script.chunks_mut(STEP) {
             step[0] &= 4;
         }

@@ -142,7 +142,7 @@ pub(crate) fn check(explanation: Explanation) {
     let packets = explanation.packets;
     let seen = match_ends([explanation]);
     let change = "rtt=20ms,rate=10mbit,deferred-ack=1ms,no-loss".parse().expect("changes");
-    let asked = json::Asked { what_if: Some(change), bytes: Some(1_000_000) };
+    let asked = json::Asked { what_if: Some(change), bytes: Some(50_000) };
     let names = ["capture".to_owned()];
     serde_json::to_writer(io::sink(), &json::document(&names, &seen, &asked)).expect("a document");
     let text = text::render(&seen, packets, &asked, &text::Look { width: 100, colour: true, top: 5 });
