@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(counts.line(EARLY), "3 of 3001 files, 12 B of 286.1 MiB, 12 B/s");
         counts = Counts { settled: 1500, moved: 7000, ..counts };
         let line = counts.line(Duration::from_secs(4));
-        assert_eq!(line, "1500 of 3001 files, 6.8 KiB of 286.1 MiB, 1.7 KiB/s, 28 s left");
+        assert_eq!(line, "1500 of 3001 files, 6.8 KiB of 286.1 MiB, 1.7 KiB/s, 29 s left");
         counts = Counts { settled: 3001, moved: u64::MAX / 2, ..counts };
         assert!((counts.share() - 1.0).abs() < 1e-9 && !counts.line(EARLY).contains("left"));
     }
@@ -147,6 +147,6 @@ mod tests {
     #[test]
     fn what_was_there_already_makes_nothing_fast() {
         let counts = Counts { files: 100, bytes: 0, settled: 60, skipped: 50, ..Counts::default() };
-        assert_eq!(counts.line(EARLY), "60 of 100 files, 0 B of 0 B, 0 B/s, 4 s left");
+        assert_eq!(counts.line(EARLY), "60 of 100 files, 0 B of 0 B, 0 B/s, 5 s left");
     }
 }
