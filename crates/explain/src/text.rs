@@ -59,21 +59,21 @@ fn answer(transfers: &[(&Seen, &Transfer)], packets: u64) -> String {
     let Some((seen, worst)) = transfers.first() else {
         return format!("Nothing to explain: no TCP connection carries data in {packets} packets.");
     };
-    let healthy = transfers.iter().filter(|(_, transfer)| transfer.findings.is_empty()).count();
-    let others = match transfers.len() {
-        1 => String::new(),
-        all => format!(" ({all} transfers, {healthy} of them healthy)"),
-    };
     let Some(finding) = worst.findings.first() else {
         let (cause, time) = worst.times.ranked().first().copied().unwrap_or((Cause::Propagation, 0));
         return format!(
-            "Healthy: nothing is worth a change{others}. The longest transfer took {}, most of it ({}) for {}; \
+            "Healthy: nothing is worth a change. The longest transfer took {}, most of it ({}) for {}; \
              acknowledgements came within a round trip of {}.",
             time_text(worst.duration),
             time_text(Duration::from_nanos(time)),
             cause.title(),
             time_text(seen.connection.rtt)
         );
+    };
+    let healthy = transfers.iter().filter(|(_, transfer)| transfer.findings.is_empty()).count();
+    let others = match transfers.len() {
+        1 => String::new(),
+        all => format!(" in the first of {all} transfers, of which {healthy} are healthy"),
     };
     let share = 100.0 * finding.cost.as_secs_f64() / worst.duration.as_secs_f64().max(1e-9);
     let mut text = format!(
@@ -209,9 +209,9 @@ impl Page<'_> {
             let of = asked.bytes.map(|size| format!("{} ", bytes(size))).unwrap_or_default();
             let Ok(predicted) = answer else { continue };
             let text = format!(
-                "What if: {of}{condition}: {} (the replica of what was seen is {:+.0} % off).",
+                "What if: {of}{condition}: {} (the replica of what was seen is {}).",
                 time_text(predicted.duration),
-                predicted.model_error * 100.0
+                off(predicted.model_error)
             );
             self.text.push('\n');
             self.paragraph("   ", &text);
@@ -226,11 +226,21 @@ fn predicted(transfer: &Transfer, what_if: &WhatIf, size: Option<u64>) -> Option
     let of = size.map(|size| format!(" for {}", bytes(size))).unwrap_or_default();
     let (Ok(before), Ok(after)) = (transfer.what_if(&WhatIf::default(), scaled)?, change) else { return None };
     Some(format!(
-        "With {what_if}: {} in place of {}{of}; the replica of what was seen is {:+.0} % off.",
+        "With {what_if}: {} in place of {}{of}; the replica of what was seen is {}.",
         time_text(after.duration),
         time_text(before.duration),
-        after.model_error * 100.0
+        off(after.model_error)
     ))
+}
+
+/// How true a replica is.
+fn off(error: f64) -> String {
+    let percent = (error.abs() * 100.0).round();
+    match (percent > 0.0, error > 0.0) {
+        (false, _) => "true to 1 %".to_owned(),
+        (true, true) => format!("{percent} % too slow"),
+        (true, false) => format!("{percent} % too quick"),
+    }
 }
 
 fn declined(error: &PredictionError) -> String {

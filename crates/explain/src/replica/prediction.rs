@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Bytes, Model, ReplayError, WhatIf, replay};
+use crate::time_text;
 
 /// Beyond this, a replica is of something else, and what it says of changes is worth nothing.
 const MOST_ERROR: f64 = 0.10;
@@ -23,8 +24,10 @@ pub enum PredictionError {
     Replay(#[from] ReplayError),
     /// The replay takes another time than the transfer.
     #[error(
-        "no prediction: the transfer took {observed:.1?} and its replica {replayed:.1?}, more than 10 % off; \
-         a capture of the whole connection at the sender's end tells more"
+        "no prediction: the transfer took {} and its replica {}, more than 10 % off; \
+         a capture of the whole connection at the sender's end tells more",
+        time_text(*observed),
+        time_text(*replayed)
     )]
     Declined {
         /// What was seen.

@@ -200,7 +200,8 @@ pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, optio
             Ok((outline, vec![(base, Some(known))]))
         }
         (Target::Nothing, _) => {
-            let why = format!("there is no such folder to put {count} things into: make it first (haul mkdir)");
+            let things = if count == 1 { "anything".to_owned() } else { format!("{count} things") };
+            let why = format!("there is no such folder to put {things} into: make it first (haul mkdir)");
             Err(Error::Differs { path: folder, why })
         }
         (Target::File(_), _) => {
