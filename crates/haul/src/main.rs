@@ -5,6 +5,7 @@ mod files;
 mod lab;
 mod link;
 mod manual;
+mod page;
 mod serve;
 
 use std::{
@@ -41,6 +42,8 @@ enum Command {
     #[command(flatten)]
     Files(files::Command),
     Serve(serve::Args),
+    #[command(subcommand)]
+    Page(page::Command),
     /// Print the completions of a shell
     Completions {
         /// The shell
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Files(command) => files::run(command),
         Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Page(command) => page::run(command),
         Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),
         Command::Man { folder } => manual::man(&folder).map(|()| ExitCode::SUCCESS),
     };
