@@ -1,21 +1,24 @@
 //! `haul page`: page loads, written down and looked at.
 
 mod import;
+mod record;
 mod show;
 
 use std::{error::Error, fmt::Display, path::Path, process::ExitCode};
 
-/// Page loads: look at them, import them
+/// Page loads: look at them, import them, record them
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     Show(show::Args),
     Import(import::Args),
+    Record(record::Args),
 }
 
 pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
     match command {
         Command::Show(args) => show::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::Record(args) => record::run(&args),
     }
 }
 

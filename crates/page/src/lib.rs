@@ -18,9 +18,11 @@
 //! - Bodies that nobody kept are synthesised ([`Body`]): bytes that no compression shrinks, the same in every run.
 
 mod body;
+pub mod browser;
 mod head;
 pub mod import;
 pub mod json;
+pub mod record;
 pub mod schedule;
 mod shipped;
 pub mod spec;
