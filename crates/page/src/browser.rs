@@ -171,15 +171,15 @@ impl Browser {
 
     /// Opens a page without an address; its session.
     pub fn page(&mut self) -> Result<String, BrowserError> {
-        let target = self.call("", "Target.createTarget", json!({ "url": "about:blank" }))?;
+        let target = self.call("", "Target.createTarget", &json!({ "url": "about:blank" }))?;
         let attached =
-            self.call("", "Target.attachToTarget", json!({ "targetId": target["targetId"], "flatten": true }))?;
+            self.call("", "Target.attachToTarget", &json!({ "targetId": target["targetId"], "flatten": true }))?;
         Ok(attached["sessionId"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Asks for something and waits for the answer; what happens meanwhile is kept for [`Self::event`].
-    pub fn call(&mut self, session: &str, method: &str, params: Value) -> Result<Value, BrowserError> {
-        let id = self.send(session, method, &params)?;
+    pub fn call(&mut self, session: &str, method: &str, params: &Value) -> Result<Value, BrowserError> {
+        let id = self.send(session, method, params)?;
         let until = Instant::now() + PATIENCE;
         loop {
             let Some(mut message) = self.next(until, method)? else {
@@ -197,8 +197,8 @@ impl Browser {
     }
 
     /// Asks for something whose answer does not matter.
-    pub fn tell(&mut self, session: &str, method: &str, params: Value) -> Result<(), BrowserError> {
-        self.send(session, method, &params).map(drop)
+    pub fn tell(&mut self, session: &str, method: &str, params: &Value) -> Result<(), BrowserError> {
+        self.send(session, method, params).map(drop)
     }
 
     /// The next event; none, if there is none until then.

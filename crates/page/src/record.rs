@@ -59,12 +59,12 @@ pub fn record(
 ) -> Result<Imported, RecordError> {
     let mut browser = Browser::start(options, |_| {})?;
     let session = browser.page()?;
-    let version = browser.call("", "Browser.getVersion", json!({}))?;
+    let version = browser.call("", "Browser.getVersion", &json!({}))?;
     let mut recording = Recording::default();
     listen(&mut browser, &session)?;
-    browser.call(&session, "Page.enable", json!({}))?;
+    browser.call(&session, "Page.enable", &json!({}))?;
     let until = Instant::now() + patience;
-    let navigated = browser.call(&session, "Page.navigate", json!({ "url": url.as_str() }))?;
+    let navigated = browser.call(&session, "Page.navigate", &json!({ "url": url.as_str() }))?;
     if let Some(said) = navigated["errorText"].as_str().filter(|said| !said.is_empty()) {
         return Err(BrowserError::Load { url: url.to_string(), said: said.to_owned() }.into());
     }
@@ -86,7 +86,7 @@ pub fn record(
                 let attached = event.params["sessionId"].as_str().unwrap_or_default();
                 // Some targets have no network of their own; that is no reason to stop.
                 let _ = listen(&mut browser, attached);
-                browser.tell(attached, "Runtime.runIfWaitingForDebugger", json!({}))?;
+                browser.tell(attached, "Runtime.runIfWaitingForDebugger", &json!({}))?;
             }
             _ if event.method.starts_with("Network.") => {
                 recording.take(&event.session, &event.method, &event.params);
@@ -99,12 +99,12 @@ pub fn record(
     if !loaded {
         notes.push(format!("the page had not loaded after {patience:?}; what had come by then is kept"));
     }
-    let title = browser.call(&session, "Runtime.evaluate", json!({ "expression": "document.title" }))?;
+    let title = browser.call(&session, "Runtime.evaluate", &json!({ "expression": "document.title" }))?;
     let title =
         title["result"]["value"].as_str().filter(|title| !title.trim().is_empty()).unwrap_or(url.as_str()).to_owned();
     for exchange in recording.exchanges.iter_mut().filter(|exchange| exchange.end.is_some() && exchange.has_body) {
         let asked = json!({ "requestId": exchange.id });
-        if let Ok(body) = browser.call(&exchange.session, "Network.getResponseBody", asked) {
+        if let Ok(body) = browser.call(&exchange.session, "Network.getResponseBody", &asked) {
             exchange.bytes = bytes(&body);
         }
     }
@@ -128,15 +128,15 @@ pub fn record(
 
 fn listen(browser: &mut Browser, session: &str) -> Result<(), BrowserError> {
     let room = json!({ "maxTotalBufferSize": 512 << 20, "maxResourceBufferSize": 128 << 20 });
-    browser.call(session, "Network.enable", room)?;
-    browser.call(session, "Network.setCacheDisabled", json!({ "cacheDisabled": true }))?;
+    browser.call(session, "Network.enable", &room)?;
+    browser.call(session, "Network.setCacheDisabled", &json!({ "cacheDisabled": true }))?;
     // Scripts that are called back have a stack only if somebody who debugs asks for it.
-    if browser.call(session, "Debugger.enable", json!({})).is_ok() {
-        browser.call(session, "Debugger.setSkipAllPauses", json!({ "skip": true }))?;
-        browser.call(session, "Debugger.setAsyncCallStackDepth", json!({ "maxDepth": 32 }))?;
+    if browser.call(session, "Debugger.enable", &json!({})).is_ok() {
+        browser.call(session, "Debugger.setSkipAllPauses", &json!({ "skip": true }))?;
+        browser.call(session, "Debugger.setAsyncCallStackDepth", &json!({ "maxDepth": 32 }))?;
     }
     let others = json!({ "autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true });
-    browser.call(session, "Target.setAutoAttach", others).map(drop)
+    browser.call(session, "Target.setAutoAttach", &others).map(drop)
 }
 
 fn bytes(body: &Value) -> Option<Bytes> {

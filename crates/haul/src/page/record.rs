@@ -66,7 +66,7 @@ fn conduct(url: Url, to: PathBuf, patience: Duration) -> Result<Imported, Box<dy
         let mut work = spawn_blocking(move || record(&url, &to, patience, &Options::default(), &wish));
         let done = tokio::select! {
             done = &mut work => done,
-            _ = async { tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} } } => {
+            () = async { tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} } } => {
                 stop.store(true, Ordering::Relaxed);
                 work.await
             }

@@ -32,21 +32,21 @@ fn merge(into: &mut serde_json::Value, from: &serde_json::Value) {
 
 #[test]
 fn a_har_becomes_a_page() {
-    let none = serde_json::json!({});
+    let plain = serde_json::json!({});
     let by = |initiator: serde_json::Value| serde_json::json!({ "_initiator": initiator });
     let stack = serde_json::json!({ "type": "script", "stack": { "callFrames": [], "parent": {
         "callFrames": [{ "url": "https://b.example/s.js" }] } } });
     let h2 = serde_json::json!({ "response": { "httpVersion": "h2", "bodySize": -1, "_transferSize": 700,
         "content": { "mimeType": "text/javascript", "text": "bGV0IGE=", "encoding": "base64" } } });
     let imported = har(&[
-        entry("https://a.example/?q=1#top", "00.000", &none),
+        entry("https://a.example/?q=1#top", "00.000", &plain),
         entry("https://b.example/s.js", "00.080", &{
             let mut more = by(serde_json::json!({"type": "parser", "url": "https://a.example/?q=1"}));
             merge(&mut more, &h2);
             more
         }),
         entry("https://b.example/x", "00.200", &by(stack)),
-        entry("data:image/png;base64,AAAA", "00.200", &none),
+        entry("data:image/png;base64,AAAA", "00.200", &plain),
         entry(
             "https://a.example/gone",
             "00.200",
@@ -67,7 +67,7 @@ fn a_har_becomes_a_page() {
 
 #[test]
 fn holes_are_named_with_the_entry() {
-    let none = serde_json::json!({});
+    let plain = serde_json::json!({});
     let broken = |more: serde_json::Value| har(&[entry("https://a.example/x", "00.000", &more)]).unwrap_err();
     assert_eq!(
         broken(serde_json::json!({ "startedDateTime": null })),
@@ -96,12 +96,13 @@ fn holes_are_named_with_the_entry() {
         (serde_json::json!({ "request": { "url": "https://a..b/" } }), "`a..b` is no host"),
     ] {
         let imported =
-            har(&[entry("https://a.example/", "00.000", &none), entry("https://a.example/x", "00.000", &more)])
+            har(&[entry("https://a.example/", "00.000", &plain), entry("https://a.example/x", "00.000", &more)])
                 .unwrap();
         let [note] = imported.notes.as_slice() else { panic!("one note: {:?}", imported.notes) };
         assert!(note.contains(said) && note.starts_with("https://a."), "{note}");
     }
-    let whole = serde_json::json!({ "log": { "entries": [entry("https://a.example/", "00.000", &none)] } }).to_string();
+    let whole =
+        serde_json::json!({ "log": { "entries": [entry("https://a.example/", "00.000", &plain)] } }).to_string();
     let cut = har::parse(&whole[..whole.len() - 20], Path::new("a.har")).unwrap_err().to_string();
     assert!(cut.starts_with("a.har: breaks off: ") && !cut.contains('\n'), "{cut}");
 }
