@@ -98,7 +98,7 @@ pub(crate) trait Dial: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Connected, Error>>;
 }
 
-impl Dial for Connector {
+impl Dial for Arc<Connector> {
     fn dial<'a>(
         &'a self,
         origin: &'a Origin,
@@ -123,8 +123,14 @@ pub(crate) struct Shared {
 impl Client {
     /// A client that can prove who asks; an error if a file that the settings name cannot be used.
     pub fn new(settings: Settings, authenticator: Authenticator) -> Result<Self, SettingsError> {
-        let connector = Connector::new(settings.connect.clone())?;
-        Ok(Self::with(settings, authenticator, connector))
+        let connector = Arc::new(Connector::new(settings.connect.clone())?);
+        Ok(Self::over(connector, settings, authenticator))
+    }
+
+    /// A client whose connections are made by a connector that others of the same user have too: what is remembered of
+    /// servers' TLS sessions is then theirs together. `settings.connect` is not used.
+    pub fn over(connector: Arc<Connector>, settings: Settings, authenticator: Authenticator) -> Self {
+        Self::with(settings, authenticator, connector)
     }
 
     /// A client whose connections are made otherwise.

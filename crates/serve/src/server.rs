@@ -14,7 +14,8 @@ use tokio_util::task::TaskTracker;
 use crate::auth::Users;
 use crate::connection::{self, Life};
 use crate::origin::Names;
-use crate::site::Site;
+use crate::other::{Answers, Other};
+use crate::site::{Folder, Site};
 use crate::store::Store;
 use crate::tls::{self, Certificate, Tls};
 use crate::{AccessLog, Error};
@@ -54,8 +55,8 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     tls: Option<(TlsAcceptor, Certificate)>,
     site: Arc<Site>,
-    store: Store,
-    read_only: bool,
+    /// The folder that an earlier server may have left unfinished uploads in.
+    swept: Option<Store>,
 }
 
 impl Server {
@@ -73,23 +74,27 @@ impl Server {
             Errno::NOSYS => Error::Kernel,
             errno => Error::Root { root: config.root.clone(), error: errno.into() },
         })?;
-        let addresses =
-            listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>().map_err(Error::Listener)?;
-        if addresses.is_empty() {
-            return Err(Error::NoAddress);
-        }
-        for listener in &listeners {
-            listener.set_nonblocking(true).map_err(Error::Listener)?;
-        }
+        let addresses = addresses(&listeners)?;
         let tls = config.tls.as_ref().map(|tls| tls::configure(tls, &addresses)).transpose()?;
         if let (Some(_), None, Some(open)) = (&config.auth, &tls, addresses.iter().find(|a| !a.ip().is_loopback())) {
             return Err(Error::ClearPasswords(*open));
         }
         let users = config.auth.as_deref().map(Users::read).transpose()?;
         let names = if users.is_none() && tls.is_none() { Names::own() } else { Names::Any };
-        let site = Arc::new(Site::new(store.clone(), users, names, config.access_log, config.read_only));
+        let folder = Folder::new(store.clone(), users, names, config.access_log, config.read_only);
         let tls = tls.map(|(config, certificate)| (TlsAcceptor::from(config), certificate));
-        Ok(Server { listeners, addresses, tls, site, store, read_only: config.read_only })
+        let site = Arc::new(Site::Folder(Box::new(folder)));
+        Ok(Server { listeners, addresses, tls, site, swept: (!config.read_only).then_some(store) })
+    }
+
+    /// A server with these answers in place of a folder's files, on sockets that listen already. Of the configuration
+    /// count `tls` and `access_log`.
+    pub fn answering(answers: Arc<dyn Answers>, config: Config, listeners: Vec<TcpListener>) -> Result<Self, Error> {
+        let addresses = addresses(&listeners)?;
+        let tls = config.tls.as_ref().map(|tls| tls::configure(tls, &addresses)).transpose()?;
+        let tls = tls.map(|(config, certificate)| (TlsAcceptor::from(config), certificate));
+        let site = Arc::new(Site::Other(Other::new(answers, config.access_log)));
+        Ok(Server { listeners, addresses, tls, site, swept: None })
     }
 
     /// The first address listened on.
@@ -116,8 +121,8 @@ impl Server {
             Life { closing: CancellationToken::new(), abort: CancellationToken::new(), tasks: TaskTracker::new() };
         let listeners =
             self.listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<Vec<_>, _>>();
-        if !self.read_only {
-            let (store, stop) = (self.store, life.closing.clone());
+        if let Some(store) = self.swept {
+            let stop = life.closing.clone();
             life.tasks.spawn_blocking(move || match store.sweep(&stop) {
                 0 => {}
                 removed => tracing::info!("removed {removed} unfinished uploads of an earlier server"),
@@ -141,6 +146,16 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Where sockets listen, once they are fit for tokio.
+fn addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>, Error> {
+    for listener in listeners {
+        listener.set_nonblocking(true).map_err(Error::Listener)?;
+    }
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
+    let addresses = addresses.map_err(Error::Listener)?;
+    if addresses.is_empty() { Err(Error::NoAddress) } else { Ok(addresses) }
 }
 
 async fn accept(
