@@ -211,7 +211,13 @@ impl Client {
         unreachable!("redirects end")
     }
 
-    /// Sends a request once, as it is.
+    /// Sends a request as it is and waits for its answer's head, whatever that says: no credentials, no cookies, no
+    /// redirects, and digests are not checked.
+    pub async fn exchange(&self, request: Request<Body>) -> Result<Response<Incoming>, Error> {
+        let origin = Origin::of(request.uri())?;
+        self.once(&origin, request).await
+    }
+
     async fn once(&self, origin: &Origin, request: Request<Body>) -> Result<Response<Incoming>, Error> {
         let (reply, answer) = oneshot::channel();
         self.demand(origin, Demand::Request(Box::new(request), reply));

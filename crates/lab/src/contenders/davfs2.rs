@@ -193,7 +193,7 @@ fn work(task: &Task, folder: &Path, root: &Path, bounds: &Bounds) -> Result<Done
                 copy(&file, &folder.join(name))?;
             }
         }
-        Work::Download { .. } | Work::Page { .. } => {
+        Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
             for name in task.names() {
                 copy(&folder.join(&name), &task.target.join(&name))?;
             }

@@ -137,7 +137,7 @@ impl Prepared for Shared<'_> {
             Work::Upload { .. } | Work::Tree { .. } => {
                 self.smbclient(&format!("{enter}; recurse; lcd \"{}\"; mput *", task.source.display()))?;
             }
-            Work::Download { .. } | Work::Page { .. } => {
+            Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
                 self.smbclient(&format!("{enter}; lcd \"{}\"; mget file*", task.target.display()))?;
             }
             Work::List { .. } => {
