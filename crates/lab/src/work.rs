@@ -69,6 +69,9 @@ pub enum WorkError {
 pub struct Done {
     /// The names it found, if it was asked to list.
     pub listing: Option<Vec<String>>,
+    /// How long it says that the work took, where it knows better than whoever has started it: a page is loaded when
+    /// its last byte is there, and connections are closed after that.
+    pub took: Option<Duration>,
     /// It may still be writing behind its own back, as a file system does after close(2).
     pub writes_behind: bool,
 }
@@ -197,7 +200,9 @@ impl Task {
         let skip = match self.work() {
             Work::Upload { .. } | Work::Tree { .. } => 0,
             Work::Edit { .. } => 1,
-            Work::Download { .. } | Work::Page { .. } | Work::List { .. } | Work::Load { .. } => self.payload.contents.len(),
+            Work::Download { .. } | Work::Page { .. } | Work::List { .. } | Work::Load { .. } => {
+                self.payload.contents.len()
+            }
         };
         let contents = self.payload.contents.iter().enumerate().skip(skip);
         contents.map(|(index, content)| (self.local(index), content.as_slice(), self.name(index)))
@@ -211,7 +216,9 @@ impl Task {
         let present = match self.work() {
             Work::Upload { .. } | Work::Tree { .. } => 0,
             Work::Edit { .. } => 1,
-            Work::Download { .. } | Work::Page { .. } | Work::List { .. } | Work::Load { .. } => self.payload.contents.len(),
+            Work::Download { .. } | Work::Page { .. } | Work::List { .. } | Work::Load { .. } => {
+                self.payload.contents.len()
+            }
         };
         let mut made = vec![folder.clone()];
         for (index, content) in self.payload.contents.iter().enumerate().take(present) {

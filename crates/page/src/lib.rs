@@ -18,6 +18,7 @@
 
 mod body;
 mod head;
+pub mod replay;
 pub mod schedule;
 pub mod spec;
 

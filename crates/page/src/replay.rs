@@ -24,8 +24,10 @@ mod load;
 mod order;
 mod over;
 mod site;
+mod visits;
 
 pub use load::{Load, Replay, ReplayError, Timing};
 pub use order::{Action, Order};
 pub use over::{Http, Over, Session, UnknownWay};
 pub use site::{Site, TooLarge};
+pub use visits::visits;

@@ -182,7 +182,7 @@ impl Drop for Worker {
 }
 
 fn work(task: &Task, folder: &Path, root: &Path, bounds: &Bounds) -> Result<Done, Failure> {
-    let mut done = Done { listing: None, writes_behind: task.work().writes() };
+    let mut done = Done { writes_behind: task.work().writes(), ..Done::default() };
     match task.work() {
         Work::Upload { .. } | Work::Tree { .. } => {
             for name in task.folders() {

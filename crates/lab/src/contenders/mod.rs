@@ -323,33 +323,32 @@ pub fn all() -> &'static [Registered] {
 }
 
 /// Those whose names are known before the program runs.
-const PROGRAMS_AND_MODELS: [Registered; 23] =
-    [
-        curl::REGISTERED,
-        curl_parallel::HTTP1,
-        curl_parallel::HTTP2,
-        rclone::REGISTERED,
-        davfs2::LOCKS,
-        davfs2::NO_LOCKS,
-        samba::LOCKS,
-        samba::NO_LOCKS,
-        redirector::HTTP1,
-        redirector::HTTP2,
-        webdrive::REGISTERED,
-        haul::DEFAULT,
-        haul::NO_PIPELINING,
-        haul::HTTP2,
-        haul::LOCKS,
-        engine::OLDEST,
-        engine::NEWEST,
-        engine::LARGEST,
-        engine::FADING,
-        engine::OFF,
-        engine::SAFE,
-        engine::AGGRESSIVE,
-        engine::HTTP2,
-        chunked::REGISTERED,
-    ];
+const PROGRAMS_AND_MODELS: [Registered; 24] = [
+    curl::REGISTERED,
+    curl_parallel::HTTP1,
+    curl_parallel::HTTP2,
+    rclone::REGISTERED,
+    davfs2::LOCKS,
+    davfs2::NO_LOCKS,
+    samba::LOCKS,
+    samba::NO_LOCKS,
+    redirector::HTTP1,
+    redirector::HTTP2,
+    webdrive::REGISTERED,
+    haul::DEFAULT,
+    haul::NO_PIPELINING,
+    haul::HTTP2,
+    haul::LOCKS,
+    engine::OLDEST,
+    engine::NEWEST,
+    engine::LARGEST,
+    engine::FADING,
+    engine::OFF,
+    engine::SAFE,
+    engine::AGGRESSIVE,
+    engine::HTTP2,
+    chunked::REGISTERED,
+];
 
 /// What an experiment may know of them.
 pub fn known() -> Vec<KnownContender<'static>> {

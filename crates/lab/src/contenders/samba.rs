@@ -131,7 +131,7 @@ impl Shared<'_> {
 impl Prepared for Shared<'_> {
     fn run(&mut self) -> Result<Done, Failure> {
         let task = self.sample.task;
-        let mut done = Done { listing: None, writes_behind: task.work().writes() };
+        let mut done = Done { writes_behind: task.work().writes(), ..Done::default() };
         let enter = format!("cd {}; prompt", task.folder);
         match task.work() {
             Work::Upload { .. } | Work::Tree { .. } => {

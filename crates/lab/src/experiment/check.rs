@@ -11,7 +11,11 @@ use super::{
     mistake::Fault,
     names::advice,
 };
-use crate::{claims::Claim, contenders::Parameters, work::{Page, Work}};
+use crate::{
+    claims::Claim,
+    contenders::Parameters,
+    work::{Page, Work},
+};
 
 /// More than enough to see any difference, and what [`stats`](crate::stats) is written for.
 pub(super) const MOST_SAMPLES: u32 = 100;
@@ -233,14 +237,13 @@ fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work,
         },
         Kind::Load => {
             let name = amounts.page.take().ok_or_else(|| missing("page"))?;
-            let page = page::Spec::find(name.get_ref()).map_err(|error| Fault::new(name.span(), error.to_string()))?;
-            Work::Load { page: Page(Arc::new(page)) }
+            let page = Page::find(name.get_ref()).map_err(|error| Fault::new(name.span(), error.to_string()))?;
+            Work::Load { page }
         }
         Kind::Visits => {
             let (files, at_once) = (count(&mut amounts.files, "files")?, count(&mut amounts.at_once, "at-once")?);
             let size = size(&mut amounts.size)?.as_bytes();
-            let page = page::replay::visits(files, at_once, size);
-            Work::Load { page: Page(Arc::new(page.map_err(|error| Fault::new(whole.span(), error.to_string()))?)) }
+            Work::Load { page: Page(Arc::new(page::replay::visits(files, at_once, size))) }
         }
         Kind::List => Work::List { entries: count(&mut amounts.entries, "entries")? },
         Kind::Edit => Work::Edit { times: count(&mut amounts.times, "times")?, size: size(&mut amounts.size)? },

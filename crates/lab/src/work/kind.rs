@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use link::units::{Size, Span};
-use page::Spec;
+use page::{Spec, SpecError};
 use serde::{Serialize, Serializer};
 
 /// What there is to do.
@@ -70,6 +70,13 @@ pub struct Page(pub Arc<Spec>);
 // There is no number in a spec that differs from itself.
 impl Eq for Page {}
 
+impl Page {
+    /// One that comes with Longhaul, by its name; else from a file.
+    pub fn find(name: &str) -> Result<Self, SpecError> {
+        Spec::read(name.as_ref()).map(|spec| Self(Arc::new(spec)))
+    }
+}
+
 impl Serialize for Page {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0.name)
@@ -131,6 +138,11 @@ impl Work {
             Self::Edit { times, size } => (std::slice::from_ref(size), None, *times),
         };
         list.iter().copied().cycle().take(count as usize).chain(after)
+    }
+
+    /// Whether it is a recorded page's load.
+    pub fn is_load(&self) -> bool {
+        matches!(self, Self::Load { .. })
     }
 
     /// How long it rests on purpose before the clock starts.

@@ -19,7 +19,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     order::{Action, Order},
-    over::{Http, Over, Session},
+    over::{Http, Over},
     site::WHICH,
 };
 use crate::Spec;
@@ -205,10 +205,9 @@ impl Replay {
             request.headers_mut().insert(WHICH, who.into());
         }
         let length = (page.response.status == StatusCode::OK).then(|| page.response.body.len());
-        request.extensions_mut().insert(Options {
-            expected: Expected { length, ..Expected::default() },
-            ..Options::default()
-        });
+        request
+            .extensions_mut()
+            .insert(Options { expected: Expected { length, ..Expected::default() }, ..Options::default() });
         Ok(request)
     }
 }

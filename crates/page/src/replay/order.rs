@@ -150,7 +150,9 @@ mod tests {
     }
 
     fn request(id: &str, rest: &str) -> String {
-        format!("[[request]]\nid = \"{id}\"\nhost = \"a\"\npath = \"/{id}\"\nresponse = {{ head = 300, body = 9000 }}\n{rest}\n")
+        format!(
+            "[[request]]\nid = \"{id}\"\nhost = \"a\"\npath = \"/{id}\"\nresponse = {{ head = 300, body = 9000 }}\n{rest}\n"
+        )
     }
 
     #[test]

@@ -62,6 +62,17 @@ impl Over {
         all
     }
 
+    /// HTTP/1.1 in the clear, over the recorded connections: what others are compared with.
+    pub const PLAIN: Self = Self { http: Http::Recorded, tls: None, pipelining: false, fast_open: false };
+
+    /// Round trips before the first request on a new one of the recorded connections; none for ways over others, and
+    /// where requests do not wait for one another.
+    pub fn handshakes(&self) -> Option<u32> {
+        let tcp = u32::from(!self.fast_open);
+        let tls = u32::from(matches!(self.tls, Some(Session::Full | Session::Resumed)));
+        (self.http == Http::Recorded && !self.pipelining).then_some(tcp + tls)
+    }
+
     /// Whether it goes through TLS.
     pub fn is_tls(&self) -> bool {
         self.tls.is_some()
