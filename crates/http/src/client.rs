@@ -15,7 +15,7 @@ use tower_service::Service;
 use crate::{
     Asked, Body, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Knowledge, Origin, Pipelining, Timeouts,
     Windows,
-    connect::{ConnectSettings, Connected, Connector, Facts, Offer, SettingsError},
+    connect::{ConnectSettings, Connected, Connector, Facts, Offer, Paths, SettingsError},
     credentials::{Authenticator, take_userinfo},
     digest::Checked,
     dispatch::{self, Demand},
@@ -118,17 +118,19 @@ pub(crate) struct Shared {
     knowledge: Mutex<HashMap<Origin, Knowledge>>,
     facts: Mutex<HashMap<Origin, Facts>>,
     windows: Mutex<HashMap<Origin, Windows>>,
+    paths: Arc<Paths>,
 }
 
 impl Client {
     /// A client that can prove who asks; an error if a file that the settings name cannot be used.
     pub fn new(settings: Settings, authenticator: Authenticator) -> Result<Self, SettingsError> {
         let connector = Connector::new(settings.connect.clone())?;
-        Ok(Self::with(settings, authenticator, connector))
+        let paths = connector.paths().clone();
+        Ok(Self::with(settings, authenticator, connector, paths))
     }
 
     /// A client whose connections are made otherwise.
-    pub(crate) fn with(settings: Settings, authenticator: Authenticator, dialer: impl Dial) -> Self {
+    pub(crate) fn with(settings: Settings, authenticator: Authenticator, dialer: impl Dial, paths: Arc<Paths>) -> Self {
         let shared = Shared {
             settings,
             dialer: Box::new(dialer),
@@ -137,6 +139,7 @@ impl Client {
             knowledge: Mutex::default(),
             facts: Mutex::default(),
             windows: Mutex::default(),
+            paths,
         };
         Self { inner: Arc::new(Inner { shared: Arc::new(shared), origins: Mutex::default() }) }
     }
@@ -237,6 +240,11 @@ impl Client {
     /// more.
     pub fn windows(&self, origin: &Origin) -> Option<Windows> {
         lock(&self.inner.shared.windows).get(origin).copied()
+    }
+
+    /// What is known of the ways to servers, and what became of data in SYNs. It is there to be kept for other runs.
+    pub fn paths(&self) -> &Paths {
+        &self.inner.shared.paths
     }
 
     /// What is known of an origin's pipelining.

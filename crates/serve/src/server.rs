@@ -80,6 +80,8 @@ impl Server {
         }
         for listener in &listeners {
             listener.set_nonblocking(true).map_err(Error::Listener)?;
+            // A request in a SYN is answered at once; where the kernel has no such thing, TCP is as it was.
+            let _ = haul_http::connect::listen_fast_open(listener);
         }
         let tls = config.tls.as_ref().map(|tls| tls::configure(tls, &addresses)).transpose()?;
         if let (Some(_), None, Some(open)) = (&config.auth, &tls, addresses.iter().find(|a| !a.ip().is_loopback())) {
