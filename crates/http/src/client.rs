@@ -15,7 +15,7 @@ use tower_service::Service;
 use crate::{
     Asked, Body, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Knowledge, Origin, Pipelining, Timeouts,
     Windows,
-    connect::{ConnectSettings, Connected, Connector, Facts, Offer, SettingsError},
+    connect::{ConnectSettings, Connected, Connector, Facts, Offer, Paths, SettingsError},
     credentials::{Authenticator, take_userinfo},
     digest::Checked,
     dispatch::{self, Demand},
@@ -118,6 +118,7 @@ pub(crate) struct Shared {
     knowledge: Mutex<HashMap<Origin, Knowledge>>,
     facts: Mutex<HashMap<Origin, Facts>>,
     windows: Mutex<HashMap<Origin, Windows>>,
+    paths: Arc<Paths>,
 }
 
 impl Client {
@@ -128,13 +129,14 @@ impl Client {
     }
 
     /// A client whose connections are made by a connector that others of the same user have too: what is remembered of
-    /// servers' TLS sessions is then theirs together. `settings.connect` is not used.
+    /// ways and of servers' TLS sessions is then theirs together. `settings.connect` is not used.
     pub fn over(connector: Arc<Connector>, settings: Settings, authenticator: Authenticator) -> Self {
-        Self::with(settings, authenticator, connector)
+        let paths = connector.paths().clone();
+        Self::with(settings, authenticator, connector, paths)
     }
 
     /// A client whose connections are made otherwise.
-    pub(crate) fn with(settings: Settings, authenticator: Authenticator, dialer: impl Dial) -> Self {
+    pub(crate) fn with(settings: Settings, authenticator: Authenticator, dialer: impl Dial, paths: Arc<Paths>) -> Self {
         let shared = Shared {
             settings,
             dialer: Box::new(dialer),
@@ -143,6 +145,7 @@ impl Client {
             knowledge: Mutex::default(),
             facts: Mutex::default(),
             windows: Mutex::default(),
+            paths,
         };
         Self { inner: Arc::new(Inner { shared: Arc::new(shared), origins: Mutex::default() }) }
     }
@@ -249,6 +252,11 @@ impl Client {
     /// more.
     pub fn windows(&self, origin: &Origin) -> Option<Windows> {
         lock(&self.inner.shared.windows).get(origin).copied()
+    }
+
+    /// What is known of the ways to servers, and what became of data in SYNs. It is there to be kept for other runs.
+    pub fn paths(&self) -> &Paths {
+        &self.inner.shared.paths
     }
 
     /// What is known of an origin's pipelining.

@@ -152,6 +152,8 @@ impl Server {
 fn addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>, Error> {
     for listener in listeners {
         listener.set_nonblocking(true).map_err(Error::Listener)?;
+        // A request in a SYN is answered at once; where the kernel has no such thing, TCP is as it was.
+        let _ = haul_http::connect::listen_fast_open(listener);
     }
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
     let addresses = addresses.map_err(Error::Listener)?;

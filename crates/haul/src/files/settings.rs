@@ -157,7 +157,7 @@ impl File {
         let pipeline = way.pipeline.or(host.pipeline).or(all.pipeline).unwrap_or_default();
         let client = haul_http::Settings::default();
         let client = haul_http::Settings {
-            connect: ConnectSettings { tcp: Tcp::default(), tls, proxies },
+            connect: ConnectSettings { tls, proxies, ..ConnectSettings::default() },
             versions: match http {
                 Http::Auto => Versions::Auto,
                 Http::One => Versions::Http1,

@@ -58,6 +58,9 @@ pub(crate) struct Args {
     how: How,
 }
 
+/// The sysctl without whose second bit no server takes data in a SYN.
+const FAST_OPEN: &str = "net.ipv4.tcp_fastopen";
+
 const HELP: &str = "\
 A way is a version of HTTP, and what goes with it after a +:
   h1              HTTP/1.1, on the connections that were recorded
@@ -84,7 +87,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
             ..LinkSpec::default()
         },
         note: None,
-        server: Stack::default(),
+        server: Stack { sysctls: [(FAST_OPEN.to_owned(), "3".to_owned())].into(), ..Stack::default() },
     };
     let row = |over: &Over| Row { contender: over.to_string(), settings: Parameters::new(), model: false };
     let mut networks: Vec<Network> = args.rtt.iter().map(network).collect();

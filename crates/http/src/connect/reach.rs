@@ -50,7 +50,7 @@ pub(crate) async fn connect(addresses: Vec<SocketAddr>, tcp: &Tcp) -> Result<(So
 }
 
 /// All failures in one.
-fn lost(failures: &[(SocketAddr, io::Error)]) -> io::Error {
+pub(super) fn lost(failures: &[(SocketAddr, io::Error)]) -> io::Error {
     let kind = failures.last().map_or(io::ErrorKind::NotFound, |(_, error)| error.kind());
     let mut told: Vec<_> = failures.iter().take(NAMED).map(|(to, error)| format!("{to}: {error}")).collect();
     if failures.len() > NAMED {

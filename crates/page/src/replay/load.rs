@@ -10,7 +10,7 @@ use std::{
 
 use haul_http::{
     Body, Client, Expected, Options, Pipelining, Settings, Versions,
-    connect::{ConnectSettings, Connector, SettingsError},
+    connect::{ConnectSettings, Connector, FastOpen, SettingsError},
     credentials::Authenticator,
 };
 use http::{Request, StatusCode, header};
@@ -113,6 +113,7 @@ impl Replay {
         let mut connect = ConnectSettings::default();
         connect.tcp.instead = Some(server);
         connect.tls.authorities = authorities;
+        connect.fast_open = if over.fast_open { FastOpen::On } else { FastOpen::Off };
         let settings = Settings {
             connect,
             versions: match over.http {
