@@ -122,6 +122,9 @@ pub(crate) struct RunOptions {
     plain: bool,
 
     #[command(flatten)]
+    place: Place,
+
+    #[command(flatten)]
     how: How,
 }
 

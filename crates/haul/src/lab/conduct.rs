@@ -45,9 +45,6 @@ pub(crate) struct How {
     seed: u64,
 
     #[command(flatten)]
-    place: super::Place,
-
-    #[command(flatten)]
     json: super::Json,
 }
 
@@ -56,7 +53,7 @@ pub(super) fn run(name: &str, options: &RunOptions) -> Result<ExitCode, Box<dyn 
     let (mut experiment, plan) = plan(name, options)?;
     experiment.tls &= !options.plain;
     let server = choose_server(&experiment, options.server.as_deref())?;
-    conduct(&experiment, &plan, server.as_ref(), options.quick, &options.how)
+    conduct(&experiment, &plan, server.as_ref(), options.quick, &options.place.runs, &options.how)
 }
 
 /// Runs an experiment, shows what it found and keeps it in a folder.
@@ -65,6 +62,7 @@ pub(crate) fn conduct(
     plan: &Plan,
     server: &dyn Server,
     quick: bool,
+    runs: &Path,
     options: &How,
 ) -> Result<ExitCode, Box<dyn Error>> {
     let tls = experiment.tls;
@@ -75,7 +73,7 @@ pub(crate) fn conduct(
     let (asked, of_run) = (cancel.clone(), place.clone());
     sandbox.on_signal(move |_| ask_to_end(&asked, &of_run))?;
 
-    let mut folder = Folder::create(&options.place.runs, &experiment.name, started, place)?;
+    let mut folder = Folder::create(runs, &experiment.name, started, place)?;
     check_lasting(&folder.path)?;
     if let Some(json) = options.json.json.as_deref().filter(|json| *json != Path::new("-")) {
         check_lasting(json)?;

@@ -1,6 +1,6 @@
 //! `haul page replay`: an experiment made of its arguments, and conducted as all are.
 
-use std::{error::Error, process::ExitCode};
+use std::{error::Error, path::PathBuf, process::ExitCode};
 
 use ::page::replay::Over;
 use lab::{
@@ -41,6 +41,10 @@ pub(crate) struct Args {
     /// How often each way loads the page at each round-trip time
     #[arg(long, value_name = "N", default_value_t = 20)]
     runs: u32,
+
+    /// The folder that the results are kept in
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    folder: PathBuf,
 
     /// Rate of each direction, or up/down: 100mbit, 20mbit/100mbit; without it there is no limit
     #[arg(long, value_name = "RATE")]
@@ -120,5 +124,5 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     };
     let plan = experiment.plan(&Selection::default()).map_err(usage)?;
     let server = servers::all().into_iter().find(|server| server.replays()).ok_or("there is no server of pages")?;
-    conduct(&experiment, &plan, server.as_ref(), false, &args.how)
+    conduct(&experiment, &plan, server.as_ref(), false, &args.folder, &args.how)
 }
