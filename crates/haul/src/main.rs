@@ -44,6 +44,8 @@ enum Command {
     #[command(flatten)]
     Files(files::Command),
     Serve(serve::Args),
+    #[command(subcommand)]
+    Page(page::Command),
     /// Print the completions of a shell
     Completions {
         /// The shell
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Page(command) => page::run(&command),
         Command::Files(command) => files::run(command),
         Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Page(command) => page::run(command),
         Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),
         Command::Man { folder } => manual::man(&folder).map(|()| ExitCode::SUCCESS),
     };

@@ -13,15 +13,21 @@
 //!
 //! - [`spec`] reads, checks and writes the file. What has passed can be replayed: no cycle, no missing request, no head
 //!   too small for what stands in it.
+//! - [`import`] makes specs of what others wrote down, and says what it had to assume.
 //! - [`schedule`](mod@schedule) is the load on an ideal network: it gives a measured load the floor to be compared with.
 //! - Bodies that nobody kept are synthesised ([`Body`]): bytes that no compression shrinks, the same in every run.
 
 mod body;
 mod head;
 pub mod replay;
+pub mod import;
+pub mod json;
 pub mod schedule;
+mod shipped;
 pub mod spec;
+pub mod text;
 
 pub use body::Body;
 pub use schedule::{Connections, Schedule, Way};
+pub use shipped::SHIPPED;
 pub use spec::{After, Request, Response, Spec, SpecError, Until};

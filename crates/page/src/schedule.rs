@@ -82,12 +82,26 @@ impl Spec {
 
     /// How many requests the longest chain of dependencies has: so many round trips cannot be saved.
     pub fn depth(&self) -> usize {
-        let mut depths = vec![1; self.requests.len()];
+        self.critical_path().len()
+    }
+
+    /// The requests of the longest chain of dependencies, from the first on. Where several are as long, the one that
+    /// ends first in the file.
+    pub fn critical_path(&self) -> Vec<usize> {
+        let mut chains = vec![(1, None); self.requests.len()];
         for place in self.order().unwrap_or_default() {
-            let above = self.requests[place].after.iter().map(|after| depths[after.request]).max();
-            depths[place] = above.unwrap_or(0) + 1;
+            let above = self.requests[place].after.iter().map(|after| after.request);
+            let longest = above.max_by_key(|above| (chains[*above].0, usize::MAX - above));
+            chains[place] = (longest.map_or(0, |above| chains[above].0) + 1, longest);
         }
-        depths.into_iter().max().unwrap_or(0)
+        let mut next = (0..chains.len()).max_by_key(|place| (chains[*place].0, usize::MAX - place));
+        let mut path = Vec::new();
+        while let Some(place) = next {
+            path.push(place);
+            next = chains[place].1;
+        }
+        path.reverse();
+        path
     }
 
     /// The load as it would go over `way`.

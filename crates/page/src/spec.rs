@@ -45,6 +45,7 @@ use http::{HeaderMap, Method, StatusCode};
 
 use crate::body::Body;
 
+pub(crate) use check::{host as checked_host, is_ours, path as checked_path};
 pub use mistake::SpecError;
 
 /// What a file of this kind says it is.
@@ -174,6 +175,12 @@ impl Spec {
         let name = path.file_stem().map_or_else(|| "page".into(), |stem| stem.to_string_lossy().into_owned());
         let beside = path.parent().map_or_else(PathBuf::new, Path::to_owned);
         check::spec(file, name, &beside).map_err(mistake)
+    }
+
+    /// Checks a spec that was made by hand as one that is read, and enlarges heads that do not hold what stands in them.
+    /// The error is a sentence that names the request.
+    pub fn checked(self) -> Result<Self, String> {
+        check::made(self)
     }
 
     /// Writes it as TOML. Bodies that were kept are written beside it, into a folder of the same name without `.toml`.

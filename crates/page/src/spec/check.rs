@@ -1,7 +1,7 @@
 //! From what was written to what can be replayed.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs,
     io::{self, Read as _},
     ops::Range,
@@ -48,19 +48,45 @@ pub(super) fn spec(file: File, name: String, beside: &Path) -> Result<Spec, Faul
     }
     let title = file.title.unwrap_or_else(|| name.clone());
     let spec = Spec { name, title, source: file.source, requests };
-    if let Err(circle) = spec.order() {
-        let names: Vec<String> = circle.iter().map(|place| format!("`{}`", spec.requests[*place].id)).collect();
-        let said = match names.as_slice() {
-            [one] => format!("request {one} waits for itself; take the wait out"),
-            names => format!(
-                "request {} waits for itself, by way of {}; take one of the waits out, or change a connection",
-                names[0],
-                names[1..].join(", ")
-            ),
-        };
-        return Err(Fault::new(spans[circle[0]].clone(), said));
+    match circle(&spec) {
+        Some((place, said)) => Err(Fault::new(spans[place].clone(), said)),
+        None => Ok(spec),
     }
-    Ok(spec)
+}
+
+/// Checks a spec that was not read but made, and enlarges heads that do not hold what stands in them.
+pub(super) fn made(mut spec: Spec) -> Result<Spec, String> {
+    if spec.requests.is_empty() || spec.requests.len() > MAX_REQUESTS {
+        return Err(format!("a page has from one to {MAX_REQUESTS} requests, not {}", spec.requests.len()));
+    }
+    let mut ids = HashSet::new();
+    for request in &mut spec.requests {
+        if !ids.insert(request.id.clone()) {
+            return Err(format!("two requests are called `{}`", short(&request.id)));
+        }
+        let fit = |wanted: u32, least: usize| wanted.max(u32::try_from(least).unwrap_or(u32::MAX));
+        request.head = fit(request.head, request.least_head());
+        request.response.head = fit(request.response.head, request.response.least_head());
+    }
+    match circle(&spec) {
+        Some((_, said)) => Err(said),
+        None => Ok(spec),
+    }
+}
+
+/// A request that waits for itself, and what is to be said of it.
+fn circle(spec: &Spec) -> Option<(usize, String)> {
+    let circle = spec.order().err()?;
+    let names: Vec<String> = circle.iter().map(|place| format!("`{}`", spec.requests[*place].id)).collect();
+    let said = match names.as_slice() {
+        [one] => format!("request {one} waits for itself; take the wait out"),
+        [one, others @ ..] => format!(
+            "request {one} waits for itself, by way of {}; take one of the waits out, or change a connection",
+            others.join(", ")
+        ),
+        [] => return None,
+    };
+    Some((circle[0], said))
 }
 
 fn request(entry: file::Request, kept: &mut Kept) -> Result<Request, String> {
@@ -73,7 +99,7 @@ fn request(entry: file::Request, kept: &mut Kept) -> Result<Request, String> {
     let mut request = Request {
         method: method.ok_or("`method` is no method that a page uses; write one like `GET`")?,
         secure: entry.scheme == file::Scheme::Https,
-        path: path(entry.path)?,
+        path: path(&entry.path)?,
         connection: entry.connection,
         head: 0,
         headers: headers(&entry.headers, &[header::HOST])?,
@@ -122,16 +148,16 @@ fn head(whose: &str, wanted: Option<file::Bytes>, least: usize) -> Result<u32, S
         .ok_or_else(|| format!("{whose} has a head of {size} bytes, and {MAX_HEAD} is the most"))
 }
 
-fn path(path: String) -> Result<String, String> {
+pub(crate) fn path(path: &str) -> Result<String, String> {
     let fits = path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
     if fits && path.parse::<http::Uri>().is_ok() {
-        return Ok(path);
+        return Ok(path.to_owned());
     }
-    Err(format!("`{}` is no path; it begins with `/`, and what is not ASCII is percent-encoded", short(&path)))
+    Err(format!("`{}` is no path; it begins with `/`, and what is not ASCII is percent-encoded", short(path)))
 }
 
 /// A name or an address as RFC 3986 (section 3.2.2) has them, and a port.
-fn host(host: &str) -> Result<String, String> {
+pub(crate) fn host(host: &str) -> Result<String, String> {
     let authority = host.parse::<http::uri::Authority>().ok().filter(|authority| {
         !host.contains('@') && {
             let name = authority.host();
@@ -150,7 +176,7 @@ fn host(host: &str) -> Result<String, String> {
 }
 
 /// Fields that the replay sets itself: RFC 9110, section 7.6.1, and those that follow from sizes.
-fn is_ours(name: &HeaderName) -> bool {
+pub(crate) fn is_ours(name: &HeaderName) -> bool {
     use header::{CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
     [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
         || matches!(name.as_str(), "keep-alive" | "proxy-connection" | "x-pad")

@@ -21,6 +21,14 @@ pub enum SpecError {
         /// What the system says.
         source: io::Error,
     },
+    /// It is neither a file nor comes with the program.
+    #[error("there is no page `{name}`; write the name of a file, or one of {shipped}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The names of those that come with the program.
+        shipped: String,
+    },
     /// It says something that cannot be meant.
     #[error("{file}:{line}: {message}")]
     Mistake {
