@@ -45,7 +45,11 @@ impl Alternative {
         }
         // The first that we speak: they stand in the server's order.
         let Some((at, fresh)) = elements(alt_svc, ',').find_map(http3) else { return };
-        (self.at, self.until) = (Some(at), now + fresh);
+        // What is worth remembering changes seldom: each answer has this header.
+        let news = self.at.as_ref() != Some(&at) || self.until < now + fresh / 2.0 || self.until > now + fresh;
+        if news {
+            (self.at, self.until) = (Some(at), now + fresh);
+        }
     }
 
     /// Whether the server says now that it speaks HTTP/3.
@@ -117,7 +121,11 @@ mod tests {
         let origin = Origin::of(&"https://a.example/".parse().unwrap()).unwrap();
         for (text, elsewhere, fresh) in [
             ("h3=\":443\"", Some(None), 24.0 * 3600.0),
-            ("h2=\"b,c;:1\", h3-29=\":5\" , h3=\":8443\"; persist=1; ma=60", Some(Some("https://a.example:8443")), 60.0),
+            (
+                "h2=\"b,c;:1\", h3-29=\":5\" , h3=\":8443\"; persist=1; ma=60",
+                Some(Some("https://a.example:8443")),
+                60.0,
+            ),
             ("h3=\"B.example:443\";ma=99999999", Some(Some("https://b.example")), FRESHEST),
             ("h3=\"[::1]:443\"; ma=\"7\"", Some(Some("https://[::1]")), 7.0),
             ("clear", None, 0.0),

@@ -135,7 +135,7 @@ impl Dial for Connector {
         Box::pin(async move {
             Ok(match offer {
                 Offer::Http3 => Dialed::Quic(Box::new(self.connect_quic(origin, at, early, within).await?)),
-                _ => Dialed::Stream(self.connect_early(origin, offer, early, within).await?),
+                _ => Dialed::Stream(Box::new(self.connect_early(origin, offer, early, within).await?)),
             })
         })
     }
@@ -148,7 +148,7 @@ impl Dial for Connector {
 /// A connection of either kind.
 #[derive(Debug)]
 pub(crate) enum Dialed {
-    Stream(Connected),
+    Stream(Box<Connected>),
     Quic(Box<Quic>),
 }
 

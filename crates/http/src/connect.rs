@@ -29,16 +29,16 @@ use tokio::{
     time,
 };
 
-pub(crate) use self::{
-    quic::{Pending, Quic, end as end_of_quic},
-    tls::{explain, rustls_error},
-};
 pub use self::{
     proxy::Proxies,
     quic::QuicSettings,
     tcp::{Keepalive, Tcp},
     tcp_info::TcpInfo,
     tls::{Confirmation, EarlyData, Identity, TlsFacts, TlsSettings},
+};
+pub(crate) use self::{
+    quic::{Pending, Quic, end as end_of_quic},
+    tls::{explain, rustls_error},
 };
 use crate::{Cause, Error, Origin, Step};
 
@@ -194,7 +194,12 @@ pub struct Connector {
 impl Connector {
     /// Reads the files that the settings name. The system's authorities are read with the first TLS connection.
     pub fn new(settings: ConnectSettings) -> Result<Self, SettingsError> {
-        Ok(Self { tls: tls::Tls::new(&settings.tls)?, tcp: settings.tcp, proxies: settings.proxies, quic: settings.quic })
+        Ok(Self {
+            tls: tls::Tls::new(&settings.tls)?,
+            tcp: settings.tcp,
+            proxies: settings.proxies,
+            quic: settings.quic,
+        })
     }
 
     /// Makes a connection within `timeout`.

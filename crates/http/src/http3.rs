@@ -16,8 +16,6 @@
 //! exactly once, and what becomes of it is decided as over HTTP/2 (`streams`).
 
 mod exchange;
-#[cfg(test)]
-mod tests;
 
 use std::{
     collections::VecDeque,
@@ -153,9 +151,8 @@ impl Connection {
                     return End::Over(self.ended().unwrap_or_else(|| Cause::Protocol(error.to_string())));
                 }
                 end = async { timeout(PATIENCE, pending?.end()).await.ok() }, if pending.is_some() => {
-                    match self.confirmed(end).await {
-                        Some(end) => return end,
-                        None => continue,
+                    if let Some(end) = self.confirmed(end).await {
+                        return end;
                     }
                 }
                 job = self.jobs.recv(), if self.open => self.take(job),

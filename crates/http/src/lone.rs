@@ -105,15 +105,15 @@ async fn listen(
                 facts.tls = Some(*tls);
                 confirm.send_replace(true);
             }
-            Report::Returned { job, sent: Sent::Nothing, cause, .. } if !*confirm.borrow() => {
-                match jobs.upgrade() {
-                    Some(jobs) => drop(jobs.send(*job)),
-                    None => fail(*job, Sent::Nothing, cause),
-                }
-            }
+            Report::Returned { job, sent: Sent::Nothing, cause, .. } if !*confirm.borrow() => match jobs.upgrade() {
+                Some(jobs) => drop(jobs.send(*job)),
+                None => fail(*job, Sent::Nothing, cause),
+            },
             Report::Returned { job, sent, cause, .. } => fail(*job, sent, cause),
             Report::Closed { cause, unanswered, .. } => {
-                unanswered.into_iter().for_each(|(job, sent)| fail(job, sent, cause.clone()));
+                for (job, sent) in unanswered {
+                    fail(job, sent, cause.clone());
+                }
                 return;
             }
             _ => {}

@@ -1,22 +1,23 @@
 //! Listening, accepting, and ending in bounded time.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderValue;
 use rustix::io::Errno;
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::Users;
-use crate::connection::{self, Life};
+use crate::connection::{self, Life, Manner};
+use crate::http3;
 use crate::origin::Names;
 use crate::site::Site;
 use crate::store::Store;
-use crate::tls::{self, Certificate, Tls};
+use crate::tls::{self, Certificate, Setup, Tls};
 use crate::{AccessLog, Error};
 
 /// Connections at once; more wait in the kernel's queue.
@@ -30,6 +31,9 @@ const CLEANUP: Duration = Duration::from_secs(2);
 
 /// The pause after a connection could not be accepted, for want of descriptors perhaps.
 const BREATH: Duration = Duration::from_millis(50);
+
+/// For how many seconds clients may rely on there being HTTP/3 (RFC 7838 §3.1): a day.
+const FRESH: u32 = 24 * 3600;
 
 /// What to serve, and how.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +56,9 @@ pub struct Config {
 pub struct Server {
     listeners: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
-    tls: Option<(TlsAcceptor, Certificate)>,
+    /// For HTTP/3, one beside each listener, as far as the port was free.
+    datagrams: Vec<Option<UdpSocket>>,
+    tls: Option<Setup>,
     site: Arc<Site>,
     store: Store,
     read_only: bool,
@@ -88,8 +94,9 @@ impl Server {
         let users = config.auth.as_deref().map(Users::read).transpose()?;
         let names = if users.is_none() && tls.is_none() { Names::own() } else { Names::Any };
         let site = Arc::new(Site::new(store.clone(), users, names, config.access_log, config.read_only));
-        let tls = tls.map(|(config, certificate)| (TlsAcceptor::from(config), certificate));
-        Ok(Server { listeners, addresses, tls, site, store, read_only: config.read_only })
+        let beside = |address: &SocketAddr| tls.as_ref().and_then(|_| datagrams(*address));
+        let datagrams = addresses.iter().map(beside).collect();
+        Ok(Server { listeners, addresses, datagrams, tls, site, store, read_only: config.read_only })
     }
 
     /// The first address listened on.
@@ -104,7 +111,12 @@ impl Server {
 
     /// What a client needs to trust the server; `None` without TLS.
     pub fn certificate(&self) -> Option<&Certificate> {
-        self.tls.as_ref().map(|(_, certificate)| certificate)
+        self.tls.as_ref().map(|tls| &tls.certificate)
+    }
+
+    /// Whether HTTP/3 is offered too, on all addresses.
+    pub fn offers_http3(&self) -> bool {
+        self.datagrams.iter().all(Option::is_some)
     }
 
     /// Serves until `shutdown` is ready, on whatever tokio runtime it is called (it needs I/O and time).
@@ -124,9 +136,18 @@ impl Server {
             });
         }
         let room = Arc::new(Semaphore::new(CONNECTIONS));
-        for listener in listeners.map_err(Error::Listener)? {
-            let tls = self.tls.as_ref().map(|(tls, _)| tls.clone());
-            let accept = accept(listener, tls, Arc::clone(&self.site), life.clone(), Arc::clone(&room));
+        for (listener, datagrams) in listeners.map_err(Error::Listener)?.into_iter().zip(self.datagrams) {
+            let mut alt_svc = None;
+            if let (Some(socket), Some(tls)) = (datagrams, &self.tls) {
+                let port = socket.local_addr().map_err(Error::Listener)?.port();
+                let endpoint = http3::listen(socket, tls.quic.clone()).map_err(Error::Listener)?;
+                alt_svc = HeaderValue::from_str(&format!("h3=\":{port}\"; ma={FRESH}")).ok();
+                let accept = accept_quic(endpoint, Arc::clone(&self.site), life.clone(), Arc::clone(&room));
+                life.spawn(accept);
+            }
+            let tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.tcp));
+            let manner = Manner { site: Arc::clone(&self.site), tls, alt_svc };
+            let accept = accept(listener, manner, life.clone(), Arc::clone(&room));
             let closing = life.closing.clone();
             life.spawn(async move {
                 closing.run_until_cancelled_owned(accept).await;
@@ -143,20 +164,37 @@ impl Server {
     }
 }
 
-async fn accept(
-    listener: tokio::net::TcpListener,
-    tls: Option<TlsAcceptor>,
-    site: Arc<Site>,
-    life: Life,
-    room: Arc<Semaphore>,
-) {
+/// A socket for HTTP/3 on the same port.
+fn datagrams(address: SocketAddr) -> Option<UdpSocket> {
+    let bound = UdpSocket::bind(address);
+    if let Err(error) = &bound {
+        tracing::warn!("HTTP/3 is not offered on {address}, which is taken for UDP: {error}");
+    }
+    bound.ok()
+}
+
+async fn accept_quic(endpoint: quinn::Endpoint, site: Arc<Site>, life: Life, room: Arc<Semaphore>) {
+    while let Some(Ok(place)) = life.closing.run_until_cancelled(Arc::clone(&room).acquire_owned()).await {
+        let Some(Some(incoming)) = life.closing.run_until_cancelled(endpoint.accept()).await else { break };
+        let (site, shared) = (Arc::clone(&site), life.clone());
+        life.spawn(async move {
+            connection::serve_quic(incoming, site, shared).await;
+            drop(place);
+        });
+    }
+    // Who comes now is sent away at once.
+    endpoint.set_server_config(None);
+    endpoint.wait_idle().await;
+}
+
+async fn accept(listener: tokio::net::TcpListener, manner: Manner, life: Life, room: Arc<Semaphore>) {
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (tls, site, shared) = (tls.clone(), Arc::clone(&site), life.clone());
+                let (manner, shared) = (manner.clone(), life.clone());
                 life.spawn(async move {
-                    connection::serve(stream, tls, site, shared).await;
+                    connection::serve(stream, manner, shared).await;
                     drop(place);
                 });
             }

@@ -157,11 +157,12 @@ impl File {
         let pipeline = way.pipeline.or(host.pipeline).or(all.pipeline).unwrap_or_default();
         let client = haul_http::Settings::default();
         let client = haul_http::Settings {
-            connect: ConnectSettings { tcp: Tcp::default(), tls, proxies },
+            connect: ConnectSettings { tcp: Tcp::default(), tls, proxies, ..ConnectSettings::default() },
             versions: match http {
                 Http::Auto => Versions::Auto,
                 Http::One => Versions::Http1,
                 Http::Two => Versions::Http2,
+                Http::Three => Versions::Http3,
             },
             pipelining: match pipeline {
                 Pipeline::Off => Pipelining::Off,

@@ -21,8 +21,7 @@ use quinn::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{
-    Facts,
-    eyeballs,
+    Facts, eyeballs,
     tcp::Tcp,
     tls::{self, Counted, EarlyData, TlsFacts},
 };
@@ -106,7 +105,7 @@ impl How<'_> {
             self.attempt(origin, to, config.clone(), look_up, &counted).await.map_err(io::Error::other)
         };
         let failed = |failures: Vec<(SocketAddr, io::Error)>| {
-            let cause = failures.into_iter().filter_map(|(_, error)| error.downcast::<Failure>().ok()).next();
+            let cause = failures.into_iter().find_map(|(_, error)| error.downcast::<Failure>().ok());
             cause.map_or(Cause::TimedOut(Step::Quic, SILENCE), |Failure(cause)| cause)
         };
         eyeballs::run(addresses, attempt).await.map(|(_, quic, _)| quic).map_err(failed)

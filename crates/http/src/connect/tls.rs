@@ -158,7 +158,11 @@ impl Tls {
     }
 
     /// What QUIC shakes hands with, and the certificates that were checked so far.
-    pub(crate) async fn over_quic(&self, origin: &Origin, early: bool) -> Result<(Arc<ClientConfig>, Arc<Counted>), Cause> {
+    pub(crate) async fn over_quic(
+        &self,
+        origin: &Origin,
+        early: bool,
+    ) -> Result<(Arc<ClientConfig>, Arc<Counted>), Cause> {
         let ready = self.ready().await?;
         let nobody = || Cause::Tls(format!("no authority is trusted here ({})", ready.roots));
         let counted = ready.counted.clone().ok_or_else(nobody)?;

@@ -144,8 +144,8 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
 fn ready(request: &mut Request<Body>, asked: &Asked) -> Result<(Request<()>, Option<Chunks>), Error> {
     let mut head = head::head(request)?;
     *head.version_mut() = Version::HTTP_3;
-    let chunks = streams::open(request)
-        .map_err(|error| Error::Sending { asked: asked.clone(), source: Arc::new(error) })?;
+    let chunks =
+        streams::open(request).map_err(|error| Error::Sending { asked: asked.clone(), source: Arc::new(error) })?;
     Ok((head, chunks))
 }
 
@@ -262,9 +262,8 @@ async fn body(
     clock: &Clock,
 ) -> Result<(), Unreceived<Failure>> {
     let mut left = length;
-    let wrong = || {
-        Unreceived::Failed(Failure::Malformed("the answer's body is not as long as its head says".to_owned()))
-    };
+    let wrong =
+        || Unreceived::Failed(Failure::Malformed("the answer's body is not as long as its head says".to_owned()));
     loop {
         room(pieces, clock).await?;
         let data = tokio::select! {

@@ -158,7 +158,8 @@ impl Dial for Server {
                 tokio::spawn(serve(far, self.0.clone()));
                 Version::HTTP_11
             };
-            Ok(Dialed::Stream(Connected { io: Box::new(near), version, facts: nothing_special(), confirmation: None }))
+            let (io, facts) = (Box::new(near), nothing_special());
+            Ok(Dialed::Stream(Box::new(Connected { io, version, facts, confirmation: None })))
         })
     }
 
