@@ -19,9 +19,9 @@
 
 mod body;
 mod head;
-pub mod replay;
 pub mod import;
 pub mod json;
+pub mod replay;
 pub mod schedule;
 mod shipped;
 pub mod spec;

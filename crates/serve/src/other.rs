@@ -9,17 +9,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
-use hyper::body::{Body, Incoming};
+use http_body::Body;
 
 use crate::AccessLog;
 use crate::access_log::Entry;
-use crate::body::{Answer, Upstream};
+use crate::body::{Answer, Incoming, Upstream};
 use crate::connection::Busy;
+use crate::early::{self, Gate};
 
 /// Who knows the answers.
 pub trait Answers: Send + Sync + 'static {
     /// Answers a request by its head, at once. Its body has been read by then and is forgotten; of more than 256 KiB,
-    /// the answer is 413 and nobody is asked.
+    /// the answer is 413, of one that may be a recording and is not safe (RFC 8470) 425, and nobody is asked.
     fn answer(&self, request: &Parts) -> Response<Bytes>;
 }
 
@@ -34,7 +35,14 @@ impl Other {
         Other { answers, log }
     }
 
-    pub(crate) async fn answer(&self, client: SocketAddr, request: Request<Incoming>, busy: Busy) -> Response<Answer> {
+    pub(crate) async fn answer(
+        &self,
+        client: SocketAddr,
+        request: Request<Incoming>,
+        gate: Gate,
+        busy: Busy,
+    ) -> Response<Answer> {
+        let early = early::too_early(&request, &gate);
         let mut entry = Entry::new(self.log.clone(), client, &request);
         let (head, body) = request.into_parts();
         let whole = body.is_end_stream() || {
@@ -42,14 +50,18 @@ impl Other {
             drop(arriving);
             rest.drain().await
         };
-        let response = if whole { self.answers.answer(&head) } else { too_large() };
+        let response = match (whole, early) {
+            (true, false) => self.answers.answer(&head),
+            (true, true) => refused(StatusCode::TOO_EARLY),
+            (false, _) => refused(StatusCode::PAYLOAD_TOO_LARGE),
+        };
         entry.status = Some(response.status());
         response.map(|body| Answer::new(body.into(), None, entry, busy))
     }
 }
 
-fn too_large() -> Response<Bytes> {
+fn refused(status: StatusCode) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
-    *response.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
+    *response.status_mut() = status;
     response
 }

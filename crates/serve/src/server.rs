@@ -1,23 +1,24 @@
 //! Listening, accepting, and ending in bounded time.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderValue;
 use rustix::io::Errno;
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::Users;
-use crate::connection::{self, Life};
+use crate::connection::{self, Life, Manner};
+use crate::http3;
 use crate::origin::Names;
 use crate::other::{Answers, Other};
 use crate::site::{Folder, Site};
 use crate::store::Store;
-use crate::tls::{self, Certificate, Tls};
+use crate::tls::{self, Certificate, Setup, Tls};
 use crate::{AccessLog, Error};
 
 /// Connections at once; more wait in the kernel's queue.
@@ -31,6 +32,9 @@ const CLEANUP: Duration = Duration::from_secs(2);
 
 /// The pause after a connection could not be accepted, for want of descriptors perhaps.
 const BREATH: Duration = Duration::from_millis(50);
+
+/// For how many seconds clients may rely on there being HTTP/3 (RFC 7838 §3.1): a day.
+const FRESH: u32 = 24 * 3600;
 
 /// What to serve, and how.
 #[derive(Debug, Clone, Default)]
@@ -53,7 +57,9 @@ pub struct Config {
 pub struct Server {
     listeners: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
-    tls: Option<(TlsAcceptor, Certificate)>,
+    /// For HTTP/3, one beside each listener, as far as the port was free.
+    datagrams: Vec<Option<UdpSocket>>,
+    tls: Option<Setup>,
     site: Arc<Site>,
     /// The folder that an earlier server may have left unfinished uploads in.
     swept: Option<Store>,
@@ -82,9 +88,9 @@ impl Server {
         let users = config.auth.as_deref().map(Users::read).transpose()?;
         let names = if users.is_none() && tls.is_none() { Names::own() } else { Names::Any };
         let folder = Folder::new(store.clone(), users, names, config.access_log, config.read_only);
-        let tls = tls.map(|(config, certificate)| (TlsAcceptor::from(config), certificate));
         let site = Arc::new(Site::Folder(Box::new(folder)));
-        Ok(Server { listeners, addresses, tls, site, swept: (!config.read_only).then_some(store) })
+        let datagrams = datagrams(&addresses, tls.is_some());
+        Ok(Server { listeners, addresses, datagrams, tls, site, swept: (!config.read_only).then_some(store) })
     }
 
     /// A server with these answers in place of a folder's files, on sockets that listen already. Of the configuration
@@ -92,9 +98,9 @@ impl Server {
     pub fn answering(answers: Arc<dyn Answers>, config: Config, listeners: Vec<TcpListener>) -> Result<Self, Error> {
         let addresses = addresses(&listeners)?;
         let tls = config.tls.as_ref().map(|tls| tls::configure(tls, &addresses)).transpose()?;
-        let tls = tls.map(|(config, certificate)| (TlsAcceptor::from(config), certificate));
         let site = Arc::new(Site::Other(Other::new(answers, config.access_log)));
-        Ok(Server { listeners, addresses, tls, site, swept: None })
+        let datagrams = datagrams(&addresses, tls.is_some());
+        Ok(Server { listeners, addresses, datagrams, tls, site, swept: None })
     }
 
     /// The first address listened on.
@@ -109,7 +115,12 @@ impl Server {
 
     /// What a client needs to trust the server; `None` without TLS.
     pub fn certificate(&self) -> Option<&Certificate> {
-        self.tls.as_ref().map(|(_, certificate)| certificate)
+        self.tls.as_ref().map(|tls| &tls.certificate)
+    }
+
+    /// Whether HTTP/3 is offered too, on all addresses.
+    pub fn offers_http3(&self) -> bool {
+        self.datagrams.iter().all(Option::is_some)
     }
 
     /// Serves until `shutdown` is ready, on whatever tokio runtime it is called (it needs I/O and time).
@@ -129,9 +140,18 @@ impl Server {
             });
         }
         let room = Arc::new(Semaphore::new(CONNECTIONS));
-        for listener in listeners.map_err(Error::Listener)? {
-            let tls = self.tls.as_ref().map(|(tls, _)| tls.clone());
-            let accept = accept(listener, tls, Arc::clone(&self.site), life.clone(), Arc::clone(&room));
+        for (listener, datagrams) in listeners.map_err(Error::Listener)?.into_iter().zip(self.datagrams) {
+            let mut alt_svc = None;
+            if let (Some(socket), Some(tls)) = (datagrams, &self.tls) {
+                let port = socket.local_addr().map_err(Error::Listener)?.port();
+                let endpoint = http3::listen(socket, tls.quic.clone()).map_err(Error::Listener)?;
+                alt_svc = HeaderValue::from_str(&format!("h3=\":{port}\"; ma={FRESH}")).ok();
+                let accept = accept_quic(endpoint, Arc::clone(&self.site), life.clone(), Arc::clone(&room));
+                life.spawn(accept);
+            }
+            let tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.tcp));
+            let manner = Manner { site: Arc::clone(&self.site), tls, alt_svc };
+            let accept = accept(listener, manner, life.clone(), Arc::clone(&room));
             let closing = life.closing.clone();
             life.spawn(async move {
                 closing.run_until_cancelled_owned(accept).await;
@@ -160,20 +180,40 @@ fn addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>, Error> {
     if addresses.is_empty() { Err(Error::NoAddress) } else { Ok(addresses) }
 }
 
-async fn accept(
-    listener: tokio::net::TcpListener,
-    tls: Option<TlsAcceptor>,
-    site: Arc<Site>,
-    life: Life,
-    room: Arc<Semaphore>,
-) {
+/// Sockets for HTTP/3 on the same ports, if it is to be offered.
+fn datagrams(addresses: &[SocketAddr], offered: bool) -> Vec<Option<UdpSocket>> {
+    let beside = |address: &SocketAddr| {
+        let bound = UdpSocket::bind(address);
+        if let Err(error) = &bound {
+            tracing::warn!("HTTP/3 is not offered on {address}, which is taken for UDP: {error}");
+        }
+        bound.ok()
+    };
+    addresses.iter().map(|address| if offered { beside(address) } else { None }).collect()
+}
+
+async fn accept_quic(endpoint: quinn::Endpoint, site: Arc<Site>, life: Life, room: Arc<Semaphore>) {
+    while let Some(Ok(place)) = life.closing.run_until_cancelled(Arc::clone(&room).acquire_owned()).await {
+        let Some(Some(incoming)) = life.closing.run_until_cancelled(endpoint.accept()).await else { break };
+        let (site, shared) = (Arc::clone(&site), life.clone());
+        life.spawn(async move {
+            connection::serve_quic(incoming, site, shared).await;
+            drop(place);
+        });
+    }
+    // Who comes now is sent away at once.
+    endpoint.set_server_config(None);
+    endpoint.wait_idle().await;
+}
+
+async fn accept(listener: tokio::net::TcpListener, manner: Manner, life: Life, room: Arc<Semaphore>) {
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (tls, site, shared) = (tls.clone(), Arc::clone(&site), life.clone());
+                let (manner, shared) = (manner.clone(), life.clone());
                 life.spawn(async move {
-                    connection::serve(stream, tls, site, shared).await;
+                    connection::serve(stream, manner, shared).await;
                     drop(place);
                 });
             }

@@ -17,13 +17,13 @@ use http::header::{
 };
 use http::{HeaderName, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
 
 use crate::access_log::{AccessLog, Entry};
 use crate::auth::{Overloaded, Users};
-use crate::body::{Answer, RequestBody, Upstream};
+use crate::body::{Answer, Incoming, RequestBody, Upstream};
 use crate::conditions;
 use crate::connection::Busy;
+use crate::early::{self, Gate};
 use crate::locks::Locks;
 use crate::origin::Names;
 use crate::other::Other;
@@ -53,10 +53,16 @@ pub(crate) enum Site {
 
 impl Site {
     /// Answers one request.
-    pub(crate) async fn answer(&self, client: SocketAddr, request: Request<Incoming>, busy: Busy) -> Response<Answer> {
+    pub(crate) async fn answer(
+        &self,
+        client: SocketAddr,
+        request: Request<Incoming>,
+        gate: Gate,
+        busy: Busy,
+    ) -> Response<Answer> {
         match self {
-            Site::Folder(folder) => folder.answer(client, request, busy).await,
-            Site::Other(other) => other.answer(client, request, busy).await,
+            Site::Folder(folder) => folder.answer(client, request, gate, busy).await,
+            Site::Other(other) => other.answer(client, request, gate, busy).await,
         }
     }
 }
@@ -92,13 +98,15 @@ impl Folder {
     }
 
     /// Answers one request.
-    async fn answer(&self, client: SocketAddr, request: Request<Incoming>, busy: Busy) -> Response<Answer> {
+    async fn answer(&self, client: SocketAddr, request: Request<Incoming>, gate: Gate, busy: Busy) -> Response<Answer> {
         let mut entry = Entry::new(self.log.clone(), client, &request);
         let expects = request.headers().contains_key(EXPECT);
         let (head, body) = request.into_parts();
         let (body, remainder) = Upstream::new(body, Arc::clone(&entry.received));
         let request = Request::from_parts(head, body);
-        let mut response = match self.user(&request).await {
+        let admitted =
+            if early::too_early(&request, &gate) { Err(StatusCode::TOO_EARLY) } else { self.user(&request).await };
+        let mut response = match admitted {
             Ok(user) => {
                 entry.user = user;
                 let principal = entry.user.as_deref().unwrap_or_default();

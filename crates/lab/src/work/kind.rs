@@ -73,7 +73,7 @@ impl Eq for Page {}
 impl Page {
     /// One that comes with Longhaul, by its name; else from a file.
     pub fn find(name: &str) -> Result<Self, SpecError> {
-        Spec::read(name.as_ref()).map(|spec| Self(Arc::new(spec)))
+        Spec::find(name).map(|spec| Self(Arc::new(spec)))
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     order::{Action, Order},
-    over::{Http, Over},
+    over::{Http, Over, Session},
     site::WHICH,
 };
 use crate::Spec;
@@ -113,16 +113,18 @@ impl Replay {
         let mut connect = ConnectSettings::default();
         connect.tcp.instead = Some(server);
         connect.tls.authorities = authorities;
+        connect.tls.fresh = over.tls == Some(Session::Full);
         connect.fast_open = if over.fast_open { FastOpen::On } else { FastOpen::Off };
         let settings = Settings {
             connect,
             versions: match over.http {
                 Http::Recorded | Http::Six => Versions::Http1,
                 Http::Two => Versions::Http2,
-                Http::Three => Versions::Http2,
+                Http::Three => Versions::Http3,
             },
             pipelining: if over.pipelining { Pipelining::Aggressive } else { Pipelining::Off },
             connections: SIX,
+            early_data: over.tls == Some(Session::Early),
             ..Settings::default()
         };
         let connector = Arc::new(Connector::new(settings.connect.clone())?);
