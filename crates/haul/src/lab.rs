@@ -26,13 +26,17 @@ use lab::{
 };
 
 /// The experiments that come with the program: name and text.
-const EXPERIMENTS: [(&str, &str); 6] = [
+const EXPERIMENTS: [(&str, &str); 10] = [
     ("webdav-race", include_str!("../../../experiments/webdav-race.toml")),
     ("idle-connection", include_str!("../../../experiments/idle-connection.toml")),
     ("pipelining", include_str!("../../../experiments/pipelining.toml")),
     ("upload-stall", include_str!("../../../experiments/upload-stall.toml")),
+    ("tfo-page-load", include_str!("../../../experiments/tfo-page-load.toml")),
+    ("tfo-server-cost", include_str!("../../../experiments/tfo-server-cost.toml")),
+    ("handshake-savers", include_str!("../../../experiments/handshake-savers.toml")),
     ("bars", include_str!("../../../experiments/bars.toml")),
     ("bars-idle", include_str!("../../../experiments/bars-idle.toml")),
+    ("bars-page", include_str!("../../../experiments/bars-page.toml")),
 ];
 
 /// Run experiments, and show and compare what they found

@@ -49,8 +49,8 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Makes an authority and a server certificate for `addresses` and `hosts`, and writes the
-    /// authority's to `folder/ca.pem`.
+    /// Makes an authority and a server certificate for `addresses` and `hosts` (names, with or without a port), and
+    /// writes the authority's to `folder/ca.pem`.
     pub fn make(folder: &Path, addresses: &[IpAddr], hosts: &[&str]) -> Result<Self, CertError> {
         let mut params = named("Longhaul's authority for one run")?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -61,7 +61,11 @@ impl Certificates {
         let mut params = named("Longhaul's server")?;
         params.subject_alt_names = addresses.iter().copied().map(SanType::IpAddress).collect();
         for host in hosts {
-            params.subject_alt_names.push(SanType::DnsName((*host).try_into()?));
+            let name = host.rsplit_once(':').map_or(*host, |(name, _port)| name);
+            params.subject_alt_names.push(match name.parse() {
+                Ok(address) => SanType::IpAddress(address),
+                Err(_) => SanType::DnsName(name.try_into()?),
+            });
         }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

@@ -16,18 +16,11 @@ const MOST: u64 = 1 << 30;
 /// Which of several answers to the same question is meant: its place in the spec. Only where there are several.
 pub(super) const WHICH: HeaderName = HeaderName::from_static("x-which");
 
-/// The pages' hosts with all they answer.
+/// The page's hosts with all they answer.
 #[derive(Debug)]
 pub struct Site {
-    answers: HashMap<Asked, Ready>,
-}
-
-/// What tells one question from another.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Asked {
-    host: String,
-    path: String,
-    method: Method,
+    /// By host, in lower case, then by path.
+    hosts: HashMap<String, HashMap<String, Vec<(Method, Ready)>>>,
 }
 
 /// The answers to one question, in the order of the spec, with their places in it.
@@ -52,22 +45,31 @@ impl Site {
         if bytes > MOST {
             return Err(TooLarge { page: spec.name.clone(), bytes });
         }
-        let mut answers: HashMap<Asked, Ready> = HashMap::new();
+        let mut hosts: HashMap<String, HashMap<String, Vec<(Method, Ready)>>> = HashMap::new();
         for (place, request) in spec.requests.iter().enumerate() {
-            let asked = Asked {
-                host: request.host.to_ascii_lowercase(),
-                path: request.path.clone(),
-                method: request.method.clone(),
-            };
             let mut recorded = request.response.clone();
             // Part of the recorded head, or the server would add its own to it.
             recorded.headers.entry(header::DATE).or_insert(HeaderValue::from_static("Mon, 18 Feb 2013 12:00:00 GMT"));
             let mut response = Response::new(recorded.body.part(0, usize::MAX));
             *response.status_mut() = recorded.status;
             *response.headers_mut() = recorded.fields(&request.host);
-            answers.entry(asked).or_default().answers.push((place, response));
+            let paths = hosts.entry(request.host.to_ascii_lowercase()).or_default();
+            let methods = paths.entry(request.path.clone()).or_default();
+            let at = methods.iter().position(|(method, _)| *method == request.method).unwrap_or_else(|| {
+                methods.push((request.method.clone(), Ready::default()));
+                methods.len() - 1
+            });
+            methods[at].1.answers.push((place, response));
         }
-        Ok(Self { answers })
+        Ok(Self { hosts })
+    }
+
+    fn ready(&self, host: &str, path: &str, method: &Method) -> Option<&Ready> {
+        let paths = self.hosts.get(host).or_else(|| self.hosts.get(&host.to_ascii_lowercase())).or_else(|| {
+            // A page that was recorded at a port of its scheme's is served at another.
+            self.hosts.get(&host.rsplit_once(':')?.0.to_ascii_lowercase())
+        })?;
+        paths.get(path)?.iter().find(|(asked, _)| asked == method).map(|(_, ready)| ready)
     }
 }
 
@@ -78,17 +80,8 @@ impl serve::Answers for Site {
             Some(authority) => authority.as_str(),
             None => request.headers.get(header::HOST).map_or("", |host| host.to_str().unwrap_or_default()),
         };
-        let asked = Asked {
-            host: host.to_ascii_lowercase(),
-            path: request.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
-            method: request.method.clone(),
-        };
-        let ready = self.answers.get(&asked).or_else(|| {
-            // A page that was recorded at a port of its own is served at another.
-            let host = asked.host.rsplit_once(':')?.0.to_owned();
-            self.answers.get(&Asked { host, ..asked })
-        });
-        let Some(ready) = ready else {
+        let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
+        let Some(ready) = self.ready(host, path, &request.method) else {
             let mut missing = Response::new(Bytes::from_static(b"The page does not have this.\n"));
             *missing.status_mut() = StatusCode::NOT_FOUND;
             return missing;
