@@ -39,11 +39,11 @@ enum Command {
     Lab(lab::Command),
     Link(Box<link::Args>),
     Explain(Box<explain::Args>),
+    #[command(subcommand)]
+    Page(page::Command),
     #[command(flatten)]
     Files(files::Command),
     Serve(serve::Args),
-    #[command(subcommand)]
-    Page(page::Command),
     /// Print the completions of a shell
     Completions {
         /// The shell
@@ -73,9 +73,9 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab::run(command),
         Command::Link(args) => link::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Page(command) => page::run(command),
         Command::Files(command) => files::run(command),
         Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
-        Command::Page(command) => page::run(command),
         Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),
         Command::Man { folder } => manual::man(&folder).map(|()| ExitCode::SUCCESS),
     };

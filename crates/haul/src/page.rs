@@ -1,17 +1,19 @@
-//! `haul page`: page loads, written down and looked at.
+//! `haul page`: page loads, written down, recorded, looked at and replayed.
 
 mod import;
 mod record;
+mod replay;
 mod show;
 
 use std::{error::Error, fmt::Display, path::Path, process::ExitCode};
 
-/// Page loads: look at them, import them, record them
+/// Page loads: look at them, import them, record them, replay them over emulated links
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     Show(show::Args),
     Import(import::Args),
     Record(record::Args),
+    Replay(Box<replay::Args>),
 }
 
 pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
@@ -19,6 +21,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
         Command::Show(args) => show::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Record(args) => record::run(&args),
+        Command::Replay(args) => replay::run(&args),
     }
 }
 

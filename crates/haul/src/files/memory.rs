@@ -1,4 +1,5 @@
-//! What is remembered of servers from run to run: how well they pipeline, and where what a mirrored folder had is kept.
+//! What is remembered of servers from run to run: how well they pipeline, what is known of their HTTP/3, and where what
+//! a mirrored folder had is kept.
 //!
 //! A test of a server costs round trips, so its outcome is kept in `~/.cache/longhaul/servers.json`. Several `haul`s may
 //! learn at once, so each reads the file anew before it writes, under a lock on the folder, and changes the one entry it
@@ -17,7 +18,7 @@ use std::{
 };
 
 use dav::RemotePath;
-use haul_http::{Knowledge, Origin};
+use haul_http::{Alternative, Knowledge, Origin};
 use serde::{Deserialize, Serialize};
 
 use super::settings::base;
@@ -36,7 +37,16 @@ const MIRRORED: Duration = Duration::from_hours(90 * 24);
 struct Servers {
     schema: String,
     /// By origin.
-    servers: BTreeMap<String, Knowledge>,
+    servers: BTreeMap<String, Known>,
+}
+
+/// What is known of one.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+pub(super) struct Known {
+    #[serde(flatten)]
+    pub(super) pipelining: Knowledge,
+    #[serde(default)]
+    pub(super) http3: Alternative,
 }
 
 impl Default for Servers {
@@ -65,16 +75,16 @@ pub(super) fn mirror(origin: &Origin, user: Option<&str>, path: &RemotePath) -> 
 }
 
 /// What is known of a server. A broken file is told of.
-pub(super) fn recall(path: &Path, origin: &Origin) -> Option<Knowledge> {
+pub(super) fn recall(path: &Path, origin: &Origin) -> Option<Known> {
     let servers = read(path).unwrap_or_else(|why| {
         say(format_args!("{} cannot be used, so servers are tested anew: {why}", path.display()));
         Servers::default()
     });
-    servers.servers.get(&origin.to_string()).copied()
+    servers.servers.get(&origin.to_string()).cloned()
 }
 
 /// Keeps what is known of a server.
-pub(super) fn keep(path: &Path, origin: &Origin, known: Knowledge) -> io::Result<()> {
+pub(super) fn keep(path: &Path, origin: &Origin, known: Known) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let alone = File::open(folder)?;
@@ -118,7 +128,8 @@ mod tests {
         Origin::of(&format!("https://{name}/").parse().unwrap()).unwrap()
     }
 
-    fn known(depth: u32) -> Knowledge {
+    /// As written before there was HTTP/3.
+    fn known(depth: u32) -> Known {
         serde_json::from_value(serde_json::json!({"depth": depth, "banned": false, "points": 0.0, "at": 0.0})).unwrap()
     }
 

@@ -97,7 +97,7 @@ impl Haul {
                 let folders = task.folders().into_iter().map(|folder| task.source.join(folder));
                 run(self.command(program, sample, "cp").arg("-r").args(folders).arg(&sample.url))?;
             }
-            Work::Download { .. } | Work::Page { .. } => {
+            Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
                 run(self.command(program, sample, "cp").arg("-r").arg(&sample.url).arg(&task.target))?;
             }
             Work::List { .. } => {

@@ -9,6 +9,7 @@
 mod apache;
 mod embedded;
 mod nginx;
+mod pages;
 mod requests;
 
 use std::{
@@ -29,6 +30,7 @@ use crate::{
     certs::{CertError, Certificates},
     place::Place,
     process::{Daemon, Missing, ProcessError, ordinary_user},
+    work::Page,
 };
 
 /// Which HTTP is spoken.
@@ -50,6 +52,8 @@ pub struct Setup<'a> {
     pub certificates: Option<&'a Certificates>,
     /// What it offers.
     pub http: Http,
+    /// The page that it is to answer for, if the work is to load one.
+    pub page: Option<&'a Page>,
     /// A folder for all it writes. When we are root it is opened to the ordinary user the
     /// server runs as; the folders above it must let that user through.
     pub scratch: &'a Path,
@@ -112,6 +116,11 @@ pub trait Server: Send + Sync {
         true
     }
 
+    /// Whether it answers for the hosts of recorded pages, and for nothing else.
+    fn replays(&self) -> bool {
+        false
+    }
+
     /// Its version and what is set other than by default, to be recorded.
     fn settings(&self) -> Vec<(String, String)>;
 
@@ -120,9 +129,9 @@ pub trait Server: Send + Sync {
 }
 
 /// All servers; the first that is not missing is the race's default. nginx comes last: it knows no
-/// PROPPATCH, so Windows could not take part.
+/// PROPPATCH, so Windows could not take part. The server of recorded pages serves no other work.
 pub fn all() -> Vec<Box<dyn Server>> {
-    vec![Box::new(apache::Apache), Box::new(embedded::Embedded), Box::new(nginx::Nginx)]
+    vec![Box::new(apache::Apache), Box::new(embedded::Embedded), Box::new(nginx::Nginx), Box::new(pages::Pages)]
 }
 
 /// What keeps a server running; dropping it ends the server.
@@ -168,11 +177,11 @@ impl Running {
         self.log.since_mark()
     }
 
-    /// The processor time that it has used since it was started; none of a server that is a thread of ours.
+    /// The processor time that it has used since it was started.
     pub fn processor_time(&self) -> Option<Duration> {
         match &self.process {
             Process::Daemon(daemon) => daemon.processor_time(),
-            Process::Embedded(_) => None,
+            Process::Embedded(handle) => handle.processor_time(),
         }
     }
 

@@ -8,6 +8,7 @@
 //! A packet that a middlebox cannot make sense of passes as it is, and none panics.
 
 mod arguments;
+mod balance;
 mod both;
 mod drop_syn;
 mod flows;
@@ -16,6 +17,7 @@ mod nat;
 mod reset;
 mod silent;
 mod strip;
+mod swallow;
 
 pub use arguments::{Arguments, Middlebox, MiddleboxError};
 
@@ -30,10 +32,13 @@ pub const ALL: &[&Kind] = &[
     &strip::WSCALE,
     &drop_syn::UNKNOWN_OPTIONS,
     &drop_syn::DATA,
+    &swallow::DATA,
+    &swallow::AFTER,
     &hold_acks::KIND,
     &reset::KIND,
     &silent::KIND,
     &nat::KIND,
+    &balance::KIND,
 ];
 
 /// A kind of middlebox, as it is registered.

@@ -1,0 +1,188 @@
+//! What is known of the way to a server: whether data in a SYN gets through, and is worth it.
+//!
+//! Most ways take a SYN with data or ignore the wish; some lose the SYN, and some lose everything after it. Nobody
+//! knows before trying, so trying is made cheap, and its outcome is remembered for each pair of a network and a
+//! server:
+//!
+//! ```text
+//!            asked twice,                          accepted, and answered
+//!            no cookie                 ┌──────────────────────────────────────┐
+//!  ┌────────┐        ┌─────────┐   cookie   ┌─────────┐                  ┌────▼────┐
+//!  │no      ◄────────┤ unknown ├────────────► granted ├──────────────────►  works  │
+//!  │cookie  │        └─▲──▲──▲─┘            └─┬─────┬─┘                  └─┬─────┬─┘
+//!  └───┬────┘          │  │  │   ignored twice│     │ unanswered,          │     │ twice
+//!      └───────────────┘  │  └────────────┐   │     │ swallowed     ignored│     │ in a row
+//!        after a while    │     ┌─────────┴─┐ │     │   ┌────────────┐     │     │
+//!                         │     │  refused  ◄─┴─────┼───┼────────────┼─────┘     │
+//!                         │     └───────────┘       └───► blackholed ◄───────────┘
+//!                         └─────────────────────────────┤  until …   │
+//!                                                       └────────────┘
+//! ```
+//!
+//! What costs nothing but the gain (no cookie; data ignored) and what costs a wait (a SYN unanswered; silence after
+//! it) are kept apart, but for the same length of time: ten minutes, doubled with each failure since the last success,
+//! up to two days. Linux did the like until 2021 for all servers of a host at once, with an hour; now its timer
+//! (`net.ipv4.tcp_fastopen_blackhole_timeout_sec`) is 0, which leaves it to programs.
+//!
+//! Two asks, not one: Linux makes the second with the experimental option (kind 254, magic 0xF989) where the first
+//! (kind 34) brought nothing, so that a box that strips only one of them is overcome.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// How long a way that failed is left alone, at first and at most.
+pub(super) const FIRST: Duration = Duration::from_mins(10);
+const LONGEST: Duration = Duration::from_hours(48);
+/// So many asks without a cookie, or SYNs with ignored data, in a row are enough.
+const ENOUGH: u32 = 2;
+/// The bounded wait: twice the RTT within these bounds, and the Connection Attempt Delay of RFC 8305 where the RTT is
+/// not known.
+const LEAST_WAIT: Duration = Duration::from_millis(50);
+const MOST_WAIT: Duration = Duration::from_millis(500);
+const USUAL_WAIT: Duration = Duration::from_millis(250);
+
+/// How a connection is to begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plan {
+    /// By a plain SYN.
+    Plain,
+    /// By a SYN that asks for a cookie.
+    Ask,
+    /// By a SYN with data.
+    Data {
+        /// Whether data in a SYN has been accepted and answered on this way. If not, silence after the handshake is
+        /// held against it too.
+        proven: bool,
+    },
+}
+
+/// What became of a beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The kernel holds a cookie for the server.
+    Granted,
+    /// A cookie was asked for, the handshake was done, and there is none.
+    NotGranted,
+    /// The kernel's cookie is gone.
+    Forgotten,
+    /// The data in the SYN was acknowledged with it, and an answer came.
+    Answered,
+    /// The SYN was answered and its data was not acknowledged: the cookie is not valid any more, or the data was
+    /// taken out on the way. The kernel has sent it again, and nothing was lost but the gain.
+    Ignored,
+    /// A SYN with data, or with the option, was not answered (or refused), and a plain SYN after it was answered.
+    Unanswered,
+    /// The SYN's data was acknowledged, then nothing came, and a plain connection was answered.
+    Swallowed,
+}
+
+/// What state a way is in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Nothing was tried, or long ago.
+    #[default]
+    Unknown,
+    /// There is a cookie, not tried yet.
+    Granted,
+    /// Data in a SYN was accepted and answered.
+    Works,
+    /// The server gives no cookie, or a box takes the option away.
+    NoCookie,
+    /// There is a cookie, and data is ignored all the same.
+    Refused,
+    /// A SYN was lost for what it carried, or what came after it was.
+    Blackholed,
+}
+
+/// What is known of one way. Times are seconds of any clock that goes on between runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    state: State,
+    /// Asks without a cookie, ignored data or lost SYNs since the state was entered.
+    strikes: u32,
+    /// Times it was given up since the last success.
+    failures: u32,
+    /// When a state that was given up ends.
+    until: f64,
+    /// The shortest RTT seen lately, in seconds; 0 if none was.
+    rtt: f64,
+    /// A number made of the cookie that was given on this way, by which it is known again; 0 if that is not known.
+    #[serde(default)]
+    pub(super) cookie: u64,
+}
+
+impl Memory {
+    /// How the next connection is to begin.
+    pub fn plan(&self, now: f64) -> Plan {
+        match self.state(now) {
+            State::Unknown => Plan::Ask,
+            State::Granted => Plan::Data { proven: false },
+            State::Works => Plan::Data { proven: true },
+            State::NoCookie | State::Refused | State::Blackholed => Plan::Plain,
+        }
+    }
+
+    /// The state now.
+    pub fn state(&self, now: f64) -> State {
+        // A clock set back must not make a while of it longer.
+        let over = now >= self.until || self.until - now > LONGEST.as_secs_f64();
+        match self.state {
+            State::NoCookie | State::Refused | State::Blackholed if over => State::Unknown,
+            state => state,
+        }
+    }
+
+    /// How long a SYN that carries more than a plain one may stay unanswered before a plain one follows.
+    pub fn wait(&self) -> Duration {
+        match Duration::try_from_secs_f64(self.rtt * 2.0) {
+            Ok(twice) if !twice.is_zero() => twice.clamp(LEAST_WAIT, MOST_WAIT),
+            _ => USUAL_WAIT,
+        }
+    }
+
+    /// Takes note of an RTT. Old ones fade, so that a way that has become longer is seen to be.
+    pub fn round_trip(&mut self, rtt: Duration) {
+        let rtt = rtt.as_secs_f64();
+        self.rtt = if self.rtt > 0.0 && self.rtt < rtt { self.rtt + (rtt - self.rtt) / 4.0 } else { rtt };
+    }
+
+    /// Takes note of what happened. What a way that was given up still brings, from connections that began before,
+    /// changes nothing, but for a success.
+    pub fn happened(&mut self, event: Event, now: f64) {
+        let state = self.state(now);
+        if self.state != state {
+            self.enter(state);
+        }
+        match (event, state) {
+            (Event::Answered, _) => {
+                self.failures = 0;
+                self.enter(State::Works);
+            }
+            (_, State::NoCookie | State::Refused | State::Blackholed) => {}
+            (Event::Granted, State::Unknown) => self.enter(State::Granted),
+            (Event::Granted, _) => {}
+            (Event::Forgotten, _) => self.enter(State::Unknown),
+            (Event::NotGranted, _) => self.strike(ENOUGH, State::NoCookie, now),
+            (Event::Ignored, _) => self.strike(ENOUGH, State::Refused, now),
+            // Where it has worked, one SYN may just have been lost.
+            (Event::Unanswered, State::Works) => self.strike(ENOUGH, State::Blackholed, now),
+            (Event::Unanswered | Event::Swallowed, _) => self.strike(1, State::Blackholed, now),
+        }
+    }
+
+    fn enter(&mut self, state: State) {
+        (self.state, self.strikes) = (state, 0);
+    }
+
+    fn strike(&mut self, enough: u32, then: State, now: f64) {
+        self.strikes += 1;
+        if self.strikes >= enough {
+            let pause = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
+            self.failures = self.failures.saturating_add(1);
+            self.until = now + pause.as_secs_f64();
+            self.enter(then);
+        }
+    }
+}
