@@ -315,6 +315,7 @@ pub fn all() -> &'static [Registered] {
         haul::DEFAULT,
         haul::NO_PIPELINING,
         haul::HTTP2,
+        haul::HTTP3,
         haul::LOCKS,
         engine::OLDEST,
         engine::NEWEST,

@@ -112,6 +112,11 @@ pub trait Server: Send + Sync {
         true
     }
 
+    /// Whether it has HTTP/3.
+    fn http3(&self) -> bool {
+        false
+    }
+
     /// Its version and what is set other than by default, to be recorded.
     fn settings(&self) -> Vec<(String, String)>;
 

@@ -10,6 +10,7 @@
 mod arguments;
 mod both;
 mod drop_syn;
+mod drop_udp;
 mod flows;
 mod hold_acks;
 mod nat;
@@ -30,6 +31,7 @@ pub const ALL: &[&Kind] = &[
     &strip::WSCALE,
     &drop_syn::UNKNOWN_OPTIONS,
     &drop_syn::DATA,
+    &drop_udp::KIND,
     &hold_acks::KIND,
     &reset::KIND,
     &silent::KIND,
