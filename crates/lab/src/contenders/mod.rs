@@ -323,7 +323,7 @@ pub fn all() -> &'static [Registered] {
 }
 
 /// Those whose names are known before the program runs.
-const PROGRAMS_AND_MODELS: [Registered; 24] = [
+const PROGRAMS_AND_MODELS: [Registered; 25] = [
     curl::REGISTERED,
     curl_parallel::HTTP1,
     curl_parallel::HTTP2,
@@ -338,6 +338,7 @@ const PROGRAMS_AND_MODELS: [Registered; 24] = [
     haul::DEFAULT,
     haul::NO_PIPELINING,
     haul::HTTP2,
+    haul::HTTP3,
     haul::LOCKS,
     engine::OLDEST,
     engine::NEWEST,

@@ -121,6 +121,11 @@ pub trait Server: Send + Sync {
         false
     }
 
+    /// Whether it has HTTP/3.
+    fn http3(&self) -> bool {
+        false
+    }
+
     /// Its version and what is set other than by default, to be recorded.
     fn settings(&self) -> Vec<(String, String)>;
 
