@@ -9,14 +9,15 @@ use std::{error::Error, io::ErrorKind, path::PathBuf};
 
 use dav::{Dav, RemotePath};
 use haul_http::{
-    Client, Knowledge,
+    Client,
+    connect::FastOpen,
     credentials::{
         Authenticator, Credential, Credentials, Environment, Exposed, GiveUp, Netrc, Secret, Userinfo, default_netrc,
     },
 };
 
 use super::{
-    memory,
+    memory::{self, Known},
     options::{Manner, Way},
     place::Remote,
     prompt,
@@ -31,7 +32,7 @@ pub(super) struct Session {
     /// Who asks, as others may know.
     pub(super) user: Option<String>,
     memory: Option<PathBuf>,
-    known: Knowledge,
+    known: Known,
 }
 
 impl Session {
@@ -59,9 +60,10 @@ impl Session {
         let client = client(&credentials)?;
         let memory = memory::place();
         if let Some(known) = memory.as_deref().and_then(|path| memory::recall(path, &remote.origin)) {
-            client.remember(remote.origin.clone(), known);
+            client.remember(remote.origin.clone(), known.server);
+            client.paths().remember(known.ways);
         }
-        let known = client.knowledge(&remote.origin);
+        let known = known(&client, &remote.origin);
         Ok(Self { dav: Dav::new(client, remote.origin.clone()), settings, user, memory, known })
     }
 
@@ -75,15 +77,21 @@ impl Drop for Session {
     /// What was learned is kept, however the command ends.
     fn drop(&mut self) {
         let origin = self.dav.requests().origin();
-        let known = self.dav.client().knowledge(origin);
+        let known = known(self.dav.client(), origin);
+        let private = self.settings.client.connect.fast_open == FastOpen::Private;
         if let Some(path) = self.memory.as_deref().filter(|_| known != self.known)
-            && let Err(error) = memory::keep(path, origin, known)
+            && let Err(error) = memory::keep(path, origin, &known, private)
             // Where nothing may be kept it is so each time, and known.
             && !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
         {
             say(format_args!("cannot remember the server in {}, so it is tested anew: {error}", path.display()));
         }
     }
+}
+
+/// What a client knows by now.
+fn known(client: &Client, origin: &haul_http::Origin) -> Known {
+    Known { server: client.knowledge(origin), ways: client.paths().all() }
 }
 
 /// The credentials for a server, whose they are, and whether there are any.

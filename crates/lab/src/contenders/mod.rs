@@ -13,6 +13,7 @@
 //! whole work, where `cp -r` would be started once.
 
 mod chunked;
+mod connections;
 mod curl;
 mod curl_parallel;
 mod davfs2;
@@ -325,6 +326,10 @@ pub fn all() -> &'static [Registered] {
         engine::AGGRESSIVE,
         engine::HTTP2,
         chunked::REGISTERED,
+        connections::CURL_TCP,
+        connections::CURL_TFO,
+        connections::ENGINE,
+        connections::ENGINE_TFO,
     ]
 }
 
