@@ -13,6 +13,7 @@
 //! whole work, where `cp -r` would be started once.
 
 mod chunked;
+mod connections;
 mod curl;
 mod curl_parallel;
 mod davfs2;
@@ -323,7 +324,7 @@ pub fn all() -> &'static [Registered] {
 }
 
 /// Those whose names are known before the program runs.
-const PROGRAMS_AND_MODELS: [Registered; 25] = [
+const PROGRAMS_AND_MODELS: [Registered; 29] = [
     curl::REGISTERED,
     curl_parallel::HTTP1,
     curl_parallel::HTTP2,
@@ -349,6 +350,10 @@ const PROGRAMS_AND_MODELS: [Registered; 25] = [
     engine::AGGRESSIVE,
     engine::HTTP2,
     chunked::REGISTERED,
+    connections::CURL_TCP,
+    connections::CURL_TFO,
+    connections::ENGINE,
+    connections::ENGINE_TFO,
 ];
 
 /// What an experiment may know of them.
