@@ -28,11 +28,13 @@ use self::conduct::conduct;
 use crate::usage;
 
 /// The experiments that come with the program: name and text.
-const EXPERIMENTS: [(&str, &str); 6] = [
+const EXPERIMENTS: [(&str, &str); 8] = [
     ("webdav-race", include_str!("../../../experiments/webdav-race.toml")),
     ("idle-connection", include_str!("../../../experiments/idle-connection.toml")),
     ("pipelining", include_str!("../../../experiments/pipelining.toml")),
     ("upload-stall", include_str!("../../../experiments/upload-stall.toml")),
+    ("tfo-dns", include_str!("../../../experiments/tfo-dns.toml")),
+    ("tfo-middleboxes", include_str!("../../../experiments/tfo-middleboxes.toml")),
     ("bars", include_str!("../../../experiments/bars.toml")),
     ("bars-idle", include_str!("../../../experiments/bars-idle.toml")),
 ];

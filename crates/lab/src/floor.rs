@@ -16,6 +16,7 @@
 //! | an object after a page: its connections are there; half a round trip for the request, half for the last byte | 1 |
 //! | listing: one request with `Depth: 1` (RFC 4918, §9.1) | 1 |
 //! | saving in place: a save begins when the last one is confirmed | 1 each |
+//! | looking a name up: a datagram there and one back, with no handshake | 1 each |
 //!
 //! *Not counted*, because a setting or an implementation can take it away: slow start and
 //! windows, further connections, locks, looking before writing, one request after another,
@@ -46,8 +47,8 @@ pub struct Floor {
 
 /// The floor of a task on a network, over TLS 1.3 or in plain text.
 pub fn floor(work: &Work, network: &Network, tls: bool) -> Floor {
-    let handshakes = if let Work::Page { .. } = work { 0 } else { 1 + u32::from(tls) };
-    let answers = if let Work::Edit { times, .. } = work { *times } else { 1 };
+    let handshakes = if let Work::Page { .. } | Work::LookUp { .. } = work { 0 } else { 1 + u32::from(tls) };
+    let answers = if let Work::Edit { times, .. } | Work::LookUp { times } = work { *times } else { 1 };
     let round_trips = handshakes + answers;
     let bytes = work.payload();
     let rate = if work.reads() { network.down() } else { network.up() };

@@ -19,6 +19,7 @@ mod curl_parallel;
 mod davfs2;
 mod engine;
 mod haul;
+mod kdig;
 mod rclone;
 mod redirector;
 mod samba;
@@ -204,6 +205,11 @@ pub trait Contender: Send + Sync {
         false
     }
 
+    /// Whether what it does is to look names up by DNS, and nothing else.
+    fn resolves(&self) -> bool {
+        false
+    }
+
     /// Options and facts about it to be recorded; versions of its programs come from
     /// [`needs`](Self::needs).
     fn settings(&self) -> Vec<(String, String)> {
@@ -330,6 +336,9 @@ pub fn all() -> &'static [Registered] {
         connections::CURL_TFO,
         connections::ENGINE,
         connections::ENGINE_TFO,
+        kdig::UDP,
+        kdig::TCP,
+        kdig::TFO,
     ]
 }
 
@@ -353,6 +362,11 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
         .or_else(|| {
             let page = matches!(work, Work::Page { .. }) && !contender.loads_pages();
             page.then(|| "it has no page open between two loads".to_owned())
+        })
+        .or_else(|| {
+            let wanted = matches!(work, Work::LookUp { .. });
+            let odd = [contender.resolves(), server.resolves()] != [wanted; 2];
+            odd.then(|| "names are looked up by a DNS client at a DNS server, and nothing else is".to_owned())
         })
         .or_else(|| contender.unable(work, server, tls))
 }

@@ -98,6 +98,7 @@ pub(super) enum Kind {
     Download,
     Page,
     List,
+    LookUp,
     Edit,
 }
 

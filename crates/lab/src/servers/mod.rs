@@ -10,6 +10,7 @@ mod apache;
 mod embedded;
 mod nginx;
 mod requests;
+mod unbound;
 
 use std::{
     fs, io,
@@ -30,6 +31,9 @@ use crate::{
     place::Place,
     process::{Daemon, Missing, ProcessError, ordinary_user},
 };
+
+/// The zone that is known to servers that look names up.
+pub const ZONE: &str = "example.test";
 
 /// Which HTTP is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +116,11 @@ pub trait Server: Send + Sync {
         true
     }
 
+    /// Whether it answers for names, and serves no files.
+    fn resolves(&self) -> bool {
+        false
+    }
+
     /// Its version and what is set other than by default, to be recorded.
     fn settings(&self) -> Vec<(String, String)>;
 
@@ -119,10 +128,10 @@ pub trait Server: Send + Sync {
     fn start(&self, setup: &Setup) -> Result<Running, ServerError>;
 }
 
-/// All servers; the first that is not missing is the race's default. nginx comes last: it knows no
-/// PROPPATCH, so Windows could not take part.
+/// All servers; the first that is not missing is the race's default. nginx comes after the
+/// others: it knows no PROPPATCH, so Windows could not take part. Unbound serves no files at all.
 pub fn all() -> Vec<Box<dyn Server>> {
-    vec![Box::new(apache::Apache), Box::new(embedded::Embedded), Box::new(nginx::Nginx)]
+    vec![Box::new(apache::Apache), Box::new(embedded::Embedded), Box::new(nginx::Nginx), Box::new(unbound::Unbound)]
 }
 
 /// What keeps a server running; dropping it ends the server.

@@ -47,6 +47,11 @@ pub enum Work {
         /// How many entries it has.
         entries: u32,
     },
+    /// Look names up by DNS, one after another.
+    LookUp {
+        /// How many.
+        times: u32,
+    },
     /// Save a file in place, again and again; each save begins when the last is confirmed.
     Edit {
         /// How often.
@@ -62,7 +67,7 @@ impl Work {
         match self {
             Self::Upload { files, .. } | Self::Tree { files, .. } | Self::Download { files, .. } => *files,
             Self::List { .. } | Self::Page { .. } => 1,
-            Self::Edit { times, .. } => *times,
+            Self::Edit { times, .. } | Self::LookUp { times } => *times,
         }
     }
 
@@ -77,6 +82,7 @@ impl Work {
             Self::Upload { .. } | Self::Tree { .. } | Self::Download { .. } => "file",
             Self::Page { .. } => "object",
             Self::List { .. } => "listing",
+            Self::LookUp { .. } => "name",
             Self::Edit { .. } => "save",
         }
     }
@@ -90,7 +96,7 @@ impl Work {
     pub fn payload(&self) -> u64 {
         match self {
             Self::Page { size, .. } => size.as_bytes(),
-            Self::List { .. } => 0,
+            Self::List { .. } | Self::LookUp { .. } => 0,
             _ => self.sizes().map(Size::as_bytes).fold(0, u64::saturating_add),
         }
     }
@@ -102,7 +108,7 @@ impl Work {
             Self::Upload { files, size } | Self::Tree { files, size, .. } => (std::slice::from_ref(size), None, *files),
             Self::Download { files, size } => (size.as_slice(), None, *files),
             Self::Page { objects, size, .. } => (objects.as_slice(), Some(*size), objects.len() as u32),
-            Self::List { entries } => (&[EMPTY][..], None, *entries),
+            Self::List { entries: count } | Self::LookUp { times: count } => (&[EMPTY][..], None, *count),
             Self::Edit { times, size } => (std::slice::from_ref(size), None, *times),
         };
         list.iter().copied().cycle().take(count as usize).chain(after)
@@ -147,6 +153,7 @@ impl fmt::Display for Work {
                 in_turn(f, objects)
             }
             Self::List { entries } => write!(f, "list a folder of {entries} entries"),
+            Self::LookUp { times } => write!(f, "look up {times} names, one after another"),
             Self::Edit { times, size } => write!(f, "save a file of {size} in place {times} times"),
         }
     }
