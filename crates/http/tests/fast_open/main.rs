@@ -57,6 +57,7 @@ fn main() {
         ("no_cookie_costs_nothing", no_cookie_costs_nothing),
         ("data_that_is_ignored_costs_nothing", ignored_data_costs_nothing),
         ("a_way_that_drops_the_syn_costs_one_wait", a_dropped_syn_costs_one_wait),
+        ("a_refused_syn_is_followed_by_a_plain_one", a_refused_syn_is_followed_by_a_plain_one),
         ("a_way_that_goes_silent_costs_one_wait", silence_costs_one_wait),
         ("in_another_network_no_old_cookie_is_shown", in_another_network_no_old_cookie_is_shown),
     ];
@@ -215,6 +216,13 @@ fn a_dropped_syn_costs_one_wait() -> Result<(), Failed> {
 
 fn silence_costs_one_wait() -> Result<(), Failed> {
     costs_one_wait("swallow-after-syn-data", (0, 1))
+}
+
+fn a_refused_syn_is_followed_by_a_plain_one() -> Result<(), Failed> {
+    // The second connection has proved the way; the third is refused, and costs no wait.
+    let fared = World::new(&["reset:syn=3"])?.ask(FastOpen::On, Method::GET)?;
+    let Tally { accepted, unanswered, .. } = fared.tally;
+    ensure((accepted, unanswered, fared.served) == (REQUESTS as u32 - 2, 1, REQUESTS as u32), &fared)
 }
 
 fn in_another_network_no_old_cookie_is_shown() -> Result<(), Failed> {

@@ -7,13 +7,13 @@
 //! Open do. Neither holds a cookie when it begins. curl is given twenty seconds for each file, as a person would
 //! not wait for longer.
 
+use std::time::Duration;
+
 use haul_http::{
-    Body, Client, Pipelining, Settings, Versions,
-    connect::{ConnectSettings, FastOpen},
-    credentials::Authenticator,
+    Origin,
+    connect::{ConnectSettings, Connector, FastOpen, Offer},
 };
-use http::{Request, header};
-use http_body_util::BodyExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Contender, Failure, Prepared, Ready, Registered, Sample, curl::CURL, io_failure};
 use crate::{
@@ -25,6 +25,9 @@ use crate::{
 
 /// curl's bound on each file, in seconds.
 const PATIENCE: &str = "20";
+
+/// The engine's bound on a handshake; the sample has another, on all of it.
+const HANDSHAKE: Duration = Duration::from_secs(20);
 
 macro_rules! registered {
     ($name:literal, $who:expr) => {
@@ -94,36 +97,46 @@ impl Contender for Connections {
 }
 
 fn engine<'a>(sample: &'a Sample<'a>, fast_open: FastOpen) -> Result<Box<dyn Prepared + 'a>, Failure> {
-    let mut connect = ConnectSettings { fast_open, ..ConnectSettings::default() };
-    connect.tls.authorities =
+    let mut settings = ConnectSettings { fast_open, ..ConnectSettings::default() };
+    settings.tls.authorities =
         sample.certificates.map(|certificates| certificates.ca_file.clone()).into_iter().collect();
-    let settings = Settings {
-        connect,
-        versions: Versions::Http1,
-        pipelining: Pipelining::Off,
-        connections: 1,
-        ..Settings::default()
-    };
-    let client = Client::new(settings, Authenticator::default()).map_err(|error| Failure::Engine(error.to_string()))?;
-    let files: Vec<_> = sample.task.names().into_iter().map(|name| (format!("{}{name}", sample.url), name)).collect();
-    let target = sample.task.target.clone();
+    let connector = Connector::new(settings).map_err(|error| Failure::Engine(error.to_string()))?;
+    let (url, task) = (sample.url.clone(), sample.task.clone());
     let open = || async { Ok(()) };
     let work = move |()| async move {
-        for (url, name) in files {
-            let failed = |error: haul_http::Error| Failure::Engine(error.to_string());
-            let request = Request::get(&url).header(header::CONNECTION, "close").body(Body::empty());
-            let answer = client.send(request.map_err(|_| Failure::Url(url.clone()))?).await.map_err(failed)?;
-            if !answer.status().is_success() {
-                let (method, status) = ("GET".to_owned(), answer.status().as_u16());
-                return Err(Failure::Status { method, path: url, status });
-            }
-            let content = answer.into_body().collect().await.map_err(failed)?.to_bytes();
-            let file = target.join(name);
+        for name in task.names() {
+            let content = fetch(&connector, &format!("{url}{name}")).await?;
+            let file = task.target.join(name);
             std::fs::write(&file, content).map_err(io_failure("write", &file))?;
         }
         Ok(Done::default())
     };
     Ok(Box::new(start(sample.client, &sample.bounds, open, work)?))
+}
+
+/// Fetches a file over a connection of its own, which the server closes.
+async fn fetch(connector: &Connector, url: &str) -> Result<Vec<u8>, Failure> {
+    let uri = url.parse().map_err(|_| Failure::Url(url.to_owned()))?;
+    let failed = |why: String| Failure::Engine(format!("{url}: {why}"));
+    let origin = Origin::of(&uri).map_err(|error| failed(error.to_string()))?;
+    let connected = connector.connect(&origin, Offer::Http1, HANDSHAKE).await;
+    let mut io = connected.map_err(|error| failed(error.to_string()))?.io;
+    let request = format!("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", uri.path(), origin.host());
+    io.repeatable(true);
+    let mut answer = Vec::new();
+    let exchange = async {
+        io.write_all(request.as_bytes()).await?;
+        io.flush().await?;
+        io.read_to_end(&mut answer).await
+    };
+    exchange.await.map_err(|error| failed(error.to_string()))?;
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    match end.filter(|_| answer.starts_with(b"HTTP/1.1 200 ")) {
+        Some(end) => Ok(answer.split_off(end + 4)),
+        None => {
+            Err(failed(format!("the answer begins `{}`", String::from_utf8_lossy(&answer[..answer.len().min(40)]))))
+        }
+    }
 }
 
 fn curl(sample: &Sample, options: &[&str]) -> Result<Done, Failure> {

@@ -19,6 +19,7 @@ mod curl_parallel;
 mod davfs2;
 mod engine;
 mod haul;
+mod kdig;
 mod page;
 mod rclone;
 mod redirector;
@@ -218,6 +219,11 @@ pub trait Contender: Send + Sync {
         experiment
     }
 
+    /// Whether what it does is to look names up by DNS, and nothing else.
+    fn resolves(&self) -> bool {
+        false
+    }
+
     /// Options and facts about it to be recorded; versions of its programs come from
     /// [`needs`](Self::needs).
     fn settings(&self) -> Vec<(String, String)> {
@@ -324,7 +330,7 @@ pub fn all() -> &'static [Registered] {
 }
 
 /// Those whose names are known before the program runs.
-const PROGRAMS_AND_MODELS: [Registered; 29] = [
+const PROGRAMS_AND_MODELS: [Registered; 32] = [
     curl::REGISTERED,
     curl_parallel::HTTP1,
     curl_parallel::HTTP2,
@@ -354,6 +360,9 @@ const PROGRAMS_AND_MODELS: [Registered; 29] = [
     connections::CURL_TFO,
     connections::ENGINE,
     connections::ENGINE_TFO,
+    kdig::UDP,
+    kdig::TCP,
+    kdig::TFO,
 ];
 
 /// What an experiment may know of them.
@@ -382,6 +391,11 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
             (true, true, false) => Some("only the server `pages` answers for the hosts of a recorded page".to_owned()),
             (true, false, _) => Some("it loads no recorded pages".to_owned()),
             (false, true, _) => Some("it is a way to load recorded pages, and does nothing else".to_owned()),
+        })
+        .or_else(|| {
+            let wanted = matches!(work, Work::LookUp { .. });
+            let odd = [contender.resolves(), server.resolves()] != [wanted; 2];
+            odd.then(|| "names are looked up by a DNS client at a DNS server, and nothing else is".to_owned())
         })
         .or_else(|| contender.unable(work, server, tls))
 }

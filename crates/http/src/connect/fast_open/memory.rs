@@ -4,20 +4,17 @@
 //! knows before trying, so trying is made cheap, and its outcome is remembered for each pair of a network and a
 //! server:
 //!
-//! ```text
-//!            asked twice,                          accepted, and answered
-//!            no cookie                 ┌──────────────────────────────────────┐
-//!  ┌────────┐        ┌─────────┐   cookie   ┌─────────┐                  ┌────▼────┐
-//!  │no      ◄────────┤ unknown ├────────────► granted ├──────────────────►  works  │
-//!  │cookie  │        └─▲──▲──▲─┘            └─┬─────┬─┘                  └─┬─────┬─┘
-//!  └───┬────┘          │  │  │   ignored twice│     │ unanswered,          │     │ twice
-//!      └───────────────┘  │  └────────────┐   │     │ swallowed     ignored│     │ in a row
-//!        after a while    │     ┌─────────┴─┐ │     │   ┌────────────┐     │     │
-//!                         │     │  refused  ◄─┴─────┼───┼────────────┼─────┘     │
-//!                         │     └───────────┘       └───► blackholed ◄───────────┘
-//!                         └─────────────────────────────┤  until …   │
-//!                                                       └────────────┘
-//! ```
+//! | state | is left for | when |
+//! |---|---|---|
+//! | unknown: a cookie is asked for | granted | the kernel holds one |
+//! | | no cookie | two asks brought none |
+//! | | blackholed | a SYN that asks is not answered, and a plain one is |
+//! | granted: the first data is sent, and doubted | works | it is acknowledged with the SYN, and something comes back |
+//! | | refused | it is ignored twice in a row |
+//! | | blackholed | its SYN is not answered, or nothing comes after it, and a plain connection is answered |
+//! | works: data is sent, and trusted | blackholed | two SYNs in a row are not answered: one may just have been lost |
+//! | | refused | it is ignored twice in a row |
+//! | no cookie, refused, blackholed: plain connections | unknown | the pause is over |
 //!
 //! What costs nothing but the gain (no cookie; data ignored) and what costs a wait (a SYN unanswered; silence after
 //! it) are kept apart, but for the same length of time: ten minutes, doubled with each failure since the last success,

@@ -28,6 +28,7 @@ use tokio::{
 
 use super::{
     super::{Io, eyeballs, reach::lost, tcp::Tcp, tcp_info::TcpInfo},
+    memory::Event,
     paths::Path,
     race::{self, Fast, Move, decide},
 };
@@ -111,6 +112,8 @@ impl FastStream {
                     }
                 }
                 Move::Lost => {
+                    // The next connection is to say itself why there is none.
+                    self.path.happened(Event::Forgotten);
                     let Plain::Failed(error) = &self.plain else { return Poll::Pending };
                     return Poll::Ready(Err(io::Error::new(error.kind(), error.to_string())));
                 }
