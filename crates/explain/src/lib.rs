@@ -48,6 +48,7 @@ pub mod replica;
 mod report;
 mod seat;
 mod story;
+mod talk;
 pub mod text;
 mod timeline;
 mod vantage;
@@ -67,7 +68,7 @@ use std::{
     time::Duration,
 };
 
-use capture::{Error, Source};
+use capture::{Error, Fragments, Source};
 
 pub use causes::{Cause, Times};
 pub use ends::{Seen, match_ends};
@@ -125,6 +126,7 @@ fn collect(
     finished: &SyncSender<Box<collect::Connection>>,
 ) -> Option<Error> {
     let mut collector = collect::Collector::default();
+    let mut fragments = Fragments::default();
     let broken = loop {
         match source.next() {
             Ok(Some(packet)) => {
@@ -132,6 +134,7 @@ fn collect(
                     explanation.start = packet.time;
                 }
                 explanation.packets += 1;
+                let Some(packet) = fragments.whole(packet) else { continue };
                 collector.add(&packet);
                 collector.finished.drain(..).for_each(|one| drop(finished.send(one)));
             }

@@ -11,8 +11,9 @@
 use std::collections::VecDeque;
 
 use crate::{
-    event::{Event, ORIGIN, Offsets},
+    event::{Event, ORIGIN, Offsets, Side},
     facts::Facts,
+    vantage::Place,
     wait::{Data, Release, Repair},
 };
 
@@ -129,11 +130,12 @@ pub(crate) struct Seat<'a> {
 }
 
 impl<'a> Seat<'a> {
-    pub(crate) fn new(offsets: Offsets, away: u64, rtt: u64, facts: &'a Facts) -> Self {
+    pub(crate) fn new(offsets: Offsets, place: &Place, side: Side, facts: &'a Facts) -> Self {
         Self {
             facts,
-            away,
-            rtt,
+            // Captured at its own end, it may act as soon as it is seen to hear.
+            away: if place.is_at(side) { 0 } else { place.to[side] },
+            rtt: place.rtt(),
             offsets: offsets.rewound(),
             coming: VecDeque::new(),
             flying: VecDeque::new(),
@@ -309,7 +311,8 @@ impl<'a> Seat<'a> {
 
     /// A packet of the sender passed: what let it go; none where it is no data.
     pub(crate) fn send(&mut self, event: &Event) -> Option<Sent> {
-        self.until(event.time);
+        // Distances are measured, and not to the microsecond: an acknowledgement that is all but there is.
+        self.until(event.time + (self.away / 16).min(TOGETHER));
         let syn = u32::from(event.has(capture::tcp::Flags::SYN));
         let start = self.offsets.of(event.seq.wrapping_add(syn))?;
         let (now, end) = (event.time, start + u64::from(event.len));
@@ -400,7 +403,8 @@ impl<'a> Seat<'a> {
             },
             recovers: self.recovery.map(|(_, by)| by),
             lost: self.lost,
-            grows: !self.lost && (self.rounds < BACK || recent * 4 >= earlier * 5),
+            grows: !self.lost && if self.rounds < BACK { self.facts.from_start } else { recent * 4 >= earlier * 5 },
+            known: self.facts.from_start || self.rounds >= BACK,
             steady: !self.lost && self.facts.level.is_some_and(|level| self.peaks[0].max(last) * 2 >= level),
             chunks: self.facts.chunk.is_some(),
             answers_acks: self.facts.answers_acks,

@@ -57,6 +57,11 @@ impl Place {
         self.to.client + self.to.server
     }
 
+    /// Whether it is a side's own end.
+    pub(crate) fn is_at(&self, side: Side) -> bool {
+        self.vantage == if side == Side::Client { Vantage::Client } else { Vantage::Server }
+    }
+
     /// Where `connection` was captured.
     pub(crate) fn of(connection: &Connection) -> Self {
         let shake = handshake(connection);

@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    matches!(wait.end, End::Data(_)).then_some((wait.from, wait.to))
+    matches!(wait.end, End::Data(data) if data.known).then_some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {

@@ -12,7 +12,7 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
     match wait.end {
         // Behind the time that the link was busy.
         End::Turn { travel, .. } => Some((wait.from, wait.busy_until.clamp(wait.from, wait.to) + travel)),
-        End::Arrival => Some((wait.from, wait.to)),
+        End::Arrival | End::Data(_) => Some((wait.from, wait.to)),
         _ => None,
     }
 }

@@ -1,0 +1,4 @@
+//! What scripted packets must be read as, where every packet's time is known.
+
+mod cut;
+mod line;
