@@ -57,9 +57,12 @@ fn told(connection: &Connection) -> Vec<Exchange> {
 fn turns(connection: &Connection, place: &Place) -> Vec<Exchange> {
     let mut offsets = Both::of(|side| connection.offsets[side].map(Offsets::rewound));
     let mut next = Both { client: ORIGIN, server: ORIGIN };
+    // When the latest answer began.
+    let mut began = None;
     // When each side last sent.
     let mut sent = Both::<u64>::default();
     let tls = connection.content.protocol == Protocol::Tls;
+    let prelude = talk::prelude(connection, place);
     let mut found: Vec<Exchange> = Vec::new();
     // Since when the client sends what may be a new request.
     let mut asks: Option<(u64, u64)> = None;
@@ -76,22 +79,21 @@ fn turns(connection: &Connection, place: &Place) -> Vec<Exchange> {
         let start = start.max(next[side]);
         next[side] = end;
         let handshake = tls && connection.content.secured[side].is_none_or(|secured| start < secured && end <= secured);
-        if handshake || tls && found.is_empty() && side == Side::Server {
+        let speaks = side == Side::Server && end <= prelude;
+        if handshake || speaks || tls && found.is_empty() && side == Side::Server {
             continue;
         }
-        let answered = found.last().is_some_and(|last| last.parts.server.is_some());
-        let small = talk::is_talk(connection, event, &(start..end));
-        let silent = event.time >= sent[!side] + place.to[side] * 4 / 5;
+        let answered = found.last().filter(|last| last.parts.server.is_some()).and(began);
+        let silent = place.has_heard(side, sent[!side], event.time);
         sent[side] = event.time;
-        // The other side had its say, and this one has not begun.
-        let turn = if side == Side::Client { answered && asks.is_none() } else { !answered || asks.is_some() };
-        if small && !(turn && silent && talk::may_begin(event)) {
+        if talk::is_talk(connection, event, &(start..end), silent) {
             continue;
         }
         match side {
-            Side::Client if answered || found.is_empty() => {
+            // What the client sent before it could hear the answer is no new request.
+            Side::Client if answered.is_some_and(|at| place.has_heard(side, at, event.time)) || found.is_empty() => {
                 // What was small, and long before the rest, was talk after all.
-                asks = asks.filter(|(at, begin)| start - begin > talk::TALK.into() || event.time < at + place.rtt() / 2);
+                asks = asks.filter(|(at, begin)| start.saturating_sub(*begin) > talk::TALK.into() || event.time < at + place.rtt() / 2);
                 asks.get_or_insert((event.time, start));
                 if found.is_empty() {
                     found.push(Exchange::default());
@@ -101,7 +103,7 @@ fn turns(connection: &Connection, place: &Place) -> Vec<Exchange> {
             Side::Client => {}
             Side::Server => {
                 if let Some((asked, at)) = asks.take()
-                    && event.time >= asked + place.to.server * 4 / 5
+                    && place.has_heard(Side::Server, asked, event.time)
                 {
                     if let Some(last) = found.last_mut() {
                         cut(&mut last.parts.client, at);
@@ -117,6 +119,9 @@ fn turns(connection: &Connection, place: &Place) -> Vec<Exchange> {
             }
         }
         if let Some(last) = found.last_mut() {
+            if side == Side::Server && last.parts.server.is_none() {
+                began = Some(event.time);
+            }
             let part = last.parts[side].get_or_insert((start, end));
             part.1 = end;
         }

@@ -35,6 +35,7 @@
 //! To subtract what a cause has cost would be wrong: without it the packets would go at other times, and other causes
 //! would show. So the transfer is run again ([`replica`]), from what was inferred of it.
 
+mod acks;
 mod causes;
 mod collect;
 mod ends;
@@ -43,6 +44,7 @@ mod exchange;
 mod facts;
 mod finding;
 pub mod json;
+mod pages;
 mod read;
 pub mod replica;
 mod report;
@@ -70,10 +72,12 @@ use std::{
 
 use capture::{Error, Fragments, Source};
 
+pub use acks::AckHabit;
 pub use causes::{Cause, Times};
 pub use ends::{Seen, match_ends};
 pub use event::Side;
 pub use finding::{Finding, Fix, bytes, rate_text, time_text};
+pub use pages::{Page, Step, pages};
 pub use report::{Connection, Direction, Transfer};
 pub use vantage::Vantage;
 pub use whatif::Predicted;

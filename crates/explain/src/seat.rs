@@ -63,8 +63,12 @@ pub(crate) struct Acked {
     pub(crate) at: u64,
     /// How far it acknowledges.
     pub(crate) to: u64,
-    /// Bytes newly acknowledged.
+    /// Bytes newly acknowledged, how many packets they were, and how many of them were the last's.
     pub(crate) bytes: u64,
+    pub(crate) packets: u32,
+    pub(crate) last: u64,
+    /// Whether it did nothing else, and nothing was being repaired.
+    pub(crate) plain: bool,
     /// When the last of them was sent.
     pub(crate) sent: u64,
     /// For how long the receiver held it, if it did.
@@ -143,8 +147,8 @@ impl<'a> Seat<'a> {
             next: ORIGIN,
             start: ORIGIN,
             edge: None,
-            // No sender begins with less (RFC 5681 §3.1).
-            limit: 3 * facts.mss,
+            // Fewer segments no sender has begun with since RFC 2581 (§3.1: two).
+            limit: 2 * facts.mss,
             busy_until: 0,
             latest_ack: 0,
             sent_at: 0,
@@ -262,12 +266,26 @@ impl<'a> Seat<'a> {
     fn acknowledge(&mut self, ack: Ack) -> u64 {
         let (before, mut last) = (self.una, None);
         self.una = ack.to;
+        let mss = self.facts.mss.max(1);
+        let (mut packets, mut begin, mut last_bytes) = (0, before, 0);
+        // What was captured larger than a segment is cut up on its way.
+        let mut count = |end: u64| {
+            let size = end.saturating_sub(begin);
+            if size > 0 {
+                let more = size.div_ceil(mss);
+                packets += more;
+                last_bytes = size - (more - 1) * mss;
+                begin = end;
+            }
+        };
         while let Some(flown) = self.flying.front().copied()
             && flown.end <= ack.to
         {
             last = Some(flown);
+            count(flown.end);
             self.flying.pop_front();
         }
+        count(ack.to);
         let repaired = self.recovery.is_some();
         if self.recovery.is_some_and(|(until, _)| self.una >= until) {
             self.recovery = None;
@@ -292,6 +310,9 @@ impl<'a> Seat<'a> {
             at: ack.at,
             to: ack.to,
             bytes: ack.to - before,
+            packets: u32::try_from(packets).unwrap_or(u32::MAX),
+            last: last_bytes,
+            plain: !ack.data && !ack.sacked && !repaired,
             sent: last.at,
             held,
             all: self.flight() == 0,
@@ -311,8 +332,11 @@ impl<'a> Seat<'a> {
 
     /// A packet of the sender passed: what let it go; none where it is no data.
     pub(crate) fn send(&mut self, event: &Event) -> Option<Sent> {
-        // Distances are measured, and not to the microsecond: an acknowledgement that is all but there is.
-        self.until(event.time + (self.away / 16).min(TOGETHER));
+        self.until(event.time);
+        if self.release.is_none() {
+            // Distances are measured, and not to the microsecond: an acknowledgement that is all but there is.
+            self.until(event.time + (self.away / 16).min(TOGETHER));
+        }
         let syn = u32::from(event.has(capture::tcp::Flags::SYN));
         let start = self.offsets.of(event.seq.wrapping_add(syn))?;
         let (now, end) = (event.time, start + u64::from(event.len));
@@ -411,7 +435,7 @@ impl<'a> Seat<'a> {
             small: len < self.facts.mss && !self.facts.nodelay,
             full: self.facts.fills(self.flight(), self.rtt),
             flow_control: self.talk.is_some_and(|talk| {
-                talk <= now && now <= talk + self.prompt() && self.room.is_some_and(|room| room < talk)
+                now <= talk + self.prompt() && self.room.is_some_and(|room| room < talk)
             }),
         }
     }

@@ -62,6 +62,11 @@ impl Place {
         self.vantage == if side == Side::Client { Vantage::Client } else { Vantage::Server }
     }
 
+    /// Whether a side that sends at a time may have heard what the other sent at another, seen from here.
+    pub(crate) fn has_heard(&self, side: Side, other: u64, now: u64) -> bool {
+        now >= other + self.to[side] * 4 / 5
+    }
+
     /// Where `connection` was captured.
     pub(crate) fn of(connection: &Connection) -> Self {
         let shake = handshake(connection);

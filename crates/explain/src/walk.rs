@@ -11,7 +11,7 @@ use crate::{
     facts::{Facts, scale},
     read::Protocol,
     seat::{Seat, Sent},
-    talk::is_talk,
+    talk::{self, is_talk},
     timeline::Timeline,
     vantage::{Place, Vantage},
     wait::{Data, End, Release, Repair, Wait},
@@ -31,6 +31,10 @@ pub(crate) struct Walk<'a> {
     seats: Both<Option<Seat<'a>>>,
     /// The messages of each side by their first bytes, with their exchange.
     marks: Both<Vec<(u64, u64, usize)>>,
+    /// Up to which byte the server speaks before it answers.
+    prelude: u64,
+    /// When each side last sent anything.
+    sent: Both<u64>,
     /// Messages before these are over.
     current: Both<usize>,
     scales: Both<u8>,
@@ -73,6 +77,8 @@ impl<'a> Walk<'a> {
             place,
             seats: Both::of(seat),
             marks: Both::of(marks),
+            prelude: talk::prelude(connection, place),
+            sent: Both::default(),
             current: Both::default(),
             scales: Both::of(|side| scale(connection, side)),
             stopped: Both::of(|side| facts[side].stops_at.is_some()),
@@ -210,7 +216,10 @@ impl<'a> Walk<'a> {
             went
         };
         let begins = self.see(timeline, event, side, &at, went);
-        if is_talk(self.connection, event, &at) && !begins {
+        let silent = self.place.has_heard(side, self.sent[!side], event.time);
+        self.sent[side] = event.time;
+        let speaks = side == Side::Server && at.end <= self.prelude;
+        if (speaks || is_talk(self.connection, event, &at, silent)) && !begins {
             let gives_room = self.connection.content.protocol == Protocol::Http2 || self.stopped[!side];
             if let Some(other) = self.seats[!side].as_mut().filter(|_| gives_room) {
                 other.hear_talk(event);

@@ -1,7 +1,8 @@
 //! `propagation`: packets were on their way, at the speed of light and of routers.
 //!
 //! A request that travels to the server and its answer that comes back, and the last byte's arrival: no setting of the
-//! connection removes them, only fewer turns or a shorter way.
+//! connection removes them, only fewer turns or a shorter way. So is a round trip that a sender waited for an
+//! acknowledgement, where too little of the connection was seen to say which window it waited for.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
 

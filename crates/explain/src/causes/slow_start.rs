@@ -13,11 +13,16 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 }
 
 fn why(evidence: &Evidence) -> String {
+    let trips = evidence.round_trips(evidence.total);
+    let small = match evidence.began_with {
+        Some(segments) => format!("congestion window of {}, where RFC 6928 allows 10,", plural(segments, "segment")),
+        None => "small congestion window".to_owned(),
+    };
     format!(
-        "The sender began with a small congestion window and doubled it once in each round trip of {}: {} were spent \
-         waiting for that.",
+        "The sender began with a {small} and doubled it once in each round trip of {}: {} {} spent waiting for that.",
         ms(evidence.rtt),
-        plural(evidence.round_trips(evidence.total), "round trip")
+        plural(trips, "round trip"),
+        if trips == 1 { "was" } else { "were" }
     )
 }
 

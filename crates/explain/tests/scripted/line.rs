@@ -100,7 +100,9 @@ impl Line {
         };
         let isn = |end: End| if end == Client { 1_000_000 } else { 2_000_000 };
         let builder = PacketBuilder::ipv4(ends[way], ends[1 - way], 64);
-        let tcp = |syn: u32| builder.tcp(ports[0], ports[1], isn(from) + syn + own as u32, self.window);
+        // A SYN's window is not scaled (RFC 7323 §2.2).
+        let window = if matches!(kind, Kind::Syn | Kind::SynAck) { 64_000 } else { self.window };
+        let tcp = |syn: u32| builder.tcp(ports[0], ports[1], isn(from) + syn + own as u32, window);
         let other = if from == Client { Server } else { Client };
         let ack = isn(other) + 1 + self.came(other, at) as u32;
         let (builder, payload) = match kind {

@@ -1,4 +1,5 @@
 //! What scripted packets must be read as, where every packet's time is known.
 
+mod acks;
 mod cut;
 mod line;
