@@ -42,9 +42,35 @@ struct Connection {
     rate_bits: Option<f64>,
     chunk: Option<u64>,
     acks: Option<Acks>,
+    ways: Option<Ways>,
     vantage: &'static str,
     packets: u64,
     transfers: Vec<Transfer>,
+}
+
+#[derive(Debug, Serialize)]
+struct Ways {
+    captures: [String; 2],
+    clock_ahead_ms: f64,
+    up: Way,
+    down: Way,
+}
+
+#[derive(Debug, Serialize)]
+struct Way {
+    least_ms: f64,
+    typical_ms: f64,
+    most_ms: f64,
+    sent: u64,
+    lost: u64,
+    packets: Vec<u32>,
+}
+
+impl Way {
+    fn of(way: &crate::Way) -> Self {
+        let [least_ms, typical_ms, most_ms] = [way.least, way.typical, way.most].map(|time| time.as_secs_f64() * 1e3);
+        Self { least_ms, typical_ms, most_ms, sent: way.sent, lost: way.lost, packets: way.packets.clone() }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -194,6 +220,12 @@ impl Connections<'_> {
             rate_bits: one.rate,
             chunk: one.chunk,
             acks: one.acks.map(Acks::of),
+            ways: seen.ways.as_ref().map(|ways| Ways {
+                captures: ways.captures.each_ref().map(name),
+                clock_ahead_ms: ways.ahead as f64 / 1e6,
+                up: Way::of(&ways.up),
+                down: Way::of(&ways.down),
+            }),
             vantage: one.vantage.name(),
             packets: one.packets,
             transfers: one.transfers.iter().map(|transfer| Transfer::of(transfer, one.start, self.asked)).collect(),

@@ -56,6 +56,7 @@ mod timeline;
 mod vantage;
 mod wait;
 mod walk;
+mod ways;
 mod whatif;
 
 use std::{
@@ -64,6 +65,7 @@ use std::{
     panic,
     sync::{
         Mutex,
+        atomic::{AtomicUsize, Ordering},
         mpsc::{self, SyncSender},
     },
     thread,
@@ -80,6 +82,7 @@ pub use finding::{Finding, Fix, bytes, rate_text, time_text};
 pub use pages::{Page, Step, pages};
 pub use report::{Connection, Direction, Transfer};
 pub use vantage::Vantage;
+pub use ways::{Way, Ways};
 pub use whatif::Predicted;
 
 /// A capture explained.
@@ -93,17 +96,39 @@ pub struct Explanation {
     pub connections: Vec<Connection>,
 }
 
+/// How many packets of a capture are kept at most, of 32 bytes each.
+const KEPT: usize = 4_000_000;
+
 /// How many finished connections may wait to be explained.
 const WAITING: usize = 64;
 
 /// Explains a capture: one thread reads it, and as many as there are processors explain the connections that are
 /// over. Where it breaks off, what was whole is explained, and the error says where that was.
 pub fn explain(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Error>) {
+    explain_keeping(source, 0)
+}
+
+/// Explains one of several captures of the same connections, of which [`match_ends`] is to tell the way between: as
+/// [`explain()`], but the first packets, up to four million, are kept for that.
+pub fn explain_end(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Error>) {
+    explain_keeping(source, KEPT)
+}
+
+fn explain_keeping(source: &mut (impl Source + ?Sized), most: usize) -> (Explanation, Option<Error>) {
+    let kept = AtomicUsize::new(0);
+    let one = |connection: Box<collect::Connection>| {
+        let mut explained = Connection::explain(&connection)?;
+        let events = connection.events;
+        if most > 0 && kept.fetch_add(events.len(), Ordering::Relaxed) + events.len() <= most {
+            explained.events = events;
+        }
+        Some(explained)
+    };
     let mut explanation = Explanation::default();
     let (finished, waiting) = mpsc::sync_channel::<Box<collect::Connection>>(WAITING);
     let waiting = Mutex::new(waiting);
     let next = || waiting.lock().ok()?.recv().ok();
-    let work = || iter::from_fn(next).filter_map(|one| Connection::explain(&one)).collect::<Vec<_>>();
+    let work = || iter::from_fn(next).filter_map(&one).collect::<Vec<_>>();
     let broken = thread::scope(|scope| {
         let workers = thread::available_parallelism().map_or(1, usize::from);
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();

@@ -6,7 +6,7 @@ use crate::{
     acks::AckHabit,
     causes::{Cause, Times},
     collect,
-    event::{Both, Side},
+    event::{Both, Event, Side},
     exchange::{self, Exchange},
     facts::Facts,
     finding::{Chunk, Evidence, Finding},
@@ -77,6 +77,8 @@ pub struct Connection {
     pub vantage: Vantage,
     /// Its transfers, in order.
     pub transfers: Vec<Transfer>,
+    /// Its packets, where they are kept for a comparison.
+    pub(crate) events: Vec<Event>,
 }
 
 /// A message's journey, from its first cause to its last byte.
@@ -163,6 +165,7 @@ impl Connection {
             acks: habits[main],
             vantage: place.vantage,
             transfers,
+            events: Vec::new(),
         })
     }
 }

@@ -116,6 +116,8 @@ pub(crate) struct Seat<'a> {
     room: Option<u64>,
     closed_since: Option<u64>,
     closed: Option<(u64, u64)>,
+    /// When the other side last said anything.
+    heard: Option<u64>,
     /// When the other side's protocol above TCP last gave room.
     talk: Option<u64>,
     recovery: Option<(u64, Repair)>,
@@ -157,6 +159,7 @@ impl<'a> Seat<'a> {
             room: None,
             closed_since: None,
             closed: None,
+            heard: None,
             talk: None,
             recovery: None,
             lost: false,
@@ -250,6 +253,9 @@ impl<'a> Seat<'a> {
             self.release = Some(Release { at: ack.at, held: 0, all: false, number: ack.number });
         }
         self.latest_ack = ack.at;
+        if ack.data {
+            self.heard = Some(ack.at);
+        }
         let closed = edge.saturating_sub(self.next) < self.facts.mss && ack.window < self.facts.mss;
         match (closed, self.closed_since) {
             (true, None) => self.closed_since = Some(ack.at),
@@ -333,7 +339,7 @@ impl<'a> Seat<'a> {
     /// A packet of the sender passed: what let it go; none where it is no data.
     pub(crate) fn send(&mut self, event: &Event) -> Option<Sent> {
         self.until(event.time);
-        if self.release.is_none() {
+        if self.release.is_none_or(|release| event.time > release.at + self.prompt()) {
             // Distances are measured, and not to the microsecond: an acknowledgement that is all but there is.
             self.until(event.time + (self.away / 16).min(TOGETHER));
         }
@@ -362,7 +368,7 @@ impl<'a> Seat<'a> {
         self.closed = None;
         self.limited_at = None;
         self.room = None;
-        self.talk = None;
+        (self.heard, self.talk) = (None, None);
         if let Some(since) = &mut self.closed_since {
             *since = now.max(*since);
         }
@@ -434,6 +440,7 @@ impl<'a> Seat<'a> {
             answers_acks: self.facts.answers_acks,
             small: len < self.facts.mss && !self.facts.nodelay,
             full: self.facts.fills(self.flight(), self.rtt),
+            answers: self.heard.is_some_and(|at| now <= at + self.prompt()),
             flow_control: self.talk.is_some_and(|talk| {
                 now <= talk + self.prompt() && self.room.is_some_and(|room| room < talk)
             }),

@@ -209,6 +209,9 @@ impl Page<'_> {
         let title = self.paint("1", &title);
         let _ = writeln!(self.text, "{title}  {}", connection.ends());
         self.paragraph("   ", &place(connection));
+        if let Some(ways) = &seen.ways {
+            self.paragraph("   ", &ways.says());
+        }
         for finding in &transfer.findings {
             self.finding(transfer, finding, asked);
         }

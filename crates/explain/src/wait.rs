@@ -91,6 +91,8 @@ pub(crate) struct Data {
     pub(crate) small: bool,
     /// Whether the path was full: as much was outstanding as a round trip carries.
     pub(crate) full: bool,
+    /// Whether it went on when the other side said something.
+    pub(crate) answers: bool,
     /// Whether the other side gave it room in the protocol above TCP.
     pub(crate) flow_control: bool,
 }

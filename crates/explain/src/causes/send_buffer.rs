@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let End::Data(data) = wait.end else { return None };
-    if data.window || data.idle {
+    if data.window || data.idle || data.answers {
         return None;
     }
     let all = data.released.is_some_and(|release| release.all);

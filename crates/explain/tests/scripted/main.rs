@@ -2,4 +2,6 @@
 
 mod acks;
 mod cut;
+mod ends;
 mod line;
+mod page;
