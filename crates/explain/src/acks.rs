@@ -6,7 +6,7 @@
 //! acknowledgement: should it have come with this packet, and not with the one before? One that a timer sent must be of too
 //! little for the rule. The rule that is right most often is the receiver's, if it nearly always is.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use crate::{
     finding::{bytes, plural, time_text},
@@ -44,10 +44,10 @@ impl AckHabit {
             AckRule::Bytes(Bytes(size)) => format!("every {}", bytes(size)),
         };
         if let Some(timer) = self.timer {
-            text += &format!(", less after {}", time_text(timer));
+            let _ = write!(text, ", less after {}", time_text(timer));
         }
         if self.quick > 1 && self.rule != AckRule::Packets(1) {
-            text += &format!(", the first {} packets one by one", self.quick);
+            let _ = write!(text, ", the first {} packets one by one", self.quick);
         }
         text
     }

@@ -56,7 +56,9 @@ pub fn match_ends(captures: impl IntoIterator<Item = Explanation>) -> Vec<Seen> 
         }
     }
     // Nobody looks at single packets any more.
-    all.iter_mut().for_each(|seen| seen.connection.events = Vec::new());
+    for seen in &mut all {
+        seen.connection.events = Vec::new();
+    }
     all
 }
 

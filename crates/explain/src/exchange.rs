@@ -93,7 +93,9 @@ fn turns(connection: &Connection, place: &Place) -> Vec<Exchange> {
             // What the client sent before it could hear the answer is no new request.
             Side::Client if answered.is_some_and(|at| place.has_heard(side, at, event.time)) || found.is_empty() => {
                 // What was small, and long before the rest, was talk after all.
-                asks = asks.filter(|(at, begin)| start.saturating_sub(*begin) > talk::TALK.into() || event.time < at + place.rtt() / 2);
+                asks = asks.filter(|(at, begin)| {
+                    start.saturating_sub(*begin) > talk::TALK.into() || event.time < at + place.rtt() / 2
+                });
                 asks.get_or_insert((event.time, start));
                 if found.is_empty() {
                     found.push(Exchange::default());

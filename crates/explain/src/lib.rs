@@ -10,13 +10,14 @@
 //!                ├─> vantage    where it was captured: how far it is to each end
 //!                ├─> exchange   which bytes are a request, which its response
 //!                ├─> facts      MSS, path rate, chunks of the sender's writes      (seat, a first time)
+//!                │              talk: what is no message, and HTTP/2's window in TLS
 //!                ▼
 //!          walk, timeline       along the chain of packets                         (seat, a second time)
 //!                │   wait       what let this packet go?
 //!                │   causes     whose is which part of the wait?
 //!                ▼
-//!             report            transfers, their times and findings
-//!                │
+//!             report            transfers, their times and findings    pages: those that make a whole
+//!                │                                                          ends, ways: both ends' captures
 //!                ▼
 //!             whatif ─> replica how long otherwise?
 //! ```

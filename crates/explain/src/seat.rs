@@ -441,9 +441,9 @@ impl<'a> Seat<'a> {
             small: len < self.facts.mss && !self.facts.nodelay,
             full: self.facts.fills(self.flight(), self.rtt),
             answers: self.heard.is_some_and(|at| now <= at + self.prompt()),
-            flow_control: self.talk.is_some_and(|talk| {
-                now <= talk + self.prompt() && self.room.is_some_and(|room| room < talk)
-            }),
+            flow_control: self
+                .talk
+                .is_some_and(|talk| now <= talk + self.prompt() && self.room.is_some_and(|room| room < talk)),
         }
     }
 }

@@ -133,7 +133,8 @@ pub(crate) fn window(connection: &Connection, place: &Place, side: Side) -> Opti
 
 /// How much a side sent in each round trip that began with talk which let it go on.
 fn bursts(connection: &Connection, place: &Place, side: Side) -> Option<Vec<u64>> {
-    let mut offsets = Both { client: connection.offsets.client?.rewound(), server: connection.offsets.server?.rewound() };
+    let mut offsets =
+        Both { client: connection.offsets.client?.rewound(), server: connection.offsets.server?.rewound() };
     let pause = PROMPT.max(place.rtt() / 8);
     let (mut bursts, mut sent, mut next) = (Vec::new(), 0, ORIGIN);
     // When it last sent, and when talk came while it was silent.

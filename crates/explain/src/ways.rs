@@ -29,6 +29,9 @@ const NEAR: i64 = 1_000_000;
 /// The longest that a packet is on its way, in nanoseconds (RFC 9293 §3.4.2 allows minutes; no sender waits for them).
 const LONGEST: i64 = 10_000_000_000;
 
+/// How many packets around a time are searched.
+const NEARBY: usize = 10_000;
+
 /// What two captures tell of the way between them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ways {
@@ -74,12 +77,15 @@ type Numbers = (Side, u32, u32, u32, u16);
 /// The packets of a capture, those with the same numbers in order.
 type Packets = HashMap<Numbers, Vec<Passed>>;
 
+fn time(event: &Event) -> i64 {
+    i64::try_from(event.time).unwrap_or(i64::MAX)
+}
+
 fn packets(events: &[Event]) -> Packets {
     let mut packets = Packets::new();
     for event in events {
         let numbers = (event.from(), event.seq, event.ack, event.len, event.window);
-        let time = i64::try_from(event.time).unwrap_or(i64::MAX);
-        let passed = Passed { time, number: event.number, seq: event.seq, len: event.len };
+        let passed = Passed { time: time(event), number: event.number, seq: event.seq, len: event.len };
         packets.entry(numbers).or_default().push(passed);
     }
     packets
@@ -103,16 +109,15 @@ pub(crate) fn between(one: (usize, &Connection), other: (usize, &Connection)) ->
     let (here, there) = (packets(&near.1.events), packets(&far.1.events));
     // Only what passed once at either end is surely the same packet.
     let apart = |side: Side| {
-        let once = |(numbers, at_near): (&Numbers, &Vec<Passed>)| {
+        let alone = |(numbers, at_near): (&Numbers, &Vec<Passed>)| {
             let at_far = there.get(numbers)?;
             let ([near], [far]) = (&at_near[..], &at_far[..]) else { return None };
             (numbers.0 == side).then(|| if side == Side::Client { far.time - near.time } else { near.time - far.time })
         };
-        here.iter().filter_map(once).min()
+        here.iter().filter_map(alone).min()
     };
     let (up, down) = (apart(Side::Client)?, apart(Side::Server)?);
-    let ahead = (up - down) / 2;
-    let least = (up + down) / 2;
+    let (ahead, least) = (up.saturating_sub(down) / 2, i64::midpoint(up, down));
     // Longer ways than that, or ways back in time, are of two connections.
     if !(-NEAR..LONGEST).contains(&least) {
         return None;
@@ -131,28 +136,23 @@ impl Way {
     /// The way from a side, whose capture's clock is so far behind the other's.
     fn of(side: Side, events: Both<&Vec<Event>>, all: Both<&Packets>, behind: i64, least: i64) -> Self {
         let mut way = Self::default();
-        let span = |events: &[Event]| {
-            let time = |event: Option<&Event>| event.map_or(0, |event| i64::try_from(event.time).unwrap_or(i64::MAX));
-            (time(events.first()), time(events.last()))
-        };
-        let (first, last) = span(events[!side]);
+        let begin = events[!side].first().map_or(0, time);
+        let end = events[!side].last().map_or(0, time);
         let mut took: Vec<i64> = Vec::new();
         let mut lost: Vec<u32> = Vec::new();
         for (numbers, left) in all[side].iter().filter(|(numbers, _)| numbers.0 == side) {
             let came = all[!side].get(numbers).map_or(&[][..], |came| came);
             let mut came = came.iter().rev().peekable();
             for (place, one) in left.iter().enumerate().rev() {
-                let due = one.time + behind + least;
-                if due < first || due > last {
+                let due = one.time.saturating_add(behind).saturating_add(least);
+                if due < begin || due > end {
                     continue;
                 }
                 way.sent += 1;
                 // It came after this one left, and before the next.
-                if let Some(arrived) = came.next_if(|came| came.time >= due - NEAR) {
-                    took.push((arrived.time - behind - one.time).max(0));
-                } else if came.peek().is_some() && place == 0 || is_part(one, side, events[!side], due) {
-                    continue;
-                } else {
+                if let Some(arrived) = came.next_if(|came| came.time >= due.saturating_sub(NEAR)) {
+                    took.push(arrived.time.saturating_sub(behind).saturating_sub(one.time).max(0));
+                } else if (place > 0 || came.peek().is_none()) && !is_part(one, side, events[!side], due) {
                     lost.push(one.number);
                 }
             }
@@ -170,8 +170,7 @@ impl Way {
     /// `20 ms, mostly 22 ms, at most 41 ms; 2 of 300 packets lost (7, 9)`.
     fn says(&self) -> String {
         let nanos = |time: Duration| ms(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        let times =
-            format!("{}, mostly {}, at most {}", nanos(self.least), nanos(self.typical), nanos(self.most));
+        let times = format!("{}, mostly {}, at most {}", nanos(self.least), nanos(self.typical), nanos(self.most));
         if self.lost == 0 {
             return format!("{times}, nothing lost");
         }
@@ -183,11 +182,11 @@ impl Way {
 
 /// Whether a segment came as a part of a larger one, or in parts.
 fn is_part(one: &Passed, side: Side, came: &[Event], due: i64) -> bool {
-    let time = |event: &Event| i64::try_from(event.time).unwrap_or(i64::MAX);
-    let from = came.partition_point(|event| time(event) < due - NEAR);
-    let soon = came[from..].iter().take_while(|event| time(event) <= due + LONGEST / 10);
+    let from = came.partition_point(|event| time(event) < due.saturating_sub(NEAR));
+    let soon = came[from..].iter().take(NEARBY).take_while(|event| time(event) <= due.saturating_add(LONGEST / 10));
     let data = soon.filter(|event| event.from() == side && event.len > 0 && one.len > 0);
-    let holds = |event: &Event| event.seq.wrapping_sub(one.seq) < one.len || one.seq.wrapping_sub(event.seq) < event.len;
+    let holds =
+        |event: &Event| event.seq.wrapping_sub(one.seq) < one.len || one.seq.wrapping_sub(event.seq) < event.len;
     { data }.any(|event| holds(event) && (event.seq, event.len) != (one.seq, one.len))
 }
 
@@ -217,40 +216,43 @@ impl Ways {
         let behind = if sender == Side::Client { self.ahead } else { -self.ahead };
         let back = if sender == Side::Client { &self.down } else { &self.up };
         let events = std::mem::take(&mut seen.events);
+        let places: HashMap<u32, usize> =
+            events.iter().enumerate().map(|(place, event)| (event.number, place)).collect();
         let findings = seen.transfers.iter_mut().flat_map(|transfer| &mut transfer.findings);
         for finding in findings.filter(|finding| finding.cause == Cause::DelayedAck) {
-            let (mut held, mut waited) = (0_u64, 0_u64);
-            for number in &finding.packets {
-                let Some(ack) = events.iter().find(|event| event.number == *number) else { continue };
-                let same = |event: &&Event| event.repeats(ack) && event.from() == ack.from();
-                let due = i64::try_from(ack.time).unwrap_or(i64::MAX) + behind;
-                let left = other.events.iter().rev().filter(same);
-                let left = { left }.find(|event| i64::try_from(event.time).unwrap_or(i64::MAX) <= due + NEAR);
-                let Some(left) = left else { continue };
-                let covers = |event: &&Event| {
-                    event.from() == sender && event.len > 0 && event.seq.wrapping_add(event.len) == ack.ack
-                };
-                let data = other.events.iter().filter(|event| event.time <= left.time).rfind(covers);
-                let Some(data) = data else { continue };
-                held += left.time - data.time;
-                let took = due - i64::try_from(left.time).unwrap_or(0);
-                let least = i64::try_from(back.least.as_nanos()).unwrap_or(i64::MAX);
-                waited += u64::try_from(took - least).unwrap_or(0);
-            }
-            if held + waited == 0 {
+            let acks = finding.packets.iter().filter_map(|number| places.get(number)).map(|place| &events[*place]);
+            let told: Vec<(u64, u64)> = acks
+                .filter_map(|ack| {
+                    let due = time(ack).saturating_add(behind);
+                    let until = other.events.partition_point(|event| time(event) <= due.saturating_add(NEAR));
+                    let before = || other.events[..until].iter().rev().take(NEARBY);
+                    let left = before().find(|event| event.repeats(ack))?;
+                    let covers = |event: &&Event| {
+                        event.from() == sender && event.len > 0 && event.seq.wrapping_add(event.len) == ack.ack
+                    };
+                    let data = before().skip_while(|event| event.time > left.time).find(covers)?;
+                    let least = i64::try_from(back.least.as_nanos()).unwrap_or(i64::MAX);
+                    let waited = due.saturating_sub(time(left)).saturating_sub(least);
+                    Some((left.time - data.time, u64::try_from(waited).unwrap_or(0)))
+                })
+                .collect();
+            let cases = told.len().max(1) as u64;
+            let held = told.iter().map(|(held, _)| held).sum::<u64>() / cases;
+            let waited = told.iter().map(|(_, waited)| waited).sum::<u64>() / cases;
+            if told.is_empty() {
                 continue;
             }
-            let cases = finding.packets.len().max(1) as u64;
-            finding.why += &if held >= waited {
-                format!(" The receiver's own capture shows it: it let {} pass each time.", ms(held / cases))
+            let text = if held >= waited {
+                format!(" The receiver's own capture shows it: it let {} pass each time.", ms(held))
             } else {
                 format!(
                     " But the receiver's own capture shows that it acknowledged after {}: something on the way held \
                      the acknowledgements, {} each time.",
-                    ms(held / cases),
-                    ms(waited / cases)
+                    ms(held),
+                    ms(waited)
                 )
             };
+            finding.why.push_str(&text);
         }
         seen.events = events;
     }

@@ -4,6 +4,8 @@
 //! at a time where a write fills it (Winsock: KB 823764, KB 214397), or as much as it holds for each round trip. Told by
 //! an acknowledgement that lets nothing go although there is room, until a later one does; or by an amount outstanding
 //! that stays the same for many round trips.
+//!
+//! Fixes: tcp(7); Oracle's Solaris Tunable Parameters Reference Manual (`send_buf`); Microsoft's KB 214397.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, bytes, ms, plural};
 

@@ -2,6 +2,9 @@
 //!
 //! Nothing was lost yet, and what is outstanding grows by a quarter or more in each round trip (RFC 5681 §3.1): the sender
 //! waits for acknowledgements because it does not know yet how much the path carries.
+//!
+//! Fixes: ip-route(8); Microsoft's reference of `Set-NetTCPSetting`; Oracle's Solaris Tunable Parameters Reference Manual
+//! (`_slow_start_initial`).
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 

@@ -9,7 +9,12 @@ use crate::line::{
 };
 
 /// An upload in writes of packets of these sizes, of which a receiver acknowledges what is due, and the rest 40 ms later.
-fn habit(writes: &[Vec<u64>], quick: u32, is_due: impl Fn(u32, u64) -> bool, end: crate::line::End) -> Option<AckHabit> {
+fn habit(
+    writes: &[Vec<u64>],
+    quick: u32,
+    is_due: impl Fn(u32, u64) -> bool,
+    end: crate::line::End,
+) -> Option<AckHabit> {
     let mut line = Line::new(40_000, 20.0);
     let mut now = line.open(0.0) + 1.0;
     let mut quick = quick;
@@ -43,7 +48,8 @@ fn each_rule_is_told_from_the_others() {
     let odd = vec![chunk(); 6];
     let (small, all) = (vec![vec![300, 300, MSS, MSS, 200, 100, MSS]; 6], vec![vec![MSS; 40]; 3]);
     for end in [Client, Server] {
-        let told = |writes: &[Vec<u64>], is_due: fn(u32, u64) -> bool| habit(writes, 0, is_due, end).map(|habit| habit.rule);
+        let told =
+            |writes: &[Vec<u64>], is_due: fn(u32, u64) -> bool| habit(writes, 0, is_due, end).map(|habit| habit.rule);
         assert_eq!(told(&odd, |_, bytes| bytes >= 2 * MSS), Some(AckRule::Segments(2)), "{end:?}");
         assert_eq!(told(&small, |packets, _| packets >= 2), Some(AckRule::Packets(2)), "{end:?}");
         assert_eq!(told(&odd, |_, bytes| bytes > MSS), Some(AckRule::MoreThanSegment), "{end:?}");
@@ -54,7 +60,8 @@ fn each_rule_is_told_from_the_others() {
 
 #[test]
 fn what_is_acknowledged_at_once_at_the_start_is_counted() {
-    let habit = habit(&[vec![MSS; 30], chunk(), chunk(), chunk()], 6, |_, bytes| bytes >= 2 * MSS, Client).expect("a rule");
+    let habit =
+        habit(&[vec![MSS; 30], chunk(), chunk(), chunk()], 6, |_, bytes| bytes >= 2 * MSS, Client).expect("a rule");
     assert_eq!((habit.rule, habit.quick), (AckRule::Segments(2), 6));
     let timer = habit.timer.expect("it holds").as_secs_f64();
     assert!((0.035..0.042).contains(&timer), "{timer} s");

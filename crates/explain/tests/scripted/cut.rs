@@ -49,7 +49,10 @@ fn a_stalled_upload_is_known_wherever_its_capture_ends() {
                 transfer.times.ranked()
             );
             let chunks = explanation.connections[0].packets / 12;
-            assert!(held >= chunks.saturating_sub(1) * 90_000_000, "{end:?}, {count}: {held} ns held in {chunks} chunks");
+            assert!(
+                held >= chunks.saturating_sub(1) * 90_000_000,
+                "{end:?}, {count}: {held} ns held in {chunks} chunks"
+            );
         }
     }
 }
