@@ -140,6 +140,7 @@ impl Line {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Kind<'a> {
     Syn,
     SynAck,
