@@ -324,7 +324,7 @@ fn place(connection: &Connection) -> String {
         let _ = write!(text, ", narrowest link {}", rate_text(rate));
     }
     if let Some(acks) = connection.acks {
-        let _ = write!(text, ", acknowledges {}", acks.says());
+        let _ = write!(text, ", the receiver acknowledges {}", acks.says());
     }
     if let Some(chunk) = connection.chunk {
         let (full, rest) = (chunk / connection.mss, chunk % connection.mss);

@@ -5,3 +5,4 @@ mod cut;
 mod ends;
 mod line;
 mod page;
+mod talk;
