@@ -105,17 +105,30 @@ impl Offer {
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {
     /// The kernel's view of the connection, if it gives one. Through a proxy, it is the connection to the proxy.
     fn tcp_info(&self) -> Option<TcpInfo>;
+
+    /// Has the connection end by a reset when it is dropped (`SO_LINGER` of zero; RFC 9293 §3.10.4, ABORT). What the
+    /// kernel has not sent by then is forgotten: else it would go on trying, and what was given up would arrive late.
+    fn abort(&self);
 }
 
 impl Io for TcpStream {
     fn tcp_info(&self) -> Option<TcpInfo> {
         TcpInfo::of(self).ok()
     }
+
+    fn abort(&self) {
+        // At worst it ends as it would have.
+        let _ = self.set_zero_linger();
+    }
 }
 
 impl Io for Box<dyn Io> {
     fn tcp_info(&self) -> Option<TcpInfo> {
         (**self).tcp_info()
+    }
+
+    fn abort(&self) {
+        (**self).abort();
     }
 }
 

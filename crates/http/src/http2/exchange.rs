@@ -113,8 +113,13 @@ impl From<Unreceived> for End {
 
 /// Brings the exchange to its end.
 pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
-    let Begun { job: Job { id, request, reply, sendings }, mut stream, response, chunks, unanswered: (count, behind) } =
-        begun;
+    let Begun {
+        job: Job { id, request, reply, sendings, follows },
+        mut stream,
+        response,
+        chunks,
+        unanswered: (count, behind),
+    } = begun;
     let bounds = request.extensions().get::<Options>().and_then(|options| options.timeouts).unwrap_or(common.timeouts);
     let clock = Clock::new(common.traffic.clone(), bounds);
     let journey = Journey {
@@ -155,7 +160,7 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     match answer {
         Answer::Owed(reply, _count) => {
             let sendings = sendings + u32::from(sent == Sent::Something);
-            Outcome::Back(Box::new(Job { id, request, reply, sendings }), sent, cause)
+            Outcome::Back(Box::new(Job { id, request, reply, sendings, follows }), sent, cause)
         }
         flowing @ Answer::Flowing(_) => {
             flowing.fail(failed(asked, cause)).await;
