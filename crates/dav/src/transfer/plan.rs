@@ -156,7 +156,8 @@ pub(crate) struct Plan {
     bytes_under_way: u64,
     /// Folders of which it is not known yet what is in them.
     unknown: usize,
-    looks_behind: bool,
+    /// So many of the last files are looked at right behind their uploads.
+    looks_behind: usize,
     /// Files under way that are looked at right behind their uploads.
     looked_at: HashSet<usize>,
     failed: bool,
@@ -192,7 +193,7 @@ impl Plan {
         }
         let mut plan = Self {
             unknown: folders.len(),
-            looks_behind: false,
+            looks_behind: 0,
             looked_at: HashSet::new(),
             folders,
             tries: vec![0; outline.files.len()],

@@ -70,8 +70,8 @@ pub async fn upload(
     let sources = looked(sources.to_vec(), options.recursive).await?;
     let cloud = Cloud::of(to);
     let (target, early, found, bulk) = tokio::join!(
-        target(dav, to, &sources, options),
-        begun(dav, to, &sources, options),
+        target(dav, to, &sources, options).boxed(),
+        begun(dav, to, &sources, options).boxed(),
         walked(&sources, to),
         // Another server has no such ability: nobody waits to hear that.
         async { cloud.is_some() && dav.learn(to).await.is_ok_and(|abilities| abilities.bulk_upload) }.boxed()

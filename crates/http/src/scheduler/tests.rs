@@ -454,9 +454,9 @@ fn a_connection_that_takes_no_more_does_not_stand_in_for_those_that_do_not_open(
 }
 
 /// What the kernel says of a connection with so many ms of round trip where 200 are the least.
-fn round_trip(ms: u64) -> Option<Window> {
+fn round_trip(ms: u64) -> Window {
     let rtt = Duration::from_millis(ms);
-    Some(Window { bytes: 14_600, rto: rtt * 2, rtt, least_rtt: Some(Duration::from_millis(200)) })
+    Window { bytes: 14_600, rto: rtt * 2, rtt, least_rtt: Some(Duration::from_millis(200)) }
 }
 
 #[test]
@@ -475,7 +475,7 @@ fn a_queue_that_stands_before_the_link_is_not_fed_by_more_connections_than_two()
         for _ in 0..times {
             let (connection, job) = under_way.pop_front().unwrap();
             play.now.instant += Duration::from_millis(ms);
-            play.scheduler.done(ConnectionId(connection), job, (100, 10), round_trip(ms), play.now);
+            play.scheduler.done(ConnectionId(connection), job, (100, 10), Some(round_trip(ms)), play.now);
             play.asks(1);
             under_way.extend(play.run());
         }

@@ -19,7 +19,7 @@ const LAST: usize = 256;
 impl Plan {
     /// Files may be looked at right behind their uploads.
     pub(crate) fn looking_behind(mut self, possible: bool) -> Self {
-        self.looks_behind = possible && self.verifies() && !self.rules.temporary;
+        self.looks_behind = if possible && self.verifies() && !self.rules.temporary { LAST } else { 0 };
         self
     }
 
@@ -32,7 +32,7 @@ impl Plan {
     pub(super) fn upload(&mut self, file: usize, before: Before) -> Step {
         self.under_way += 1;
         self.tries[file] += 1;
-        if !(self.looks_behind && self.unknown == 0 && self.small.len() + self.large.len() < LAST) {
+        if self.unknown > 0 || self.small.len() + self.large.len() >= self.looks_behind {
             return Step::Upload(file, before);
         }
         let folder = self.outline.files[file].folder;
@@ -75,7 +75,7 @@ impl Plan {
         if few || state.singly {
             self.steps.extend(state.unverified.drain(..).map(Step::Look));
         } else if !state.unverified.is_empty() && (state.open == 0 || at_the_end && state.unverified.len() > TAIL) {
-            state.singly = state.open > 0 || self.looks_behind;
+            state.singly = state.open > 0 || self.looks_behind > 0;
             self.steps.push_back(Step::Check(folder, std::mem::take(&mut state.unverified)));
         }
     }

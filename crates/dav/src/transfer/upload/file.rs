@@ -49,6 +49,7 @@ impl Upload<'_> {
         sent
     }
 
+    #[expect(clippy::too_many_arguments, reason = "each is a part of the request")]
     async fn send(
         &self,
         local: &Path,

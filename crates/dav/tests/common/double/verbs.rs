@@ -18,7 +18,7 @@ pub(super) fn etag(version: u64) -> String {
 }
 
 impl State {
-    fn is_folder(&self, path: &str) -> bool {
+    pub(super) fn is_folder(&self, path: &str) -> bool {
         matches!(self.nodes.get(path), Some(Node::Folder))
     }
 
@@ -42,7 +42,7 @@ impl State {
     }
 
     /// Whether a lock, or a condition on the state, forbids to write.
-    fn forbids(&self, path: &str, request: &Request) -> Option<u16> {
+    pub(super) fn forbids(&self, path: &str, request: &Request) -> Option<u16> {
         if let Some((token, _)) = self.locks.get(path)
             && !request.header("if").is_some_and(|claims| claims.contains(token.as_str()))
         {
