@@ -26,7 +26,8 @@ use crate::{
     connect::{ConnectSettings, Connected, Connector, Facts, Offer, Paths, Quic, SettingsError, TlsFacts},
     credentials::{Authenticator, take_userinfo},
     digest::Checked,
-    dispatch::{self, Demand},
+    dispatch::{self, Asking, Demand},
+    follow::{Followed, Follower},
     method::is_safe,
 };
 
@@ -261,7 +262,11 @@ impl Client {
                     lock(&shared.authenticator).authorize(&origin, &parts.method, &target, &mut parts.headers)
                 });
                 let again = body.again();
-                let answer = self.once(&origin, Request::from_parts(parts.clone(), body)).await?;
+                let request = Request::from_parts(parts.clone(), body);
+                let answer = match parts.extensions.get::<Follower>().filter(|follower| follower.is_at(&origin)) {
+                    Some(follower) => self.followed(&origin, request, follower.clone()).await?,
+                    None => self.once(&origin, request).await?,
+                };
                 if shared.settings.cookies {
                     lock(&shared.cookies).keep(&parts.uri, answer.headers());
                 }
@@ -276,6 +281,8 @@ impl Client {
                     (parts.headers, body) = (own, again);
                     next.prune(&first, &mut parts.headers);
                     (parts.method, parts.uri) = (next.method, next.uri);
+                    // It asks about another place.
+                    parts.extensions.remove::<Follower>();
                     break;
                 }
                 parts.headers.clone_from(&own);
@@ -326,13 +333,37 @@ impl Client {
     }
 
     async fn ask(&self, origin: &Origin, request: Request<Body>) -> Result<Response<Incoming>, Error> {
-        let (reply, answer) = oneshot::channel();
-        self.demand(origin, Demand::Request(Box::new(request), reply));
+        let (asking, answer) = asking(request);
+        self.demand(origin, Demand::Request(asking));
         let answer = answer.await.unwrap_or(Err(Error::Shutdown))?;
         if let Some(alt_svc) = answer.headers().get(ALT_SVC).filter(|_| origin.is_tls()) {
             let mut alternatives = lock(&self.inner.shared.alternatives);
             alternatives.entry(origin.clone()).or_default().heard(alt_svc, dispatch::now().seconds);
         }
+        Ok(answer)
+    }
+
+    /// The same, and right behind it what its caller has given it as a follower.
+    async fn followed(
+        &self,
+        origin: &Origin,
+        request: Request<Body>,
+        Follower(follower): Follower,
+    ) -> Result<Response<Incoming>, Error> {
+        let shared = &self.inner.shared;
+        let (mut parts, body) = follower.into_parts();
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        if shared.settings.cookies {
+            lock(&shared.cookies).add(&parts.uri, &mut parts.headers);
+        }
+        lock(&shared.authenticator).authorize(origin, &parts.method, &target, &mut parts.headers);
+        let (mut asked, answer) = asking(request);
+        let what = Asked::new(&parts.method, &parts.uri);
+        let (behind, follows) = asking(Request::from_parts(parts, body.into()));
+        asked.follower = Some(Box::new(behind));
+        self.demand(origin, Demand::Request(asked));
+        let mut answer = answer.await.unwrap_or(Err(Error::Shutdown))?;
+        answer.extensions_mut().insert(Followed::by(what, follows));
         Ok(answer)
     }
 
@@ -384,6 +415,14 @@ impl Client {
         lock(&self.inner.shared.alternatives).insert(origin, known);
     }
 
+    /// Whether a request to an origin may stand behind others on a connection: HTTP/1.1 is spoken, and the server is not
+    /// known to be bad at it.
+    pub fn pipelines(&self, origin: &Origin) -> bool {
+        let shared = &self.inner.shared;
+        let depth = self.knowledge(origin).allowed(shared.settings.pipelining, dispatch::now().seconds).0;
+        shared.offer(origin) == Offer::Http1 && depth > 1
+    }
+
     /// Tells what is known from earlier. It counts for origins that were not asked yet.
     pub fn remember(&self, origin: Origin, known: Knowledge) {
         lock(&self.inner.shared.knowledge).insert(origin, known);
@@ -399,6 +438,12 @@ impl Client {
         });
         let _ = driver.send(demand);
     }
+}
+
+/// A request as its origin's driver takes it, and where its answer comes.
+fn asking(request: Request<Body>) -> (Asking, oneshot::Receiver<Result<Response<Incoming>, Error>>) {
+    let (reply, answer) = oneshot::channel();
+    (Asking { request: Box::new(request), reply, follower: None }, answer)
 }
 
 /// What follows an answer.
