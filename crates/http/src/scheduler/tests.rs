@@ -407,3 +407,16 @@ fn a_connection_that_takes_no_more_does_not_stand_in_for_those_that_do_not_open(
         play.scheduler.open_failed(ConnectionId(attempt), &Cause::Closed, play.now);
     }
 }
+
+#[test]
+fn before_its_handshake_is_done_a_connection_gets_only_what_may_go_early() {
+    let mut play = Play::new(1, Pipelining::Safe);
+    let (put, get) = (play.ask(|shape| (shape.safe, shape.early) = (false, false)), play.ask(|_| ()));
+    let late = play.ask(|shape| shape.early = false);
+    let Some(Action::Open(connection, _)) = play.scheduler.actions().pop() else { panic!("none is opened") };
+    play.scheduler.opens_early(connection);
+    assert!(play.scheduler.opened(connection, Version::HTTP_3, play.now));
+    assert_eq!(play.scheduler.actions(), [Action::Send(connection, get)]);
+    play.scheduler.confirmed(connection, play.now);
+    assert_eq!(play.scheduler.actions(), [Action::Send(connection, put), Action::Send(connection, late)]);
+}
