@@ -84,6 +84,9 @@ pub enum Versions {
     /// badly, if they have it.
     #[default]
     Auto,
+    /// As `Auto`, but HTTP/3 with servers that are known to have it: for few and small exchanges, which take little
+    /// longer than the handshake that it spares. What moves much wants the several windows of HTTP/1.1.
+    Brief,
     /// HTTP/1.1.
     Http1,
     /// HTTP/2, in the clear by prior knowledge (RFC 9113 §3.3).
@@ -398,13 +401,20 @@ impl Shared {
             Versions::Http1 => Offer::Http1,
             Versions::Http2 => Offer::Http2,
             Versions::Http3 => Offer::Http3,
-            Versions::Auto => {
+            Versions::Brief if self.knows_http3(origin) => Offer::Http3,
+            Versions::Auto | Versions::Brief => {
                 let known = lock(&self.knowledge).get(origin).copied().unwrap_or_default();
                 let seconds = dispatch::now().seconds;
                 // In the clear there is no choice to offer.
                 if known.is_banned(seconds) && origin.is_tls() { Offer::Both } else { Offer::Http1 }
             }
         }
+    }
+
+    /// Whether an origin said that it has HTTP/3, and the way there is not known to be blocked.
+    fn knows_http3(&self, origin: &Origin) -> bool {
+        let now = dispatch::now().seconds;
+        lock(&self.alternatives).get(origin).is_some_and(|known| known.is_offered(now) && !known.is_avoided(now))
     }
 
     /// Makes a connection. HTTP/3 has TCP run beside it from [`HEAD_START`] on, and where that is first, UDP is left

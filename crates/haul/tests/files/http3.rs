@@ -16,16 +16,16 @@ fn copy(link: &[&str]) -> Option<(Vec<String>, serde_json::Value)> {
         eprintln!("SKIPPED: HTTP/3 over a link: {}", text(&probe.stderr));
         return None;
     }
-    let (source, served, home) = (room.path("source"), room.path("served"), room.path("home"));
+    let (source, root, home) = (room.path("source"), room.path("root"), room.path("home"));
     let names: Vec<String> = (0..40).map(|number| format!("{number:02}")).collect();
     let content = "0123456789abcdef".repeat(600);
     write(&source, &names.iter().map(|name| (name.as_str(), content.as_str())).collect::<Vec<_>>());
-    fs::create_dir(&served).unwrap();
+    fs::create_dir(&root).unwrap();
     fs::create_dir(&home).unwrap();
     let (log, certificate) = (room.path("log"), room.path("cert.pem"));
     let server = format!(
         "exec {HAUL} serve {} --listen $HAUL_SERVER_IP:8443 --tls self-signed --cert-out {} --log {}",
-        served.display(),
+        root.display(),
         certificate.display(),
         log.display()
     );
@@ -40,14 +40,14 @@ fn copy(link: &[&str]) -> Option<(Vec<String>, serde_json::Value)> {
     );
     printed(&room.link(&[link, &["--server", &server, "--", "sh", "-c", &client]].concat()));
     for copy in ["one", "two"] {
-        assert!(tree(&source) == tree(&served.join(copy)), "{copy}");
+        assert!(tree(&source) == tree(&root.join(copy)), "{copy}");
     }
     let log = fs::read_to_string(log).unwrap();
     let puts = log.lines().filter(|line| line.contains("\"PUT ")).map(str::to_owned).collect();
     let known = fs::read(home.join("longhaul/servers.json")).unwrap();
     let known: serde_json::Value = serde_json::from_slice(&known).unwrap();
-    let server = known["servers"].as_object().unwrap().values().next().unwrap();
-    Some((puts, server["http3"].clone()))
+    let entry = known["servers"].as_object().unwrap().values().next().unwrap();
+    Some((puts, entry["http3"].clone()))
 }
 
 #[test]

@@ -10,7 +10,7 @@ const RACE: &str = include_str!("../../../../experiments/webdav-race.toml");
 /// The rows that the quick race leaves out.
 const TRICKS: usize = 3;
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "curl",
     "curl-parallel-h1",
     "curl-parallel-h2",
