@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
@@ -10,28 +9,23 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use http::{
-    HeaderValue, Request, Response, StatusCode, Version,
+    HeaderValue, Request, Response, StatusCode,
     header::{ALT_SVC, LOCATION},
     request::Parts,
 };
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::timeout,
-};
+use tokio::sync::{mpsc, oneshot};
 use tower_service::Service;
 
 use crate::{
     Alternative, Asked, Body, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Knowledge, Options, Origin,
     Pipelining, Timeouts, Windows,
-    connect::{ConnectSettings, Connected, Connector, Facts, Offer, Quic, SettingsError, TlsFacts},
+    connect::{ConnectSettings, Connector, Facts, Offer, Paths, SettingsError, TlsFacts},
     credentials::{Authenticator, take_userinfo},
+    dial::{Dial, Dialed, race},
     digest::Checked,
     dispatch::{self, Demand},
     method::is_safe,
 };
-
-/// How long HTTP/3 has the field to itself before TCP is tried beside it: as long as an address has (RFC 8305 §5).
-const HEAD_START: Duration = Duration::from_millis(250);
 
 /// What a request is answered with; its body is an error if a digest does not fit.
 pub type Answer = Response<Checked<Incoming>>;
@@ -110,75 +104,6 @@ struct Inner {
     origins: Mutex<HashMap<Origin, mpsc::UnboundedSender<Demand>>>,
 }
 
-/// Whoever makes connections.
-pub(crate) trait Dial: Send + Sync + 'static {
-    /// Makes one; `early` allows requests before its handshake is done, `at` is where HTTP/3 is if not at the origin.
-    fn dial<'a>(
-        &'a self,
-        origin: &'a Origin,
-        offer: Offer,
-        early: bool,
-        at: Option<&'a Origin>,
-        within: Duration,
-    ) -> BoxFuture<'a, Result<Dialed, Error>>;
-
-    /// Whether HTTP/3 can lead to an origin.
-    fn takes_quic(&self, origin: &Origin) -> bool;
-}
-
-impl Dial for Connector {
-    fn dial<'a>(
-        &'a self,
-        origin: &'a Origin,
-        offer: Offer,
-        early: bool,
-        at: Option<&'a Origin>,
-        within: Duration,
-    ) -> BoxFuture<'a, Result<Dialed, Error>> {
-        Box::pin(async move {
-            Ok(match offer {
-                Offer::Http3 => Dialed::Quic(Box::new(self.connect_quic(origin, at, early, within).await?)),
-                _ => Dialed::Stream(Box::new(self.connect_early(origin, offer, early, within).await?)),
-            })
-        })
-    }
-
-    fn takes_quic(&self, origin: &Origin) -> bool {
-        self.takes_quic(origin)
-    }
-}
-
-/// A connection of either kind.
-#[derive(Debug)]
-pub(crate) enum Dialed {
-    Stream(Box<Connected>),
-    Quic(Box<Quic>),
-}
-
-impl Dialed {
-    pub(crate) fn version(&self) -> Version {
-        match self {
-            Self::Stream(connected) => connected.version,
-            Self::Quic(_) => Version::HTTP_3,
-        }
-    }
-
-    pub(crate) fn facts(&self) -> &Facts {
-        match self {
-            Self::Stream(connected) => &connected.facts,
-            Self::Quic(quic) => &quic.facts,
-        }
-    }
-
-    /// Whether its handshake is still under way.
-    pub(crate) fn is_pending(&self) -> bool {
-        match self {
-            Self::Stream(connected) => connected.confirmation.is_some(),
-            Self::Quic(quic) => quic.pending.is_some(),
-        }
-    }
-}
-
 /// What a client's parts share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
@@ -188,18 +113,26 @@ pub(crate) struct Shared {
     knowledge: Mutex<HashMap<Origin, Knowledge>>,
     facts: Mutex<HashMap<Origin, Facts>>,
     windows: Mutex<HashMap<Origin, Windows>>,
+    paths: Arc<Paths>,
     alternatives: Mutex<HashMap<Origin, Alternative>>,
 }
 
 impl Client {
     /// A client that can prove who asks; an error if a file that the settings name cannot be used.
     pub fn new(settings: Settings, authenticator: Authenticator) -> Result<Self, SettingsError> {
-        let connector = Connector::new(settings.connect.clone())?;
-        Ok(Self::with(settings, authenticator, connector))
+        let connector = Arc::new(Connector::new(settings.connect.clone())?);
+        Ok(Self::over(connector, settings, authenticator))
+    }
+
+    /// A client whose connections are made by a connector that others of the same user have too: what is remembered of
+    /// ways and of servers' TLS sessions is then theirs together. `settings.connect` is not used.
+    pub fn over(connector: Arc<Connector>, settings: Settings, authenticator: Authenticator) -> Self {
+        let paths = connector.paths().clone();
+        Self::with(settings, authenticator, connector, paths)
     }
 
     /// A client whose connections are made otherwise.
-    pub(crate) fn with(settings: Settings, authenticator: Authenticator, dialer: impl Dial) -> Self {
+    pub(crate) fn with(settings: Settings, authenticator: Authenticator, dialer: impl Dial, paths: Arc<Paths>) -> Self {
         let shared = Shared {
             settings,
             dialer: Box::new(dialer),
@@ -208,6 +141,7 @@ impl Client {
             knowledge: Mutex::default(),
             facts: Mutex::default(),
             windows: Mutex::default(),
+            paths,
             alternatives: Mutex::default(),
         };
         Self { inner: Arc::new(Inner { shared: Arc::new(shared), origins: Mutex::default() }) }
@@ -277,6 +211,13 @@ impl Client {
         unreachable!("redirects end")
     }
 
+    /// Sends a request as it is and waits for its answer's head, whatever that says: no credentials, no cookies, no
+    /// redirects, and digests are not checked.
+    pub async fn exchange(&self, request: Request<Body>) -> Result<Response<Incoming>, Error> {
+        let origin = Origin::of(request.uri())?;
+        self.once(&origin, request).await
+    }
+
     /// Sends a request as it is; once more, behind a handshake, if the server found it too early (RFC 8470 §5.2).
     async fn once(&self, origin: &Origin, request: Request<Body>) -> Result<Response<Incoming>, Error> {
         let again = request.body().again().filter(|_| is_safe(request.method())).map(|body| {
@@ -332,6 +273,11 @@ impl Client {
     /// more.
     pub fn windows(&self, origin: &Origin) -> Option<Windows> {
         lock(&self.inner.shared.windows).get(origin).copied()
+    }
+
+    /// What is known of the ways to servers, and what became of data in SYNs. It is there to be kept for other runs.
+    pub fn paths(&self) -> &Paths {
+        &self.inner.shared.paths
     }
 
     /// What is known of an origin's pipelining.
@@ -417,7 +363,7 @@ impl Shared {
         lock(&self.alternatives).get(origin).is_some_and(|known| known.is_offered(now) && !known.is_avoided(now))
     }
 
-    /// Makes a connection. HTTP/3 has TCP run beside it from [`HEAD_START`] on, and where that is first, UDP is left
+    /// Makes a connection. HTTP/3 has TCP run beside it, and where that is first, UDP is left
     /// alone for a while.
     pub(crate) async fn dial(&self, origin: &Origin, offer: Offer) -> Result<Dialed, Error> {
         let (within, early) = (self.settings.timeouts.connect, self.settings.early_data);
@@ -469,24 +415,6 @@ impl Shared {
 
     pub(crate) fn note(&self, origin: &Origin, facts: Facts) {
         lock(&self.facts).insert(origin.clone(), facts);
-    }
-}
-
-/// Whichever is there first; TCP starts when it may, or when there is nothing else.
-async fn race(
-    quic: impl Future<Output = Result<Dialed, Error>>,
-    tcp: impl Future<Output = Result<Dialed, Error>>,
-) -> Result<Dialed, Error> {
-    let (mut quic, mut tcp) = (pin!(quic), pin!(tcp));
-    if let Ok(dialed) = timeout(HEAD_START, &mut quic).await {
-        return if dialed.is_ok() { dialed } else { tcp.await };
-    }
-    tokio::select! {
-        dialed = &mut quic => if dialed.is_ok() { dialed } else { tcp.await },
-        dialed = &mut tcp => match dialed {
-            Err(error) => quic.await.map_err(|_| error),
-            dialed => dialed,
-        },
     }
 }
 

@@ -13,6 +13,7 @@
 //! future leaves nothing behind but a look-up that ends by itself.
 
 mod eyeballs;
+pub mod fast_open;
 mod proxy;
 mod quic;
 mod reach;
@@ -20,7 +21,7 @@ mod tcp;
 mod tcp_info;
 mod tls;
 
-use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration, time::Instant};
+use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration, time::Instant};
 
 use http::Version;
 use tokio::{
@@ -30,10 +31,11 @@ use tokio::{
 };
 
 pub use self::{
+    fast_open::{FastOpen, Paths, listen_fast_open},
     proxy::Proxies,
     quic::QuicSettings,
     tcp::{Keepalive, Tcp},
-    tcp_info::TcpInfo,
+    tcp_info::{FastOpenFailure, TcpInfo},
     tls::{Confirmation, EarlyData, Identity, TlsFacts, TlsSettings},
 };
 pub(crate) use self::{
@@ -51,6 +53,8 @@ pub struct ConnectSettings {
     pub tls: TlsSettings,
     /// Through whom.
     pub proxies: Proxies,
+    /// Whether the first request travels in the SYN, where that is known to work; not through a proxy.
+    pub fast_open: FastOpen,
     /// What is different over UDP.
     pub quic: QuicSettings,
 }
@@ -115,6 +119,10 @@ impl Offer {
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {
     /// The kernel's view of the connection, if it gives one. Through a proxy, it is the connection to the proxy.
     fn tcp_info(&self) -> Option<TcpInfo>;
+
+    /// Says whether what is written from now on may arrive twice, on this connection and on another. Only what may
+    /// is put into a SYN; unless told, nothing is.
+    fn repeatable(&mut self, _yes: bool) {}
 }
 
 impl Io for TcpStream {
@@ -126,6 +134,10 @@ impl Io for TcpStream {
 impl Io for Box<dyn Io> {
     fn tcp_info(&self) -> Option<TcpInfo> {
         (**self).tcp_info()
+    }
+
+    fn repeatable(&mut self, yes: bool) {
+        (**self).repeatable(yes);
     }
 }
 
@@ -157,8 +169,9 @@ pub struct Facts {
     pub proxy: Option<Origin>,
     /// How long the look-up of the name took; nothing for an address.
     pub look_up: Duration,
-    /// How long the TCP handshake took that succeeded, about one RTT. Attempts that it overtook are not in it. Over
-    /// QUIC, whose one handshake is both this and that of TLS, that one; nothing while it is not waited for.
+    /// How long the TCP handshake took that succeeded, about one RTT. Attempts that it overtook are not in it. Nothing
+    /// if the handshake is to begin with the first write ([`FastOpen`]). Over QUIC, whose one handshake is both this
+    /// and that of TLS, that one; nothing while it is not waited for.
     pub tcp: Duration,
     /// How long the proxy took to open the tunnel, its own TLS handshake included.
     pub tunnel: Option<Duration>,
@@ -188,18 +201,21 @@ pub struct Connector {
     tcp: Tcp,
     tls: tls::Tls,
     proxies: Proxies,
+    fast_open: FastOpen,
+    paths: Arc<Paths>,
     quic: QuicSettings,
 }
 
 impl Connector {
     /// Reads the files that the settings name. The system's authorities are read with the first TLS connection.
     pub fn new(settings: ConnectSettings) -> Result<Self, SettingsError> {
-        Ok(Self {
-            tls: tls::Tls::new(&settings.tls)?,
-            tcp: settings.tcp,
-            proxies: settings.proxies,
-            quic: settings.quic,
-        })
+        let ConnectSettings { tcp, tls, proxies, fast_open, quic } = settings;
+        Ok(Self { tls: tls::Tls::new(&tls)?, tcp, proxies, fast_open, paths: Arc::default(), quic })
+    }
+
+    /// What is known of the ways to servers: whether they bear data in a SYN.
+    pub fn paths(&self) -> &Arc<Paths> {
+        &self.paths
     }
 
     /// Makes a connection within `timeout`.
@@ -268,6 +284,8 @@ impl Connector {
         let mut confirmation = None;
         if origin.is_tls() {
             *step = Step::Tls;
+            // Its first message begins nothing, and early data is only what may be repeated.
+            io.repeatable(true);
             let (tls, told, end) = self.tls.with_origin(origin, offer, early, io).await?;
             (io, facts.tls, confirmation) = (tls, Some(told), end);
         }
@@ -279,8 +297,13 @@ impl Connector {
         *step = if proxy { Step::Proxy } else { Step::Resolve };
         let (addresses, look_up) = reach::look_up(whom, &self.tcp).await?;
         *step = if proxy { Step::Proxy } else { Step::Connect };
-        let (peer, stream, tcp) = reach::connect(addresses, &self.tcp).await?;
-        Ok((Box::new(stream), Facts { peer, proxy: None, look_up, tcp, tunnel: None, tls: None, quic: false }))
+        let (peer, io, tcp) = if proxy || self.fast_open == FastOpen::Off {
+            let (peer, stream, took) = reach::connect(addresses, &self.tcp).await?;
+            (peer, Box::new(stream) as Box<dyn Io>, took)
+        } else {
+            fast_open::connect(addresses, &self.tcp, &self.paths, self.fast_open == FastOpen::Private).await?
+        };
+        Ok((io, Facts { peer, proxy: None, look_up, tcp, tunnel: None, tls: None, quic: false }))
     }
 }
 
@@ -299,8 +322,9 @@ async fn within<T>(
 
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tcp, tls, proxies, quic } = self;
-        let connector = &mut f.debug_struct("Connector");
-        connector.field("tcp", tcp).field("tls", tls).field("proxies", proxies).field("quic", quic).finish()
+        let Self { tcp, tls, proxies, fast_open, quic, .. } = self;
+        let mut told = f.debug_struct("Connector");
+        told.field("tcp", tcp).field("tls", tls).field("proxies", proxies).field("fast_open", fast_open);
+        told.field("quic", quic).finish_non_exhaustive()
     }
 }

@@ -12,6 +12,8 @@
 //! refuses what must not be tried and hands the rest to `dav-server`, which works on the files through
 //! `store` and on the locks through `locks`. The line in the `access_log` is written when the answer has left.
 //!
+//! Whoever has answers of their own ([`Answers`]) gets the same doors for them: a page replayed, say.
+//!
 //! # What is promised
 //! - **Uploads appear whole or not at all**, and are on disk when the client is told so. See `store/draft.rs`.
 //!   Of two uploads to one file at once, the one that ends last is there, whole. One with a condition
@@ -50,6 +52,7 @@ pub mod http3;
 mod locks;
 mod multistatus;
 mod origin;
+mod other;
 mod server;
 mod site;
 mod store;
@@ -58,5 +61,6 @@ mod xml;
 
 pub use access_log::AccessLog;
 pub use error::Error;
+pub use other::Answers;
 pub use server::{Config, Server};
 pub use tls::{Certificate, Tls};

@@ -15,7 +15,8 @@ use crate::auth::Users;
 use crate::connection::{self, Life, Manner};
 use crate::http3;
 use crate::origin::Names;
-use crate::site::Site;
+use crate::other::{Answers, Other};
+use crate::site::{Folder, Site};
 use crate::store::Store;
 use crate::tls::{self, Certificate, Setup, Tls};
 use crate::{AccessLog, Error};
@@ -60,8 +61,8 @@ pub struct Server {
     datagrams: Vec<Option<UdpSocket>>,
     tls: Option<Setup>,
     site: Arc<Site>,
-    store: Store,
-    read_only: bool,
+    /// The folder that an earlier server may have left unfinished uploads in.
+    swept: Option<Store>,
 }
 
 impl Server {
@@ -79,24 +80,27 @@ impl Server {
             Errno::NOSYS => Error::Kernel,
             errno => Error::Root { root: config.root.clone(), error: errno.into() },
         })?;
-        let addresses =
-            listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>().map_err(Error::Listener)?;
-        if addresses.is_empty() {
-            return Err(Error::NoAddress);
-        }
-        for listener in &listeners {
-            listener.set_nonblocking(true).map_err(Error::Listener)?;
-        }
+        let addresses = addresses(&listeners)?;
         let tls = config.tls.as_ref().map(|tls| tls::configure(tls, &addresses)).transpose()?;
         if let (Some(_), None, Some(open)) = (&config.auth, &tls, addresses.iter().find(|a| !a.ip().is_loopback())) {
             return Err(Error::ClearPasswords(*open));
         }
         let users = config.auth.as_deref().map(Users::read).transpose()?;
         let names = if users.is_none() && tls.is_none() { Names::own() } else { Names::Any };
-        let site = Arc::new(Site::new(store.clone(), users, names, config.access_log, config.read_only));
-        let beside = |address: &SocketAddr| tls.as_ref().and_then(|_| datagrams(*address));
-        let datagrams = addresses.iter().map(beside).collect();
-        Ok(Server { listeners, addresses, datagrams, tls, site, store, read_only: config.read_only })
+        let folder = Folder::new(store.clone(), users, names, config.access_log, config.read_only);
+        let site = Arc::new(Site::Folder(Box::new(folder)));
+        let datagrams = datagrams(&addresses, tls.is_some());
+        Ok(Server { listeners, addresses, datagrams, tls, site, swept: (!config.read_only).then_some(store) })
+    }
+
+    /// A server with these answers in place of a folder's files, on sockets that listen already. Of the configuration
+    /// count `tls` and `access_log`.
+    pub fn answering(answers: Arc<dyn Answers>, config: Config, listeners: Vec<TcpListener>) -> Result<Self, Error> {
+        let addresses = addresses(&listeners)?;
+        let tls = config.tls.as_ref().map(|tls| tls::configure(tls, &addresses)).transpose()?;
+        let site = Arc::new(Site::Other(Other::new(answers, config.access_log)));
+        let datagrams = datagrams(&addresses, tls.is_some());
+        Ok(Server { listeners, addresses, datagrams, tls, site, swept: None })
     }
 
     /// The first address listened on.
@@ -128,8 +132,8 @@ impl Server {
             Life { closing: CancellationToken::new(), abort: CancellationToken::new(), tasks: TaskTracker::new() };
         let listeners =
             self.listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<Vec<_>, _>>();
-        if !self.read_only {
-            let (store, stop) = (self.store, life.closing.clone());
+        if let Some(store) = self.swept {
+            let stop = life.closing.clone();
             life.tasks.spawn_blocking(move || match store.sweep(&stop) {
                 0 => {}
                 removed => tracing::info!("removed {removed} unfinished uploads of an earlier server"),
@@ -164,13 +168,28 @@ impl Server {
     }
 }
 
-/// A socket for HTTP/3 on the same port.
-fn datagrams(address: SocketAddr) -> Option<UdpSocket> {
-    let bound = UdpSocket::bind(address);
-    if let Err(error) = &bound {
-        tracing::warn!("HTTP/3 is not offered on {address}, which is taken for UDP: {error}");
+/// Where sockets listen, once they are fit for tokio.
+fn addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>, Error> {
+    for listener in listeners {
+        listener.set_nonblocking(true).map_err(Error::Listener)?;
+        // A request in a SYN is answered at once; where the kernel has no such thing, TCP is as it was.
+        let _ = haul_http::connect::listen_fast_open(listener);
     }
-    bound.ok()
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
+    let addresses = addresses.map_err(Error::Listener)?;
+    if addresses.is_empty() { Err(Error::NoAddress) } else { Ok(addresses) }
+}
+
+/// Sockets for HTTP/3 on the same ports, if it is to be offered.
+fn datagrams(addresses: &[SocketAddr], offered: bool) -> Vec<Option<UdpSocket>> {
+    let beside = |address: &SocketAddr| {
+        let bound = UdpSocket::bind(address);
+        if let Err(error) = &bound {
+            tracing::warn!("HTTP/3 is not offered on {address}, which is taken for UDP: {error}");
+        }
+        bound.ok()
+    };
+    addresses.iter().map(|address| if offered { beside(address) } else { None }).collect()
 }
 
 async fn accept_quic(endpoint: quinn::Endpoint, site: Arc<Site>, life: Life, room: Arc<Semaphore>) {

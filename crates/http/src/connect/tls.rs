@@ -52,6 +52,8 @@ pub struct TlsSettings {
     /// Take any certificate from an origin: whoever is on the way can then read and change everything. Meant for
     /// one command and one look, and for nothing that carries a password.
     pub unverified: bool,
+    /// Shake hands in full each time, as if no server had been visited before.
+    pub fresh: bool,
 }
 
 /// A client certificate and its key. Both may be in one file.
@@ -90,6 +92,7 @@ pub(crate) struct Tls {
     named: Roots,
     identity: Option<(Identity, Arc<CertifiedKey>)>,
     unverified: bool,
+    fresh: bool,
     ready: OnceCell<Ready>,
 }
 
@@ -125,6 +128,7 @@ impl Tls {
                 .map(|files| Ok((files.clone(), certified(files, &provider)?)))
                 .transpose()?,
             unverified: settings.unverified,
+            fresh: settings.fresh,
             ready: OnceCell::new(),
             provider,
         })
@@ -210,8 +214,12 @@ impl Tls {
                 begin()?.with_root_certificates(trusted.clone())
             })
         };
-        let offers = |config: ClientConfig| {
-            let sessions = Resumption::in_memory_sessions(QUIC_SESSIONS);
+        let offers = |mut config: ClientConfig| {
+            let mut sessions = Resumption::in_memory_sessions(QUIC_SESSIONS);
+            if self.fresh {
+                sessions = Resumption::disabled();
+                config.resumption = sessions.clone();
+            }
             [Offer::Http1, Offer::Http2, Offer::Both, Offer::Http3].map(|offer| {
                 let mut config = config.clone();
                 config.alpn_protocols = offer.alpn().iter().map(|protocol| protocol.to_vec()).collect();

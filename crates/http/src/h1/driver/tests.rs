@@ -221,6 +221,9 @@ impl Io for Acknowledged {
             rwnd_limited: None,
             sndbuf_limited: None,
             snd_wnd: None,
+            connecting: false,
+            syn_data_accepted: false,
+            fast_open_failure: None,
         })
     }
 }

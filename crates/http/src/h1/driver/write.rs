@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use super::{AHEAD, Driver, UnderWay, head};
 use crate::{
     Asked, Cause, Chunks, Error, Options,
+    method::is_safe,
     wire::{Job, Report},
 };
 
@@ -53,6 +54,7 @@ impl Driver {
         };
         let length = job.request.body().length();
         head::write(&mut self.out, &job.request, length);
+        self.io.repeatable(is_safe(job.request.method()));
         self.exchanges.ask(job.id, &job.request);
         let timeouts = job.request.extensions().get::<Options>().and_then(|options| options.timeouts);
         let timeouts = timeouts.unwrap_or(self.timeouts);
