@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
@@ -10,29 +9,24 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use http::{
-    HeaderValue, Request, Response, StatusCode, Version,
+    HeaderValue, Request, Response, StatusCode,
     header::{ALT_SVC, LOCATION},
     request::Parts,
 };
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::timeout,
-};
+use tokio::sync::{mpsc, oneshot};
 use tower_service::Service;
 
 use crate::{
     Alternative, Asked, Body, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Knowledge, Options, Origin,
     Pipelining, Timeouts, Windows,
-    connect::{ConnectSettings, Connected, Connector, Facts, Offer, Paths, Quic, SettingsError, TlsFacts},
+    connect::{ConnectSettings, Connector, Facts, Offer, Paths, SettingsError, TlsFacts},
     credentials::{Authenticator, take_userinfo},
+    dial::{Dial, Dialed, race},
     digest::Checked,
     dispatch::{self, Asking, Demand},
     follow::{Followed, Follower},
     method::is_safe,
 };
-
-/// How long HTTP/3 has the field to itself before TCP is tried beside it: as long as an address has (RFC 8305 §5).
-const HEAD_START: Duration = Duration::from_millis(250);
 
 /// What a request is answered with; its body is an error if a digest does not fit.
 pub type Answer = Response<Checked<Incoming>>;
@@ -85,6 +79,9 @@ pub enum Versions {
     /// badly, if they have it.
     #[default]
     Auto,
+    /// As `Auto`, but HTTP/3 with servers that are known to have it: for few and small exchanges, which take little
+    /// longer than the handshake that it spares. What moves much wants the several windows of HTTP/1.1.
+    Brief,
     /// HTTP/1.1.
     Http1,
     /// HTTP/2, in the clear by prior knowledge (RFC 9113 §3.3).
@@ -106,92 +103,6 @@ pub struct Client {
 struct Inner {
     shared: Arc<Shared>,
     origins: Mutex<HashMap<Origin, mpsc::UnboundedSender<Demand>>>,
-}
-
-/// Whoever makes connections.
-pub(crate) trait Dial: Send + Sync + 'static {
-    /// Makes one; `early` allows requests before its handshake is done, `at` is where HTTP/3 is if not at the origin.
-    fn dial<'a>(
-        &'a self,
-        origin: &'a Origin,
-        offer: Offer,
-        early: bool,
-        at: Option<&'a Origin>,
-        within: Duration,
-    ) -> BoxFuture<'a, Result<Dialed, Error>>;
-
-    /// Whether HTTP/3 can lead to an origin.
-    fn takes_quic(&self, origin: &Origin) -> bool;
-}
-
-impl Dial for Connector {
-    fn dial<'a>(
-        &'a self,
-        origin: &'a Origin,
-        offer: Offer,
-        early: bool,
-        at: Option<&'a Origin>,
-        within: Duration,
-    ) -> BoxFuture<'a, Result<Dialed, Error>> {
-        Box::pin(async move {
-            Ok(match offer {
-                Offer::Http3 => Dialed::Quic(Box::new(self.connect_quic(origin, at, early, within).await?)),
-                _ => Dialed::Stream(Box::new(self.connect_early(origin, offer, early, within).await?)),
-            })
-        })
-    }
-
-    fn takes_quic(&self, origin: &Origin) -> bool {
-        self.takes_quic(origin)
-    }
-}
-
-impl<D: Dial> Dial for Arc<D> {
-    fn dial<'a>(
-        &'a self,
-        origin: &'a Origin,
-        offer: Offer,
-        early: bool,
-        at: Option<&'a Origin>,
-        within: Duration,
-    ) -> BoxFuture<'a, Result<Dialed, Error>> {
-        (**self).dial(origin, offer, early, at, within)
-    }
-
-    fn takes_quic(&self, origin: &Origin) -> bool {
-        (**self).takes_quic(origin)
-    }
-}
-
-/// A connection of either kind.
-#[derive(Debug)]
-pub(crate) enum Dialed {
-    Stream(Box<Connected>),
-    Quic(Box<Quic>),
-}
-
-impl Dialed {
-    pub(crate) fn version(&self) -> Version {
-        match self {
-            Self::Stream(connected) => connected.version,
-            Self::Quic(_) => Version::HTTP_3,
-        }
-    }
-
-    pub(crate) fn facts(&self) -> &Facts {
-        match self {
-            Self::Stream(connected) => &connected.facts,
-            Self::Quic(quic) => &quic.facts,
-        }
-    }
-
-    /// Whether its handshake is still under way.
-    pub(crate) fn is_pending(&self) -> bool {
-        match self {
-            Self::Stream(connected) => connected.confirmation.is_some(),
-            Self::Quic(quic) => quic.pending.is_some(),
-        }
-    }
 }
 
 /// What a client's parts share.
@@ -481,7 +392,8 @@ impl Shared {
             Versions::Http1 => Offer::Http1,
             Versions::Http2 => Offer::Http2,
             Versions::Http3 => Offer::Http3,
-            Versions::Auto => {
+            Versions::Brief if self.knows_http3(origin) => Offer::Http3,
+            Versions::Auto | Versions::Brief => {
                 let known = lock(&self.knowledge).get(origin).copied().unwrap_or_default();
                 let seconds = dispatch::now().seconds;
                 // In the clear there is no choice to offer.
@@ -490,7 +402,13 @@ impl Shared {
         }
     }
 
-    /// Makes a connection. HTTP/3 has TCP run beside it from [`HEAD_START`] on, and where that is first, UDP is left
+    /// Whether an origin said that it has HTTP/3, and the way there is not known to be blocked.
+    fn knows_http3(&self, origin: &Origin) -> bool {
+        let now = dispatch::now().seconds;
+        lock(&self.alternatives).get(origin).is_some_and(|known| known.is_offered(now) && !known.is_avoided(now))
+    }
+
+    /// Makes a connection. HTTP/3 has TCP run beside it, and where that is first, UDP is left
     /// alone for a while.
     pub(crate) async fn dial(&self, origin: &Origin, offer: Offer) -> Result<Dialed, Error> {
         let (within, early) = (self.settings.timeouts.connect, self.settings.early_data);
@@ -542,24 +460,6 @@ impl Shared {
 
     pub(crate) fn note(&self, origin: &Origin, facts: Facts) {
         lock(&self.facts).insert(origin.clone(), facts);
-    }
-}
-
-/// Whichever is there first; TCP starts when it may, or when there is nothing else.
-async fn race(
-    quic: impl Future<Output = Result<Dialed, Error>>,
-    tcp: impl Future<Output = Result<Dialed, Error>>,
-) -> Result<Dialed, Error> {
-    let (mut quic, mut tcp) = (pin!(quic), pin!(tcp));
-    if let Ok(dialed) = timeout(HEAD_START, &mut quic).await {
-        return if dialed.is_ok() { dialed } else { tcp.await };
-    }
-    tokio::select! {
-        dialed = &mut quic => if dialed.is_ok() { dialed } else { tcp.await },
-        dialed = &mut tcp => match dialed {
-            Err(error) => quic.await.map_err(|_| error),
-            dialed => dialed,
-        },
     }
 }
 

@@ -14,8 +14,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Asked, Body, Cause, Class, Error, Incoming, Options, Origin, Settings, Step,
-    client::{Dialed, Shared},
+    client::Shared,
     connect::Offer,
+    dial::Dialed,
     h1, http2, http3,
     knowledge::Knowledge,
     method::{is_idempotent, is_safe},

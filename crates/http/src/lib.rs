@@ -23,6 +23,7 @@ mod client;
 pub mod connect;
 mod cookies;
 pub mod credentials;
+mod dial;
 pub mod digest;
 mod dispatch;
 mod error;

@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     Asked, Body, Cause, Error, Incoming, Options, Origin, Settings,
-    client::{Dial, Dialed},
     connect::{Connector, Facts, Offer},
+    dial::{Dial, Dialed},
     dispatch::{Line, run_line},
     method::{is_idempotent, is_safe},
     wire::{ConnectionId, Job, JobId, Report, Sent},

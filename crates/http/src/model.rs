@@ -168,7 +168,7 @@ async fn exchange(client: &Client, ask: &Ask, path: &str) -> Result<StatusCode, 
     let expected = if ask.method == Method::GET { expected } else { Expected::default() };
     let class = if ask.large { Class::Large } else { Class::Small };
     let request = Request::builder().method(&ask.method).uri(format!("http://model{path}"));
-    let request = request.extension(Options { class, pipeline: true, expected, timeouts: None, late: false });
+    let request = request.extension(Options { class, pipeline: true, expected, ..Options::default() });
     let mut request = request.body(body).unwrap();
     if ask.looks {
         let look = Request::builder().method("PROPFIND").uri(request.uri().clone()).body(Bytes::new()).unwrap();

@@ -19,8 +19,8 @@ use tokio::{
 use super::http2;
 use crate::{
     Error, Origin,
-    client::{Dial, Dialed},
     connect::{Connected, Facts, Io, Offer, TcpInfo},
+    dial::{Dial, Dialed},
 };
 
 /// What a server may do wrong with a request.

@@ -499,3 +499,16 @@ fn a_queue_that_stands_before_the_link_is_not_fed_by_more_connections_than_two()
     go_on(&mut play, &mut under_way, 210, 60);
     assert!(busy(&under_way) > 2, "the queue is gone");
 }
+
+#[test]
+fn before_its_handshake_is_done_a_connection_gets_only_what_may_go_early() {
+    let mut play = Play::new(1, Pipelining::Safe);
+    let (put, get) = (play.ask(|shape| (shape.safe, shape.early) = (false, false)), play.ask(|_| ()));
+    let late = play.ask(|shape| shape.early = false);
+    let Some(Action::Open(connection, _)) = play.scheduler.actions().pop() else { panic!("none is opened") };
+    play.scheduler.opens_early(connection);
+    assert!(play.scheduler.opened(connection, Version::HTTP_3, play.now));
+    assert_eq!(play.scheduler.actions(), [Action::Send(connection, get)]);
+    play.scheduler.confirmed(connection, play.now);
+    assert_eq!(play.scheduler.actions(), [Action::Send(connection, put), Action::Send(connection, late)]);
+}
