@@ -26,7 +26,7 @@ use lab::{
 };
 
 /// The experiments that come with the program: name and text.
-const EXPERIMENTS: [(&str, &str); 10] = [
+const EXPERIMENTS: [(&str, &str); 12] = [
     ("webdav-race", include_str!("../../../experiments/webdav-race.toml")),
     ("idle-connection", include_str!("../../../experiments/idle-connection.toml")),
     ("pipelining", include_str!("../../../experiments/pipelining.toml")),
@@ -34,6 +34,8 @@ const EXPERIMENTS: [(&str, &str); 10] = [
     ("tfo-page-load", include_str!("../../../experiments/tfo-page-load.toml")),
     ("tfo-server-cost", include_str!("../../../experiments/tfo-server-cost.toml")),
     ("handshake-savers", include_str!("../../../experiments/handshake-savers.toml")),
+    ("tfo-dns", include_str!("../../../experiments/tfo-dns.toml")),
+    ("tfo-middleboxes", include_str!("../../../experiments/tfo-middleboxes.toml")),
     ("bars", include_str!("../../../experiments/bars.toml")),
     ("bars-idle", include_str!("../../../experiments/bars-idle.toml")),
     ("bars-page", include_str!("../../../experiments/bars-page.toml")),

@@ -10,13 +10,14 @@ use std::{error::Error, io::ErrorKind, path::PathBuf};
 use dav::{Dav, RemotePath};
 use haul_http::{
     Client, Origin,
+    connect::FastOpen,
     credentials::{
         Authenticator, Credential, Credentials, Environment, Exposed, GiveUp, Netrc, Secret, Userinfo, default_netrc,
     },
 };
 
 use super::{
-    memory::{self, Known},
+    memory::{self, Known, Server},
     options::{Manner, Way},
     place::Remote,
     prompt,
@@ -59,8 +60,9 @@ impl Session {
         let client = client(&credentials)?;
         let memory = memory::place();
         if let Some(known) = memory.as_deref().and_then(|path| memory::recall(path, &remote.origin)) {
-            client.remember(remote.origin.clone(), known.pipelining);
-            client.remember_alternative(remote.origin.clone(), known.http3);
+            client.remember(remote.origin.clone(), known.server.pipelining);
+            client.remember_alternative(remote.origin.clone(), known.server.http3);
+            client.paths().remember(known.ways);
         }
         let known = known(&client, &remote.origin);
         Ok(Self { dav: Dav::new(client, remote.origin.clone()), settings, user, memory, known })
@@ -77,8 +79,9 @@ impl Drop for Session {
     fn drop(&mut self) {
         let origin = self.dav.requests().origin();
         let known = known(self.dav.client(), origin);
+        let private = self.settings.client.connect.fast_open == FastOpen::Private;
         if let Some(path) = self.memory.as_deref().filter(|_| known != self.known)
-            && let Err(error) = memory::keep(path, origin, known)
+            && let Err(error) = memory::keep(path, origin, &known, private)
             // Where nothing may be kept it is so each time, and known.
             && !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
         {
@@ -87,9 +90,10 @@ impl Drop for Session {
     }
 }
 
-/// What a client knows of a server.
+/// What a client knows by now.
 fn known(client: &Client, origin: &Origin) -> Known {
-    Known { pipelining: client.knowledge(origin), http3: client.alternative(origin) }
+    let server = Server { pipelining: client.knowledge(origin), http3: client.alternative(origin) };
+    Known { server, ways: client.paths().all() }
 }
 
 /// The credentials for a server, whose they are, and whether there are any.

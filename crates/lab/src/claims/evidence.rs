@@ -7,7 +7,7 @@ use crate::{
     results::{CellResult, Status, WorkloadRecord},
     stats::{
         Interval, range_coverage,
-        shift::{CONFIDENCE, LEAST_CONFIDENCE, Shift, ratio},
+        shift::{CONFIDENCE, LEAST_CONFIDENCE, Shift, hodges_lehmann, ratio},
     },
     words::counted,
 };
@@ -106,6 +106,13 @@ impl<'a> Evidence<'a> {
             return Err(unusable(format!("{samples} cannot bear a verdict; take at least three")));
         }
         Ok((ratio, of, to))
+    }
+
+    /// How much longer than `than` `what` takes, in seconds, or why that cannot be said.
+    pub(super) fn difference(&self, what: &str, than: &str) -> Result<(Shift, &'a CellResult, &'a CellResult), Gap> {
+        let (_, what, than) = self.ratio(what, than)?;
+        let shift = hodges_lehmann(&than.samples_s, &what.samples_s).ok_or_else(|| unusable("there are no samples"))?;
+        Ok((shift, what, than))
     }
 
     /// How many round trips, or floors, a contender's median takes, or why that cannot be said. How surely is what

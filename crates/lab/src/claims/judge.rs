@@ -1,5 +1,7 @@
 //! Checks against cells, and the sentences that go with the verdicts.
 
+use std::time::Duration;
+
 use super::{
     Check, Claim, Count, Measure, Unit, Verdict,
     evidence::{Evidence, Finding, Gap},
@@ -37,6 +39,7 @@ pub fn judge(
         Check::Saves { of, to, at_least, at_most } => {
             saves(&evidence, of, to, Bound { at_least: *at_least, at_most: *at_most })
         }
+        Check::Loses { what, than, at_most } => loses(&evidence, what, than, at_most.0),
         Check::Takes { what, unit, at_least, at_most } => {
             takes(&evidence, what, *unit, Bound { at_least: *at_least, at_most: *at_most })
         }
@@ -87,7 +90,7 @@ impl Bound {
     }
 
     fn verdict(self, interval: Interval) -> Verdict {
-        let (least, most) = (self.at_least.unwrap_or(0.0), self.at_most.unwrap_or(f64::INFINITY));
+        let (least, most) = (self.at_least.unwrap_or(f64::NEG_INFINITY), self.at_most.unwrap_or(f64::INFINITY));
         if least <= interval.lo && interval.hi <= most {
             Verdict::Reproduced
         } else if interval.hi < least || most < interval.lo {
@@ -235,6 +238,31 @@ fn saves(evidence: &Evidence<'_>, of: &str, to: &str, bound: Bound) -> Result<Fi
         needs: Some(bound.needs()),
         interval: Some((interval, CONFIDENCE)),
         margin: bound.margin(share(saved)),
+        in_run: true,
+    })
+}
+
+fn loses(evidence: &Evidence<'_>, what: &str, than: &str, at_most: Duration) -> Result<Finding, Gap> {
+    let (lost, what, than) = evidence.difference(what, than)?;
+    let [lo, value, hi] = [lost.interval.lo, lost.value, lost.interval.hi].map(|s| s * 1000.0);
+    let most = at_most.as_secs_f64();
+    // Whoever gains loses nothing.
+    let bound = Bound { at_least: None, at_most: Some(most) };
+    let sure = if lost.confidence < CONFIDENCE {
+        format!(", {:.0} % confidence", 100.0 * lost.confidence)
+    } else {
+        String::new()
+    };
+    Ok(Finding {
+        verdict: bound.verdict(lost.interval),
+        measured: format!(
+            "{} takes {value:+.0} ms ({lo:+.0} to {hi:+.0}{sure}) against {}",
+            what.label(),
+            than.label()
+        ),
+        needs: Some(format!("at most {:+.0} ms", most * 1000.0)),
+        interval: Some((lost.interval, lost.confidence)),
+        margin: most - lost.value,
         in_run: true,
     })
 }

@@ -13,11 +13,13 @@
 //! whole work, where `cp -r` would be started once.
 
 mod chunked;
+mod connections;
 mod curl;
 mod curl_parallel;
 mod davfs2;
 mod engine;
 mod haul;
+mod kdig;
 mod page;
 mod rclone;
 mod redirector;
@@ -217,6 +219,11 @@ pub trait Contender: Send + Sync {
         experiment
     }
 
+    /// Whether what it does is to look names up by DNS, and nothing else.
+    fn resolves(&self) -> bool {
+        false
+    }
+
     /// Options and facts about it to be recorded; versions of its programs come from
     /// [`needs`](Self::needs).
     fn settings(&self) -> Vec<(String, String)> {
@@ -323,7 +330,7 @@ pub fn all() -> &'static [Registered] {
 }
 
 /// Those whose names are known before the program runs.
-const PROGRAMS_AND_MODELS: [Registered; 24] = [
+const PROGRAMS_AND_MODELS: [Registered; 31] = [
     curl::REGISTERED,
     curl_parallel::HTTP1,
     curl_parallel::HTTP2,
@@ -348,6 +355,13 @@ const PROGRAMS_AND_MODELS: [Registered; 24] = [
     engine::AGGRESSIVE,
     engine::HTTP2,
     chunked::REGISTERED,
+    connections::CURL_TCP,
+    connections::CURL_TFO,
+    connections::ENGINE,
+    connections::ENGINE_TFO,
+    kdig::UDP,
+    kdig::TCP,
+    kdig::TFO,
 ];
 
 /// What an experiment may know of them.
@@ -376,6 +390,11 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
             (true, true, false) => Some("only the server `pages` answers for the hosts of a recorded page".to_owned()),
             (true, false, _) => Some("it loads no recorded pages".to_owned()),
             (false, true, _) => Some("it is a way to load recorded pages, and does nothing else".to_owned()),
+        })
+        .or_else(|| {
+            let wanted = matches!(work, Work::LookUp { .. });
+            let odd = [contender.resolves(), server.resolves()] != [wanted; 2];
+            odd.then(|| "names are looked up by a DNS client at a DNS server, and nothing else is".to_owned())
         })
         .or_else(|| contender.unable(work, server, tls))
 }
