@@ -12,6 +12,7 @@
 //! a thread of ours copies, pay for the start of no process; that is a millisecond or two for the
 //! whole work, where `cp -r` would be started once.
 
+mod chromium;
 mod chunked;
 mod curl;
 mod curl_parallel;
@@ -323,7 +324,7 @@ pub fn all() -> &'static [Registered] {
 }
 
 /// Those whose names are known before the program runs.
-const PROGRAMS_AND_MODELS: [Registered; 24] = [
+const PROGRAMS_AND_MODELS: [Registered; 27] = [
     curl::REGISTERED,
     curl_parallel::HTTP1,
     curl_parallel::HTTP2,
@@ -348,6 +349,9 @@ const PROGRAMS_AND_MODELS: [Registered; 24] = [
     engine::AGGRESSIVE,
     engine::HTTP2,
     chunked::REGISTERED,
+    chromium::HTTP1,
+    chromium::HTTP2,
+    chromium::HTTP3,
 ];
 
 /// What an experiment may know of them.
