@@ -31,6 +31,7 @@ samba                     race,test       root  smbd                the contende
 smbclient                 race,test       root  smbclient           the contenders with Samba are skipped
 knot-dnsutils             race,test       any   kdig                the contenders with kdig are skipped
 unbound                   race,test       any   unbound             names cannot be looked up at Unbound
+chromium                  test            any   chromium            pages are neither recorded nor loaded in a browser
 litmus                    test            any   litmus              the WebDAV conformance suites are skipped
 iproute2                  test,bench      any   ip                  the checks against ip and veth are skipped
 iputils-ping              test,bench      any   ping                the checks with ping are skipped

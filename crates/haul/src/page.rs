@@ -1,16 +1,18 @@
-//! `haul page`: page loads, written down, looked at and replayed.
+//! `haul page`: page loads, written down, recorded, looked at and replayed.
 
 mod import;
+mod record;
 mod replay;
 mod show;
 
 use std::{error::Error, fmt::Display, path::Path, process::ExitCode};
 
-/// Page loads: look at them, import them, replay them over emulated links
+/// Page loads: look at them, import them, record them, replay them over emulated links
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     Show(show::Args),
     Import(import::Args),
+    Record(record::Args),
     Replay(Box<replay::Args>),
 }
 
@@ -18,6 +20,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
     match command {
         Command::Show(args) => show::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
     }
 }

@@ -116,11 +116,8 @@ impl Payload {
                     fs::write(&file, content).map_err(io_error("write", &file))?;
                 }
             }
-            Work::Download { .. }
-            | Work::Page { .. }
-            | Work::List { .. }
-            | Work::Load { .. }
-            | Work::LookUp { .. } => {}
+            Work::Download { .. } | Work::Page { .. } | Work::List { .. } | Work::Load { .. } | Work::LookUp { .. } => {
+            }
         }
         Ok(task)
     }

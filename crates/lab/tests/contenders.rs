@@ -102,18 +102,8 @@ fn main() {
 }
 
 /// Ways to load a page: each version of HTTP, and each thing that goes with one.
-const WAYS: [&str; 10] = [
-    "h1",
-    "h1+tfo",
-    "h1x6+pipelining",
-    "h1+resumed",
-    "h1+early+tfo",
-    "h2",
-    "h2+tls+tfo",
-    "h2+early",
-    "h3",
-    "h3+early",
-];
+const WAYS: [&str; 10] =
+    ["h1", "h1+tfo", "h1x6+pipelining", "h1+resumed", "h1+early+tfo", "h2", "h2+tls+tfo", "h2+early", "h3", "h3+early"];
 
 /// Heads and ends that are waited for, a computation, two answers to one question, something sent, and answers
 /// without a body; over two hosts.

@@ -92,3 +92,6 @@ fn short(address: &str) -> String {
     let cut = address.char_indices().nth(120).map_or(address.len(), |(at, _)| at);
     if cut < address.len() { format!("{}…", &address[..cut]) } else { address.to_owned() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,7 +119,7 @@ pub(super) fn keep(path: &Path, origin: &Origin, known: &Known, private: bool) -
         }
     }
     let mut servers = read(path).unwrap_or_default();
-    servers.servers.insert(origin.to_string(), known.server);
+    servers.servers.insert(origin.to_string(), known.server.clone());
     if private && let Some((here, _)) = known.ways.first() {
         let here = format!("{:016x} ", here.network);
         servers.ways.retain(|name, _| name.starts_with(&here));

@@ -77,6 +77,7 @@ fn connection(pair: &Pair, number: usize) -> (Vec<Seen>, Option<String>) {
             end: pair.received.time(response.end.saturating_sub(1)),
             connection: Some(number.to_string()),
             initiators: Vec::new(),
+            fetched: false,
             headers: request.fields,
             head: Some(head),
             body: sent,

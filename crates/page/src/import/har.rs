@@ -48,6 +48,8 @@ struct Entry {
     connection: Option<serde_json::Value>,
     #[serde(rename = "_initiator")]
     initiator: Option<Caller>,
+    #[serde(rename = "_resourceType")]
+    kind: Option<String>,
     #[serde(rename = "_fromCache")]
     from_cache: Option<serde_json::Value>,
 }
@@ -241,6 +243,7 @@ fn one(entry: Entry, url: Url, started: Duration) -> Result<Seen, String> {
         end,
         connection: connection.filter(|name| !shared && !name.is_empty()),
         initiators: entry.initiator.map_or_else(Vec::new, |caller| caller.initiators()),
+        fetched: entry.kind.is_some_and(|kind| matches!(kind.as_str(), "fetch" | "xhr")),
         head: bytes_known(request.headers_size),
         headers: fields(request.headers),
         body: Content {

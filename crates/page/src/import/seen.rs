@@ -9,6 +9,8 @@
 //!   reference, where that is known, and as far as had come by then, where it is not. A script or a style sheet works
 //!   only once it is whole. If more had to come than had come, the recorder's clock is wrong; it is believed that the
 //!   request had begun.
+//! - What a script asks for after it got data that it had asked for, it asks for because of them: it waits for both. So
+//!   does what begins right after data came and has no initiator: an image that a script shows has none.
 //! - What then passed before the request began was spent on computing, or on waiting for a connection. Requests that
 //!   were held back by a connection of HTTP/1.1 cannot be told from those that computed; so nothing is counted for a
 //!   request on a connection that was busy until then.
@@ -45,6 +47,8 @@ pub struct Seen {
     pub connection: Option<String>,
     /// Who caused it, the nearest first.
     pub initiators: Vec<Initiator>,
+    /// Whether a script asked for it as data (`fetch`, `XMLHttpRequest`), and so was told when it had come.
+    pub fetched: bool,
     /// The header fields of the request.
     pub headers: Vec<(String, String)>,
     /// The size of the request's head as HTTP/1.1, if known.
@@ -133,6 +137,9 @@ pub fn spec(mut seen: Vec<Seen>, title: String, source: String, path: &Path) -> 
 
 /// A request that follows the end of another on its connection by less did wait for it.
 const NEAR: Duration = Duration::from_millis(2);
+
+/// What begins no later than this after data came begins because of them, if nothing else is known.
+const SOON: Duration = Duration::from_millis(50);
 
 /// The numbers of connections, in the order of their first requests, and until when each was busy.
 #[derive(Default)]
@@ -224,7 +231,21 @@ fn waits(one: &Seen, of: &[&Seen], requests: &[Request], known: &Known) -> (Vec<
             before.first + before.end.saturating_sub(before.first).mul_f64(share.clamp(0.0, 1.0))
         }
     };
-    (vec![After { request: cause, until }], rounded(one.started.saturating_sub(come)))
+    let mut after = vec![After { request: cause, until }];
+    let data = of.iter().enumerate().filter(|(_, data)| {
+        let caused = if named.is_some() { shares(data, one) } else { one.started <= data.end + SOON };
+        data.fetched && data.end > come && data.end <= one.started && caused
+    });
+    let data = data.max_by_key(|(_, data)| data.end);
+    after.extend(data.map(|(place, _)| After { request: place, until: Until::End }));
+    let come = data.map_or(come, |(_, data)| data.end);
+    (after, rounded(one.started.saturating_sub(come)))
+}
+
+/// Whether a script that asked for the data asked for the other as well.
+fn shares(data: &Seen, one: &Seen) -> bool {
+    let asks = |seen: &Seen, url: &str| seen.initiators.iter().any(|by| by.place.is_none() && by.url == url);
+    data.initiators.iter().any(|by| asks(data, &by.url) && asks(one, &by.url))
 }
 
 /// So much of the body, and the head.
@@ -234,16 +255,13 @@ fn part(response: &Response, share: f64) -> Until {
     if bytes >= response.size() { Until::End } else { Until::Head(bytes.max(1)) }
 }
 
-/// Where the line ends, at the latest, that holds this place; in bytes.
+/// The byte behind this place. Browsers name the end of the tag that asks.
 fn offset(bytes: &[u8], (line, column): (u64, u64)) -> usize {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
     let skipped = usize::try_from(line).unwrap_or(usize::MAX);
     let start: usize = lines.by_ref().take(skipped).map(<[u8]>::len).sum();
-    // Columns count UTF-16 units, bytes are no fewer; what stands behind the place belongs to the tag that asks.
-    let line = lines.next().unwrap_or_default();
-    let column = usize::try_from(column).unwrap_or(usize::MAX).min(line.len());
-    let tag = line[column..].iter().position(|byte| *byte == b'>').map_or(line.len(), |at| column + at + 1);
-    start + tag
+    // Columns count UTF-16 units: there are at least as many bytes.
+    start + usize::try_from(column).unwrap_or(usize::MAX).min(lines.next().map_or(0, <[u8]>::len))
 }
 
 /// A tenth of a millisecond is as much as anybody can know.
@@ -370,5 +388,113 @@ fn compressed(bytes: &Bytes) -> Bytes {
         Ok(compressed) => compressed.into(),
         // Into memory it does not fail.
         Err(_) => bytes.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(path: &str, times: [u64; 3], headers: &[(&str, &str)]) -> Seen {
+        let [started, first, end] = times.map(Duration::from_millis);
+        let fields = |fields: &[(&str, &str)]| -> Vec<(String, String)> {
+            fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        Seen {
+            url: Url::parse(&format!("http://a.example{path}")).unwrap(),
+            method: "GET".to_owned(),
+            started,
+            first,
+            end,
+            connection: None,
+            initiators: Vec::new(),
+            fetched: false,
+            headers: fields(headers),
+            head: Some(400),
+            body: Content::default(),
+            status: 200,
+            response_headers: fields(&[("Content-Type", "text/html")]),
+            response_head: Some(200),
+            response_body: Content { size: Some(10_000), ..Content::default() },
+        }
+    }
+
+    fn waits(all: Vec<Seen>) -> Vec<(Vec<(usize, Until)>, u64)> {
+        let imported = spec(all, "t".into(), "s".into(), Path::new("x.toml")).unwrap();
+        assert_eq!(imported.notes, [""; 0]);
+        let waits = |request: &Request| request.after.iter().map(|after| (after.request, after.until)).collect();
+        let requests = imported.spec.requests.iter();
+        requests.map(|request| (waits(request), request.compute.as_millis() as u64)).collect()
+    }
+
+    #[test]
+    fn a_page_is_waited_for_as_far_as_it_had_come_and_a_script_whole() {
+        let by = |mut seen: Seen, url: &str| {
+            seen.initiators = vec![Initiator { url: format!("http://a.example{url}"), place: None }];
+            seen
+        };
+        let mut script = seen("/s.js", [150, 250, 260], &[("Referer", "http://a.example/")]);
+        script.response_headers[0].1 = "text/javascript".to_owned();
+        let data = Seen { fetched: true, ..by(seen("/data", [270, 370, 380], &[]), "/s.js") };
+        let shown = seen("/shown", [390, 490, 500], &[]);
+        let next = by(seen("/next", [600, 700, 710], &[]), "/s.js");
+        let late = seen("/late", [600, 700, 710], &[]);
+        let all = waits(vec![seen("/", [0, 100, 200], &[]), script, data, shown, next, late]);
+        let end = |request| (request, Until::End);
+        assert_eq!(all[0], (vec![], 0));
+        assert_eq!(all[1], (vec![(0, Until::Head(5200))], 0), "half of the page had come");
+        assert_eq!(all[2], (vec![end(1)], 10));
+        assert_eq!(all[3], (vec![end(0), end(2)], 10), "without an initiator, but right after the data");
+        assert_eq!(all[4], (vec![end(1), end(2)], 220), "by the script that got the data");
+        assert_eq!(all[5], (vec![end(0)], 400), "nothing is known");
+    }
+
+    #[test]
+    fn a_redirect_is_waited_for_and_a_busy_connection_is_no_computation() {
+        let mut away = seen("/", [0, 50, 50], &[]);
+        (away.status, away.response_body.size) = (301, Some(0));
+        away.response_headers = vec![("Location".into(), "/home#top".into()), ("Set-Cookie".into(), "a=1".into())];
+        let on = |mut seen: Seen| {
+            seen.connection = Some("7".to_owned());
+            seen
+        };
+        let all = vec![
+            away,
+            seen("/home", [51, 100, 200], &[]),
+            on(seen("/a", [210, 300, 400], &[("referer", "http://a.example/home")])),
+            on(seen("/b", [401, 500, 600], &[("referer", "http://a.example/home"), ("cookie", "a=1")])),
+        ];
+        let all = waits(all);
+        assert_eq!(all[1], (vec![(0, Until::End)], 0));
+        assert_eq!(all[2], (vec![(1, Until::End)], 10));
+        assert_eq!(all[3], (vec![(1, Until::End)], 0), "it waited for /a");
+    }
+
+    #[test]
+    fn what_cannot_be_replayed_is_left_out_by_name_and_cookies_are_not_kept() {
+        let mut unknown = seen("/unknown", [1, 2, 3], &[]);
+        unknown.response_body = Content::default();
+        let mut none = seen("/none", [1, 2, 3], &[]);
+        none.status = 0;
+        let huge = Seen {
+            response_body: Content { size: Some(u64::MAX), ..Content::default() },
+            ..seen("/huge", [1, 2, 3], &[])
+        };
+        let secret = [("Cookie", "secret"), ("Authorization", "Basic secret"), ("X-Kept", "yes")];
+        let all = vec![seen("/", [0, 1, 2], &secret), unknown, none, huge];
+        let imported = spec(all, "t".into(), "s".into(), Path::new("x.toml")).unwrap();
+        let text = imported.spec.to_toml();
+        assert!(!text.contains("secret") && text.contains("x-kept: yes"));
+        assert_eq!(imported.spec.requests[0].head, 400, "their place is filled");
+        assert_eq!(
+            imported.notes,
+            [
+                "http://a.example/unknown is left out: the size of its response's body is not known",
+                "http://a.example/none is left out: it has no response",
+                "http://a.example/huge is left out: its response's body has 18446744073709551615 bytes, and 1099511627776 is the most",
+            ]
+        );
+        let error = spec(Vec::new(), "t".into(), "s".into(), Path::new("x.toml")).unwrap_err();
+        assert_eq!(error.to_string(), "x.toml: there is no request in it that could be replayed");
     }
 }
