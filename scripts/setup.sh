@@ -29,9 +29,9 @@ libnginx-mod-http-dav-ext race,test       any   /usr/lib/nginx/modules/ngx_http_
 davfs2                    race,test       root  mount.davfs         the contenders with davfs2 are skipped
 samba                     race,test       root  smbd                the contenders with Samba are skipped
 smbclient                 race,test       root  smbclient           the contenders with Samba are skipped
+chromium                  test            any   chromium            pages are neither recorded nor loaded in a browser
 knot-dnsutils             race,test       any   kdig                the contenders with kdig are skipped
 unbound                   race,test       any   unbound             names cannot be looked up at Unbound
-chromium                  test            any   chromium            pages are neither recorded nor loaded in a browser
 litmus                    test            any   litmus              the WebDAV conformance suites are skipped
 iproute2                  test,bench      any   ip                  the checks against ip and veth are skipped
 iputils-ping              test,bench      any   ping                the checks with ping are skipped

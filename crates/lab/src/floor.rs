@@ -27,7 +27,7 @@
 //! answer weighs. That is not small: 0.4 to 0.8 kB an entry were seen, so that a thousand
 //! entries fill a line of 100 Mbit/s for 30 to 65 ms, as long as three round trips of the
 //! article's 18 ms, and the floor of a listing is out of reach by as much. *Counted*, though a client that has met the server before might save it: both
-//! handshakes (TCP Fast Open and TLS early data take them away). A mount that connected
+//! handshakes (TCP Fast Open and TLS early data take them away), and though HTTP/3 has one in place of two. A mount that connected
 //! before the clock started has saved them too, and may be shown at less than 1 ×. That is
 //! no error: it is the advantage of having been there. A page's floor counts no handshake at all: how many of them
 //! can be saved is what its experiments ask.

@@ -405,7 +405,6 @@ fn silent_mount() -> Result<(), Failed> {
             client: &Here,
             pc: Some(Pc { place: &Here, share: free_address() }),
             address: server,
-            address: server,
             url: format!("http://{}/s/", relay(server, &silent)),
             certificates: None,
             task: &task,
@@ -439,13 +438,13 @@ fn saves_while_programs_start() -> Result<(), Failed> {
         });
         let folder = scratch();
         let contender = contenders::all().iter().find(|registered| registered.name == "davfs2-nolocks").unwrap();
-        let saved = start(server("embedded").as_ref(), folder.path(), Http::One, None).map_err(Failed::from).and_then(
-            |mut running| {
+        let saved = start(server("embedded").as_ref(), folder.path(), Http::One, None, None)
+            .map_err(Failed::from)
+            .and_then(|mut running| {
                 let contender = contender.with(&Parameters::new())?;
                 let work = Work::Edit { times: 100, size: Size::bytes(1024) };
                 Ok(sample(&mut running, contender.as_ref(), work, folder.path(), None, 0)?)
-            },
-        );
+            });
         over.store(true, Ordering::Relaxed);
         saved.map(drop)
     })
@@ -463,7 +462,6 @@ fn against_silence(contender: &dyn Contender, bounds: Bounds) -> String {
     let sample = Sample {
         client: &Here,
         pc: None,
-        address: server,
         address: silent.local_addr().unwrap(),
         url: format!("http://{}/s/", silent.local_addr().unwrap()),
         certificates: None,

@@ -347,6 +347,7 @@ fn programs_and_models() -> Vec<Registered> {
         haul::DEFAULT,
         haul::NO_PIPELINING,
         haul::HTTP2,
+        haul::HTTP3,
         haul::LOCKS,
         engine::OLDEST,
         engine::NEWEST,

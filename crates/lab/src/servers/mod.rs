@@ -130,6 +130,11 @@ pub trait Server: Send + Sync {
         false
     }
 
+    /// Whether it has HTTP/3.
+    fn http3(&self) -> bool {
+        false
+    }
+
     /// Its version and what is set other than by default, to be recorded.
     fn settings(&self) -> Vec<(String, String)>;
 
@@ -138,15 +143,15 @@ pub trait Server: Send + Sync {
 }
 
 /// All servers; the first that is not missing is the race's default. nginx comes after the
-/// others: it knows no PROPPATCH, so Windows could not take part. Unbound and the server of recorded pages do no
-/// other work than their own.
+/// others: it knows no PROPPATCH, so Windows could not take part. The last two serve no files: one answers for
+/// recorded pages, one for names.
 pub fn all() -> Vec<Box<dyn Server>> {
     vec![
         Box::new(apache::Apache),
         Box::new(embedded::Embedded),
         Box::new(nginx::Nginx),
-        Box::new(unbound::Unbound),
         Box::new(pages::Pages),
+        Box::new(unbound::Unbound),
     ]
 }
 
