@@ -112,6 +112,7 @@ fn read(files: &[PathBuf], format: Option<Format>) -> (Vec<Explanation>, bool) {
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(file) = files.get(place) else { break };
                     let (explanation, error) = match capture::open(file, format) {
+                        Ok(mut source) if files.len() > 1 => explain::explain_end(&mut *source),
                         Ok(mut source) => explain::explain(&mut *source),
                         Err(error) => (Explanation::default(), Some(error)),
                     };

@@ -5,6 +5,7 @@ mod files;
 mod lab;
 mod link;
 mod manual;
+mod page;
 mod serve;
 
 use std::{
@@ -38,6 +39,8 @@ enum Command {
     Lab(lab::Command),
     Link(Box<link::Args>),
     Explain(Box<explain::Args>),
+    #[command(subcommand)]
+    Page(page::Command),
     #[command(flatten)]
     Files(files::Command),
     Serve(serve::Args),
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab::run(command),
         Command::Link(args) => link::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Page(command) => page::run(command),
         Command::Files(command) => files::run(command),
         Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),

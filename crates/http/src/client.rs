@@ -2,24 +2,36 @@
 
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
 
 use futures_util::future::BoxFuture;
-use http::{HeaderValue, Request, Response, StatusCode, header::LOCATION, request::Parts};
-use tokio::sync::{mpsc, oneshot};
+use http::{
+    HeaderValue, Request, Response, StatusCode, Version,
+    header::{ALT_SVC, LOCATION},
+    request::Parts,
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
 use tower_service::Service;
 
 use crate::{
-    Asked, Body, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Knowledge, Origin, Pipelining, Timeouts,
-    Windows,
-    connect::{ConnectSettings, Connected, Connector, Facts, Offer, Paths, SettingsError},
+    Alternative, Asked, Body, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Knowledge, Options, Origin,
+    Pipelining, Timeouts, Windows,
+    connect::{ConnectSettings, Connected, Connector, Facts, Offer, Paths, Quic, SettingsError, TlsFacts},
     credentials::{Authenticator, take_userinfo},
     digest::Checked,
     dispatch::{self, Demand},
+    method::is_safe,
 };
+
+/// How long HTTP/3 has the field to itself before TCP is tried beside it: as long as an address has (RFC 8305 §5).
+const HEAD_START: Duration = Duration::from_millis(250);
 
 /// What a request is answered with; its body is an error if a digest does not fit.
 pub type Answer = Response<Checked<Incoming>>;
@@ -41,6 +53,9 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// How much HTTP/2 servers may send unasked.
     pub http2: Http2Settings,
+    /// Whether requests with safe methods may go before TLS's or QUIC's handshake is done, where a session allows it
+    /// (RFC 8470). Whoever records them can have the server see them again.
+    pub early_data: bool,
     /// Whether cookies are kept, for as long as the client lives.
     pub cookies: bool,
 }
@@ -56,6 +71,7 @@ impl Default for Settings {
             choice: Choice::default(),
             timeouts: Timeouts::default(),
             http2: Http2Settings::default(),
+            early_data: true,
             cookies: false,
         }
     }
@@ -72,6 +88,9 @@ pub enum Versions {
     Http1,
     /// HTTP/2, in the clear by prior knowledge (RFC 9113 §3.3).
     Http2,
+    /// HTTP/3, whether or not the server said that it has it; HTTP/2 or HTTP/1.1 where UDP does not get through, and
+    /// through a proxy.
+    Http3,
 }
 
 /// An HTTP client for one user. Clones share its connections, sessions and knowledge; two clients share nothing.
@@ -90,12 +109,18 @@ struct Inner {
 
 /// Whoever makes connections.
 pub(crate) trait Dial: Send + Sync + 'static {
+    /// Makes one; `early` allows requests before its handshake is done, `at` is where HTTP/3 is if not at the origin.
     fn dial<'a>(
         &'a self,
         origin: &'a Origin,
         offer: Offer,
+        early: bool,
+        at: Option<&'a Origin>,
         within: Duration,
-    ) -> BoxFuture<'a, Result<Connected, Error>>;
+    ) -> BoxFuture<'a, Result<Dialed, Error>>;
+
+    /// Whether HTTP/3 can lead to an origin.
+    fn takes_quic(&self, origin: &Origin) -> bool;
 }
 
 impl Dial for Connector {
@@ -103,9 +128,68 @@ impl Dial for Connector {
         &'a self,
         origin: &'a Origin,
         offer: Offer,
+        early: bool,
+        at: Option<&'a Origin>,
         within: Duration,
-    ) -> BoxFuture<'a, Result<Connected, Error>> {
-        Box::pin(self.connect(origin, offer, within))
+    ) -> BoxFuture<'a, Result<Dialed, Error>> {
+        Box::pin(async move {
+            Ok(match offer {
+                Offer::Http3 => Dialed::Quic(Box::new(self.connect_quic(origin, at, early, within).await?)),
+                _ => Dialed::Stream(Box::new(self.connect_early(origin, offer, early, within).await?)),
+            })
+        })
+    }
+
+    fn takes_quic(&self, origin: &Origin) -> bool {
+        self.takes_quic(origin)
+    }
+}
+
+impl<D: Dial> Dial for Arc<D> {
+    fn dial<'a>(
+        &'a self,
+        origin: &'a Origin,
+        offer: Offer,
+        early: bool,
+        at: Option<&'a Origin>,
+        within: Duration,
+    ) -> BoxFuture<'a, Result<Dialed, Error>> {
+        (**self).dial(origin, offer, early, at, within)
+    }
+
+    fn takes_quic(&self, origin: &Origin) -> bool {
+        (**self).takes_quic(origin)
+    }
+}
+
+/// A connection of either kind.
+#[derive(Debug)]
+pub(crate) enum Dialed {
+    Stream(Box<Connected>),
+    Quic(Box<Quic>),
+}
+
+impl Dialed {
+    pub(crate) fn version(&self) -> Version {
+        match self {
+            Self::Stream(connected) => connected.version,
+            Self::Quic(_) => Version::HTTP_3,
+        }
+    }
+
+    pub(crate) fn facts(&self) -> &Facts {
+        match self {
+            Self::Stream(connected) => &connected.facts,
+            Self::Quic(quic) => &quic.facts,
+        }
+    }
+
+    /// Whether its handshake is still under way.
+    pub(crate) fn is_pending(&self) -> bool {
+        match self {
+            Self::Stream(connected) => connected.confirmation.is_some(),
+            Self::Quic(quic) => quic.pending.is_some(),
+        }
     }
 }
 
@@ -119,14 +203,21 @@ pub(crate) struct Shared {
     facts: Mutex<HashMap<Origin, Facts>>,
     windows: Mutex<HashMap<Origin, Windows>>,
     paths: Arc<Paths>,
+    alternatives: Mutex<HashMap<Origin, Alternative>>,
 }
 
 impl Client {
     /// A client that can prove who asks; an error if a file that the settings name cannot be used.
     pub fn new(settings: Settings, authenticator: Authenticator) -> Result<Self, SettingsError> {
-        let connector = Connector::new(settings.connect.clone())?;
+        let connector = Arc::new(Connector::new(settings.connect.clone())?);
+        Ok(Self::over(connector, settings, authenticator))
+    }
+
+    /// A client whose connections are made by a connector that others of the same user have too: what is remembered of
+    /// ways and of servers' TLS sessions is then theirs together. `settings.connect` is not used.
+    pub fn over(connector: Arc<Connector>, settings: Settings, authenticator: Authenticator) -> Self {
         let paths = connector.paths().clone();
-        Ok(Self::with(settings, authenticator, connector, paths))
+        Self::with(settings, authenticator, connector, paths)
     }
 
     /// A client whose connections are made otherwise.
@@ -140,6 +231,7 @@ impl Client {
             facts: Mutex::default(),
             windows: Mutex::default(),
             paths,
+            alternatives: Mutex::default(),
         };
         Self { inner: Arc::new(Inner { shared: Arc::new(shared), origins: Mutex::default() }) }
     }
@@ -208,17 +300,47 @@ impl Client {
         unreachable!("redirects end")
     }
 
-    /// Sends a request once, as it is.
+    /// Sends a request as it is and waits for its answer's head, whatever that says: no credentials, no cookies, no
+    /// redirects, and digests are not checked.
+    pub async fn exchange(&self, request: Request<Body>) -> Result<Response<Incoming>, Error> {
+        let origin = Origin::of(request.uri())?;
+        self.once(&origin, request).await
+    }
+
+    /// Sends a request as it is; once more, behind a handshake, if the server found it too early (RFC 8470 §5.2).
     async fn once(&self, origin: &Origin, request: Request<Body>) -> Result<Response<Incoming>, Error> {
+        let again = request.body().again().filter(|_| is_safe(request.method())).map(|body| {
+            let mut again = Request::new(body);
+            again.method_mut().clone_from(request.method());
+            again.uri_mut().clone_from(request.uri());
+            again.headers_mut().clone_from(request.headers());
+            again.extensions_mut().clone_from(request.extensions());
+            again.extensions_mut().get_or_insert_default::<Options>().late = true;
+            again
+        });
+        let answer = self.ask(origin, request).await?;
+        match again {
+            Some(again) if answer.status() == StatusCode::TOO_EARLY => self.ask(origin, again).await,
+            _ => Ok(answer),
+        }
+    }
+
+    async fn ask(&self, origin: &Origin, request: Request<Body>) -> Result<Response<Incoming>, Error> {
         let (reply, answer) = oneshot::channel();
         self.demand(origin, Demand::Request(Box::new(request), reply));
-        answer.await.unwrap_or(Err(Error::Shutdown))
+        let answer = answer.await.unwrap_or(Err(Error::Shutdown))?;
+        if let Some(alt_svc) = answer.headers().get(ALT_SVC).filter(|_| origin.is_tls()) {
+            let mut alternatives = lock(&self.inner.shared.alternatives);
+            alternatives.entry(origin.clone()).or_default().heard(alt_svc, dispatch::now().seconds);
+        }
+        Ok(answer)
     }
 
     /// Opens connections before they are needed, up to `count`.
     pub fn warm(&self, origin: &Origin, count: usize) {
-        // HTTP/2 needs no second.
-        let count = if self.inner.shared.settings.versions == Versions::Http2 { count.min(1) } else { count };
+        // HTTP/2 and HTTP/3 need no second.
+        let multiplexed = matches!(self.inner.shared.settings.versions, Versions::Http2 | Versions::Http3);
+        let count = if multiplexed { count.min(1) } else { count };
         self.demand(origin, Demand::Warm(count));
     }
 
@@ -250,6 +372,16 @@ impl Client {
     /// What is known of an origin's pipelining.
     pub fn knowledge(&self, origin: &Origin) -> Knowledge {
         lock(&self.inner.shared.knowledge).get(origin).copied().unwrap_or_default()
+    }
+
+    /// What is known of an origin's HTTP/3.
+    pub fn alternative(&self, origin: &Origin) -> Alternative {
+        lock(&self.inner.shared.alternatives).get(origin).cloned().unwrap_or_default()
+    }
+
+    /// Tells what is known of an origin's HTTP/3 from earlier.
+    pub fn remember_alternative(&self, origin: Origin, known: Alternative) {
+        lock(&self.inner.shared.alternatives).insert(origin, known);
     }
 
     /// Tells what is known from earlier. It counts for origins that were not asked yet.
@@ -303,12 +435,55 @@ impl Shared {
         match self.settings.versions {
             Versions::Http1 => Offer::Http1,
             Versions::Http2 => Offer::Http2,
+            Versions::Http3 => Offer::Http3,
             Versions::Auto => {
                 let known = lock(&self.knowledge).get(origin).copied().unwrap_or_default();
                 let seconds = dispatch::now().seconds;
                 // In the clear there is no choice to offer.
                 if known.is_banned(seconds) && origin.is_tls() { Offer::Both } else { Offer::Http1 }
             }
+        }
+    }
+
+    /// Makes a connection. HTTP/3 has TCP run beside it from [`HEAD_START`] on, and where that is first, UDP is left
+    /// alone for a while.
+    pub(crate) async fn dial(&self, origin: &Origin, offer: Offer) -> Result<Dialed, Error> {
+        let (within, early) = (self.settings.timeouts.connect, self.settings.early_data);
+        if offer != Offer::Http3 {
+            return self.dialer.dial(origin, offer, early, None, within).await;
+        }
+        let now = dispatch::now().seconds;
+        let known = lock(&self.alternatives).get(origin).cloned().unwrap_or_default();
+        let tcp = self.dialer.dial(origin, Offer::Both, early, None, within);
+        if known.is_avoided(now) || !self.dialer.takes_quic(origin) {
+            return tcp.await;
+        }
+        let at = known.elsewhere(origin, now);
+        let quic = self.dialer.dial(origin, Offer::Http3, early, at.as_ref(), within);
+        let raced = race(quic, tcp).await;
+        let mut alternatives = lock(&self.alternatives);
+        let known = alternatives.entry(origin.clone()).or_default();
+        match &raced {
+            Ok(Dialed::Quic(quic)) if quic.pending.is_none() => known.worked(),
+            Ok(Dialed::Stream(_)) => known.failed(now),
+            _ => {}
+        }
+        raced
+    }
+
+    /// UDP did not get through to an origin where it did before.
+    pub(crate) fn lost_quic(&self, origin: &Origin) {
+        lock(&self.alternatives).entry(origin.clone()).or_default().failed(dispatch::now().seconds);
+    }
+
+    /// A handshake that was not waited for is over.
+    pub(crate) fn confirm(&self, origin: &Origin, tls: TlsFacts) {
+        if let Some(facts) = lock(&self.facts).get_mut(origin) {
+            if facts.quic {
+                facts.tcp = tls.handshake;
+                lock(&self.alternatives).entry(origin.clone()).or_default().worked();
+            }
+            facts.tls = Some(tls);
         }
     }
 
@@ -322,6 +497,24 @@ impl Shared {
 
     pub(crate) fn note(&self, origin: &Origin, facts: Facts) {
         lock(&self.facts).insert(origin.clone(), facts);
+    }
+}
+
+/// Whichever is there first; TCP starts when it may, or when there is nothing else.
+async fn race(
+    quic: impl Future<Output = Result<Dialed, Error>>,
+    tcp: impl Future<Output = Result<Dialed, Error>>,
+) -> Result<Dialed, Error> {
+    let (mut quic, mut tcp) = (pin!(quic), pin!(tcp));
+    if let Ok(dialed) = timeout(HEAD_START, &mut quic).await {
+        return if dialed.is_ok() { dialed } else { tcp.await };
+    }
+    tokio::select! {
+        dialed = &mut quic => if dialed.is_ok() { dialed } else { tcp.await },
+        dialed = &mut tcp => match dialed {
+            Err(error) => quic.await.map_err(|_| error),
+            dialed => dialed,
+        },
     }
 }
 

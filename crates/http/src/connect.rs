@@ -15,6 +15,7 @@
 mod eyeballs;
 pub mod fast_open;
 mod proxy;
+mod quic;
 mod reach;
 mod tcp;
 mod tcp_info;
@@ -29,13 +30,17 @@ use tokio::{
     time,
 };
 
-pub(crate) use self::tls::{explain, rustls_error};
 pub use self::{
     fast_open::{FastOpen, Paths, listen_fast_open},
     proxy::Proxies,
+    quic::QuicSettings,
     tcp::{Keepalive, Tcp},
     tcp_info::{FastOpenFailure, TcpInfo},
-    tls::{Identity, TlsFacts, TlsSettings},
+    tls::{Confirmation, EarlyData, Identity, TlsFacts, TlsSettings},
+};
+pub(crate) use self::{
+    quic::{Pending, Quic, end as end_of_quic},
+    tls::{explain, rustls_error},
 };
 use crate::{Cause, Error, Origin, Step};
 
@@ -50,6 +55,8 @@ pub struct ConnectSettings {
     pub proxies: Proxies,
     /// Whether the first request travels in the SYN, where that is known to work; not through a proxy.
     pub fast_open: FastOpen,
+    /// What is different over UDP.
+    pub quic: QuicSettings,
 }
 
 /// Why settings cannot be used.
@@ -81,8 +88,10 @@ pub enum Offer {
     Http1,
     /// HTTP/2; without TLS, by prior knowledge (RFC 9113 §3.3).
     Http2,
-    /// Either, as the server chooses by ALPN. Without TLS there is no such choice, and it is HTTP/1.1.
+    /// Either of these, as the server chooses by ALPN. Without TLS there is no such choice, and it is HTTP/1.1.
     Both,
+    /// HTTP/3 (RFC 9114), over QUIC: no byte stream, and so none that [`Connector::connect`] makes.
+    Http3,
 }
 
 impl Offer {
@@ -92,6 +101,7 @@ impl Offer {
             Self::Http1 => &[b"http/1.1"],
             Self::Http2 => &[b"h2"],
             Self::Both => &[b"h2", b"http/1.1"],
+            Self::Http3 => &[b"h3"],
         }
     }
 
@@ -139,6 +149,9 @@ pub struct Connected {
     pub version: Version,
     /// How it came about.
     pub facts: Facts,
+    /// The end of the TLS handshake, if that was not waited for. Until then, only requests with safe methods may be
+    /// written (RFC 8470 §4).
+    pub confirmation: Option<Confirmation>,
 }
 
 impl fmt::Debug for Connected {
@@ -157,12 +170,29 @@ pub struct Facts {
     /// How long the look-up of the name took; nothing for an address.
     pub look_up: Duration,
     /// How long the TCP handshake took that succeeded, about one RTT. Attempts that it overtook are not in it. Nothing
-    /// if the handshake is to begin with the first write ([`FastOpen`]).
+    /// if the handshake is to begin with the first write ([`FastOpen`]). Over QUIC, whose one handshake is both this
+    /// and that of TLS, that one; nothing while it is not waited for.
     pub tcp: Duration,
     /// How long the proxy took to open the tunnel, its own TLS handshake included.
     pub tunnel: Option<Duration>,
     /// The TLS handshake with the origin.
     pub tls: Option<TlsFacts>,
+    /// Whether it goes over QUIC, not TCP.
+    pub quic: bool,
+}
+
+impl Facts {
+    /// How many round trips passed before the first request could leave, but for the look-up's and a proxy's: TCP's
+    /// one, and TLS's two before 1.3, one for a resumed session or since 1.3, none with early data; one for QUIC's
+    /// handshake, or none.
+    pub fn round_trips(&self) -> u32 {
+        let tls = self.tls.as_ref().map_or(0, |tls| match (tls.early, tls.version, tls.resumed) {
+            (EarlyData::Pending | EarlyData::Accepted, ..) => 0,
+            (_, "1.2", false) => 2,
+            _ => 1,
+        });
+        tls + u32::from(!self.quic)
+    }
 }
 
 /// Makes connections, all by the same settings, and keeps the TLS sessions that spare later ones a full handshake.
@@ -173,13 +203,14 @@ pub struct Connector {
     proxies: Proxies,
     fast_open: FastOpen,
     paths: Arc<Paths>,
+    quic: QuicSettings,
 }
 
 impl Connector {
     /// Reads the files that the settings name. The system's authorities are read with the first TLS connection.
     pub fn new(settings: ConnectSettings) -> Result<Self, SettingsError> {
-        let ConnectSettings { tcp, tls, proxies, fast_open } = settings;
-        Ok(Self { tls: tls::Tls::new(&tls)?, tcp, proxies, fast_open, paths: Arc::default() })
+        let ConnectSettings { tcp, tls, proxies, fast_open, quic } = settings;
+        Ok(Self { tls: tls::Tls::new(&tls)?, tcp, proxies, fast_open, paths: Arc::default(), quic })
     }
 
     /// What is known of the ways to servers: whether they bear data in a SYN.
@@ -189,15 +220,50 @@ impl Connector {
 
     /// Makes a connection within `timeout`.
     pub async fn connect(&self, origin: &Origin, offer: Offer, timeout: Duration) -> Result<Connected, Error> {
+        self.connect_early(origin, offer, false, timeout).await
+    }
+
+    /// Makes a connection within `timeout`. If `early`, TLS's handshake is not waited for where a session allows early
+    /// data; what is offered must then be one version ([`Connected::confirmation`]).
+    pub async fn connect_early(
+        &self,
+        origin: &Origin,
+        offer: Offer,
+        early: bool,
+        timeout: Duration,
+    ) -> Result<Connected, Error> {
         let mut step = Step::Resolve;
-        time::timeout(timeout, self.steps(origin, offer, &mut step))
-            .await
-            .unwrap_or_else(|_| Err(Cause::TimedOut(step, timeout)))
-            .map_err(|cause| Error::Connect { origin: origin.clone(), cause })
+        within(origin, timeout, &mut step, async |step| self.steps(origin, offer, early, step).await).await
+    }
+
+    /// Makes a QUIC connection within `timeout`, to another host and port than the origin's if `at` says so (RFC 7838).
+    pub(crate) async fn connect_quic(
+        &self,
+        origin: &Origin,
+        at: Option<&Origin>,
+        early: bool,
+        timeout: Duration,
+    ) -> Result<Quic, Error> {
+        let mut step = Step::Resolve;
+        within(origin, timeout, &mut step, async |step| {
+            if !self.takes_quic(origin) {
+                return Err(Cause::Tls("HTTP/3 needs https and no proxy".into()));
+            }
+            let (addresses, look_up) = reach::look_up(at.unwrap_or(origin), &self.tcp).await?;
+            *step = Step::Quic;
+            let how = quic::How { tls: &self.tls, tcp: &self.tcp, settings: self.quic, early };
+            how.connect(origin, addresses, look_up).await
+        })
+        .await
+    }
+
+    /// Whether QUIC can lead to an origin: it has TLS within, and no proxy of ours passes it on.
+    pub(crate) fn takes_quic(&self, origin: &Origin) -> bool {
+        origin.is_tls() && self.proxies.of(origin).is_none()
     }
 
     /// All steps, each named in `step` before it begins. Up to the tunnel's end, a proxy is the step.
-    async fn steps(&self, origin: &Origin, offer: Offer, step: &mut Step) -> Result<Connected, Cause> {
+    async fn steps(&self, origin: &Origin, offer: Offer, early: bool, step: &mut Step) -> Result<Connected, Cause> {
         let proxy = self.proxies.of(origin);
         let whom = proxy.map_or(origin, |proxy| &proxy.at);
         let blame = |cause| match proxy {
@@ -215,14 +281,15 @@ impl Connector {
             io = proxy.tunnel(io, origin).await?;
             (facts.proxy, facts.tunnel) = (Some(whom.clone()), Some(begin.elapsed()));
         }
+        let mut confirmation = None;
         if origin.is_tls() {
             *step = Step::Tls;
-            // Its first message begins nothing.
+            // Its first message begins nothing, and early data is only what may be repeated.
             io.repeatable(true);
-            let (tls, told) = self.tls.with_origin(origin, offer, io).await?;
-            (io, facts.tls) = (Box::new(tls), Some(told));
+            let (tls, told, end) = self.tls.with_origin(origin, offer, early, io).await?;
+            (io, facts.tls, confirmation) = (tls, Some(told), end);
         }
-        Ok(Connected { io, version: offer.agreed(facts.tls.as_ref())?, facts })
+        Ok(Connected { io, version: offer.agreed(facts.tls.as_ref())?, facts, confirmation })
     }
 
     /// A TCP connection to the origin or to a proxy.
@@ -236,15 +303,28 @@ impl Connector {
         } else {
             fast_open::connect(addresses, &self.tcp, &self.paths, self.fast_open == FastOpen::Private).await?
         };
-        Ok((io, Facts { peer, proxy: None, look_up, tcp, tunnel: None, tls: None }))
+        Ok((io, Facts { peer, proxy: None, look_up, tcp, tunnel: None, tls: None, quic: false }))
     }
+}
+
+/// All steps within a bound; its error names the step that it fell upon.
+async fn within<T>(
+    origin: &Origin,
+    timeout: Duration,
+    step: &mut Step,
+    steps: impl AsyncFnOnce(&mut Step) -> Result<T, Cause>,
+) -> Result<T, Error> {
+    time::timeout(timeout, steps(step))
+        .await
+        .unwrap_or_else(|_| Err(Cause::TimedOut(*step, timeout)))
+        .map_err(|cause| Error::Connect { origin: origin.clone(), cause })
 }
 
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tcp, tls, proxies, fast_open, .. } = self;
+        let Self { tcp, tls, proxies, fast_open, quic, .. } = self;
         let mut told = f.debug_struct("Connector");
         told.field("tcp", tcp).field("tls", tls).field("proxies", proxies).field("fast_open", fast_open);
-        told.finish_non_exhaustive()
+        told.field("quic", quic).finish_non_exhaustive()
     }
 }

@@ -13,10 +13,10 @@ use http::{Method, Request, Response, Version};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    Asked, Body, Class, Error, Incoming, Options, Origin,
-    client::Shared,
-    connect::{Connected, Offer},
-    h1, http2,
+    Asked, Body, Cause, Class, Error, Incoming, Options, Origin, Settings, Step,
+    client::{Dialed, Shared},
+    connect::Offer,
+    h1, http2, http3,
     knowledge::Knowledge,
     method::{is_idempotent, is_safe},
     scheduler::{Action, Limits, Moment, Scheduler, Shape},
@@ -38,12 +38,47 @@ const BIG: u64 = 4 * 1024 * 1024;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A connection attempt's outcome.
-type Opened = (ConnectionId, Result<Connected, Error>);
+type Opened = (ConnectionId, Result<Dialed, Error>);
 
 /// The way to a connection. It ends when this is gone and all it was given is done.
-struct Line {
-    jobs: mpsc::UnboundedSender<Job>,
+pub(crate) struct Line {
+    pub(crate) jobs: mpsc::UnboundedSender<Job>,
     call_backs: mpsc::UnboundedSender<CallBack>,
+}
+
+/// Has a connection serve the jobs that it is given.
+pub(crate) fn run_line(
+    dialed: Dialed,
+    id: ConnectionId,
+    settings: &Settings,
+    reports: &mpsc::UnboundedSender<Report>,
+) -> Line {
+    let (jobs, taken) = mpsc::unbounded_channel();
+    let (call_backs, called_back) = mpsc::unbounded_channel();
+    let (timeouts, reports) = (settings.timeouts, reports.clone());
+    match dialed {
+        Dialed::Quic(quic) => {
+            let quic_settings = settings.connect.quic;
+            drop(tokio::spawn(http3::run(*quic, id, quic_settings, timeouts, taken, reports)));
+        }
+        Dialed::Stream(connected) => {
+            if let Some(confirmation) = connected.confirmation {
+                let reports = reports.clone();
+                drop(tokio::spawn(async move {
+                    if let Ok(tls) = confirmation.await {
+                        let _ = reports.send(Report::Confirmed { connection: id, tls: Box::new(tls) });
+                    }
+                }));
+            }
+            match connected.version {
+                Version::HTTP_2 => {
+                    drop(tokio::spawn(http2::run(connected.io, id, settings.http2, timeouts, taken, reports)));
+                }
+                _ => drop(tokio::spawn(h1::run(connected.io, id, timeouts, taken, called_back, reports))),
+            }
+        }
+    }
+    Line { jobs, call_backs }
 }
 
 struct Dispatch {
@@ -126,33 +161,27 @@ impl Dispatch {
     }
 
     fn open(&mut self, (id, outcome): Opened) {
-        let connected = match outcome {
-            Ok(connected) => connected,
+        let dialed = match outcome {
+            Ok(dialed) => dialed,
             Err(error) => {
                 let cause = match &error {
                     Error::Connect { cause, .. } => cause.clone(),
-                    other => crate::Cause::Protocol(other.to_string()),
+                    other => Cause::Protocol(other.to_string()),
                 };
                 self.failure = Some(error);
                 return self.scheduler.open_failed(id, &cause, now());
             }
         };
         self.failure = None;
-        if !self.scheduler.opened(id, connected.version, now()) {
+        if dialed.is_pending() {
+            self.scheduler.opens_early(id);
+        }
+        if !self.scheduler.opened(id, dialed.version(), now()) {
             return;
         }
-        let (jobs, taken) = mpsc::unbounded_channel();
-        let (call_backs, called_back) = mpsc::unbounded_channel();
-        let (timeouts, reports) = (self.shared.settings.timeouts, self.reports.clone());
-        self.shared.note(&self.origin, connected.facts);
-        match connected.version {
-            Version::HTTP_2 => {
-                let settings = self.shared.settings.http2;
-                drop(tokio::spawn(http2::run(connected.io, id, settings, timeouts, taken, reports)));
-            }
-            _ => drop(tokio::spawn(h1::run(connected.io, id, timeouts, taken, called_back, reports))),
-        }
-        self.lines.insert(id, Line { jobs, call_backs });
+        self.shared.note(&self.origin, dialed.facts().clone());
+        let line = run_line(dialed, id, &self.shared.settings, &self.reports);
+        self.lines.insert(id, line);
     }
 
     fn report(&mut self, report: Report) {
@@ -163,6 +192,10 @@ impl Dispatch {
                 self.scheduler.done(connection, job, (sent, received), window, now);
             }
             Report::Abandoned { connection, job } => self.scheduler.dropped(connection, job, now),
+            Report::Confirmed { connection, tls } => {
+                self.shared.confirm(&self.origin, *tls);
+                self.scheduler.confirmed(connection, now);
+            }
             Report::Draining { connection, cause } => self.scheduler.draining(connection, &cause, now),
             Report::Stalled { connection, job } => self.scheduler.stalled(connection, job, now),
             Report::Returned { connection, job, sent, cause } => {
@@ -176,6 +209,9 @@ impl Dispatch {
             }
             Report::Closed { connection, cause, unanswered } => {
                 self.lines.remove(&connection);
+                if matches!(cause, Cause::TimedOut(Step::Quic, _)) {
+                    self.shared.lost_quic(&self.origin);
+                }
                 let fates: Vec<(JobId, Sent)> = unanswered.iter().map(|(job, sent)| (job.id, *sent)).collect();
                 self.jobs.extend(unanswered.into_iter().map(|(job, _)| (job.id, job)));
                 self.scheduler.closed(connection, &cause, &fates, now);
@@ -247,7 +283,7 @@ impl Dispatch {
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
             let connected = tokio::select! {
-                connected = shared.dialer.dial(&origin, offer, shared.settings.timeouts.connect) => connected,
+                connected = shared.dial(&origin, offer) => connected,
                 () = opened.closed() => return,
             };
             let _ = opened.send((id, connected));
@@ -266,6 +302,7 @@ fn shape(id: JobId, request: &Request<Body>) -> Shape {
         repeatable,
         pipelinable: repeatable && consented && *request.method() != Method::CONNECT,
         safe: is_safe(request.method()),
+        early: is_safe(request.method()) && request.body().is_repeatable() && !options.late,
         sending: request.body().length().is_none_or(|length| length > 4096),
         class: if bytes > BIG { Class::Large } else { options.class },
         bytes,

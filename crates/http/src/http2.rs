@@ -26,10 +26,8 @@
 //! The exchanges are futures within the connection's task, not tasks: they share a wake-up, need no channel back,
 //! and are gone when it is.
 
-mod clock;
 mod ear;
 mod exchange;
-mod head;
 mod liveness;
 mod receive;
 mod send;
@@ -59,13 +57,17 @@ use tokio::{
 };
 
 use self::{
-    clock::{Alarm, Traffic},
     ear::{Ear, Overheard},
-    exchange::{Begun, Common, Count, Outcome},
+    exchange::{Begun, Common},
     liveness::Liveness,
 };
 use crate::{
     Asked, Cause, Error, Step, Timeouts,
+    streams::{
+        self, Count, Outcome,
+        clock::{Alarm, Traffic},
+        head,
+    },
     wire::{ConnectionId, Job, Report, Sent},
 };
 
@@ -138,7 +140,7 @@ pub(crate) async fn run(
         timeouts,
         stream_window: settings.stream_window,
         reports,
-        traffic: Arc::new(Traffic::new(settings)),
+        traffic: Arc::new(Traffic::new(settings.stream_window, settings.connection_window)),
         unanswered: Arc::new(AtomicUsize::new(0)),
         ended: OnceLock::new(),
     });
@@ -242,7 +244,7 @@ impl Connection {
     fn begin(&mut self, mut job: Job, sender: &SendRequest<Bytes>) {
         let asked = Asked::of(&job.request);
         let begun = head::head(&job.request).and_then(|head| {
-            let chunks = exchange::open(&mut job.request)
+            let chunks = streams::open(&mut job.request)
                 .map_err(|error| Error::Sending { asked: asked.clone(), source: Arc::new(error) })?;
             let (response, stream) = sender
                 .clone()

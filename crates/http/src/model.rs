@@ -162,7 +162,7 @@ async fn exchange(client: &Client, ask: &Ask, path: &str) -> Result<StatusCode, 
     let expected = if ask.method == Method::GET { expected } else { Expected::default() };
     let class = if ask.large { Class::Large } else { Class::Small };
     let request = Request::builder().method(&ask.method).uri(format!("http://model{path}"));
-    let request = request.extension(Options { class, pipeline: true, expected, timeouts: None });
+    let request = request.extension(Options { class, pipeline: true, expected, timeouts: None, late: false });
     let answer = client.send(request.body(body).unwrap()).await?;
     let status = answer.status();
     tokio::time::sleep(Duration::from_millis(ask.dawdles)).await;

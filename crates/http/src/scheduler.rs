@@ -53,7 +53,7 @@ pub(crate) struct Limits {
 }
 
 /// A request, as far as its way is concerned.
-#[expect(clippy::struct_excessive_bools, reason = "they are four independent facts")]
+#[expect(clippy::struct_excessive_bools, reason = "they are five independent facts")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) id: JobId,
@@ -63,6 +63,8 @@ pub(crate) struct Shape {
     pub(crate) pipelinable: bool,
     /// Whether it changes nothing.
     pub(crate) safe: bool,
+    /// Whether it may go before a handshake is done, where anybody on the way can send it again (RFC 8470 §4).
+    pub(crate) early: bool,
     /// Whether it mostly sends.
     pub(crate) sending: bool,
     pub(crate) class: Class,
@@ -175,6 +177,21 @@ impl Scheduler {
         }
     }
 
+    /// A connection that is about to open has a handshake that is still under way.
+    pub(crate) fn opens_early(&mut self, connection: ConnectionId) {
+        if let Some(line) = self.lines.get_mut(&connection) {
+            line.early = true;
+        }
+    }
+
+    /// The handshake of such a connection is done.
+    pub(crate) fn confirmed(&mut self, connection: ConnectionId, now: Moment) {
+        if let Some(line) = self.lines.get_mut(&connection) {
+            line.early = false;
+        }
+        self.plan(now);
+    }
+
     /// A connection is open; whether it is still wanted.
     pub(crate) fn opened(&mut self, connection: ConnectionId, version: Version, now: Moment) -> bool {
         self.failures = Some(0);
@@ -186,8 +203,8 @@ impl Scheduler {
             return false;
         };
         line.state = match version {
-            // Until the server says otherwise (RFC 9113 §6.5.2 recommends at least 100).
-            Version::HTTP_2 => State::Multiplexed { streams: 100 },
+            // Until the server says otherwise (RFC 9113 §6.5.2 and RFC 9114 §6.1 recommend at least 100).
+            Version::HTTP_2 | Version::HTTP_3 => State::Multiplexed { streams: 100 },
             _ => State::Serial { old: false },
         };
         line.history.rests(now.instant);

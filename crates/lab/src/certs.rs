@@ -49,9 +49,9 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Makes an authority and a server certificate for `addresses`, and writes the
-    /// authority's to `folder/ca.pem`.
-    pub fn make(folder: &Path, addresses: &[IpAddr]) -> Result<Self, CertError> {
+    /// Makes an authority and a server certificate for `addresses` and `hosts` (names, with or without a port), and
+    /// writes the authority's to `folder/ca.pem`.
+    pub fn make(folder: &Path, addresses: &[IpAddr], hosts: &[&str]) -> Result<Self, CertError> {
         let mut params = named("Longhaul's authority for one run")?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -60,6 +60,13 @@ impl Certificates {
         let key = KeyPair::generate()?;
         let mut params = named("Longhaul's server")?;
         params.subject_alt_names = addresses.iter().copied().map(SanType::IpAddress).collect();
+        for host in hosts {
+            let name = host.rsplit_once(':').map_or(*host, |(name, _port)| name);
+            params.subject_alt_names.push(match name.parse() {
+                Ok(address) => SanType::IpAddress(address),
+                Err(_) => SanType::DnsName(name.try_into()?),
+            });
+        }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
@@ -144,7 +151,7 @@ mod tests {
     fn a_client_trusts_the_runs_server_at_its_address_only() {
         let folder = tempfile::tempdir().unwrap();
         let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
-        let certificates = Certificates::make(folder.path(), &[address]).unwrap();
+        let certificates = Certificates::make(folder.path(), &[address], &[]).unwrap();
         let connect = |address: IpAddr, versions: &[&'static SupportedProtocolVersion]| {
             let config = certificates.client(versions, b"h2").unwrap();
             let mut client = ClientConnection::new(config, ServerName::from(address)).unwrap();
@@ -157,7 +164,7 @@ mod tests {
         assert_eq!(tls12, (Some(rustls::ProtocolVersion::TLSv1_2), true));
         assert!(connect(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3)), rustls::ALL_VERSIONS).is_err());
 
-        let other = Certificates::make(folder.path(), &[address]).unwrap();
+        let other = Certificates::make(folder.path(), &[address], &[]).unwrap();
         let config = other.client(rustls::ALL_VERSIONS, b"h2").unwrap();
         let mut client = ClientConnection::new(config, ServerName::from(address)).unwrap();
         let mut server = server(&certificates);

@@ -1,5 +1,5 @@
-//! What is remembered of servers from run to run: how well they pipeline, whether the ways to them bear data in a SYN,
-//! and where what a mirrored folder had is kept.
+//! What is remembered of servers from run to run: how well they pipeline, what is known of their HTTP/3, whether the
+//! ways to them bear data in a SYN, and where what a mirrored folder had is kept.
 //!
 //! A test of a server costs round trips, so its outcome is kept in `~/.cache/longhaul/servers.json`. Several `haul`s may
 //! learn at once, so each reads the file anew before it writes, under a lock on the folder, and changes the one entry it
@@ -19,7 +19,7 @@ use std::{
 
 use dav::RemotePath;
 use haul_http::{
-    Knowledge, Origin,
+    Alternative, Knowledge, Origin,
     connect::fast_open::{self, Way},
 };
 use serde::{Deserialize, Serialize};
@@ -43,10 +43,19 @@ const MIRRORED: Duration = Duration::from_hours(90 * 24);
 struct Kept {
     schema: String,
     /// By origin.
-    servers: BTreeMap<String, Knowledge>,
+    servers: BTreeMap<String, Server>,
     /// By the number of a network and a server's address. A network's number tells nobody which one it is.
     #[serde(default)]
     ways: BTreeMap<String, fast_open::Memory>,
+}
+
+/// What is known of one.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+pub(super) struct Server {
+    #[serde(flatten)]
+    pub(super) pipelining: Knowledge,
+    #[serde(default)]
+    pub(super) http3: Alternative,
 }
 
 impl Default for Kept {
@@ -77,7 +86,7 @@ pub(super) fn mirror(origin: &Origin, user: Option<&str>, path: &RemotePath) -> 
 /// What is known: of a server, and of all ways.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Known {
-    pub(super) server: Knowledge,
+    pub(super) server: Server,
     pub(super) ways: Vec<(Way, fast_open::Memory)>,
 }
 
@@ -92,7 +101,7 @@ pub(super) fn recall(path: &Path, origin: &Origin) -> Option<Known> {
         Some((Way { network: u64::from_str_radix(network, 16).ok()?, server: server.parse().ok()? }, memory))
     };
     let ways: Vec<_> = servers.ways.iter().filter_map(|(name, memory)| way((name, *memory))).collect();
-    let server = servers.servers.get(&origin.to_string()).copied();
+    let server = servers.servers.get(&origin.to_string()).cloned();
     (server.is_some() || !ways.is_empty()).then(|| Known { server: server.unwrap_or_default(), ways })
 }
 
@@ -110,7 +119,7 @@ pub(super) fn keep(path: &Path, origin: &Origin, known: &Known, private: bool) -
         }
     }
     let mut servers = read(path).unwrap_or_default();
-    servers.servers.insert(origin.to_string(), known.server);
+    servers.servers.insert(origin.to_string(), known.server.clone());
     if private && let Some((here, _)) = known.ways.first() {
         let here = format!("{:016x} ", here.network);
         servers.ways.retain(|name, _| name.starts_with(&here));
@@ -150,6 +159,7 @@ mod tests {
         Origin::of(&format!("https://{name}/").parse().unwrap()).unwrap()
     }
 
+    /// As written before there was HTTP/3.
     fn known(depth: u32) -> Known {
         let server = serde_json::json!({"depth": depth, "banned": false, "points": 0.0, "at": 0.0});
         Known { server: serde_json::from_value(server).unwrap(), ways: Vec::new() }

@@ -82,6 +82,9 @@ pub(super) enum Http {
     #[value(name = "2")]
     #[serde(rename = "2")]
     Two,
+    #[value(name = "3")]
+    #[serde(rename = "3")]
+    Three,
 }
 
 #[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]

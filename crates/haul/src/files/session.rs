@@ -9,7 +9,7 @@ use std::{error::Error, io::ErrorKind, path::PathBuf};
 
 use dav::{Dav, RemotePath};
 use haul_http::{
-    Client,
+    Client, Origin,
     connect::FastOpen,
     credentials::{
         Authenticator, Credential, Credentials, Environment, Exposed, GiveUp, Netrc, Secret, Userinfo, default_netrc,
@@ -17,7 +17,7 @@ use haul_http::{
 };
 
 use super::{
-    memory::{self, Known},
+    memory::{self, Known, Server},
     options::{Manner, Way},
     place::Remote,
     prompt,
@@ -60,7 +60,8 @@ impl Session {
         let client = client(&credentials)?;
         let memory = memory::place();
         if let Some(known) = memory.as_deref().and_then(|path| memory::recall(path, &remote.origin)) {
-            client.remember(remote.origin.clone(), known.server);
+            client.remember(remote.origin.clone(), known.server.pipelining);
+            client.remember_alternative(remote.origin.clone(), known.server.http3);
             client.paths().remember(known.ways);
         }
         let known = known(&client, &remote.origin);
@@ -90,8 +91,9 @@ impl Drop for Session {
 }
 
 /// What a client knows by now.
-fn known(client: &Client, origin: &haul_http::Origin) -> Known {
-    Known { server: client.knowledge(origin), ways: client.paths().all() }
+fn known(client: &Client, origin: &Origin) -> Known {
+    let server = Server { pipelining: client.knowledge(origin), http3: client.alternative(origin) };
+    Known { server, ways: client.paths().all() }
 }
 
 /// The credentials for a server, whose they are, and whether there are any.

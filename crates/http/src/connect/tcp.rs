@@ -35,6 +35,8 @@ pub struct Tcp {
     pub keepalive: Option<Keepalive>,
     /// The address to connect from. Hosts are then reached by this address's family alone.
     pub local: Option<IpAddr>,
+    /// Where every host is, whatever its name and port: no name is looked up. For a server that stands in for many.
+    pub instead: Option<SocketAddr>,
 }
 
 /// TCP keepalive (RFC 9293 §3.8.4): asks a silent peer whether it is still there.
@@ -117,6 +119,7 @@ mod tests {
             receive_buffer: Some(40_000),
             keepalive: Some(Keepalive { after: Duration::from_secs(7), every: Duration::from_secs(3), probes: 2 }),
             local: Some(Ipv4Addr::new(127, 0, 0, 2).into()),
+            instead: None,
         };
         let stream = tcp.connect(listener.local_addr().unwrap()).await.unwrap();
         let socket = SockRef::from(&stream);

@@ -19,7 +19,7 @@ use tokio::{
 use super::http2;
 use crate::{
     Error, Origin,
-    client::Dial,
+    client::{Dial, Dialed},
     connect::{Connected, Facts, Io, Offer, TcpInfo},
 };
 
@@ -125,7 +125,14 @@ impl Model {
 pub(super) struct Server(pub(super) Arc<Mutex<Model>>);
 
 impl Dial for Server {
-    fn dial<'a>(&'a self, origin: &'a Origin, offer: Offer, _: Duration) -> BoxFuture<'a, Result<Connected, Error>> {
+    fn dial<'a>(
+        &'a self,
+        origin: &'a Origin,
+        offer: Offer,
+        _: bool,
+        _: Option<&'a Origin>,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Dialed, Error>> {
         Box::pin(async move {
             {
                 let mut model = self.0.lock().unwrap();
@@ -151,8 +158,13 @@ impl Dial for Server {
                 tokio::spawn(serve(far, self.0.clone()));
                 Version::HTTP_11
             };
-            Ok(Connected { io: Box::new(near), version, facts: nothing_special() })
+            let (io, facts) = (Box::new(near), nothing_special());
+            Ok(Dialed::Stream(Box::new(Connected { io, version, facts, confirmation: None })))
         })
+    }
+
+    fn takes_quic(&self, _: &Origin) -> bool {
+        false
     }
 }
 
@@ -164,7 +176,7 @@ impl Io for DuplexStream {
 
 fn nothing_special() -> Facts {
     let (peer, none) = (([127, 0, 0, 1], 80).into(), Duration::ZERO);
-    Facts { peer, proxy: None, look_up: none, tcp: none, tunnel: None, tls: None }
+    Facts { peer, proxy: None, look_up: none, tcp: none, tunnel: None, tls: None, quic: false }
 }
 
 /// Reads a request; none at the end.

@@ -45,6 +45,8 @@ pub(super) struct Line {
     /// What keeps others waiting.
     pub(super) slow: Option<Slow>,
     pub(super) retiring: bool,
+    /// Its handshake is not done.
+    pub(super) early: bool,
 }
 
 /// An answer that keeps those behind it waiting.
@@ -64,7 +66,7 @@ pub(super) enum State {
     Serial {
         old: bool,
     },
-    /// HTTP/2, with so many requests at a time.
+    /// HTTP/2 or HTTP/3, with so many requests at a time.
     Multiplexed {
         streams: usize,
     },
@@ -74,6 +76,11 @@ impl Line {
     /// Whether it takes a request now, as far as the server's own word goes and nothing is in the way.
     pub(super) fn takes_more(&self, now: Instant) -> bool {
         !self.retiring && self.slow.is_none() && self.more != Some(0) && !self.is_stale(now)
+    }
+
+    /// Whether its handshake is far enough for a request.
+    pub(super) fn is_open_to(&self, shape: &Shape) -> bool {
+        !self.early || shape.early
     }
 
     /// Whether the server is about to end it for being idle. A second early, or at half the time if that is less: a

@@ -125,6 +125,7 @@ impl Scheduler {
             reserved: None,
             slow: None,
             retiring: false,
+            early: false,
         };
         self.lines.insert(id, line);
         self.actions.push(Action::Open(id, pause));
@@ -133,7 +134,8 @@ impl Scheduler {
     /// The best connection that can take the request now.
     fn place(&self, shape: &Shape, now: Moment) -> Option<ConnectionId> {
         let own = |line: &Line| line.reserved.is_none_or(|job| job == shape.id);
-        let usable = || self.lines.iter().filter(|(_, line)| line.takes_more(now.instant) && own(line));
+        let takes = |line: &Line| line.takes_more(now.instant) && own(line) && line.is_open_to(shape);
+        let usable = || self.lines.iter().filter(|(_, line)| takes(line));
         let free = |line: &Line| match line.state {
             State::Multiplexed { streams } => line.jobs.len() < streams,
             State::Serial { .. } => line.jobs.is_empty(),

@@ -29,6 +29,7 @@ impl Play {
             repeatable: true,
             pipelinable: true,
             safe: true,
+            early: true,
             sending: false,
             class: Class::Small,
             bytes: 0,

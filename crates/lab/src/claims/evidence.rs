@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Count, Unit, Verdict};
+use super::{Count, Measure, Unit, Verdict};
 use crate::{
     results::{CellResult, Status, WorkloadRecord},
     stats::{
@@ -86,8 +86,21 @@ impl<'a> Evidence<'a> {
 
     /// How many times as long as `to` `of` takes, or why that cannot be said.
     pub(super) fn ratio(&self, of: &str, to: &str) -> Result<(Shift, &'a CellResult, &'a CellResult), Gap> {
-        let (of, to) = (self.cell(of)?, self.cell(to)?);
-        let ratio = ratio(&to.samples_s, &of.samples_s).ok_or_else(|| unusable("a time is not above zero"))?;
+        self.ratio_of(Measure::Time, self.cell(of)?, self.cell(to)?)
+    }
+
+    /// The same of two cells, and of another measure.
+    pub(super) fn ratio_of(
+        &self,
+        measure: Measure,
+        of: &'a CellResult,
+        to: &'a CellResult,
+    ) -> Result<(Shift, &'a CellResult, &'a CellResult), Gap> {
+        let samples = |cell: &'a CellResult| match measure {
+            Measure::Time => &cell.samples_s,
+            Measure::ServerCpu => &cell.server_cpu_samples_s,
+        };
+        let ratio = ratio(samples(to), samples(of)).ok_or_else(|| unusable("a time is missing, or not above zero"))?;
         if ratio.confidence < LEAST_CONFIDENCE - 1e-9 {
             let samples = counted(of.samples_s.len().min(to.samples_s.len()) as u64, "sample");
             return Err(unusable(format!("{samples} cannot bear a verdict; take at least three")));

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
-use super::{Check, Claim, Count, Unit, Verdict, judge};
+use super::{Check, Claim, Count, Measure, Unit, Verdict, judge};
 use crate::{
     example::run,
     results::{CellResult, ClaimResult, RunResult, Status},
@@ -26,7 +26,7 @@ fn judged(run: &RunResult, check: Check<&str>) -> ClaimResult {
 }
 
 fn ratio<'a>(of: &'a str, to: &'a str, at_least: f64) -> Check<&'a str> {
-    Check::Ratio { of, to, at_least: Some(at_least), at_most: None }
+    Check::Ratio { of, to, at_least: Some(at_least), at_most: None, measure: Measure::Time }
 }
 
 /// The cell of a contender, to be changed.
@@ -47,7 +47,13 @@ fn an_interval_within_reproduces_without_refutes_and_across_leaves_open() {
         (interval.hi + 1e-6, Verdict::Refuted),
     ] {
         assert_eq!(judged(&run, ratio("davfs2", "davfs2-nolocks", at_least)).verdict, verdict);
-        let at_most = Check::Ratio { of: "davfs2", to: "davfs2-nolocks", at_least: None, at_most: Some(interval.hi) };
+        let at_most = Check::Ratio {
+            of: "davfs2",
+            to: "davfs2-nolocks",
+            at_least: None,
+            at_most: Some(interval.hi),
+            measure: Measure::Time,
+        };
         assert_eq!(judged(&run, at_most).verdict, Verdict::Reproduced);
     }
 }

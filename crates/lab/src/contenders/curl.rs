@@ -62,7 +62,7 @@ fn work(sample: &Sample) -> Result<Done, Failure> {
                 curl(sample, &[Path::new("--upload-file"), &file, Path::new(&url(&name))])?;
             }
         }
-        Work::Download { .. } | Work::Page { .. } => {
+        Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
             for name in sample.task.names() {
                 let file = sample.task.target.join(&name);
                 curl(sample, &[Path::new("--output"), &file, Path::new(&url(&name))])?;

@@ -71,7 +71,7 @@ impl Contender for CurlParallel {
             _ if self.http == Http::Two && !tls => {
                 Some("curl's parallel transfers fail over HTTP/2 without TLS".to_owned())
             }
-            Work::Upload { .. } | Work::Download { .. } | Work::Page { .. } => None,
+            Work::Upload { .. } | Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => None,
             Work::Tree { .. } => {
                 Some("curl's parallel transfers keep no order, and a folder must be there before its files".to_owned())
             }

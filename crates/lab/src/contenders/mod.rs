@@ -20,6 +20,7 @@ mod davfs2;
 mod engine;
 mod haul;
 mod kdig;
+mod page;
 mod rclone;
 mod redirector;
 mod samba;
@@ -30,6 +31,7 @@ use std::{
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use crate::{
@@ -59,6 +61,8 @@ pub struct Sample<'a> {
     pub client: &'a dyn Place,
     /// The third host, for a contender that asks for one.
     pub pc: Option<Pc<'a>>,
+    /// Where the server listens.
+    pub address: SocketAddr,
     /// The URL of the task's folder on the server, with a slash at the end.
     pub url: String,
     /// What to trust, when the URL is https.
@@ -205,6 +209,16 @@ pub trait Contender: Send + Sync {
         false
     }
 
+    /// Whether it loads recorded pages, and does nothing else.
+    fn replays(&self) -> bool {
+        false
+    }
+
+    /// Whether it does its work over TLS, where the experiment's is done so or not.
+    fn tls(&self, experiment: bool) -> bool {
+        experiment
+    }
+
     /// Whether what it does is to look names up by DNS, and nothing else.
     fn resolves(&self) -> bool {
         false
@@ -307,40 +321,49 @@ impl Values<'_> {
 
 /// All contenders.
 pub fn all() -> &'static [Registered] {
-    &[
-        curl::REGISTERED,
-        curl_parallel::HTTP1,
-        curl_parallel::HTTP2,
-        rclone::REGISTERED,
-        davfs2::LOCKS,
-        davfs2::NO_LOCKS,
-        samba::LOCKS,
-        samba::NO_LOCKS,
-        redirector::HTTP1,
-        redirector::HTTP2,
-        webdrive::REGISTERED,
-        haul::DEFAULT,
-        haul::NO_PIPELINING,
-        haul::HTTP2,
-        haul::LOCKS,
-        engine::OLDEST,
-        engine::NEWEST,
-        engine::LARGEST,
-        engine::FADING,
-        engine::OFF,
-        engine::SAFE,
-        engine::AGGRESSIVE,
-        engine::HTTP2,
-        chunked::REGISTERED,
-        connections::CURL_TCP,
-        connections::CURL_TFO,
-        connections::ENGINE,
-        connections::ENGINE_TFO,
-        kdig::UDP,
-        kdig::TCP,
-        kdig::TFO,
-    ]
+    static ALL: LazyLock<Vec<Registered>> = LazyLock::new(|| {
+        let mut all = Vec::from(PROGRAMS_AND_MODELS);
+        all.extend(page::registered());
+        all
+    });
+    &ALL
 }
+
+/// Those whose names are known before the program runs.
+const PROGRAMS_AND_MODELS: [Registered; 32] = [
+    curl::REGISTERED,
+    curl_parallel::HTTP1,
+    curl_parallel::HTTP2,
+    rclone::REGISTERED,
+    davfs2::LOCKS,
+    davfs2::NO_LOCKS,
+    samba::LOCKS,
+    samba::NO_LOCKS,
+    redirector::HTTP1,
+    redirector::HTTP2,
+    webdrive::REGISTERED,
+    haul::DEFAULT,
+    haul::NO_PIPELINING,
+    haul::HTTP2,
+    haul::HTTP3,
+    haul::LOCKS,
+    engine::OLDEST,
+    engine::NEWEST,
+    engine::LARGEST,
+    engine::FADING,
+    engine::OFF,
+    engine::SAFE,
+    engine::AGGRESSIVE,
+    engine::HTTP2,
+    chunked::REGISTERED,
+    connections::CURL_TCP,
+    connections::CURL_TFO,
+    connections::ENGINE,
+    connections::ENGINE_TFO,
+    kdig::UDP,
+    kdig::TCP,
+    kdig::TFO,
+];
 
 /// What an experiment may know of them.
 pub fn known() -> Vec<KnownContender<'static>> {
@@ -362,6 +385,12 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
         .or_else(|| {
             let page = matches!(work, Work::Page { .. }) && !contender.loads_pages();
             page.then(|| "it has no page open between two loads".to_owned())
+        })
+        .or_else(|| match (matches!(work, Work::Load { .. }), contender.replays(), server.replays()) {
+            (false, false, _) | (true, true, true) => None,
+            (true, true, false) => Some("only the server `pages` answers for the hosts of a recorded page".to_owned()),
+            (true, false, _) => Some("it loads no recorded pages".to_owned()),
+            (false, true, _) => Some("it is a way to load recorded pages, and does nothing else".to_owned()),
         })
         .or_else(|| {
             let wanted = matches!(work, Work::LookUp { .. });

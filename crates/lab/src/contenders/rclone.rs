@@ -76,7 +76,7 @@ impl Rclone {
             Work::Upload { .. } | Work::Tree { .. } => {
                 run(self.command(sample)?.arg("copy").arg(&task.source).arg(REMOTE))?;
             }
-            Work::Download { .. } | Work::Page { .. } => {
+            Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
                 run(self.command(sample)?.args(["copy", REMOTE]).arg(&task.target))?;
             }
             Work::List { .. } | Work::LookUp { .. } => {

@@ -109,7 +109,7 @@ async fn work(connection: Connection, folder: String, task: Task) -> Result<Done
                 windows.save(&format!("{folder}{name}"), content).await?;
             }
         }
-        Work::Download { .. } | Work::Page { .. } => {
+        Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
             for name in task.names() {
                 let content = windows.read(&format!("{folder}{name}")).await?;
                 let file = task.target.join(name);

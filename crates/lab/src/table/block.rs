@@ -78,11 +78,15 @@ fn table(rivals: &Rivals<'_>, look: Look) -> String {
         Column { side: CellAlignment::Left, ..column("\ncontender", 0, &|cell| Some(cell.label())) },
         column("\ntime", 0, &|cell| cell.median_s.map(|median| scale.with_unit(median))),
         column(spread, 2, &interval),
+        column("quicker\nthan h1", 1, &|cell| rivals.quicker(cell)),
         column("times\nthe floor", 1, &|cell| cell.times_floor.map(times)),
         column("time\n÷ RTT", 3, &|cell| cell.round_trips.map(|trips| format!("{trips:.0}"))),
         column("\nrequests", 5, &|cell| whole(cell.requests)),
         column("connec-\ntions", 4, &|cell| whole(cell.connections)),
     ];
+    if rivals.plain().is_none() {
+        columns.retain(|column| !column.heading.starts_with("quicker"));
+    }
     if rivals.comparable() {
         columns.insert(1, Column { cells: places.collect(), ..column("\nplace", 2, &|_| None) });
     }
@@ -106,6 +110,24 @@ impl<'a> Rivals<'a> {
 
     fn differ(&self, one: usize, other: usize) -> bool {
         self.compare(one.min(other), one.max(other)).is_some_and(|comparison| comparison.differs)
+    }
+
+    /// Of the ways to load a page, the one that others are compared with.
+    fn plain(&self) -> Option<usize> {
+        self.ranked.iter().position(|cell| cell.contender == "h1").filter(|_| self.ranked.len() > 1)
+    }
+
+    /// How much less time a way takes than the plain one, in per cent of that, with what bounds it.
+    fn quicker(&self, cell: &CellResult) -> Option<String> {
+        let (plain, place) = (self.plain()?, self.ranked.iter().position(|each| each.contender == cell.contender)?);
+        if place == plain {
+            return None;
+        }
+        let comparison = self.compare(plain.min(place), plain.max(place))?;
+        // The slower of the two stands above the line.
+        let saved = |ratio: f64| 100.0 * if place < plain { 1.0 - 1.0 / ratio } else { 1.0 - ratio };
+        let (one, other) = (saved(comparison.ci95.lo), saved(comparison.ci95.hi));
+        Some(format!("{:.1} % ({:.1}–{:.1})", saved(comparison.ratio), one.min(other), one.max(other)))
     }
 
     /// Whether there are samples enough for any difference to show.

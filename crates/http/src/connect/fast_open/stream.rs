@@ -198,6 +198,11 @@ impl FastStream {
     /// The first write, or one before it is decided. `None`: it is decided now, and nothing was written.
     fn poll_early(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<Option<usize>>> {
         if self.alarm.is_none() {
+            // A socket just made is not known to be writable before the runtime has looked, and the SYN would leave
+            // without its data.
+            if self.fast.as_ref().is_some_and(|fast| fast.poll_write_ready(context).is_pending()) {
+                return Poll::Pending;
+            }
             // Without consent, its handshake is a plain one: as if the other had failed.
             if self.repeatable != Some(true) {
                 (self.fast, self.path.declined) = (None, true);

@@ -1,0 +1,126 @@
+//! Chromium loads a small site of ours, and the spec knows who asked for what.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    sync::atomic::AtomicBool,
+    thread,
+    time::Duration,
+};
+
+use page::{Body, Spec, Until, browser, record::record};
+
+/// Path, type, body. The picture stands 3000 bytes and more after the style sheet; the script fetches data and then what
+/// they name; the style sheet has a background.
+const SITE: [(&str, &str, &str); 6] = [
+    ("/style.css", "text/css", "body { background: url(/back.svg) }"),
+    ("/script.js", "text/javascript", "fetch('/data.json').then(r => r.json()).then(d => fetch(d.show))"),
+    ("/data.json", "application/json", "{\"show\": \"/shown.svg\"}"),
+    ("/back.svg", "image/svg+xml", "<svg xmlns='http://www.w3.org/2000/svg' width='1' height='1'/>"),
+    ("/picture.svg", "image/svg+xml", "<svg xmlns='http://www.w3.org/2000/svg' width='2' height='2'/>"),
+    ("/shown.svg", "image/svg+xml", "<svg xmlns='http://www.w3.org/2000/svg' width='3' height='3'/>"),
+];
+
+fn page() -> String {
+    let filling = "<p>filling, a line of it\n".repeat(200);
+    format!(
+        "<!doctype html><title>Small</title>\n<link rel=stylesheet href=/style.css>\n{filling}\
+         <img src=/picture.svg>\n{filling}<script src=/script.js></script>\n"
+    )
+}
+
+fn answer(stream: TcpStream) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut to = stream;
+    loop {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            if line == "\r\n" {
+                break;
+            }
+            lines.push(line);
+        }
+        let path = lines.first().and_then(|line| line.split(' ').nth(1)).unwrap_or("/");
+        let page = page();
+        let found = SITE.iter().find(|(known, ..)| *known == path).map(|(_, kind, body)| (200, *kind, *body));
+        let (status, kind, body, more) = match (path, found) {
+            ("/", _) => (302, "text/plain", "", "Location: /page\r\nSet-Cookie: secret=1\r\n"),
+            ("/page", _) => (200, "text/html", page.as_str(), ""),
+            (_, Some((status, kind, body))) => (status, kind, body, ""),
+            _ => (404, "text/plain", "nothing", ""),
+        };
+        write!(
+            to,
+            "HTTP/1.1 {status} Told\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{more}\r\n{body}",
+            body.len()
+        )?;
+    }
+}
+
+#[test]
+fn a_site_is_recorded_with_its_dependencies_and_bodies() {
+    if browser::find().is_err() {
+        println!("skipped: Chromium is not installed (sudo apt-get install {})", browser::PACKAGE);
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || answer(stream));
+        }
+    });
+    let url = format!("http://{address}/").parse().unwrap();
+    let options = browser::Options { without_sandbox: true, ..Default::default() };
+    let recorded =
+        record(&url, Path::new("small.toml"), Duration::from_secs(60), &options, &AtomicBool::new(false)).unwrap();
+    let spec = &recorded.spec;
+    println!("{}\n{:?}", spec.to_toml(), recorded.notes);
+    assert_eq!(spec.title, "Small");
+
+    let at = |path: &str| spec.requests.iter().position(|request| request.path == path).unwrap();
+    let waits = |path: &str| {
+        let Some(after) = spec.requests[at(path)].after.first() else { panic!("{path} waits for nothing") };
+        (spec.requests[after.request].path.as_str(), after.until)
+    };
+    assert!(spec.requests[at("/")].after.is_empty());
+    assert_eq!(waits("/page"), ("/", Until::End));
+    for (path, cause) in [
+        ("/back.svg", "/style.css"),
+        ("/data.json", "/script.js"),
+        ("/shown.svg", "/script.js"),
+        ("/script.js", "/page"),
+    ] {
+        assert_eq!(waits(path).0, cause, "{path}");
+    }
+    let data = spec.requests[at("/shown.svg")].after.last().map(|after| after.request);
+    assert_eq!(data, Some(at("/data.json")), "the script shows what the data named");
+    assert!(spec.requests.iter().all(|request| request.path != "/favicon.ico"), "the tab's icon is not the page's");
+    // Each waits for as much of the page as its reference stands in.
+    let (("/page", Until::Head(style)), ("/page", Until::Head(picture))) = (waits("/style.css"), waits("/picture.svg"))
+    else {
+        panic!("both wait for the head of the page: {:?}, {:?}", waits("/style.css"), waits("/picture.svg"));
+    };
+    let head = u64::from(spec.requests[at("/page")].response.head);
+    let place = |text: &str| head + page().find(text).unwrap() as u64;
+    assert!((place("<link")..=place("<p>")).contains(&style), "{style}");
+    assert!((place("<img")..place("<script")).contains(&picture), "{picture}");
+
+    for (path, kind, body) in SITE {
+        let response = &spec.requests[at(path)].response;
+        assert_eq!(response.body, Body::Kept(body.into()), "{path}");
+        assert_eq!(response.content_type.as_deref(), Some(kind));
+    }
+    assert!(!spec.to_toml().contains("secret"), "no cookies");
+    assert!(spec.connections() >= 1 && spec.depth() >= 4);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("small.toml");
+    spec.write(&path).unwrap();
+    assert_eq!(&Spec::read(&path).unwrap(), spec);
+}
