@@ -31,6 +31,7 @@ use link::{
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T, E = Error> = std::result::Result<T, E>;
+type Test = fn() -> Result<(), Failed>;
 
 /// What a wait can be at most, and what a busy machine may add to it.
 const BOUND: Duration = Duration::from_millis(500);
@@ -50,7 +51,7 @@ fn main() {
     if let Err(error) = &ready {
         eprintln!("SKIPPED: hosts and cables: {error}");
     }
-    let tests: &[(&str, fn() -> Result<(), Failed>)] = &[
+    let tests: &[(&str, Test)] = &[
         ("the_second_request_and_all_after_it_travel_in_their_syn", the_second_request_travels_in_its_syn),
         ("what_may_not_arrive_twice_is_not_in_a_syn", what_may_not_arrive_twice_is_not_in_a_syn),
         ("a_box_that_strips_the_one_option_is_overcome_by_the_other", the_other_option_gets_through),
