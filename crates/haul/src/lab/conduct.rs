@@ -30,7 +30,7 @@ use lab::{
 };
 use link::{calibrate::calibrate, sandbox};
 
-use super::{RunOptions, deadline::ask_to_end, progress::Progress, read, show, usage};
+use super::{REPORT, RunOptions, deadline::ask_to_end, progress::Progress, read, save_report, show, usage};
 use crate::say;
 
 /// Runs an experiment, shows what it found and keeps it in a folder.
@@ -94,6 +94,7 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
         started,
         host,
         calibration: Some(Calibration::from(&calibration)),
+        command: command(),
         settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
         tls,
         seed: options.seed,
@@ -103,6 +104,7 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
         cell.why = why;
     }
     let kept = results::write(&folder.path.join("run.json"), &result);
+    let reported = save_report(&folder.path.join(REPORT), &result);
     let shown = show(&result, &options.json);
 
     let place = folder.path.display();
@@ -110,16 +112,27 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
         format!("{error}; the results are shown above and nowhere else, the samples in {place}/samples.csv")
     })?;
     shown.map_err(|error| format!("{error}; the results are kept in {place}"))?;
+    reported.map_err(|error| format!("{error}; the results are shown above and kept in {place}"))?;
     match ended {
         Err(halt) => Err(format!("{halt}; what was measured until then is shown above and kept in {place}").into()),
         Ok(()) if !outcomes.iter().any(is_measured) => {
             Err(format!("nothing could be measured; why is shown above and kept in {place}").into())
         }
         Ok(()) => {
-            say(format_args!("kept in {place}"));
+            say(format_args!("kept in {place}; {place}/{REPORT} shows it"));
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// What was typed, as a shell takes it.
+fn command() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@%+".contains(c);
+    let quoted = |word: String| {
+        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    };
+    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
+    std::iter::once("haul".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a cell has a result.

@@ -1,0 +1,54 @@
+// The sentences of the source: what it said, what was measured here, and what became of it.
+
+import { h, type Child } from "../dom";
+import { aboutOne, axis, type Scale } from "../scale";
+import { factors, share } from "../units";
+import type { Claim } from "./data";
+import { ratio } from "./strip";
+
+const MARKS = { reproduced: "✔", refuted: "✘", inconclusive: "?" };
+
+/** Whether there is more to tell than that nothing was measured. */
+function isJudged(claim: Claim): boolean {
+  return claim.verdict !== "inconclusive" || claim.ci95 !== null;
+}
+
+export function claims(all: Claim[]): HTMLElement | null {
+  const [first] = all;
+  if (!first) return null;
+  const judged = all.filter(isJudged);
+  const scale = aboutOne(judged.flatMap(({ ci95 }) => ci95 ?? []));
+  const open = groups(all.filter((claim) => !isJudged(claim)));
+  return h(
+    "section",
+    { id: "claims", "aria-labelledby": "claims-heading" },
+    h("h2", { id: "claims-heading" }, "What the source says, and what was measured"),
+    h("p", { class: "soft" }, first.source),
+    judged.some(({ ci95 }) => ci95) && h("div", { class: "claim soft small", "aria-hidden": "true" }, h("div", {}), h("div", {}, "The measured ratio with its interval; the line is at 1×, no difference.", axis(scale))),
+    h("ul", { class: "claims" }, judged.map((claim) => h("li", { class: "claim" }, badge(claim), said(claim, scale)))),
+    [...open].map(([reason, claims]) => h("details", {}, h("summary", {}, `${claims.length} not judged: ${reason}`), h("ul", {}, claims.map((claim) => h("li", {}, `“${claim.said}” `, h("span", { class: "soft small" }, place(claim))))))),
+  );
+}
+
+function groups(open: Claim[]): Map<string, Claim[]> {
+  const grouped = new Map<string, Claim[]>();
+  // What was not part of this run comes last.
+  for (const claim of [...open].sort((a, b) => Number(b.in_run) - Number(a.in_run))) {
+    const reason = claim.measured.replace(/\.$/, "");
+    grouped.set(reason, [...(grouped.get(reason) ?? []), claim]);
+  }
+  return grouped;
+}
+
+function badge({ verdict }: Claim): HTMLElement {
+  return h("span", { class: `badge ${verdict}` }, h("span", { "aria-hidden": "true" }, MARKS[verdict]), ` ${verdict}`);
+}
+
+function place({ workload, network }: Claim): string {
+  return workload ? `${workload} over ${network}` : "";
+}
+
+function said(claim: Claim, scale: Scale): Child {
+  const interval = claim.ci95 && h("span", { class: "soft small" }, `Interval ${factors(...claim.ci95)}${claim.confidence === null || claim.confidence === undefined ? "" : `, ${share(claim.confidence)} confidence`}. `);
+  return h("div", {}, h("p", { class: "said" }, `“${claim.said}”`), h("p", {}, `${claim.measured} `, interval, h("span", { class: "soft small" }, place(claim))), claim.ci95 && ratio(null, claim.ci95, scale, claim.verdict));
+}
