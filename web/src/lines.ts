@@ -2,8 +2,8 @@
 // span more than a decade, since a doubling should look like a doubling.
 
 import { h, s } from "./dom";
-import { linear, logarithmic, type Scale } from "./scale";
-import { table } from "./table";
+import { linear, logarithmic, round, type Scale } from "./scale";
+import { table, wide } from "./table";
 import { time, times } from "./units";
 
 export interface Line {
@@ -27,7 +27,7 @@ export function lines(title: string, xName: string, sayX: (value: number) => str
   const picture = s(
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "lines", role: "img", "aria-label": `${title}: the table below has its numbers` },
-    y.marks.map((mark) => [s("line", { x1: EDGE.left, x2: WIDTH - EDGE.right, y1: up(mark), y2: up(mark), class: "grid" }), s("text", { x: EDGE.left - 8, y: up(mark) + 4, class: "tick end" }, time(mark))]),
+    y.marks.map((mark) => [s("line", { x1: EDGE.left, x2: WIDTH - EDGE.right, y1: up(mark), y2: up(mark), class: "grid" }), s("text", { x: EDGE.left - 8, y: up(mark) + 4, class: "tick end" }, round(time(mark)))]),
     xs.map((value) => s("text", { x: across(value), y: HEIGHT - EDGE.bottom + 18, class: "tick" }, sayX(value))),
     s("text", { x: (EDGE.left + WIDTH - EDGE.right) / 2, y: HEIGHT - 6, class: "tick" }, xName),
     all.map((line, place) => draw(line, place, across, up)),
@@ -75,5 +75,5 @@ function numbers(title: string, xName: string, sayX: (value: number) => string, 
       return point ? [time(point.y), point.band && h("span", { class: "soft small" }, ` (${times(...point.band)})`)] : "–";
     },
   }))], xs);
-  return h("div", { class: "wide", role: "region", tabindex: 0, "aria-label": `${title}: the numbers` }, view);
+  return wide(`${title}: the numbers`, view);
 }

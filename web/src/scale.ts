@@ -50,8 +50,13 @@ function ratios(low: number, high: number): number[] {
   return marks;
 }
 
+/** A mark's value without the zeros that its neighbours' digits brought: `10 s`. */
+export function round(said: string): string {
+  return said.replace(/(\.\d*?)0+(?!\d)/, "$1").replace(/\.(?!\d)/, "");
+}
+
 /** The axis above a column of strips. */
 export function axis(scale: Scale): SVGSVGElement {
-  const labels = scale.marks.map((mark) => s("text", { x: `${scale.at(mark)}%`, y: 12, class: "tick" }, scale.say(mark)));
+  const labels = scale.marks.map((mark) => s("text", { x: `${scale.at(mark)}%`, y: 12, class: "tick" }, round(scale.say(mark))));
   return s("svg", { class: "axis", "aria-hidden": "true", height: 16 }, labels);
 }

@@ -2,6 +2,7 @@
 
 mod conduct;
 mod deadline;
+mod live;
 mod progress;
 
 use std::{
@@ -47,6 +48,13 @@ pub(crate) enum Command {
         experiment: String,
         #[command(flatten)]
         options: RunOptions,
+    },
+    /// Watch a run that goes on: a page on loopback, with its results as they come
+    Watch {
+        /// Its id, as `haul lab list` shows it, or its folder; the newest that goes on, if left out
+        run: Option<String>,
+        #[command(flatten)]
+        place: Place,
     },
     /// List the experiments there are, and the runs made so far
     List {
@@ -135,6 +143,10 @@ pub(crate) struct RunOptions {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
+    /// Serve a page on loopback that shows its results as they come, and say at which address
+    #[arg(long)]
+    open: bool,
+
     #[command(flatten)]
     place: Place,
 
@@ -180,6 +192,7 @@ pub(crate) fn race(options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
 pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
     match command {
         Command::Run { experiment, options } => conduct(&experiment, &options),
+        Command::Watch { run, place } => live::watch(&place, run.as_deref()),
         Command::List { place } => list(&place.runs).map(|()| ExitCode::SUCCESS),
         Command::Show { run, place, json } => {
             let run = find(&place, run.as_deref())?;

@@ -25,6 +25,7 @@ pub mod contenders;
 mod example;
 pub mod experiment;
 pub mod floor;
+pub mod live;
 pub mod machine;
 pub mod models;
 pub mod page;

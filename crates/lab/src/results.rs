@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::{claims::Verdict, servers::Protocol, stats::Interval, words::counted};
 
 pub(crate) use folder::timestamp;
-pub use folder::{Listed, create_folder, find, list, locate};
+pub use folder::{Listed, create_folder, find, ids, list, locate};
 pub use samples::{Outcome, Sample, SampleLog};
 pub use store::{ResultsError, read, write};
 

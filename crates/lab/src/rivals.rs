@@ -68,6 +68,12 @@ impl<'a> Rivals<'a> {
         self.ranked.first().copied().filter(|_| alone)
     }
 
+    /// Who is not detectably behind the first, or by less than the factor `near`.
+    pub(crate) fn front(&self, near: f64) -> Vec<&'a CellResult> {
+        let apart = |other: usize| self.compare(0, other).is_some_and(|pair| pair.differs && pair.ratio >= near);
+        (0..self.ranked.len()).filter(|other| !apart(*other)).map(|place| self.ranked[place]).collect()
+    }
+
     /// What is worth saying: who wins and by how much, or who may have won.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let last = self.ranked.len().saturating_sub(1);

@@ -9,6 +9,8 @@
 //! anything that serialises, with a `schema` ───────────┴─ page ──> report.html
 //! ```
 //!
+//! [`live`] serves such a page while there is more to come.
+//!
 //! **Why is the built template in the tree?** Who builds `haul` has cargo, and need not have node. `make lint` builds it
 //! anew where node is, and complains if it is another.
 //!
@@ -16,6 +18,8 @@
 //! only stand within a string, where `\u003c` is the same; with every one of them written so, nothing in the data can
 //! end the element it stands in. From there the script makes text nodes of it, never markup. And if something slipped through both, the page's policy
 //! runs no script but the template's own, whose hash it names, and lets nothing be fetched or sent.
+
+pub mod live;
 
 use std::{
     io::{self, Write},
@@ -78,6 +82,17 @@ pub fn page(data: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut page = Vec::with_capacity(2 * TEMPLATE.len());
     write(data, &mut page)?;
     Ok(page)
+}
+
+/// The page of what still goes on: it may ask where it came from for more, and nobody else.
+fn live_page(json: &[u8]) -> Vec<u8> {
+    let template = TEMPLATE.replacen("default-src 'none'", "default-src 'none'; connect-src 'self'", 1);
+    let (before, after) = template.split_once(PLACE).unwrap_or((&template, ""));
+    let mut page = [before, PLACE].concat().into_bytes();
+    // Nothing fails that writes to memory.
+    let _ = Harmless(&mut page).write_all(json);
+    page.extend_from_slice(after.as_bytes());
+    page
 }
 
 /// JSON on its way into a `<script>`.

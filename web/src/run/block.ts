@@ -3,8 +3,8 @@
 import { causeBar } from "../bar";
 import { h, type Child } from "../dom";
 import { axis, linear, logarithmic, type Scale } from "../scale";
-import { table, type Column } from "../table";
-import { count, counted, factor, time, times } from "../units";
+import { table, wide, type Column } from "../table";
+import { count, counted, factor, time } from "../units";
 import { detail } from "./cell";
 import { comparisons } from "./comparisons";
 import { label, type Block, type Cell, type Row, type Run } from "./data";
@@ -21,7 +21,7 @@ export function block(run: Run, own: Block, reading: Reading): HTMLElement {
     h("h3", { id: heading }, own.workload.name, h("span", { class: "soft" }, " over "), own.network.name),
     h("p", { class: "soft small" }, `${own.workload.description}; ${own.network.description}. The floor, the least that physics allows: ${time(own.floor)}.`),
     own.sentences.map((sentence) => h("p", {}, sentence)),
-    h("div", { class: "wide", role: "region", tabindex: 0, "aria-label": `Results of ${own.workload.name} over ${own.network.name}` }, drawTable(run, own, reading)),
+    wide(`Results of ${own.workload.name} over ${own.network.name}`, drawTable(run, own, reading)),
     comparisons(run, own),
   );
 }
@@ -56,9 +56,6 @@ function drawTable(run: Run, own: Block, reading: Reading): HTMLTableElement {
   if (own.rows.some(({ beside }) => beside.place !== null)) {
     columns.push({ head: "place", hint: "2–4 is a place that the samples do not settle", number: true, class: "extra", key: ({ beside }) => (beside.place === null ? null : Number.parseInt(beside.place, 10)), cell: ({ beside }) => beside.place ?? "–" });
   }
-  if (some(({ ci95_s }) => ci95_s !== null)) {
-    columns.push({ head: "interval", hint: "of the median, 95 % where the samples allow it", number: true, class: "extra", cell: ({ cell }) => (cell.ci95_s ? times(...cell.ci95_s) : "–") });
-  }
   columns.push({ head: "× floor", hint: "the median as a multiple of the floor", number: true, key: ({ cell }) => cell.times_floor, cell: ({ cell }) => orDash(cell.times_floor, factor) });
   columns.push(number("round trips", "the median in round trips of the network", ({ cell }) => cell.round_trips, (trips) => (trips < 10 ? trips.toFixed(1) : count(trips))));
   if (some(({ requests }) => requests !== null)) columns.push(number("requests", "HTTP requests", ({ cell }) => cell.requests, count));
@@ -66,11 +63,13 @@ function drawTable(run: Run, own: Block, reading: Reading): HTMLTableElement {
   if (some(({ why }) => hasCauses(why))) {
     columns.push({ head: "where the time went", class: "where", cell: ({ cell }) => (cell.why && hasCauses(cell.why) ? causeBar(cell.why.seconds) : cell.status === "ok" ? "–" : "") });
   }
-  return table(`${own.workload.name} over ${own.network.name}: times by contender`, columns, own.rows, {
+  const view = table(`${own.workload.name} over ${own.network.name}: times by contender`, columns, own.rows, {
     sort: 2,
     detail: (row) => () => detail(run, row),
     class: ({ cell }) => `cell ${cell.status}`,
   });
+  view.classList.add("results");
+  return view;
 }
 
 function hasCauses(why: Cell["why"]): boolean {

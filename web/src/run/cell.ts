@@ -4,7 +4,7 @@
 import { causeBar, causeTable } from "../bar";
 import { title } from "../causes";
 import { h, type Child } from "../dom";
-import { bytes, count, counted, share, spoken, time } from "../units";
+import { bytes, count, counted, share, spoken, time, times } from "../units";
 import { label, type Cell, type Row, type Run } from "./data";
 
 export function detail(run: Run, { cell, beside }: Row): Child {
@@ -31,6 +31,7 @@ function facts(cell: Cell): Child {
   const protocols = (cell.protocols ?? []).map(({ http, tls, cipher }) => [http, tls, cipher].filter(Boolean).join(", "));
   const methods = Object.entries(cell.methods ?? {}).sort(([, a], [, b]) => b - a).map(([method, number]) => `${count(number)} ${method}`);
   const rows: [string, string | null][] = [
+    ["Median", cell.median_s === null ? null : `${time(cell.median_s)}${cell.ci95_s ? `, interval ${times(...cell.ci95_s)}` : ""}`],
     ["Samples, in order", cell.samples_s.length > 0 ? cell.samples_s.map(time).join(", ") : null],
     ["Requests", cell.requests === null ? null : `${counted(cell.requests, "request")}${methods.length > 0 ? `: ${spoken(methods)}` : ""}`],
     ["Over", protocols.length > 0 ? protocols.join("; ") : null],

@@ -1,10 +1,7 @@
 // The sentences of the source: what it said, what was measured here, and what became of it.
 
 import { h, type Child } from "../dom";
-import { aboutOne, axis, type Scale } from "../scale";
-import { factors, share } from "../units";
 import type { Claim } from "./data";
-import { ratio } from "./strip";
 
 const MARKS = { reproduced: "✔", refuted: "✘", inconclusive: "?" };
 
@@ -17,15 +14,13 @@ export function claims(all: Claim[]): HTMLElement | null {
   const [first] = all;
   if (!first) return null;
   const judged = all.filter(isJudged);
-  const scale = aboutOne(judged.flatMap(({ ci95 }) => ci95 ?? []));
   const open = groups(all.filter((claim) => !isJudged(claim)));
   return h(
     "section",
     { id: "claims", "aria-labelledby": "claims-heading" },
     h("h2", { id: "claims-heading" }, "What the source says, and what was measured"),
     h("p", { class: "soft" }, first.source),
-    judged.some(({ ci95 }) => ci95) && h("div", { class: "claim soft small", "aria-hidden": "true" }, h("div", {}), h("div", {}, "The measured ratio with its interval; the line is at 1×, no difference.", axis(scale))),
-    h("ul", { class: "claims" }, judged.map((claim) => h("li", { class: "claim" }, badge(claim), said(claim, scale)))),
+    h("ul", { class: "claims" }, judged.map((claim) => h("li", { class: "claim" }, badge(claim), said(claim)))),
     [...open].map(([reason, claims]) => h("details", {}, h("summary", {}, `${claims.length} not judged: ${reason}`), h("ul", {}, claims.map((claim) => h("li", {}, `“${claim.said}” `, h("span", { class: "soft small" }, place(claim))))))),
   );
 }
@@ -48,7 +43,6 @@ function place({ workload, network }: Claim): string {
   return workload ? `${workload} over ${network}` : "";
 }
 
-function said(claim: Claim, scale: Scale): Child {
-  const interval = claim.ci95 && h("span", { class: "soft small" }, `Interval ${factors(...claim.ci95)}${claim.confidence === null || claim.confidence === undefined ? "" : `, ${share(claim.confidence)} confidence`}. `);
-  return h("div", {}, h("p", { class: "said" }, `“${claim.said}”`), h("p", {}, `${claim.measured} `, interval, h("span", { class: "soft small" }, place(claim))), claim.ci95 && ratio(null, claim.ci95, scale, claim.verdict));
+function said(claim: Claim): Child {
+  return h("div", {}, h("p", { class: "said" }, `“${claim.said}”`), h("p", {}, `${claim.measured} `, h("span", { class: "soft small" }, place(claim))));
 }

@@ -3,7 +3,7 @@
 
 import { h } from "../dom";
 import { aboutOne, axis } from "../scale";
-import { table } from "../table";
+import { table, wide } from "../table";
 import { counted, factor, factors, share } from "../units";
 import { label, path, type Block, type Comparison, type Run } from "./data";
 import { ratio } from "./strip";
@@ -44,5 +44,5 @@ function draw(own: Block, pairs: Comparison[], names: Map<string, string>): HTML
     ],
     pairs,
   );
-  return h("div", { class: "wide", role: "region", tabindex: 0, "aria-label": `Comparisons of ${own.workload.name} over ${own.network.name}` }, view);
+  return wide(`Comparisons of ${own.workload.name} over ${own.network.name}`, view);
 }

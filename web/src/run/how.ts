@@ -1,7 +1,7 @@
 // How it was done: enough to doubt it, and to do it again.
 
 import { h, type Child } from "../dom";
-import { table } from "../table";
+import { table, wide } from "../table";
 import { count, moment, rate, share, time } from "../units";
 import { definitions } from "./cell";
 import type { Calibration, Run } from "./data";
@@ -46,23 +46,23 @@ function calibration(measured: Calibration | null): Child {
   return [
     h("h3", {}, "How true the emulated link is on this machine"),
     h("p", {}, `At 1000 packets a second half of them came less than ${us(measured.delay_error_p50_us)} late, and 99 % less than ${us(measured.delay_error_p99_us)}. A rate of ${rate(1e8)} was off by ${off < 0.0001 ? "less than 0.01\u00a0%" : share(off)}. The link carries ${count(measured.packets_per_s)} packets a second.${measured.real_time === false ? " The relays did not run in real time, so other programs could keep them waiting." : ""}`),
-    (measured.delay_errors ?? []).length > 0 && table("How late packets came, by packets a second", [
+    (measured.delay_errors ?? []).length > 0 && wide("How late packets came", table("How late packets came, by packets a second", [
       { head: "packets/s", number: true, cell: (row) => count(row.packets_per_s) },
       { head: "median", number: true, cell: (row) => us(row.p50_us) },
       { head: "99 %", number: true, cell: (row) => us(row.p99_us) },
       { head: "worst", number: true, cell: (row) => us(row.max_us) },
-    ], measured.delay_errors, { shown: true }),
+    ], measured.delay_errors, { shown: true })),
   ];
 }
 
 function pairs(caption: string, name: string, value: string, all: Record<string, string>): Child {
   const rows = Object.entries(all);
   if (rows.length === 0) return null;
-  return h("details", {}, h("summary", {}, caption), table(caption, [{ head: name, cell: ([key]) => h("code", {}, key) }, { head: value, cell: ([, text]) => text.replace(/\t/g, " ") }], rows));
+  return h("details", {}, h("summary", {}, caption), wide(caption, table(caption, [{ head: name, cell: ([key]) => h("code", {}, key) }, { head: value, cell: ([, text]) => text.replace(/\t/g, " ") }], rows)));
 }
 
 function networks(run: Run): Child {
   return h("details", {}, h("summary", {}, "Networks and workloads"),
-    table("Networks", [{ head: "network", cell: ({ name }) => name }, { head: "is", cell: ({ description }) => description }, { head: "round trip", number: true, cell: ({ rtt_s }) => time(rtt_s) }], run.networks, { shown: true }),
-    table("Workloads", [{ head: "workload", cell: ({ name }) => name }, { head: "is", cell: ({ description }) => description }], run.workloads, { shown: true }));
+    wide("Networks", table("Networks", [{ head: "network", cell: ({ name }) => name }, { head: "is", cell: ({ description }) => description }, { head: "round trip", number: true, cell: ({ rtt_s }) => time(rtt_s) }], run.networks, { shown: true })),
+    wide("Workloads", table("Workloads", [{ head: "workload", cell: ({ name }) => name }, { head: "is", cell: ({ description }) => description }], run.workloads, { shown: true })));
 }

@@ -1,6 +1,7 @@
 // A run: the answer first, then who took how long at what over which network, and why; then what of the source held,
 // and how it was done.
 
+import { classes, ordered, title } from "../causes";
 import { append, h } from "../dom";
 import { counted, moment } from "../units";
 import { block, type Reading } from "./block";
@@ -51,9 +52,17 @@ function results(run: Run, all: Block[]): HTMLElement {
   const draw = (reading: Reading) => place.replaceChildren(...all.map((own) => block(run, own, reading)));
   draw("linear");
   const section = h("section", { id: "results", "aria-labelledby": "results-heading" }, h("h2", { id: "results-heading" }, "Results"));
-  append(section, [overview(all), far && choice(draw), place]);
+  append(section, [overview(all), legend(run), far && choice(draw), place]);
   if (all.length === 0) section.append(h("p", {}, "There are none."));
   return section;
+}
+
+/** What the colours of the causes mean, for those that this run has. */
+function legend(run: Run): HTMLElement | null {
+  const whys = run.cells.flatMap(({ why }) => (why ? [why.seconds] : []));
+  const causes = ordered(new Set(whys.flatMap((seconds) => Object.keys(seconds).filter((cause) => (seconds[cause] ?? 0) > 0))));
+  if (causes.length === 0) return null;
+  return h("div", { class: "legend small" }, h("strong", {}, "Where the time went: "), h("ul", {}, causes.map((cause) => h("li", {}, h("span", { class: `swatch ${classes(cause)}`, "aria-hidden": "true" }), title(cause)))));
 }
 
 /** Bars from zero, or by ratios from the floor: for who wants to see the fast ones beside the slow. */

@@ -2,7 +2,7 @@
 // do the words in it.
 
 import { h } from "../dom";
-import { table, type Column } from "../table";
+import { table, wide, type Column } from "../table";
 import { factor, time } from "../units";
 import { name } from "./block";
 import type { Block, Cell } from "./data";
@@ -29,14 +29,14 @@ export function overview(blocks: Block[]): HTMLElement | null {
     ...blocks.map((block, place): Column<Row> => ({
       head: `${block.workload.name}, ${block.network.name}`,
       number: true,
-      axis: () => h("a", { href: `#${block.id}`, class: "screen small", "aria-label": `${block.workload.name} over ${block.network.name} in full` }, "all of it"),
+      axis: () => h("a", { href: `#${block.id}`, class: "screen small", "aria-label": `${block.workload.name} over ${block.network.name} in full` }, "details"),
       key: ({ cells }) => cells[place]?.median_s,
       cell: ({ cells }) => entry(cells[place], best[place] ?? 0),
     })),
   ];
   const view = table("Median times; beneath, as a multiple of the fastest", columns, [...contenders.values()], { shown: true, sort: 1 });
   view.classList.add("matrix");
-  return h("div", { class: "wide", role: "region", tabindex: 0, "aria-label": "All results" }, view);
+  return wide("All results", view);
 }
 
 function entry(cell: Cell | undefined, best: number): HTMLElement | string {

@@ -37,9 +37,9 @@ export function strip(times: Times, scale: Scale): SVGSVGElement {
 }
 
 /** A factor with its interval, on an axis with a line at one. */
-export function ratio(value: number | null, interval: [number, number], scale: Scale, kind: string): SVGSVGElement {
+export function ratio(value: number, interval: [number, number], scale: Scale, kind: string): SVGSVGElement {
   const x = (each: number) => `${scale.at(each)}%`;
   const marks = [...scale.marks.filter((mark) => mark !== 1).map((mark) => s("line", { x1: x(mark), x2: x(mark), y1: 0, y2: "100%", class: "grid" })), s("line", { x1: x(1), x2: x(1), y1: 0, y2: "100%", class: "one" })];
-  const point = value === null ? null : s("circle", { cx: x(value), cy: MIDDLE, r: 4.5, class: "point" });
+  const point = s("circle", { cx: x(value), cy: MIDDLE, r: 4.5, class: "point" });
   return s("svg", { class: `strip ratio ${kind}`, "aria-hidden": "true", height: 2 * MIDDLE }, marks, s("line", { x1: x(interval[0]), x2: x(interval[1]), y1: MIDDLE, y2: MIDDLE, class: "interval" }), point);
 }

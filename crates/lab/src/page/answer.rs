@@ -61,23 +61,7 @@ fn one_block(run: &RunResult, rivals: &Rivals<'_>) -> Vec<String> {
 }
 
 fn many_blocks(blocks: &[Rivals<'_>]) -> Vec<String> {
-    let mut wins: Vec<(String, usize)> = Vec::new();
-    for winner in blocks.iter().filter_map(Rivals::winner).map(CellResult::label) {
-        match wins.iter_mut().find(|(name, _)| *name == winner) {
-            Some((_, count)) => *count += 1,
-            None => wins.push((winner, 1)),
-        }
-    }
-    wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let all = blocks.len();
-    let open = all - wins.iter().map(|(_, count)| count).sum::<usize>();
-    let parts: Vec<String> = wins.iter().map(|(name, count)| format!("{name} in {count}")).collect();
-    let who = match &wins[..] {
-        [] => format!("In none of {all} races is one contender detectably faster than all others."),
-        [(only, count)] if *count == all => format!("{only} is detectably the fastest in all of {all} races."),
-        _ if open == 0 => format!("Detectably the fastest, of {all} races: {}.", spoken(&parts)),
-        _ => format!("Detectably the fastest, of {all} races: {}; nobody in {open}.", spoken(&parts)),
-    };
+    let who = if blocks.iter().any(Rivals::comparable) { in_front(blocks) } else { shortest(blocks) };
     // Where most is to be gained, what of is it made?
     let widest = blocks.iter().max_by(|a, b| gap(a).total_cmp(&gap(b)));
     let widest = widest.filter(|rivals| gap(rivals) > 1.0).map(|rivals| {
@@ -94,6 +78,57 @@ fn many_blocks(blocks: &[Rivals<'_>]) -> Vec<String> {
         why(rivals).map_or(sentence.clone(), |why| format!("{sentence} {why}"))
     });
     std::iter::once(who).chain(widest).collect()
+}
+
+/// So little behind the best, detectable or not, changes nobody's mind.
+const NEAR: f64 = 1.05;
+
+/// How many contenders are named.
+const NAMED: usize = 3;
+
+/// Who is in front most often: hardly behind the best, or not detectably.
+fn in_front(blocks: &[Rivals<'_>]) -> String {
+    let races =
+        |name: &str| blocks.iter().filter(|rivals| rivals.ranked.iter().any(|cell| cell.label() == name)).count();
+    let fronts = tally(blocks.iter().filter(|rivals| rivals.comparable()).flat_map(|rivals| rivals.front(NEAR)));
+    let all = blocks.len();
+    let part = |(name, count): &(String, usize)| match races(name) {
+        races if races == all => format!("{name} in {count}"),
+        races => format!("{name} in {count} of its {races}"),
+    };
+    let parts: Vec<String> = fronts.iter().take(NAMED).map(part).collect();
+    format!(
+        "In front in {all} races: {}. (In front is who is not behind the best detectably, or by less than 5 %.)",
+        spoken(&parts)
+    )
+}
+
+/// How often each contender is there, most often first.
+fn tally<'a>(cells: impl Iterator<Item = &'a CellResult>) -> Vec<(String, usize)> {
+    let mut counts: Vec<(String, usize)> = Vec::new();
+    for name in cells.map(CellResult::label) {
+        match counts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((name, 1)),
+        }
+    }
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts
+}
+
+/// Who had the shortest times, where chance cannot be told from a difference.
+fn shortest(blocks: &[Rivals<'_>]) -> String {
+    let firsts = tally(blocks.iter().filter(|rivals| rivals.ranked.len() > 1).map(|rivals| rivals.ranked[0]));
+    let parts: Vec<String> = firsts.iter().map(|(name, count)| format!("{name} in {count}")).collect();
+    match &parts[..] {
+        [] => format!("There is one contender in each of {} races, and nobody to compare it with.", blocks.len()),
+        parts => format!(
+            "Too few samples to tell a difference from chance: take at least three of each. The shortest times, of {} \
+             races: {}.",
+            blocks.len(),
+            spoken(parts)
+        ),
+    }
 }
 
 /// The slowest as a multiple of the fastest.

@@ -79,7 +79,8 @@ pub fn locate(runs: &Path, id: Option<&str>) -> Result<PathBuf, ResultsError> {
     Err(ResultsError::Unknown { id: id.to_owned(), folder: runs.display().to_string(), advice })
 }
 
-fn ids(runs: &Path) -> Result<Vec<String>, ResultsError> {
+/// The names of the runs' folders in `runs`, newest first.
+pub fn ids(runs: &Path) -> Result<Vec<String>, ResultsError> {
     let entries = match std::fs::read_dir(runs) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(|error| ResultsError::read(runs, error))?,
