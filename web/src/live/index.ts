@@ -155,7 +155,7 @@ function block(cells: LiveCell[]): HTMLElement[] {
       { head: "time, by sample", class: "chart", axis: () => axis(scale), cell: (cell) => (cell.status === "dropped" ? dropped(cell) : strip({ ...cell, median_s: median(cell.samples_s), ci95_s: null }, scale)) },
       { head: "median so far", number: true, cell: ({ samples_s }) => { const middle = median(samples_s); return middle === null ? "–" : time(middle); } },
       { head: "samples", number: true, cell: ({ samples_s, planned }) => `${samples_s.length} of ${planned}` },
-      { head: "", class: "state", cell: ({ status }) => h("span", { class: `status ${status}` }, status === "running" ? "● running" : status === "dropped" ? "dropped" : status) },
+      { head: "state", class: "state", cell: ({ status }) => h("span", { class: `status ${status}` }, status === "running" ? "● running" : status === "dropped" ? "dropped" : status) },
     ],
     cells,
   );

@@ -29,7 +29,7 @@ export function overview(blocks: Block[]): HTMLElement | null {
     ...blocks.map((block, place): Column<Row> => ({
       head: `${block.workload.name}, ${block.network.name}`,
       number: true,
-      axis: () => h("a", { href: `#${block.id}`, class: "screen small", "aria-label": `${block.workload.name} over ${block.network.name} in full` }, "details"),
+      axis: () => h("a", { href: `#${block.id}`, class: "screen small", "aria-label": `details of ${block.workload.name} over ${block.network.name}` }, "details"),
       key: ({ cells }) => cells[place]?.median_s,
       cell: ({ cells }) => entry(cells[place], best[place] ?? 0),
     })),
