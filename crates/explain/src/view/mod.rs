@@ -8,6 +8,7 @@
 //! Everything in it is bounded, whatever the capture: packets by [`PACKETS`], transfers by [`TRANSFERS`], transfers
 //! that are run again by [`PREDICTED`]. What was left out is counted, so that the page can say so.
 
+mod critical;
 mod keeper;
 mod predict;
 mod trace;
@@ -48,6 +49,8 @@ pub struct Document<'a> {
     connections: Vec<Connection>,
     /// Those that lost most first.
     transfers: Vec<TransferView>,
+    /// The chains of transfers that an end waited for, each in order of time; places in `transfers`.
+    critical: Vec<Vec<usize>>,
 }
 
 /// A cause; [`Trace`]'s pieces name its place in the list.
@@ -132,6 +135,12 @@ pub fn document<'a>(captures: &'a [String], seen: &[Seen], packets: u64, asked: 
         let connection = shown.binary_search(place).unwrap_or_default();
         transfer_view(transfer, connection, begin, (rank < PREDICTED).then_some(asked))
     });
+    let times = ranked.iter().take(TRANSFERS).map(|(place, transfer)| critical::Time {
+        client: seen[*place].connection.client.ip(),
+        start: transfer.start,
+        end: transfer.start + transfer.duration,
+    });
+    let times: Vec<_> = times.collect();
     Document {
         schema: SCHEMA,
         captures,
@@ -144,6 +153,7 @@ pub fn document<'a>(captures: &'a [String], seen: &[Seen], packets: u64, asked: 
             .collect(),
         transfers: transfers.collect(),
         connections,
+        critical: critical::paths(&times),
     }
 }
 

@@ -23,9 +23,9 @@ pub(super) struct Predictions {
 /// How long a transfer would take.
 #[derive(Debug, Serialize)]
 struct After {
-    /// As `--what-if` is written; empty: as it was seen.
+    /// As `--what-if` is written; empty: nothing but the number of bytes.
     change: String,
-    /// Of so many bytes, if that was asked.
+    /// Of so many bytes, where another number was asked for.
     bytes: Option<u64>,
     duration_s: f64,
 }
@@ -53,10 +53,13 @@ impl Predictions {
             let all: Vec<String> = changes.iter().map(ToString::to_string).collect();
             changes.extend(all.join(",").parse());
         }
-        let wanted = changes.into_iter().map(|change| (change, None));
-        let scaled = asked.bytes.map(|_| (WhatIf::default(), asked.bytes));
-        let asked = asked.what_if.clone().map(|change| (change, asked.bytes));
-        let after = wanted.chain(scaled).chain(asked).filter_map(|(change, bytes)| {
+        changes.extend(asked.what_if.clone());
+        let as_seen = changes.iter().cloned().map(|change| (change, None));
+        let scaled = asked.bytes.into_iter().flat_map(|bytes| {
+            let all = [WhatIf::default()].into_iter().chain(changes.clone());
+            all.map(move |change| (change, Some(bytes)))
+        });
+        let after = as_seen.chain(scaled).filter_map(|(change, bytes)| {
             let predicted = transfer.what_if(&change, bytes.map(Bytes))?.ok()?;
             Some(After { change: change.to_string(), bytes, duration_s: predicted.duration.as_secs_f64() })
         });
