@@ -19,6 +19,9 @@
 //!                │
 //!                ▼
 //!             whatif ─> replica how long otherwise?
+//!                │
+//!                ▼
+//!       text, json, view       for a terminal, for programs, for a page
 //! ```
 //!
 //! # The critical path
@@ -51,6 +54,7 @@ mod story;
 pub mod text;
 mod timeline;
 mod vantage;
+pub mod view;
 mod wait;
 mod walk;
 mod whatif;
@@ -94,15 +98,24 @@ const WAITING: usize = 64;
 /// Explains a capture: one thread reads it, and as many as there are processors explain the connections that are
 /// over. Where it breaks off, what was whole is explained, and the error says where that was.
 pub fn explain(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Error>) {
+    explain_with(source, None)
+}
+
+/// Explains a capture like [`explain`], and keeps packets to be looked at ([`view`]).
+pub fn explain_keeping(source: &mut (impl Source + ?Sized), keeper: &view::Keeper) -> (Explanation, Option<Error>) {
+    explain_with(source, Some(keeper))
+}
+
+fn explain_with(source: &mut (impl Source + ?Sized), keeper: Option<&view::Keeper>) -> (Explanation, Option<Error>) {
     let mut explanation = Explanation::default();
     let (finished, waiting) = mpsc::sync_channel::<Box<collect::Connection>>(WAITING);
     let waiting = Mutex::new(waiting);
     let next = || waiting.lock().ok()?.recv().ok();
-    let work = || iter::from_fn(next).filter_map(|one| Connection::explain(&one)).collect::<Vec<_>>();
+    let work = || iter::from_fn(next).filter_map(|one| Connection::explain(&one, keeper)).collect::<Vec<_>>();
     let broken = thread::scope(|scope| {
         let workers = thread::available_parallelism().map_or(1, usize::from);
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let broken = collect(source, &mut explanation, &finished);
+        let broken = collect(source, &mut explanation, keeper.is_some(), &finished);
         drop(finished);
         for worker in workers {
             let explained = worker.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
@@ -122,9 +135,10 @@ pub fn explain(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Erro
 fn collect(
     source: &mut (impl Source + ?Sized),
     explanation: &mut Explanation,
+    keeps: bool,
     finished: &SyncSender<Box<collect::Connection>>,
 ) -> Option<Error> {
-    let mut collector = collect::Collector::default();
+    let mut collector = collect::Collector::keeping(keeps);
     let broken = loop {
         match source.next() {
             Ok(Some(packet)) => {
