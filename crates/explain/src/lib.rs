@@ -20,6 +20,9 @@
 //!                │                                                          ends, ways: both ends' captures
 //!                ▼
 //!             whatif ─> replica how long otherwise?
+//!                │
+//!                ▼
+//!       text, json, view       for a terminal, for programs, for a page
 //! ```
 //!
 //! # The critical path
@@ -55,6 +58,7 @@ mod talk;
 pub mod text;
 mod timeline;
 mod vantage;
+pub mod view;
 mod wait;
 mod walk;
 mod ways;
@@ -106,19 +110,32 @@ const WAITING: usize = 64;
 /// Explains a capture: one thread reads it, and as many as there are processors explain the connections that are
 /// over. Where it breaks off, what was whole is explained, and the error says where that was.
 pub fn explain(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Error>) {
-    explain_keeping(source, 0)
+    explain_keeping(source, 0, None)
 }
 
 /// Explains one of several captures of the same connections, of which [`match_ends`] is to tell the way between: as
 /// [`explain()`], but the first packets, up to four million, are kept for that.
 pub fn explain_end(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Error>) {
-    explain_keeping(source, KEPT)
+    explain_keeping(source, KEPT, None)
 }
 
-fn explain_keeping(source: &mut (impl Source + ?Sized), most: usize) -> (Explanation, Option<Error>) {
+/// Explains a capture, one of several ends or the only one, and keeps packets to be looked at ([`view`]).
+pub fn explain_for_view(
+    source: &mut (impl Source + ?Sized),
+    end: bool,
+    keeper: &view::Keeper,
+) -> (Explanation, Option<Error>) {
+    explain_keeping(source, if end { KEPT } else { 0 }, Some(keeper))
+}
+
+fn explain_keeping(
+    source: &mut (impl Source + ?Sized),
+    most: usize,
+    keeper: Option<&view::Keeper>,
+) -> (Explanation, Option<Error>) {
     let kept = AtomicUsize::new(0);
     let one = |connection: Box<collect::Connection>| {
-        let mut explained = Connection::explain(&connection)?;
+        let mut explained = Connection::explain(&connection, keeper)?;
         let events = connection.events;
         if most > 0 && kept.fetch_add(events.len(), Ordering::Relaxed) + events.len() <= most {
             explained.events = events;
@@ -133,7 +150,7 @@ fn explain_keeping(source: &mut (impl Source + ?Sized), most: usize) -> (Explana
     let broken = thread::scope(|scope| {
         let workers = thread::available_parallelism().map_or(1, usize::from);
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let broken = collect(source, &mut explanation, &finished);
+        let broken = collect(source, &mut explanation, keeper.is_some(), &finished);
         drop(finished);
         for worker in workers {
             let explained = worker.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
@@ -153,9 +170,10 @@ fn explain_keeping(source: &mut (impl Source + ?Sized), most: usize) -> (Explana
 fn collect(
     source: &mut (impl Source + ?Sized),
     explanation: &mut Explanation,
+    keeps: bool,
     finished: &SyncSender<Box<collect::Connection>>,
 ) -> Option<Error> {
-    let mut collector = collect::Collector::default();
+    let mut collector = collect::Collector::keeping(keeps);
     let mut fragments = Fragments::default();
     let broken = loop {
         match source.next() {
