@@ -27,6 +27,7 @@ web: ## Build the report's page from web/ into the template that the program emb
 test: ## Run every test; as root, once more as an ordinary user
 	@scripts/setup.sh test
 	cargo test --workspace --locked
+	@scripts/web.sh test
 	@if [ "$$(id -u)" = 0 ]; then scripts/test-as-user.sh; fi
 
 lint: ## Check formatting, lints, documentation, dependencies and shell scripts

@@ -2,12 +2,16 @@
 
 import "./theme.css";
 import * as capture from "./capture/index";
+import * as compare from "./compare/index";
 import { h } from "./dom";
+import * as live from "./live/index";
 import * as run from "./run/index";
 
 // What the JSON holds is what the program wrote into this very file, so its types are taken on trust.
 const views: Record<string, (root: HTMLElement, data: never) => void> = {
   "longhaul.run/1": run.render,
+  "longhaul.compare/1": compare.render,
+  "longhaul.live/1": live.render,
   "longhaul.view/1": capture.render,
 };
 

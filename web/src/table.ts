@@ -57,6 +57,11 @@ export function table<Row>(caption: string, columns: Column<Row>[], rows: Row[],
   return view;
 }
 
+/** What may be wider than the window, scrolling by itself, with the keyboard as well. */
+export function wide(label: string, ...content: Child[]): HTMLElement {
+  return h("div", { class: "wide", role: "region", tabindex: 0, "aria-label": label }, ...content);
+}
+
 function drawHead<Row>(column: Column<Row>): HTMLTableCellElement {
   const kind = [column.number ? "number" : "", column.class ?? ""].join(" ").trim();
   const named = column.key ? h("button", { type: "button", title: column.hint }, column.head) : h("span", { title: column.hint }, column.head);

@@ -9,6 +9,8 @@
 //! anything that serialises, with a `schema` ───────────┴─ page ──> report.html
 //! ```
 //!
+//! [`live`] serves such a page while there is more to come.
+//!
 //! **Why is the built template in the tree?** Who builds `haul` has cargo, and need not have node. `make lint` builds it
 //! anew where node is, and complains if it is another.
 //!
@@ -17,9 +19,16 @@
 //! end the element it stands in. From there the script makes text nodes of it, never markup. And if something slipped through both, the page's policy
 //! runs no script but the template's own, whose hash it names, and lets nothing be fetched or sent.
 
-use std::io::{self, Write};
+pub mod live;
+
+use std::{
+    io::{self, Write},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
 
 use serde::Serialize;
+use tempfile::Builder;
 
 /// The page without data.
 const TEMPLATE: &str = include_str!("template.html");
@@ -37,11 +46,53 @@ pub fn write(data: &impl Serialize, mut out: impl Write) -> io::Result<()> {
     out.write_all(after.as_bytes())
 }
 
+/// A report that cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the report to {path}: {why}; free some space or choose another folder")]
+pub struct SaveError {
+    path: String,
+    why: io::Error,
+}
+
+/// Puts the page that shows `data` at `path`, whole or not at all; `-` is the standard output, whose reader may be gone.
+pub fn save(path: &Path, data: &impl Serialize) -> Result<(), SaveError> {
+    let saved = if path == Path::new("-") {
+        match page(data).and_then(|page| io::stdout().lock().write_all(&page)) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written,
+        }
+    } else {
+        replace(path, data)
+    };
+    saved.map_err(|why| SaveError { path: path.display().to_string(), why })
+}
+
+fn replace(path: &Path, data: &impl Serialize) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Readable as any new file is: the process's umask is taken from this.
+    let anyone = std::fs::Permissions::from_mode(0o666);
+    let mut file = Builder::new().prefix(".writing-").permissions(anyone).tempfile_in(folder)?;
+    file.write_all(&page(data)?)?;
+    file.persist(path)?;
+    Ok(())
+}
+
 /// The page that shows `data`: see [`write`].
 pub fn page(data: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut page = Vec::with_capacity(2 * TEMPLATE.len());
     write(data, &mut page)?;
     Ok(page)
+}
+
+/// The page of what still goes on: it may ask where it came from for more, and nobody else.
+fn live_page(json: &[u8]) -> Vec<u8> {
+    let template = TEMPLATE.replacen("default-src 'none'", "default-src 'none'; connect-src 'self'", 1);
+    let (before, after) = template.split_once(PLACE).unwrap_or((&template, ""));
+    let mut page = [before, PLACE].concat().into_bytes();
+    // Nothing fails that writes to memory.
+    let _ = Harmless(&mut page).write_all(json);
+    page.extend_from_slice(after.as_bytes());
+    page
 }
 
 /// JSON on its way into a `<script>`.

@@ -1,4 +1,5 @@
 // The schema `longhaul.run/1` as docs/src/run-json.md describes it, and what a report adds to it under `page`.
+import { slug } from "../dom";
 
 export type Interval = [number, number];
 
@@ -6,7 +7,8 @@ export interface Run {
   schema: "longhaul.run/1";
   experiment: string;
   title: string;
-  question?: string;
+  question: string;
+  command: string;
   started: string;
   host: { kernel: string; cpu: string; sysctls: Record<string, string>; tools: Record<string, string> };
   calibration: Calibration | null;
@@ -16,7 +18,7 @@ export interface Run {
   cells: Cell[];
   comparisons: Comparison[];
   claims: Claim[];
-  page?: Page;
+  page: Page;
 }
 
 export interface Calibration {
@@ -86,16 +88,23 @@ export interface Claim {
   verdict: "reproduced" | "refuted" | "inconclusive";
 }
 
-/** What the program says in words and what it found beside run.json. */
+/** What the program says of the results in words, and what it found beside run.json. */
 export interface Page {
-  /** What there is to say, in a sentence or two. */
-  answer: string;
-  /** Of each workload and network: who wins and by how much. */
+  /** What there is to say, a paragraph each. */
+  answer: string[];
+  /** Every workload on every network: who wins and by how much. */
   blocks: { workload: string; network: string; sentences: string[] }[];
-  /** Of each cell, in the order of `cells`: its place among its rivals, as `2` or `2–4`, and its captures. */
-  cells: { place: string | null; capture: string | null; slowest: string | null; view: string | null }[];
-  /** The command that repeats it. */
-  command: string | null;
+  /** Of each cell, in the order of `cells`: its place among its rivals, as `2` or `2–4`, and its files. */
+  cells: Beside[];
+  /** What would change a cause. */
+  remedies: Record<string, string>;
+}
+
+export interface Beside {
+  place: string | null;
+  capture: string | null;
+  slowest: string | null;
+  view: string | null;
 }
 
 /** A contender's name, with the word where it is a model. */
@@ -106,4 +115,36 @@ export function label(cell: Cell): string {
 /** How a comparison names a cell. */
 export function path(cell: Cell): string {
   return `${cell.workload}/${cell.network}/${cell.contender}`;
+}
+
+/** A workload on a network: the cells that are rivals. */
+export interface Block {
+  id: string;
+  workload: Workload;
+  network: Network;
+  rows: Row[];
+  sentences: string[];
+  floor: number;
+}
+
+/** A cell with what the page knows of it. */
+export interface Row {
+  cell: Cell;
+  beside: Beside;
+}
+
+/** The blocks of a run, in its order; those of which nothing was to be run left out. */
+export function blocks(run: Run): Block[] {
+  const rows = new Map<string, Row[]>();
+  run.cells.forEach((cell, place) => {
+    const beside = run.page.cells[place] ?? { place: null, capture: null, slowest: null, view: null };
+    const key = JSON.stringify([cell.workload, cell.network]);
+    rows.set(key, [...(rows.get(key) ?? []), { cell, beside }]);
+  });
+  return run.page.blocks.flatMap(({ workload, network, sentences }) => {
+    const own = rows.get(JSON.stringify([workload, network])) ?? [];
+    const [work, net] = [run.workloads.find(({ name }) => name === workload), run.networks.find(({ name }) => name === network)];
+    if (own.length === 0 || !work || !net) return [];
+    return [{ id: slug(workload, network), workload: work, network: net, rows: own, sentences, floor: own[0]?.cell.floor_s ?? 0 }];
+  });
 }

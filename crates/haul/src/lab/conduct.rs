@@ -16,12 +16,13 @@ use std::{
         mpsc::{self, RecvTimeoutError},
     },
     thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use lab::{
     assemble::{Circumstances, assemble},
     experiment::{Experiment, Plan, Selection, nearest},
+    live::{Live, Stage},
     machine,
     results::{self, Calibration, Outcome, SampleLog},
     run::{Halt, Run},
@@ -29,8 +30,15 @@ use lab::{
     world,
 };
 use link::{calibrate::calibrate, sandbox};
+use report::live::Door;
 
-use super::{RunOptions, deadline::ask_to_end, progress::Progress, read, show, usage};
+use super::{
+    REPORT, RunOptions,
+    deadline::ask_to_end,
+    live::{self, Telling},
+    progress::Progress,
+    read, save_report, show, usage,
+};
 use crate::say;
 
 /// Runs an experiment, shows what it found and keeps it in a folder.
@@ -39,11 +47,17 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
     let tls = experiment.tls && !options.plain;
     let server = choose_server(&experiment, options.server.as_deref())?;
     let started = SystemTime::now();
+    let began = Instant::now();
+    // Loopback is another one in the sandbox.
+    let door = options.open.then(Door::open).transpose();
+    let door = door.map_err(|error| format!("cannot listen on 127.0.0.1: {error}"))?;
     let sandbox = sandbox::enter()?;
     let cancel = Arc::new(AtomicBool::new(false));
     let place = Arc::new(Place::default());
     let (asked, of_run) = (cancel.clone(), place.clone());
-    sandbox.on_signal(move |_| ask_to_end(&asked, &of_run))?;
+    let end = move || ask_to_end(&asked, &of_run);
+    let on_page = end.clone();
+    sandbox.on_signal(move |_| end())?;
 
     let mut folder = Folder::create(&options.place.runs, &experiment.name, started, place)?;
     check_lasting(&folder.path)?;
@@ -53,6 +67,12 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
     let scratch =
         world::furnish(&sandbox).map_err(|error| format!("cannot mount a tmpfs on {}: {error}", world::RUN))?;
     machine::check_room(&plan, &scratch)?;
+    if let Some(door) = &door {
+        say(format_args!("watch it at {}", door.url()));
+    }
+    let live = Live::new(&experiment, &plan, tls, started);
+    let telling = Telling::start(live, &folder.path, door, began, on_page)
+        .map_err(|error| format!("cannot tell of the run: {error}"))?;
     let mut progress = Progress::new(&plan);
     progress.say("measuring how true the emulator is here");
     let calibration = unless(&cancel, calibrate).ok_or("interrupted before anything was measured")??;
@@ -68,7 +88,12 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
         cancel,
     };
     let mut log = SampleLog::create(&samples(&folder.path))?;
-    let (outcomes, ended) = run.run(&mut log, |event| progress.show(&event));
+    telling.enter(Stage::Measuring);
+    let (outcomes, ended) = run.run(&mut log, |event| {
+        telling.hear(&event);
+        progress.show(&event);
+    });
+    telling.enter(Stage::Explaining);
     progress.say("looking through the packets for what the time was spent on");
     let reasons = run.explain(&outcomes);
     drop(progress);
@@ -94,6 +119,7 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
         started,
         host,
         calibration: Some(Calibration::from(&calibration)),
+        command: command(),
         settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
         tls,
         seed: options.seed,
@@ -103,23 +129,36 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
         cell.why = why;
     }
     let kept = results::write(&folder.path.join("run.json"), &result);
+    let reported = save_report(&folder.path.join(REPORT), &result);
     let shown = show(&result, &options.json);
+    telling.finish();
 
     let place = folder.path.display();
     kept.map_err(|error| {
         format!("{error}; the results are shown above and nowhere else, the samples in {place}/samples.csv")
     })?;
     shown.map_err(|error| format!("{error}; the results are kept in {place}"))?;
+    reported.map_err(|error| format!("{error}; the results are shown above and kept in {place}"))?;
     match ended {
         Err(halt) => Err(format!("{halt}; what was measured until then is shown above and kept in {place}").into()),
         Ok(()) if !outcomes.iter().any(is_measured) => {
             Err(format!("nothing could be measured; why is shown above and kept in {place}").into())
         }
         Ok(()) => {
-            say(format_args!("kept in {place}"));
+            say(format_args!("kept in {place}; {place}/{REPORT} shows it"));
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// What was typed, as a shell takes it.
+fn command() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@%+".contains(c);
+    let quoted = |word: String| {
+        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    };
+    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
+    std::iter::once("haul".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a cell has a result.
@@ -219,6 +258,7 @@ impl Place {
     /// Removes what was made for a run that has measured nothing.
     pub(super) fn discard(&self) {
         if let Some(folder) = self.folder() {
+            live::clear(folder);
             let _ = fs::remove_file(samples(folder));
             let _ = fs::remove_dir(captures(folder));
             let _ = fs::remove_dir(folder);
