@@ -140,6 +140,8 @@ fn what_would_change_it_is_predicted_beside_what_was_seen() {
         predictions["after"].as_array().unwrap().iter().map(|after| after["change"].as_str().unwrap()).collect();
     assert_eq!(changes, ["deferred-ack=1ms", "send-buffer=16MiB", "deferred-ack=1ms,send-buffer=16MiB"]);
     let before = predictions["before_s"].as_f64().unwrap();
-    assert!(predictions["after"].as_array().unwrap().iter().all(|after| after["duration_s"].as_f64().unwrap() < before));
+    assert!(
+        predictions["after"].as_array().unwrap().iter().all(|after| after["duration_s"].as_f64().unwrap() < before)
+    );
     assert_eq!(document["transfers"][0]["findings"][0]["change"], "deferred-ack=1ms");
 }
