@@ -45,7 +45,6 @@ bench: ## Measure the emulator, the explanation of captures, and Longhaul's clie
 	cargo bench --locked --package link --bench cable
 	cargo bench --locked --package haul --bench explain
 	@cargo build --release --locked --package haul
-	@scripts/web.sh bench
 	@$(HAUL) lab run bars
 	@$(HAUL) lab run bars-idle
 

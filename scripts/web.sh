@@ -3,7 +3,6 @@
 #
 #   scripts/web.sh build    builds web/ and puts the template where `crates/report` embeds it
 #   scripts/web.sh check    checks types, and that the template in the tree is the one web/ builds
-#   scripts/web.sh bench    measures how soon a page shows (after `cargo build --release --package haul`)
 #   scripts/web.sh test     opens reports in Chromium (after `cargo build --package haul`)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,8 +10,8 @@ cd "$(dirname "$0")/.."
 template=crates/report/src/template.html
 what=${1:-}
 case $what in
-  build | check | bench | test) ;;
-  *) echo "usage: scripts/web.sh build|check|bench|test" >&2; exit 2 ;;
+  build | check | test) ;;
+  *) echo "usage: scripts/web.sh build|check|test" >&2; exit 2 ;;
 esac
 
 without() {
@@ -50,6 +49,5 @@ case $what in
     npm run --silent build -- --logLevel warn
     cmp dist/index.html "../$template" || { echo "$template is not what web/ builds; run \`make web\`, and commit it" >&2; exit 1; }
     ;;
-  bench) node bench/paint.mjs ;;
   test) npm run --silent test ;;
 esac

@@ -95,8 +95,7 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
     });
     telling.enter(Stage::Explaining);
     progress.say("looking through the packets for what the time was spent on");
-    // A page that cannot be written takes nothing from the results; the report then says how to make it.
-    let reasons = run.explain(&outcomes, &|capture, page| drop(report::save(&capture.with_extension("html"), page)));
+    let reasons = run.explain(&outcomes);
     drop(progress);
     let taken = outcomes.iter().any(|outcome| !outcome.samples().is_empty());
     match &ended {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use capture::{Error, Packet, Source};
-use explain::{json::Asked, view};
+use explain::Explanation;
 
 use super::Run;
 use crate::{
@@ -26,26 +26,19 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// The most packets of a capture that is read: some tens of bytes of each are kept.
 const MOST: u64 = 2_000_000;
 
-/// The most packets of a capture that is drawn as a page of its own beside it: more, and the pages would outweigh the
-/// run. Whoever wants one asks `haul explain`.
-const DRAWN: u64 = 20_000;
-
-/// Draws what is to be seen of a capture as a page beside it.
-type Draw<'a> = dyn Fn(&Path, &view::Document) + Sync + 'a;
-
 /// How many packets are read between two looks at the clock.
 const STRETCH: u64 = 4096;
 
 impl Run<'_> {
     /// What the time of each cell was spent on, in the order of the plan; none for a cell that has no result, and
-    /// for all that are left when the user wants no more. Small captures are drawn as well.
-    pub fn explain(&self, outcomes: &[Outcome], draw: &Draw) -> Vec<Option<Why>> {
+    /// for all that are left when the user wants no more.
+    pub fn explain(&self, outcomes: &[Outcome]) -> Vec<Option<Why>> {
         let deadline = Instant::now() + PATIENCE;
         let next = AtomicUsize::new(0);
         let work = || {
             let places = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
             let places = places.take_while(|place| *place < outcomes.len() && !self.is_cancelled());
-            places.map(|place| (place, self.why(place, &outcomes[place], deadline, draw))).collect::<Vec<_>>()
+            places.map(|place| (place, self.why(place, &outcomes[place], deadline))).collect::<Vec<_>>()
         };
         let mut reasons = vec![None; outcomes.len()];
         thread::scope(|scope| {
@@ -58,46 +51,32 @@ impl Run<'_> {
         reasons
     }
 
-    fn why(&self, place: usize, outcome: &Outcome, deadline: Instant, draw: &Draw) -> Option<Why> {
+    fn why(&self, place: usize, outcome: &Outcome, deadline: Instant) -> Option<Why> {
         let Outcome::Done(samples) = outcome else { return None };
         let (capture, sample) = self.captures().typical(&self.plan.cells[place], samples)?;
         // A rule that is wrong about some odd packet must not take the whole race with it.
-        let told = catch_unwind(AssertUnwindSafe(|| self.read(&capture, sample, deadline, draw)));
+        let told = catch_unwind(AssertUnwindSafe(|| self.read(&capture, deadline)));
         let told = told.unwrap_or_else(|_| Err(format!("explain broke on {}", capture.display())));
-        Some(told.unwrap_or_else(|error| Why {
+        Some(told.and_then(|explanation| why(&explanation, sample)).unwrap_or_else(|error| Why {
             round: sample.round,
             seconds: [].into(),
             answer: format!("not explained: {error}"),
         }))
     }
 
-    fn read(&self, capture: &Path, sample: &Sample, deadline: Instant, draw: &Draw) -> Result<Why, String> {
+    fn read(&self, capture: &Path, deadline: Instant) -> Result<Explanation, String> {
         let source = capture::open(capture, None).map_err(|error| error.to_string())?;
         let mut bounded = Bounded { source, run: self, deadline, packets: 0, stopped: None };
-        let keeper = view::Keeper::default();
-        let (explanation, broken) = explain::explain_keeping(&mut bounded, &keeper);
+        let (explanation, broken) = explain::explain(&mut bounded);
         match (bounded.stopped, broken) {
-            (Some(Stop::Time), _) => return Err(format!("there was no time for {}", capture.display())),
+            (Some(Stop::Time), _) => Err(format!("there was no time for {}", capture.display())),
             (Some(Stop::Size), _) => {
-                return Err(format!("{} has more than {MOST} packets; try `haul explain`", capture.display()));
+                Err(format!("{} has more than {MOST} packets; try `haul explain`", capture.display()))
             }
-            (None, Some(error)) => return Err(error.to_string()),
-            (None, None) => {}
+            (None, Some(error)) => Err(error.to_string()),
+            (None, None) => Ok(explanation),
         }
-        let why = why(&explanation, sample)?;
-        if explanation.packets <= DRAWN {
-            let (packets, names) = (explanation.packets, [named(capture)]);
-            let seen = explain::match_ends([explanation]);
-            draw(capture, &view::document(&names, &seen, packets, &Asked::default()));
-        }
-        Ok(why)
     }
-}
-
-/// A capture's name in its run's folder.
-fn named(capture: &Path) -> String {
-    let folder = capture.parent().and_then(Path::file_name).map(Path::new).unwrap_or(Path::new(""));
-    folder.join(capture.file_name().unwrap_or_default()).display().to_string()
 }
 
 /// A capture that ends early when there is no time for more of it.
@@ -129,7 +108,7 @@ impl Source for Bounded<'_> {
     }
 }
 
-fn why(explanation: &explain::Explanation, sample: &Sample) -> Result<Why, String> {
+fn why(explanation: &Explanation, sample: &Sample) -> Result<Why, String> {
     let began = sample.began.ok_or("the clock of the machine is before 1970")?;
     let account = account(&transfers(explanation, began), sample.seconds);
     let answer = answer(&account, sample.methods.as_ref());
@@ -161,7 +140,7 @@ mod tests {
             captures: folder.path(),
             cancel: Arc::default(),
         };
-        let reasons = run.explain(&outcomes, &|_, _| {});
+        let reasons = run.explain(&outcomes);
         assert_eq!(reasons.len(), outcomes.len());
         for (outcome, why) in outcomes.iter().zip(reasons) {
             let Outcome::Done(_) = outcome else {
@@ -173,6 +152,6 @@ mod tests {
             assert!(why.seconds.is_empty());
         }
         run.cancel = Arc::new(AtomicBool::new(true));
-        assert!(run.explain(&outcomes, &|_, _| {}).iter().all(Option::is_none), "the user wants no more");
+        assert!(run.explain(&outcomes).iter().all(Option::is_none), "the user wants no more");
     }
 }
