@@ -40,11 +40,12 @@ lint: ## Check formatting, lints, documentation, dependencies and shell scripts
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	else echo "skipped: shellcheck is not installed (sudo apt-get install shellcheck)"; fi
 
-bench: ## Measure the emulator, the explanation of captures, and Longhaul's client against its bars
+bench: ## Measure the emulator, the explanation of captures, the reports' first paint, and Longhaul's client against its bars
 	@scripts/setup.sh bench
 	cargo bench --locked --package link --bench cable
 	cargo bench --locked --package haul --bench explain
 	@cargo build --release --locked --package haul
+	@HAUL=$(abspath $(HAUL)) scripts/web.sh bench
 	@$(HAUL) lab run bars
 	@$(HAUL) lab run bars-idle
 

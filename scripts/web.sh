@@ -4,23 +4,25 @@
 #   scripts/web.sh build    builds web/ and puts the template where `crates/report` embeds it
 #   scripts/web.sh check    checks types, and that the template in the tree is the one web/ builds
 #   scripts/web.sh test     opens reports in Chromium (after `cargo build --package haul`)
+#   scripts/web.sh bench    measures how long their first paint takes, in Chromium
+#   scripts/web.sh pictures makes the pictures of the book
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 template=crates/report/src/template.html
 what=${1:-}
 case $what in
-  build | check | test) ;;
-  *) echo "usage: scripts/web.sh build|check|test" >&2; exit 2 ;;
+  build | check | test | bench | pictures) ;;
+  *) echo "usage: scripts/web.sh build|check|test|bench|pictures" >&2; exit 2 ;;
 esac
 
 without() {
-  if [[ $what == build ]]; then echo "$1" >&2; exit 1; fi
+  if [[ $what == build || $what == pictures ]]; then echo "$1" >&2; exit 1; fi
   echo "skipped: $2: $1"
   exit 0
 }
 losing="the report's page is not checked"
-if [[ $what == test ]]; then losing="the reports are not opened in a browser"; fi
+if [[ $what == test || $what == bench ]]; then losing="the reports are not opened in a browser"; fi
 if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
   without "node is not installed (https://nodejs.org, 20.19 or later)" "$losing"
 fi
@@ -50,4 +52,9 @@ case $what in
     cmp dist/index.html "../$template" || { echo "$template is not what web/ builds; run \`make web\`, and commit it" >&2; exit 1; }
     ;;
   test) npm run --silent test ;;
+  bench)
+    node tests/bench.mjs
+    node tests/bench-capture.mjs
+    ;;
+  pictures) node tests/pictures.mjs ../docs/src/report ;;
 esac

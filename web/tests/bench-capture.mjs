@@ -8,13 +8,11 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { Browser, program } from "../tests/browser.mjs";
-import { large } from "../tests/captures.mjs";
+import { Browser, program } from "./browser.mjs";
+import { large } from "./captures.mjs";
+import { haul, isBuilt } from "./haul.mjs";
 
 const PACKETS = 200_000;
-const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-const HAUL = process.env.HAUL ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), "release/haul");
 
 /** @param {number[]} values */
 const median = (values) => [...values].sort((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
@@ -25,8 +23,8 @@ function tell(what, values, most) {
   console.log(`${middle <= most ? "reached" : "MISSED"}: ${what}: ${middle.toFixed(0)} ms of ${most} ms; at worst ${worst.toFixed(0)} ms`);
 }
 
-if (!program) {
-  console.log("skipped: chromium is not installed (sudo apt-get install chromium)");
+if (!program || !isBuilt) {
+  console.log(`SKIPPED: the first paint of a capture: ${program ? `${haul} is not built` : "Chromium is not installed"}`);
   process.exit(0);
 }
 const folder = mkdtempSync(join(tmpdir(), "longhaul-paint-"));
@@ -34,7 +32,7 @@ const browser = await Browser.start();
 try {
   const [capture, html] = [join(folder, "large.pcap"), join(folder, "large.html")];
   writeFileSync(capture, large(PACKETS));
-  execFileSync(HAUL, ["explain", capture, "--html", html], { stdio: "ignore" });
+  execFileSync(haul, ["explain", capture, "--html", html], { stdio: "ignore" });
   console.log(`a page of ${PACKETS} packets, ${(statSync(html).size / 1e6).toFixed(2)} MB; load ${readFileSync("/proc/loadavg", "utf8").trim()}`);
   /** @type {number[][]} */
   const [paints, charts, turns] = [[], [], []];

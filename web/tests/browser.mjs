@@ -49,6 +49,8 @@ export class Browser {
     await page.setViewportSize({ width, height });
     await page.emulateMedia({ colorScheme: scheme });
     await page.goto(place.startsWith("http") ? place : pathToFileURL(place).href);
+    // All of it is there when it says how it was made, or, for other pages, at once.
+    await page.waitForFunction(() => !document.querySelector("#results") || document.querySelector("#how"));
     return { page, complaints, requests };
   }
 

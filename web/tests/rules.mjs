@@ -8,14 +8,15 @@ import { createRequire } from "node:module";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** No rule of axe's is broken. @param {Page} page @param {string} what */
-export async function accessible(page, what) {
+/** No rule of axe's is broken, or only this one is asked. @param {Page} page @param {string} what @param {string} [rule] */
+export async function accessible(page, what, rule) {
   await page.evaluate(AXE);
-  const violations = await page.evaluate(async () => {
+  const violations = await page.evaluate(async (rule) => {
+    const only = rule ? { runOnly: { type: "rule", values: [rule] } } : {};
     // @ts-expect-error axe has put itself there
-    const { violations } = await window.axe.run(document, { resultTypes: ["violations"] });
+    const { violations } = await window.axe.run(document, { resultTypes: ["violations"], ...only });
     return violations.map((/** @type {any} */ { id, help, nodes }) => `${id}: ${help}: ${nodes.slice(0, 3).map((/** @type {any} */ { html }) => html.slice(0, 160)).join(" | ")}`);
-  });
+  }, rule);
   assert.deepEqual(violations, [], what);
 }
 

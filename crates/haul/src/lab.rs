@@ -4,6 +4,7 @@ mod conduct;
 mod deadline;
 mod live;
 mod progress;
+mod views;
 
 use std::{
     collections::BTreeSet,
@@ -251,7 +252,11 @@ pub(crate) struct ReportArgs {
 pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode, Box<dyn Error>> {
     let file = results::locate(&args.place.runs, args.run.as_deref()).map_err(unknown)?;
     let html = args.html.clone().unwrap_or_else(|| file.with_file_name(REPORT));
-    save_report(&html, &results::read(&file)?)?;
+    let run = results::read(&file)?;
+    if args.html.is_none() {
+        views::write(file.parent().unwrap_or(Path::new("")), &run, || false);
+    }
+    save_report(&html, &run)?;
     if html != Path::new("-") {
         crate::print(format!("{}\n", html.display()).as_bytes())?;
     }

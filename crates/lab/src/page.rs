@@ -61,7 +61,7 @@ struct Beside {
 
 /// What the page of `run` is filled with. `is_there` says whether a file is in the run's folder.
 pub fn of_run(run: &RunResult, is_there: impl Fn(&Path) -> bool) -> RunPage<'_> {
-    let mut cells: Vec<Beside> = run.cells.iter().map(|cell| files(cell, &is_there)).collect();
+    let mut cells: Vec<Beside> = run.cells.iter().map(|cell| beside(cell, &is_there)).collect();
     let mut blocks = Vec::new();
     for network in &run.networks {
         for workload in &run.workloads {
@@ -83,12 +83,22 @@ pub fn of_run(run: &RunResult, is_there: impl Fn(&Path) -> bool) -> RunPage<'_> 
     RunPage { run, page: Said { answer: answer::of_run(run), blocks, cells, remedies } }
 }
 
-/// What of a cell lies in the run's folder.
-fn files(cell: &CellResult, is_there: impl Fn(&Path) -> bool) -> Beside {
-    let path = |suffix| Path::new("captures").join(name(&cell.workload, &cell.network, &cell.contender, suffix));
+/// The capture of a cell's typical sample and the page that explains it, relative to the run's folder.
+pub fn files(cell: &CellResult) -> (PathBuf, PathBuf) {
+    let capture = capture(cell, "");
+    let view = capture.with_extension("html");
+    (capture, view)
+}
+
+fn capture(cell: &CellResult, suffix: &str) -> PathBuf {
+    Path::new("captures").join(name(&cell.workload, &cell.network, &cell.contender, suffix))
+}
+
+/// What of a cell there is.
+fn beside(cell: &CellResult, is_there: impl Fn(&Path) -> bool) -> Beside {
     let there = |path: PathBuf| is_there(&path).then_some(path);
-    let view = path("").with_extension("html");
-    Beside { place: None, capture: there(path("")), slowest: there(path(SLOWEST)), view: there(view) }
+    let (typical, view) = files(cell);
+    Beside { place: None, capture: there(typical), slowest: there(capture(cell, SLOWEST)), view: there(view) }
 }
 
 /// The data of the page that compares two runs: schema `longhaul.compare/1`.

@@ -142,7 +142,7 @@ async fn accept(listener: TcpListener, answers: Answers) -> io::Result<()> {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = async { while over.changed().await.is_ok() {} } => break,
+            () = async { while over.changed().await.is_ok() {} } => break,
             Some(_) = connections.join_next() => continue,
         };
         let Ok((stream, _)) = accepted else {

@@ -9,17 +9,29 @@ import { claims } from "./claims";
 import { blocks, type Block, type Run } from "./data";
 import { how } from "./how";
 import { overview } from "./overview";
-import { sweeps } from "./sweeps";
+import { isSwept, sweeps } from "./sweeps";
 
 /** Where the slowest takes so many times as long as the fastest, bars from zero hide the fast ones. */
 const FAR = 30;
+
+/** How many blocks are drawn before anything is seen. */
+const AT_ONCE = 2;
 
 export function render(root: HTMLElement, run: Run): void {
   const name = run.title || run.experiment;
   document.title = `${name} · Longhaul`;
   const all = blocks(run);
-  const parts = [results(run, all), sweeps(all), claims(run.claims), how(run)].filter((part) => part !== null);
-  root.append(h("a", { class: "skip", href: "#results" }, "To the results"), h("main", {}, head(run, name), contents(parts), parts));
+  const first = results(run, all);
+  const main = h("main", {}, head(run, name), contents(run, all), first.section);
+  root.append(h("a", { class: "skip", href: "#results" }, "To the results"), main);
+  // What is seen first is drawn first; the rest comes a moment later.
+  requestAnimationFrame(() =>
+    setTimeout(() => {
+      first.rest();
+      append(main, [sweeps(all), claims(run.claims), how(run)]);
+      if (location.hash) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+    }),
+  );
 }
 
 function head(run: Run, name: string): HTMLElement {
@@ -40,21 +52,27 @@ function stopped(run: Run): HTMLElement | null {
   return unreached === 0 ? null : h("p", { class: "note" }, `${counted(unreached, "cell")} of ${run.cells.length} were not measured, because the run was stopped.`);
 }
 
-function contents(parts: HTMLElement[]): HTMLElement {
-  const names: Record<string, string> = { results: "Results", sweeps: "How it scales", claims: "What the source says", how: "How it was done" };
-  return h("nav", { class: "contents screen", "aria-label": "Parts of this page" }, parts.map(({ id }) => h("a", { href: `#${id}` }, names[id])));
+function contents(run: Run, all: Block[]): HTMLElement {
+  const parts: [string, string, boolean][] = [
+    ["results", "Results", true],
+    ["sweeps", "How it scales", isSwept(all)],
+    ["claims", "What the source says", run.claims.length > 0],
+    ["how", "How it was done", true],
+  ];
+  return h("nav", { class: "contents screen", "aria-label": "Parts of this page" }, parts.filter(([, , there]) => there).map(([id, text]) => h("a", { href: `#${id}` }, text)));
 }
 
-function results(run: Run, all: Block[]): HTMLElement {
+/** The results, of which the first blocks are drawn at once, and all others by `rest`. */
+function results(run: Run, all: Block[]): { section: HTMLElement; rest: () => void } {
   const medians = (own: Block) => own.rows.flatMap(({ cell }) => cell.median_s ?? []);
   const far = all.some((own) => Math.max(...medians(own)) > FAR * Math.min(...medians(own)));
   const place = h("div");
-  const draw = (reading: Reading) => place.replaceChildren(...all.map((own) => block(run, own, reading)));
-  draw("linear");
+  const drawn = (some: Block[], reading: Reading) => some.map((own) => block(run, own, reading));
+  place.append(...drawn(all.slice(0, AT_ONCE), "linear"));
   const section = h("section", { id: "results", "aria-labelledby": "results-heading" }, h("h2", { id: "results-heading" }, "Results"));
-  append(section, [overview(all), legend(run), far && choice(draw), place]);
+  append(section, [overview(all), legend(run), far && choice((reading) => place.replaceChildren(...drawn(all, reading))), place]);
   if (all.length === 0) section.append(h("p", {}, "There are none."));
-  return section;
+  return { section, rest: () => place.append(...drawn(all.slice(AT_ONCE), "linear")) };
 }
 
 /** What the colours of the causes mean, for those that this run has. */

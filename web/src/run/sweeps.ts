@@ -17,8 +17,17 @@ interface Sweep {
   lines: Line[];
 }
 
+function all(blocks: Block[]): Sweep[] {
+  return [...byNetwork(blocks), ...bySetting(blocks)];
+}
+
+/** Whether anything was varied with all else the same. */
+export function isSwept(blocks: Block[]): boolean {
+  return all(blocks).length > 0;
+}
+
 export function sweeps(blocks: Block[]): HTMLElement | null {
-  const found = [...byNetwork(blocks), ...bySetting(blocks)];
+  const found = all(blocks);
   if (found.length === 0) return null;
   return h(
     "section",

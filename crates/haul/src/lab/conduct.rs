@@ -37,7 +37,7 @@ use super::{
     deadline::ask_to_end,
     live::{self, Telling},
     progress::Progress,
-    read, save_report, show, usage,
+    read, save_report, show, usage, views,
 };
 use crate::say;
 
@@ -129,8 +129,9 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
         cell.why = why;
     }
     let kept = results::write(&folder.path.join("run.json"), &result);
-    let reported = save_report(&folder.path.join(REPORT), &result);
     let shown = show(&result, &options.json);
+    views::write(&folder.path, &result, || ended.is_err());
+    let reported = save_report(&folder.path.join(REPORT), &result);
     telling.finish();
 
     let place = folder.path.display();
