@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use explain::{explain_keeping, json::Asked, match_ends, view};
+use explain::{Keep, explain_keeping, json::Asked, match_ends, view};
 use serde_json::Value;
 
 const SEED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/traces/browser-upload.snoop.txt");
@@ -13,7 +13,7 @@ const SEED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/traces/b
 fn document(file: &str) -> Value {
     let keeper = view::Keeper::default();
     let mut source = capture::open(Path::new(file), None).expect("it is a capture");
-    let (explanation, broken) = explain_keeping(&mut *source, &keeper);
+    let (explanation, broken) = explain_keeping(&mut *source, Keep { for_page: Some(&keeper), ..Keep::default() });
     assert!(broken.is_none(), "{broken:?}");
     let packets = explanation.packets;
     let names = [file.to_owned()];

@@ -14,7 +14,7 @@ use std::{
 };
 
 use capture::Format;
-use explain::{Explanation, Seen, json, replica::WhatIf, text, view};
+use explain::{Explanation, Keep, Seen, json, replica::WhatIf, text, view};
 use link::units::Size;
 
 /// Say what the time of captured transfers was spent on, and what would change it
@@ -72,7 +72,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         return Err("--json and --html cannot both go to standard output; name a file for one of them".into());
     }
     let keeper = args.html.as_ref().map(|_| view::Keeper::default());
-    let (explanations, unread) = read(&args.files, args.format, keeper.as_ref());
+    let keep = Keep { for_ends: args.files.len() > 1, for_page: keeper.as_ref() };
+    let (explanations, unread) = read(&args.files, args.format, keep);
     let status = if unread { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     let packets = explanations.iter().map(|explanation| explanation.packets).sum();
     if unread && packets == 0 {
@@ -118,7 +119,7 @@ fn write(document: &json::Document, to: impl Write) -> io::Result<()> {
 
 /// Reads the captures, as many at a time as there are processors, and says what is wrong with them. What breaks off is
 /// explained as far as it goes; true where nothing of one could be read.
-fn read(files: &[PathBuf], format: Option<Format>, keeper: Option<&view::Keeper>) -> (Vec<Explanation>, bool) {
+fn read(files: &[PathBuf], format: Option<Format>, keep: Keep) -> (Vec<Explanation>, bool) {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Explanation, Option<capture::Error>)>> = Mutex::new(Vec::new());
     let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
@@ -129,10 +130,7 @@ fn read(files: &[PathBuf], format: Option<Format>, keeper: Option<&view::Keeper>
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(file) = files.get(place) else { break };
                     let (explanation, error) = match capture::open(file, format) {
-                        Ok(mut source) => match keeper {
-                            Some(keeper) => explain::explain_keeping(&mut *source, keeper),
-                            None => explain::explain(&mut *source),
-                        },
+                        Ok(mut source) => explain::explain_keeping(&mut *source, keep),
                         Err(error) => (Explanation::default(), Some(error)),
                     };
                     if let Ok(mut done) = done.lock() {

@@ -93,7 +93,7 @@ function timeline(capture: Capture, transfer: Transfer): HTMLElement {
     { class: "timeline" },
     h("div", { class: "causebar", role: "img", "aria-label": words }, pieces),
     h("div", { class: "axis small soft", "aria-hidden": "true" }, marks),
-    ordered ? null : h("figcaption", { class: "small soft" }, "Its packets are not in this page, so the bar is in order of size, not of time."),
+    ordered ? null : h("figcaption", { class: "small soft" }, "Not all of its packets are in this page, so the bar is in order of size, not of time."),
   );
 }
 

@@ -57,7 +57,7 @@ export class Ladder {
     );
     this.element = h(
       "figure",
-      { class: "chart" },
+      { class: "drawing" },
       h(
         "div",
         { class: "tools screen" },

@@ -40,7 +40,7 @@ export class Sequence {
     this.withWindow = h("input", { type: "checkbox", checked: true, onchange: () => this.surface.change() });
     this.element = h(
       "figure",
-      { class: "chart" },
+      { class: "drawing" },
       h(
         "div",
         { class: "tools screen" },
