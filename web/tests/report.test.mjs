@@ -236,6 +236,8 @@ test("hostile names stay names", options, async () => {
   await openAll(page);
   const text = (await page.textContent("main")) ?? "";
   for (const name of HOSTILE) assert.ok(text.includes(name), `the page shows ${JSON.stringify(name)}`);
+  assert.ok(!text.includes("native code"), "what every object has is taken for nothing that is known");
+  assert.equal(await page.locator('[class*="undefined"]').count(), 0);
   assert.equal(await page.evaluate(() => "broken" in window), false, "nothing of it was run");
   assert.equal(await page.locator("img, main script, main svg[onload]").count(), 0);
   assert.equal(await page.locator('a[href^="javascript"]').count(), 0);
