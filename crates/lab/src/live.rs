@@ -103,11 +103,6 @@ impl Live {
         self.stage = stage;
     }
 
-    /// What it is now.
-    pub fn stage(&self) -> Stage {
-        self.stage
-    }
-
     /// So much time has passed since the beginning.
     pub fn at(&mut self, elapsed: Duration) {
         self.elapsed_s = elapsed.as_secs_f64();

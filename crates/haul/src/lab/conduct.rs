@@ -6,6 +6,7 @@
 //! cannot be kept.
 
 use std::{
+    collections::BTreeMap,
     error::Error,
     fs,
     path::{Path, PathBuf},
@@ -24,7 +25,7 @@ use lab::{
     experiment::{Experiment, Plan, Selection, nearest},
     live::{Live, Stage},
     machine,
-    results::{self, Calibration, Outcome, SampleLog},
+    results::{self, Calibration, Host, Outcome, SampleLog},
     run::{Halt, Run},
     servers::{self, Server},
     world,
@@ -104,23 +105,13 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
         _ => folder.keep(),
     }
 
-    let unknown = || "unknown".to_owned();
-    let settings = [
-        ("server", server.name().to_owned()),
-        ("tls", tls.to_string()),
-        ("seed", options.seed.to_string()),
-        ("quick", options.quick.to_string()),
-        ("samples", plan.samples.to_string()),
-        ("patience", options.patience.to_string()),
-        ("congestion control", host.sysctls.get(machine::CONGESTION_CONTROL).cloned().unwrap_or_else(unknown)),
-        ("root", sandbox::is_root().to_string()),
-    ];
+    let settings = settings(options, server.as_ref(), tls, plan.samples, &host);
     let circumstances = Circumstances {
         started,
         host,
         calibration: Some(Calibration::from(&calibration)),
         command: command(),
-        settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
+        settings,
         tls,
         seed: options.seed,
     };
@@ -150,6 +141,28 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// What was chosen for the whole run.
+fn settings(
+    options: &RunOptions,
+    server: &dyn Server,
+    tls: bool,
+    samples: u32,
+    host: &Host,
+) -> BTreeMap<String, String> {
+    let unknown = || "unknown".to_owned();
+    let settings = [
+        ("server", server.name().to_owned()),
+        ("tls", tls.to_string()),
+        ("seed", options.seed.to_string()),
+        ("quick", options.quick.to_string()),
+        ("samples", samples.to_string()),
+        ("patience", options.patience.to_string()),
+        ("congestion control", host.sysctls.get(machine::CONGESTION_CONTROL).cloned().unwrap_or_else(unknown)),
+        ("root", sandbox::is_root().to_string()),
+    ];
+    settings.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 /// What was typed, as a shell takes it.

@@ -91,16 +91,13 @@ fn in_front(blocks: &[Rivals<'_>]) -> String {
     let races =
         |name: &str| blocks.iter().filter(|rivals| rivals.ranked.iter().any(|cell| cell.label() == name)).count();
     let fronts = tally(blocks.iter().filter(|rivals| rivals.comparable()).flat_map(|rivals| rivals.front(NEAR)));
-    let all = blocks.len();
-    let part = |(name, count): &(String, usize)| match races(name) {
-        races if races == all => format!("{name} in {count}"),
-        races => format!("{name} in {count} of its {races}"),
-    };
-    let parts: Vec<String> = fronts.iter().take(NAMED).map(part).collect();
-    format!(
-        "In front in {all} races: {}. (In front is who is not behind the best detectably, or by less than 5 %.)",
-        spoken(&parts)
-    )
+    let part = |(name, count): &(String, usize)| format!("{name} in {count} of {}", races(name));
+    let mut parts: Vec<String> = fronts.iter().take(NAMED).map(part).collect();
+    if let Some(first) = parts.first_mut() {
+        first.push_str(" races");
+    }
+    let parts = spoken(&parts);
+    format!("Fastest: {parts}, counting those where nobody is detectably faster, or by less than 5 %.")
 }
 
 /// How often each contender is there, most often first.
