@@ -13,7 +13,7 @@ interface Known {
 
 export type Kind = "distance" | "path" | "loss" | "window" | "ack" | "program" | "nothing";
 
-const KNOWN: Record<string, Known> = {
+const LISTED: Record<string, Known> = {
   propagation: { title: "round trips", kind: "distance", step: 1 },
   connect: { title: "TCP handshakes", kind: "distance", step: 2 },
   tls: { title: "TLS handshakes", kind: "distance", step: 3 },
@@ -37,20 +37,23 @@ const KNOWN: Record<string, Known> = {
   idle: { title: "link idle", kind: "nothing", step: 1 },
 };
 
+/** By name; a map, so that a cause called `constructor` is not known. */
+const KNOWN = new Map(Object.entries(LISTED));
+
 /** What people call it. */
 export function title(cause: string): string {
-  return KNOWN[cause]?.title ?? cause.replace(/_/g, " ");
+  return KNOWN.get(cause)?.title ?? cause.replace(/_/g, " ");
 }
 
 /** The classes that colour its mark, in HTML (`background: var(--cause)`) and SVG (`fill: var(--cause)`) alike. */
 export function classes(cause: string): string {
-  const { kind, step } = KNOWN[cause] ?? { kind: "nothing", step: 2 };
+  const { kind, step } = KNOWN.get(cause) ?? { kind: "nothing", step: 2 };
   return `cause ${kind} step${step}`;
 }
 
 /** Causes in an order that is the same in every bar: by kind, then as they stand above; unknown ones last. */
 export function ordered(causes: Iterable<string>): string[] {
-  const names = Object.keys(KNOWN);
+  const names = [...KNOWN.keys()];
   const place = (cause: string) => (names.includes(cause) ? names.indexOf(cause) : names.length);
   return [...causes].sort((a, b) => place(a) - place(b) || a.localeCompare(b));
 }

@@ -110,34 +110,25 @@ const WAITING: usize = 64;
 /// Explains a capture: one thread reads it, and as many as there are processors explain the connections that are
 /// over. Where it breaks off, what was whole is explained, and the error says where that was.
 pub fn explain(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Error>) {
-    explain_keeping(source, 0, None)
+    explain_keeping(source, Keep::default())
 }
 
-/// Explains one of several captures of the same connections, of which [`match_ends`] is to tell the way between: as
-/// [`explain()`], but the first packets, up to four million, are kept for that.
-pub fn explain_end(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Error>) {
-    explain_keeping(source, KEPT, None)
+/// What is kept of packets when they are explained, which is otherwise nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Keep<'a> {
+    /// For [`match_ends`] to tell the way between captures of the same connections: the first four million.
+    pub for_ends: bool,
+    /// For a page that shows them.
+    pub for_page: Option<&'a view::Keeper>,
 }
 
-/// Explains a capture, one of several ends or the only one, and keeps packets to be looked at ([`view`]).
-pub fn explain_for_view(
-    source: &mut (impl Source + ?Sized),
-    end: bool,
-    keeper: &view::Keeper,
-) -> (Explanation, Option<Error>) {
-    explain_keeping(source, if end { KEPT } else { 0 }, Some(keeper))
-}
-
-fn explain_keeping(
-    source: &mut (impl Source + ?Sized),
-    most: usize,
-    keeper: Option<&view::Keeper>,
-) -> (Explanation, Option<Error>) {
+/// Explains a capture like [`explain()`], and keeps packets.
+pub fn explain_keeping(source: &mut (impl Source + ?Sized), keep: Keep) -> (Explanation, Option<Error>) {
     let kept = AtomicUsize::new(0);
     let one = |connection: Box<collect::Connection>| {
-        let mut explained = Connection::explain(&connection, keeper)?;
+        let mut explained = Connection::explain(&connection, keep.for_page)?;
         let events = connection.events;
-        if most > 0 && kept.fetch_add(events.len(), Ordering::Relaxed) + events.len() <= most {
+        if keep.for_ends && kept.fetch_add(events.len(), Ordering::Relaxed) + events.len() <= KEPT {
             explained.events = events;
         }
         Some(explained)
@@ -150,7 +141,7 @@ fn explain_keeping(
     let broken = thread::scope(|scope| {
         let workers = thread::available_parallelism().map_or(1, usize::from);
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let broken = collect(source, &mut explanation, keeper.is_some(), &finished);
+        let broken = collect(source, &mut explanation, keep.for_page.is_some(), &finished);
         drop(finished);
         for worker in workers {
             let explained = worker.join().unwrap_or_else(|panic| panic::resume_unwind(panic));

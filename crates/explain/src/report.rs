@@ -78,10 +78,10 @@ pub struct Connection {
     pub vantage: Vantage,
     /// Its transfers, in order.
     pub transfers: Vec<Transfer>,
-    /// Its packets, where they are kept for a comparison.
-    pub(crate) events: Vec<Event>,
     /// Its packets, where they are kept for a page.
     pub(crate) packets_kept: Option<Slot>,
+    /// Its packets, where they are kept for a comparison.
+    pub(crate) events: Vec<Event>,
 }
 
 /// A message's journey, from its first cause to its last byte.
@@ -173,8 +173,8 @@ impl Connection {
             acks: habits[main],
             vantage: place.vantage,
             transfers,
-            events: Vec::new(),
             packets_kept: None,
+            events: Vec::new(),
         };
         explained.packets_kept = keeper.and_then(|keeper| keeper.keep(connection, &place, &timeline, &explained));
         Some(explained)

@@ -77,7 +77,7 @@ fn replace(path: &Path, data: &impl Serialize) -> io::Result<()> {
     Ok(())
 }
 
-/// The page that shows `data`: see [`write`].
+/// The page that shows `data`: see [`write()`].
 pub fn page(data: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut page = Vec::with_capacity(2 * TEMPLATE.len());
     write(data, &mut page)?;

@@ -83,11 +83,15 @@ export class Capture {
     return this.bands(trace, transfer.start_s, end);
   }
 
-  /** What the time between a packet and the one before it was spent on. */
+  /** What the time between a packet and the one before it was spent on; when all was over, nobody waited. */
   gap(trace: Trace, packet: number): Band[] {
     const { time } = trace.packets;
     const before = packet === 0 ? trace.begin : (time[packet - 1] ?? 0);
-    return this.bands(trace, before, time[packet] ?? 0);
+    const now = time[packet] ?? 0;
+    const bands = this.bands(trace, before, now);
+    const over = bands[bands.length - 1]?.to ?? before;
+    if (now - over > 2e-6) bands.push({ from: over, to: now, cause: "idle" });
+    return bands;
   }
 
   /** Which transfer of a connection a moment belongs to. */

@@ -17,7 +17,7 @@ function why(run: Run, cell: Cell): Child {
   if (Object.keys(seconds).length === 0) return h("p", {}, answer);
   const largest = Object.entries(seconds).sort(([, a], [, b]) => b - a).slice(0, 3);
   const whole = Object.values(seconds).reduce((all, part) => all + part, 0);
-  const worth = largest.filter(([cause, part], place) => (place === 0 || part >= 0.1 * whole) && run.page.remedies[cause]);
+  const worth = largest.filter(([cause, part], place) => (place === 0 || part >= 0.1 * whole) && Object.hasOwn(run.page.remedies, cause));
   return [
     h("p", {}, h("strong", {}, "Where the time went"), ` (sample ${round + 1}, ${time(whole)}): ${answer}.`),
     causeBar(seconds),
@@ -57,7 +57,7 @@ function files(cell: Cell, { capture, slowest, view }: Row["beside"]): Child {
   if (slowest) parts.push(["; ", link(slowest, "of the slowest")]);
   return [
     h("p", {}, h("strong", {}, "Packets: "), parts, "."),
-    capture && !view ? h("p", { class: "soft small" }, "To see its connections: ", h("code", {}, `haul explain ${quoted(capture)}`), `, in this report's folder. ${label(cell)} alone is in it.`) : null,
+    capture && !view ? h("p", { class: "soft small" }, "To see its connections: ", h("code", {}, `haul explain ${quoted(capture)} --html page.html`), `, in this report's folder. ${label(cell)} alone is in it.`) : null,
   ];
 }
 
