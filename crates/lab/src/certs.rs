@@ -10,9 +10,10 @@ use std::{
     sync::Arc,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, SanType, date_time_ymd,
+    KeyUsagePurpose, PublicKeyData, SanType, date_time_ymd,
 };
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, pki_types::CertificateDer};
 
@@ -45,6 +46,9 @@ pub struct Certificates {
     /// The server's private key, PKCS #8 PEM; each server stores its own copy, readable
     /// by the user it runs as.
     pub key_pem: String,
+    /// The SHA-256 of the server's public key, as its certificate has it, in base64: how Chromium is told to
+    /// trust it.
+    pub server_key_hash: String,
     ca: CertificateDer<'static>,
 }
 
@@ -74,7 +78,14 @@ impl Certificates {
 
         let ca_file = folder.join("ca.pem");
         fs::write(&ca_file, authority.pem()).map_err(|source| CertError::Write { path: ca_file.clone(), source })?;
-        Ok(Self { ca_file, server_pem: server.pem(), key_pem: key.serialize_pem(), ca: authority.der().clone() })
+        let hash = ring::digest::digest(&ring::digest::SHA256, &key.subject_public_key_info());
+        Ok(Self {
+            ca_file,
+            server_pem: server.pem(),
+            key_pem: key.serialize_pem(),
+            server_key_hash: STANDARD.encode(hash),
+            ca: authority.der().clone(),
+        })
     }
 
     /// TLS for a client that trusts this authority alone, offers these versions of TLS and,

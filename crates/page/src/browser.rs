@@ -7,6 +7,8 @@
 //!
 //! A thread reads; everything else happens where it is asked for, each wait with a bound.
 
+pub mod load;
+
 use std::{
     collections::VecDeque,
     env,
@@ -92,6 +94,8 @@ pub struct Options {
     /// Leave Chromium's own sandbox out, which cannot be set up by root, nor everywhere inside namespaces. Only for pages
     /// that are our own.
     pub without_sandbox: bool,
+    /// Where its folder is made; none: where temporary files are.
+    pub folder: Option<PathBuf>,
 }
 
 /// A message that was not asked for.
@@ -129,7 +133,8 @@ impl Browser {
     pub fn start(options: &Options, place: impl FnOnce(&mut Command)) -> Result<Self, BrowserError> {
         let program = find()?;
         let failed = |source| BrowserError::Start { program: program.display().to_string(), source };
-        let profile = tempfile::Builder::new().prefix("longhaul-chromium-").tempdir().map_err(failed)?;
+        let folder = options.folder.clone().unwrap_or_else(env::temp_dir);
+        let profile = tempfile::Builder::new().prefix("longhaul-chromium-").tempdir_in(folder).map_err(failed)?;
         let errors = profile.path().join("stderr");
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null"]).arg(&program);

@@ -34,6 +34,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WAY,…", value_delimiter = ',', default_value = "h1,h1+tfo")]
     over: Vec<Over>,
 
+    /// Have Chromium load it as well, over HTTP/1.1, HTTP/2 and HTTP/3; the page has to be a recorded one
+    #[arg(long)]
+    browser: bool,
+
     /// The round-trip times
     #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "21ms,85ms,172ms")]
     rtt: Vec<Span>,
@@ -65,6 +69,9 @@ pub(crate) struct Args {
 /// The sysctl without whose second bit no server takes data in a SYN.
 const FAST_OPEN: &str = "net.ipv4.tcp_fastopen";
 
+/// Chromium's contenders.
+const BROWSERS: [&str; 3] = ["chromium-h1", "chromium-h2", "chromium-h3"];
+
 const HELP: &str = "\
 A way is a version of HTTP, and what goes with it after a +:
   h1              HTTP/1.1, on the connections that were recorded
@@ -93,11 +100,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         note: None,
         server: Stack { sysctls: [(FAST_OPEN.to_owned(), "3".to_owned())].into(), ..Stack::default() },
     };
-    let row = |over: &Over| Row { contender: over.to_string(), settings: Parameters::new(), model: false };
+    let row = |contender: String| Row { contender, settings: Parameters::new(), model: false };
+    let browsers = BROWSERS.into_iter().filter(|_| args.browser).map(str::to_owned);
     let mut networks: Vec<Network> = args.rtt.iter().map(network).collect();
     networks.dedup_by(|one, other| one.name == other.name);
     let mut contenders: Vec<Row> = Vec::new();
-    for row in args.over.iter().map(row) {
+    for row in args.over.iter().map(Over::to_string).chain(browsers).map(row) {
         if !contenders.contains(&row) {
             contenders.push(row);
         }

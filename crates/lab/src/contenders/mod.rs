@@ -12,6 +12,7 @@
 //! a thread of ours copies, pay for the start of no process; that is a millisecond or two for the
 //! whole work, where `cp -r` would be started once.
 
+mod chromium;
 mod chunked;
 mod connections;
 mod curl;
@@ -322,7 +323,7 @@ impl Values<'_> {
 /// All contenders.
 pub fn all() -> &'static [Registered] {
     static ALL: LazyLock<Vec<Registered>> = LazyLock::new(|| {
-        let mut all = Vec::from(PROGRAMS_AND_MODELS);
+        let mut all = programs_and_models();
         all.extend(page::registered());
         all
     });
@@ -330,40 +331,45 @@ pub fn all() -> &'static [Registered] {
 }
 
 /// Those whose names are known before the program runs.
-const PROGRAMS_AND_MODELS: [Registered; 32] = [
-    curl::REGISTERED,
-    curl_parallel::HTTP1,
-    curl_parallel::HTTP2,
-    rclone::REGISTERED,
-    davfs2::LOCKS,
-    davfs2::NO_LOCKS,
-    samba::LOCKS,
-    samba::NO_LOCKS,
-    redirector::HTTP1,
-    redirector::HTTP2,
-    webdrive::REGISTERED,
-    haul::DEFAULT,
-    haul::NO_PIPELINING,
-    haul::HTTP2,
-    haul::HTTP3,
-    haul::LOCKS,
-    engine::OLDEST,
-    engine::NEWEST,
-    engine::LARGEST,
-    engine::FADING,
-    engine::OFF,
-    engine::SAFE,
-    engine::AGGRESSIVE,
-    engine::HTTP2,
-    chunked::REGISTERED,
-    connections::CURL_TCP,
-    connections::CURL_TFO,
-    connections::ENGINE,
-    connections::ENGINE_TFO,
-    kdig::UDP,
-    kdig::TCP,
-    kdig::TFO,
-];
+fn programs_and_models() -> Vec<Registered> {
+    vec![
+        curl::REGISTERED,
+        curl_parallel::HTTP1,
+        curl_parallel::HTTP2,
+        rclone::REGISTERED,
+        davfs2::LOCKS,
+        davfs2::NO_LOCKS,
+        samba::LOCKS,
+        samba::NO_LOCKS,
+        redirector::HTTP1,
+        redirector::HTTP2,
+        webdrive::REGISTERED,
+        haul::DEFAULT,
+        haul::NO_PIPELINING,
+        haul::HTTP2,
+        haul::HTTP3,
+        haul::LOCKS,
+        engine::OLDEST,
+        engine::NEWEST,
+        engine::LARGEST,
+        engine::FADING,
+        engine::OFF,
+        engine::SAFE,
+        engine::AGGRESSIVE,
+        engine::HTTP2,
+        chunked::REGISTERED,
+        connections::CURL_TCP,
+        connections::CURL_TFO,
+        connections::ENGINE,
+        connections::ENGINE_TFO,
+        kdig::UDP,
+        kdig::TCP,
+        kdig::TFO,
+        chromium::HTTP1,
+        chromium::HTTP2,
+        chromium::HTTP3,
+    ]
+}
 
 /// What an experiment may know of them.
 pub fn known() -> Vec<KnownContender<'static>> {

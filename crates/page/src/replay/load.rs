@@ -123,7 +123,8 @@ impl Replay {
                 Http::Three => Versions::Http3,
             },
             pipelining: if over.pipelining { Pipelining::Aggressive } else { Pipelining::Off },
-            connections: SIX,
+            // Until the first is open, the engine would begin others beside it.
+            connections: if matches!(over.http, Http::Two | Http::Three) { 1 } else { SIX },
             early_data: over.tls == Some(Session::Early),
             ..Settings::default()
         };
