@@ -4,7 +4,6 @@ use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
-    time::Duration,
 };
 
 use futures_util::future::BoxFuture;

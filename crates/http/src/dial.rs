@@ -3,7 +3,7 @@
 //! Whether UDP reaches a server shows only in the trying. So QUIC has a head start, and then TCP runs beside it: the way
 //! that a path blocks costs the head start, and no more.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use http::Version;

@@ -30,6 +30,9 @@ const GRACE: Duration = Duration::from_secs(3);
 /// How long what is aborted after that may take to clean up.
 const CLEANUP: Duration = Duration::from_secs(2);
 
+/// How long the last words of QUIC connections may take to leave.
+const FAREWELL: Duration = Duration::from_millis(200);
+
 /// The pause after a connection could not be accepted, for want of descriptors perhaps.
 const BREATH: Duration = Duration::from_millis(50);
 
@@ -203,7 +206,7 @@ async fn accept_quic(endpoint: quinn::Endpoint, site: Arc<Site>, life: Life, roo
     }
     // Who comes now is sent away at once.
     endpoint.set_server_config(None);
-    endpoint.wait_idle().await;
+    let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
 }
 
 async fn accept(listener: tokio::net::TcpListener, manner: Manner, life: Life, room: Arc<Semaphore>) {
