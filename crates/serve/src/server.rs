@@ -30,9 +30,6 @@ const GRACE: Duration = Duration::from_secs(3);
 /// How long what is aborted after that may take to clean up.
 const CLEANUP: Duration = Duration::from_secs(2);
 
-/// How long the last words of QUIC connections may take to leave.
-const FAREWELL: Duration = Duration::from_millis(200);
-
 /// The pause after a connection could not be accepted, for want of descriptors perhaps.
 const BREATH: Duration = Duration::from_millis(50);
 
@@ -204,9 +201,9 @@ async fn accept_quic(endpoint: quinn::Endpoint, site: Arc<Site>, life: Life, roo
             drop(place);
         });
     }
-    // Who comes now is sent away at once.
+    // Who comes now is sent away at once. The port is free only when the last connection has drained (RFC 9000 §10.2).
     endpoint.set_server_config(None);
-    let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
+    endpoint.wait_idle().await;
 }
 
 async fn accept(listener: tokio::net::TcpListener, manner: Manner, life: Life, room: Arc<Semaphore>) {
