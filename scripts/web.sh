@@ -52,6 +52,9 @@ case $what in
     cmp dist/index.html "../$template" || { echo "$template is not what web/ builds; run \`make web\`, and commit it" >&2; exit 1; }
     ;;
   test) npm run --silent test ;;
-  bench) node tests/bench.mjs ;;
+  bench)
+    node tests/bench.mjs
+    node tests/bench-capture.mjs
+    ;;
   pictures) node tests/pictures.mjs ../docs/src/report ;;
 esac

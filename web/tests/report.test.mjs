@@ -4,7 +4,6 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync, statSync } from "node:fs";
-import { createRequire } from "node:module";
 import { createServer, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,10 +12,10 @@ import { fileURLToPath } from "node:url";
 import { Browser, program } from "./browser.mjs";
 import { HOSTILE, compared, empty, haul, hostile, isBuilt, race, report, thousand } from "./haul.mjs";
 import { looksAs } from "./look.mjs";
+import { accessible, fits, quiet } from "./rules.mjs";
 
 /** @typedef {import("playwright-core").Page} Page */
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const missing = !program ? "Chromium is not installed (sudo apt-get install chromium)" : !isBuilt ? `${haul} is not built (cargo build --package haul)` : null;
 if (missing) console.log(`SKIPPED: reports in a browser: ${missing}`);
 const options = { skip: missing ?? false, timeout: 120_000 };
@@ -52,30 +51,6 @@ async function openAll(page) {
   });
   // What is drawn when it opens is drawn by an event.
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0))));
-}
-
-/** No rule of axe's is broken, or only this one is asked; of blocks, which are all alike, the first is looked at. @param {Page} page @param {string} what @param {string} [rule] */
-async function accessible(page, what, rule) {
-  await page.evaluate(AXE);
-  const violations = await page.evaluate(async (rule) => {
-    const only = rule ? { runOnly: { type: "rule", values: [rule] } } : {};
-    // @ts-expect-error axe has put itself there
-    const { violations } = await window.axe.run({ exclude: ["section.block ~ section.block"] }, { resultTypes: ["violations"], ...only });
-    return violations.map((/** @type {any} */ { id, help, nodes }) => `${id}: ${help}: ${nodes.slice(0, 3).map((/** @type {any} */ { html }) => html.slice(0, 160)).join(" | ")}`);
-  }, rule);
-  assert.deepEqual(violations, [], what);
-}
-
-/** A page is as wide as the window. @param {Page} page @param {string} what */
-async function fits(page, what) {
-  const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
-  assert.ok((content ?? 0) <= (window ?? 0), `${what}: ${content} px in a window of ${window} px`);
-}
-
-/** Nothing was complained of, and nothing asked for but the page. @param {import("./browser.mjs").Opened} opened @param {string} what */
-function quiet({ complaints, requests }, what) {
-  assert.deepEqual(complaints, [], what);
-  assert.deepEqual(requests.filter((url) => !url.startsWith("data:")).length, 1, `${what}: ${requests.join(" ")}`);
 }
 
 /** `4.02 s` in seconds. @param {string | null | undefined} said */

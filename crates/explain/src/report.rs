@@ -3,9 +3,10 @@
 use std::{net::SocketAddr, time::Duration};
 
 use crate::{
+    acks::AckHabit,
     causes::{Cause, Times},
     collect,
-    event::{Both, Side},
+    event::{Both, Event, Side},
     exchange::{self, Exchange},
     facts::Facts,
     finding::{Chunk, Evidence, Finding},
@@ -28,6 +29,9 @@ const LEAST: u64 = 1_000_000;
 
 /// How many waits for a window make a habit of it: less is how TCP begins.
 const HABIT: u32 = 3;
+
+/// With how many full segments a sender may begin (RFC 6928 §2).
+const INITIAL: u64 = 10;
 
 /// How many packets a finding names.
 const NAMED: usize = 5;
@@ -66,12 +70,18 @@ pub struct Connection {
     pub rate: Option<f64>,
     /// The size of the sender's chunks, if it waits for each to be acknowledged.
     pub chunk: Option<u64>,
+    /// How far the client is from the capture, and back.
+    pub(crate) to_client: Duration,
+    /// When the receiver of most bytes acknowledges, where it showed.
+    pub acks: Option<AckHabit>,
     /// Where it was captured.
     pub vantage: Vantage,
     /// Its transfers, in order.
     pub transfers: Vec<Transfer>,
     /// Its packets, where they are kept for a page.
     pub(crate) packets_kept: Option<Slot>,
+    /// Its packets, where they are kept for a comparison.
+    pub(crate) events: Vec<Event>,
 }
 
 /// A message's journey, from its first cause to its last byte.
@@ -142,7 +152,8 @@ impl Connection {
         let facts = Facts::of(connection, &place);
         let exchanges = exchange::exchanges(connection, &place);
         let timeline = Timeline::of(connection, &place, &facts, &exchanges);
-        let view = View { connection, place: &place, facts: &facts, timeline: &timeline };
+        let habits = Both::of(|side| AckHabit::of(&timeline.counts[side].acks, facts[side].mss));
+        let view = View { connection, place: &place, facts: &facts, timeline: &timeline, habits };
         let transfers = view.transfers(&exchanges);
         let sent = |side| transfers.iter().filter(|one| one.main() == side).map(|one| one.bytes).sum::<u64>();
         let main = if sent(Side::Client) > sent(Side::Server) { Side::Client } else { Side::Server };
@@ -158,9 +169,12 @@ impl Connection {
             mss: facts[main].mss,
             rate: facts[main].rate,
             chunk: facts[main].chunk,
+            to_client: Duration::from_nanos(place.to.client),
+            acks: habits[main],
             vantage: place.vantage,
             transfers,
             packets_kept: None,
+            events: Vec::new(),
         };
         explained.packets_kept = keeper.and_then(|keeper| keeper.keep(connection, &place, &timeline, &explained));
         Some(explained)
@@ -183,6 +197,8 @@ struct View<'a> {
     place: &'a Place,
     facts: &'a Both<Facts>,
     timeline: &'a Timeline,
+    /// How what each side sends is acknowledged.
+    habits: Both<Option<AckHabit>>,
 }
 
 impl View<'_> {
@@ -227,7 +243,8 @@ impl View<'_> {
             replica: None,
         };
         let ranked = times.ranked().into_iter().filter(|(cause, _)| cause.is_avoidable());
-        let findings = ranked.filter_map(|(cause, cost)| self.finding(&transfer, cause, cost, start, end));
+        let began_with = self.began_with(seen, transfer.main());
+        let findings = ranked.filter_map(|(cause, cost)| self.finding(&transfer, began_with, cause, cost, start, end));
         transfer.findings = findings.collect();
         transfer.findings.shrink_to_fit();
         let main = transfer.main();
@@ -239,6 +256,7 @@ impl View<'_> {
             counts: &self.timeline.counts,
             seen,
             times: &transfer.times,
+            habit: self.habits[main],
             main,
             start,
             lead,
@@ -247,7 +265,23 @@ impl View<'_> {
         transfer
     }
 
-    fn finding(&self, transfer: &Transfer, cause: Cause, cost: u64, start: u64, end: u64) -> Option<Finding> {
+    /// With how many full segments the connection's first message was begun, if they are fewer than RFC 6928 allows and
+    /// more had to wait.
+    fn began_with(&self, seen: &Both<Seen>, side: Side) -> Option<u64> {
+        let (seen, mss) = (&seen[side], self.facts[side].mss);
+        let small = seen.story.warm.is_none() && seen.story.burst < seen.bytes && seen.story.burst < INITIAL * mss;
+        (small && self.facts[side].from_start).then(|| seen.story.burst.div_ceil(mss))
+    }
+
+    fn finding(
+        &self,
+        transfer: &Transfer,
+        began_with: Option<u64>,
+        cause: Cause,
+        cost: u64,
+        start: u64,
+        end: u64,
+    ) -> Option<Finding> {
         if cost < LEAST || (cost as f64) < SHARE * (end - start) as f64 {
             return None;
         }
@@ -258,7 +292,9 @@ impl View<'_> {
         // Waits that matter: what is lost in the noise of the others tells nothing.
         let count = pieces.iter().filter(|piece| (piece.to - piece.from) * 10 >= longest).count() as u32;
         let window = matches!(cause, Cause::SlowStart | Cause::CongestionWindow | Cause::ReceiveWindow);
-        if window && count < HABIT {
+        // Unless it is how TCP began once.
+        let small = cause == Cause::SlowStart && began_with.is_some();
+        if window && !small && count < HABIT {
             return None;
         }
         let side = transfer.main();
@@ -274,6 +310,7 @@ impl View<'_> {
             held: held.clone().min().zip(held.clone().max()).map(|(least, most)| (least, most, held.count())),
             window: counts.window,
             peak: counts.peak,
+            began_with,
             lost: counts.again > 0,
         };
         let mut packets: Vec<u32> = pieces.iter().take(NAMED).map(|piece| piece.number).collect();

@@ -14,7 +14,7 @@ use std::{
 };
 
 use capture::Format;
-use explain::{Explanation, Seen, json, replica::WhatIf, text, view};
+use explain::{Explanation, Keep, Seen, json, replica::WhatIf, text, view};
 use link::units::Size;
 
 /// Say what the time of captured transfers was spent on, and what would change it
@@ -57,8 +57,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Write a page that shows it to this file as well: what waited for what, packet by packet. It opens from disk in
-    /// any browser
+    /// Write a page that shows it, down to the packets, to this file as well; `-`: to standard output, in its place. It
+    /// opens from disk in any browser
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -68,8 +68,12 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    if args.json.iter().chain(&args.html).filter(|path| is_stdout(path)).count() > 1 {
+        return Err("--json and --html cannot both go to standard output; name a file for one of them".into());
+    }
     let keeper = args.html.as_ref().map(|_| view::Keeper::default());
-    let (explanations, unread) = read(&args.files, args.format, keeper.as_ref());
+    let keep = Keep { for_ends: args.files.len() > 1, for_page: keeper.as_ref() };
+    let (explanations, unread) = read(&args.files, args.format, keep);
     let status = if unread { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     let packets = explanations.iter().map(|explanation| explanation.packets).sum();
     if unread && packets == 0 {
@@ -80,31 +84,30 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let asked = json::Asked { what_if: args.what_if.clone(), bytes: args.bytes.map(Size::as_bytes) };
     let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
     if let Some(path) = &args.html {
-        let page = view::document(&names, &connections, packets, &asked);
-        let written = fs::File::create(path).and_then(|file| {
-            let mut file = BufWriter::with_capacity(1 << 20, file);
-            report::write(&page, &mut file)?;
-            file.flush()
-        });
-        written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        report::save(path, &view::document(&names, &connections, packets, &asked))?;
     }
     let document = json::document(&names, &connections, &asked);
+    if !args.json.iter().chain(&args.html).any(|path| is_stdout(path)) {
+        crate::print(text::render(&connections, packets, &asked, &look(args.top)).as_bytes())?;
+    }
     match &args.json {
-        Some(path) if path == Path::new("-") => match write(&document, io::stdout().lock()) {
+        Some(path) if is_stdout(path) => match write(&document, io::stdout().lock()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 return Err(format!("cannot print the explanation: {error}").into());
             }
             _ => {}
         },
-        to => {
-            crate::print(text::render(&connections, packets, &asked, &look(args.top)).as_bytes())?;
-            if let Some(path) = to {
-                let written = fs::File::create(path).and_then(|file| write(&document, file));
-                written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-            }
+        Some(path) => {
+            let written = fs::File::create(path).and_then(|file| write(&document, file));
+            written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         }
+        None => {}
     }
     Ok(status)
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 fn write(document: &json::Document, to: impl Write) -> io::Result<()> {
@@ -116,7 +119,7 @@ fn write(document: &json::Document, to: impl Write) -> io::Result<()> {
 
 /// Reads the captures, as many at a time as there are processors, and says what is wrong with them. What breaks off is
 /// explained as far as it goes; true where nothing of one could be read.
-fn read(files: &[PathBuf], format: Option<Format>, keeper: Option<&view::Keeper>) -> (Vec<Explanation>, bool) {
+fn read(files: &[PathBuf], format: Option<Format>, keep: Keep) -> (Vec<Explanation>, bool) {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Explanation, Option<capture::Error>)>> = Mutex::new(Vec::new());
     let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
@@ -127,10 +130,7 @@ fn read(files: &[PathBuf], format: Option<Format>, keeper: Option<&view::Keeper>
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(file) = files.get(place) else { break };
                     let (explanation, error) = match capture::open(file, format) {
-                        Ok(mut source) => match keeper {
-                            Some(keeper) => explain::explain_keeping(&mut *source, keeper),
-                            None => explain::explain(&mut *source),
-                        },
+                        Ok(mut source) => explain::explain_keeping(&mut *source, keep),
                         Err(error) => (Explanation::default(), Some(error)),
                     };
                     if let Ok(mut done) = done.lock() {

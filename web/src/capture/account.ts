@@ -5,7 +5,7 @@ import { causeTable, inWords } from "../bar";
 import { classes, title } from "../causes";
 import { h, type Child } from "../dom";
 import { table } from "../table";
-import { counted, rate, share, ticks, time } from "../units";
+import { counted, rate, share, spoken, ticks, time } from "../units";
 import { size } from "./quantities";
 import { nameOf, type Band, type Capture } from "./model";
 import type { Connection, Finding, Predictions, Transfer } from "./schema";
@@ -81,10 +81,10 @@ function timeline(capture: Capture, transfer: Transfer): HTMLElement {
     piece.style.width = `${(100 * part) / whole}%`;
     return piece;
   });
-  const marks = ticks(0, whole, 6).map((value) => {
+  const marks = ticks(0, whole, 4).map((value) => {
     const mark = h("span", {}, time(value));
     mark.style.left = `${(100 * value) / whole}%`;
-    if (value / whole > 0.93) mark.className = "last";
+    if (value / whole > 0.82) mark.className = "last";
     return mark;
   });
   const words = `${nameOf(transfer)} took ${time(whole)}: ${inWords(transfer.time_s)}`;
@@ -93,7 +93,7 @@ function timeline(capture: Capture, transfer: Transfer): HTMLElement {
     { class: "timeline" },
     h("div", { class: "causebar", role: "img", "aria-label": words }, pieces),
     h("div", { class: "axis small soft", "aria-hidden": "true" }, marks),
-    ordered ? null : h("figcaption", { class: "small soft" }, "Its packets are not in this page, so the bar is in order of size, not of time."),
+    ordered ? null : h("figcaption", { class: "small soft" }, "Not all of its packets are in this page, so the bar is in order of size, not of time."),
   );
 }
 
@@ -142,22 +142,17 @@ function found(capture: Capture, transfer: Transfer, finding: Finding, toPacket:
     const there = trace !== null && capture.place(trace, number) !== null;
     return there ? h("button", { type: "button", class: "packet", "aria-label": `Show packet ${number}`, onclick: () => toPacket(number) }, number) : h("span", { class: "packet" }, number);
   });
-  const fixes = table(
-    `What would change it: ${title(finding.cause)}`,
-    [
-      { head: "for", cell: ({ system }) => system },
-      { head: "do", cell: ({ how }) => h("span", { class: "how" }, how) },
-      { head: "but", class: "soft", cell: ({ but }) => but || "–" },
-    ],
-    finding.fix,
-  );
+  const fixes = finding.fix.map(({ system, how, but }) => [
+    h("dt", {}, system),
+    h("dd", {}, h("span", { class: "how" }, how), but ? h("span", { class: "soft but" }, `but: ${but}`) : null),
+  ]);
   return h(
     "article",
     { class: "found" },
     h("h4", {}, h("span", { class: `swatch ${classes(finding.cause)}`, "aria-hidden": "true" }), `${time(finding.cost_s)} (${share(finding.cost_s / transfer.duration_s)}) lost to ${finding.title}`),
     h("p", {}, finding.why),
     h("p", {}, "Evidence: ", finding.packets.length === 1 ? "packet " : "packets ", packets),
-    finding.fix.length > 0 ? h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `Fixes for ${title(finding.cause)}` }, fixes) : null,
+    fixes.length > 0 ? h("dl", { class: "fixes" }, fixes) : null,
   );
 }
 
@@ -171,7 +166,7 @@ function whatIf(transfer: Transfer): HTMLElement[] {
   const tables = amounts.map((bytes) => {
     const rows = predictions.after.filter((after) => after.bytes === bytes).map(({ change, duration_s: seconds }) => ({ change, seconds }));
     const before = bytes === null ? { change: "", seconds: transfer.duration_s } : rows.shift();
-    return before ? beforeAfter(bytes, before, rows) : null;
+    return before ? beforeAfter(transfer, bytes, before, rows) : null;
   });
   return [h("h3", {}, "What if"), ...tables.filter((each) => each !== null), h("p", { class: "small soft" }, trust(predictions))];
 }
@@ -181,7 +176,7 @@ interface Outcome {
   seconds: number;
 }
 
-function beforeAfter(bytes: number | null, before: Outcome, after: Outcome[]): HTMLElement {
+function beforeAfter(transfer: Transfer, bytes: number | null, before: Outcome, after: Outcome[]): HTMLElement {
   const longest = Math.max(before.seconds, ...after.map(({ seconds }) => seconds));
   const bar = (outcome: Outcome) => {
     const fill = h("span", { class: outcome === before ? "seen" : "after" });
@@ -197,15 +192,21 @@ function beforeAfter(bytes: number | null, before: Outcome, after: Outcome[]): H
   const view = table<Outcome>(
     bytes === null ? "How long it would take with a change" : `How long ${size(bytes)} would take`,
     [
-      { head: "with", cell: (outcome) => (outcome === before ? unchanged : outcome.change.replaceAll(",", ", ")) },
+      { head: "with", cell: (outcome) => (outcome === before ? unchanged : changed(transfer, outcome.change)) },
       { head: "time", number: true, cell: ({ seconds }) => time(seconds) },
       { head: "change", number: true, class: "soft", cell: saved },
-      { head: "before and after", class: "bars", cell: bar },
+      { head: "how long", class: "bars", cell: bar },
     ],
     [before, ...after],
     { shown: bytes !== null },
   );
   return h("div", { class: "wide" }, view);
+}
+
+/** A change, and against what it is. */
+function changed(transfer: Transfer, change: string): Child {
+  const against = transfer.findings.filter((finding) => finding.change === change).map(({ cause }) => title(cause));
+  return [h("span", { class: "how" }, change.replaceAll(",", ", ")), against.length > 0 ? h("span", { class: "soft but" }, `against ${spoken(against)}`) : null];
 }
 
 function trust({ model_error: error, before_s: before }: Predictions): string {

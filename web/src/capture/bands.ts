@@ -12,11 +12,15 @@ export function drawBands(
   [top, height]: [number, number],
   colours: Colours,
   [from, to]: [number, number] = [-Infinity, Infinity],
+  /** How strong the colours are: of what could be avoided, and of what no setting removes. */
+  [avoidable, given]: [number, number] = [1, 1],
 ): void {
   const { pieces } = trace;
+  const strength = capture.data.causes.map((cause) => (cause.avoidable ? avoidable : given));
   const share = new Float64Array(capture.data.causes.length);
   let column = -1;
   const fill = (cause: number, x: number, width: number) => {
+    pen.globalAlpha = strength[cause] ?? 1;
     pen.fillStyle = colours.cause(capture.cause(cause));
     pen.fillRect(x, top, width, height);
   };
@@ -42,6 +46,7 @@ export function drawBands(
     }
   }
   flush();
+  pen.globalAlpha = 1;
 }
 
 /** The least and the most of something in each column of pixels, so that a million marks are drawn as a thousand. */

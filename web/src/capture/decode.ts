@@ -30,7 +30,7 @@ export interface Packets {
   /** In bytes. */
   window: Float64Array;
   /** Blocks acknowledged selectively: by the packet in which place, from which byte to which. */
-  blocks: { packet: number; from: number; to: number }[];
+  blocks: { packet: Uint32Array; from: Float64Array; to: Float64Array };
 }
 
 /** Pieces of time, one after another. */
@@ -90,8 +90,9 @@ export function packetsOf(trace: TraceText): Packets {
     length: new Uint32Array(count),
     ack: new Float64Array(count),
     window: new Float64Array(count),
-    blocks: [],
+    blocks: { packet: new Uint32Array(), from: new Float64Array(), to: new Float64Array() },
   };
+  const blocks: [number[], number[], number[]] = [[], [], []];
   const reader = new Reader(bytesOf(trace.packets));
   const side = () => ({ end: 0, ack: 0, window: 0 });
   const sides = [side(), side()] as const;
@@ -109,7 +110,9 @@ export function packetsOf(trace: TraceText): Packets {
     if (kind & BLOCKS) {
       for (let left = reader.next(); left > 0; left--) {
         const from = last.ack + reader.signed();
-        packets.blocks.push({ packet: i, from, to: from + reader.next() });
+        blocks[0].push(i);
+        blocks[1].push(from);
+        blocks[2].push(from + reader.next());
       }
     }
     last.end = seq + length + (kind & SYN ? 1 : 0) + (kind & FIN ? 1 : 0);
@@ -121,6 +124,7 @@ export function packetsOf(trace: TraceText): Packets {
     packets.ack[i] = last.ack;
     packets.window[i] = last.window;
   }
+  packets.blocks = { packet: Uint32Array.from(blocks[0]), from: Float64Array.from(blocks[1]), to: Float64Array.from(blocks[2]) };
   return packets;
 }
 

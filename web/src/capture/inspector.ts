@@ -3,7 +3,7 @@
 import { classes, title } from "../causes";
 import { h, type Child } from "../dom";
 import { count, share, spoken, time } from "../units";
-import { ACK, AGAIN, PROBE, SERVER, STRAY } from "./decode";
+import { ACK, AGAIN, lowerBound, PROBE, SERVER, STRAY, type Packets } from "./decode";
 import { size } from "./quantities";
 import { nameOf, type Capture, type Trace } from "./model";
 import type { Selection } from "./selection";
@@ -48,7 +48,7 @@ function told(capture: Capture, trace: Trace, packet: number): HTMLElement[] {
   const length = packets.length[packet] ?? 0;
   const [seq, ack, window] = [packets.seq[packet] ?? 0, packets.ack[packet] ?? 0, packets.window[packet] ?? 0];
   const [from, to] = kind & SERVER ? [connection.server, connection.client] : [connection.client, connection.server];
-  const blocks = packets.blocks.filter((block) => block.packet === packet);
+  const blocks = blocksOf(packets, packet);
   const since = packet > 0 ? at - (packets.time[packet - 1] ?? 0) : null;
   const fields: [string, Child][] = [
     ["time", `${exact(at - trace.begin)} since the connection began`],
@@ -58,7 +58,7 @@ function told(capture: Capture, trace: Trace, packet: number): HTMLElement[] {
     kind & ACK ? ["acknowledges", `all before byte ${signed(ack)}`] : ["acknowledges", "nothing"],
     ["window", `${size(window)}${kind & ACK ? `, up to byte ${signed(ack + window)}` : ""}`],
   ];
-  if (blocks.length > 0) fields.push(["arrived ahead (SACK)", spoken(blocks.map((block) => `${count(block.from)} to ${count(block.to)}`))]);
+  if (blocks.length > 0) fields.push(["arrived ahead (SACK)", spoken(blocks.map(([from, to]) => `${count(from)} to ${count(to)}`))]);
   if (kind & STRAY) fields.push(["remark", "its sequence number is within no window: it is not drawn"]);
   return [
     h("h3", {}, `Packet ${count(packets.number[packet] ?? 0)}: ${sort(kind, length)}`),
@@ -67,6 +67,12 @@ function told(capture: Capture, trace: Trace, packet: number): HTMLElement[] {
     waited(capture, trace, packet),
     ...found(capture, trace, packet),
   ];
+}
+
+function blocksOf({ blocks }: Packets, packet: number): [number, number][] {
+  const found: [number, number][] = [];
+  for (let i = lowerBound(blocks.packet, packet); blocks.packet[i] === packet; i++) found.push([blocks.from[i] ?? 0, blocks.to[i] ?? 0]);
+  return found;
 }
 
 function waited(capture: Capture, trace: Trace, packet: number): HTMLElement {

@@ -57,7 +57,7 @@ export class Ladder {
     );
     this.element = h(
       "figure",
-      { class: "chart" },
+      { class: "drawing" },
       h(
         "div",
         { class: "tools screen" },
@@ -69,7 +69,7 @@ export class Ladder {
         button("packet ▸", "Next packet", () => selection.step(1)),
       ),
       this.scroller,
-      h("figcaption", { class: "small soft" }, "Time runs downwards, but rungs stand as far apart as they can be read; a fold says how much time passed, and what for. ", h("span", { class: "screen" }, "Scroll to move, Ctrl and wheel to zoom. Keys: ↑ ↓ packets, + − zoom.")),
+      h("figcaption", { class: "small soft" }, "Time runs downwards, but rungs stand as far apart as they can be read; a fold says how much time passed, and what for. From far away, each line is as long as what was sent then, and coloured at its left by what the time was spent on; in the middle, what was sent again. ", h("span", { class: "screen" }, "Scroll to move, Ctrl and wheel to zoom. Keys: ↑ ↓ packets, + − zoom.")),
     );
     selection.listen(({ transfer }) => (transfer ? this.connect() : this.reveal()));
     this.connect();
@@ -309,12 +309,20 @@ export class Ladder {
       if ((kind[i] ?? 0) & AGAIN) again[line] = (again[line] ?? 0) + 1;
     }
     const half = (right - left) / 2 - 8;
+    const { time: times } = trace.packets;
+    for (let i = first; i < last; i++) {
+      const line = Math.floor(y(i));
+      if (i > first && line === Math.floor(y(i - 1))) continue;
+      const longest = this.capture.bands(trace, times[i] ?? 0, times[Math.min(times.length - 1, i + Math.ceil(1 / this.rung))] ?? 0).sort((a, b) => b.to - b.from - (a.to - a.from))[0];
+      if (!longest) continue;
+      pen.fillStyle = colours.cause(longest.cause);
+      pen.fillRect(left - 7, line, 6, 1);
+    }
     for (let line = Math.floor(head); line < lines; line++) {
       const out = ((sent[line] ?? 0) / most) * half;
       const back = ((answered[line] ?? 0) / most) * half;
       pen.fillStyle = colours.ink;
       if (out > 0) pen.fillRect(left + 2, line, Math.max(1, out), 1);
-      pen.fillStyle = colours.ack;
       if (back > 0) pen.fillRect(right - 2 - Math.max(1, back), line, Math.max(1, back), 1);
       pen.fillStyle = colours.again;
       if ((again[line] ?? 0) > 0) pen.fillRect((left + right) / 2 - 4, line, 8, 1.5);
@@ -326,7 +334,7 @@ export class Ladder {
     for (let at = head + text; at < height - text; at += 4 * text) {
       const packet = Math.min(trace.packets.count - 1, lowerBound(this.of(trace).place, (at + this.scroller.scrollTop - head) / this.rung));
       if (y(packet) > height || y(packet) < at - 2 * text) continue;
-      pen.fillText(time((trace.packets.time[packet] ?? 0) - trace.begin), left - 8, at);
+      pen.fillText(time((trace.packets.time[packet] ?? 0) - trace.begin), left - 11, at);
     }
   }
 }

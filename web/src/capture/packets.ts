@@ -15,7 +15,7 @@ const PAGE = 200;
 
 /** The tables; they are made when they are opened, and follow what is looked at. */
 export function tables(capture: Capture, selection: Selection): HTMLElement {
-  const packets = opening("Packets as a table", (from) => packetTable(selection, from));
+  const packets = opening("Packets as a table", (from) => packetTable(capture, selection, from));
   const pieces = opening("The transfer’s time as a table", (from) => pieceTable(capture, selection, from));
   selection.listen(({ transfer }) => {
     if (transfer) [packets, pieces].forEach((one) => one.changed());
@@ -55,12 +55,14 @@ function opening(name: string, part: (from: number) => Part | null): { element: 
   };
 }
 
-function packetTable(selection: Selection, page: number): Part | null {
+function packetTable(capture: Capture, selection: Selection, page: number): Part | null {
   const { trace, transfer } = selection;
   if (!trace || !transfer) return null;
   const { packets, connection } = trace;
   const begin = lowerBound(packets.time, transfer.start_s - 1e-6);
-  const end = lowerBound(packets.time, transfer.start_s + transfer.duration_s + 1e-6);
+  // What still comes when it is over, late acknowledgements, is its own as well, until the next one begins.
+  const later = capture.data.transfers.filter((one) => one.connection === transfer.connection && one.start_s > transfer.start_s);
+  const end = lowerBound(packets.time, Math.min(Infinity, ...later.map((one) => one.start_s - 1e-6)));
   const rows = Array.from({ length: Math.max(0, Math.min(PAGE, end - begin - page)) }, (_, n) => begin + page + n);
   const view = table<number>(
     `Packets of the transfer between ${connection.client} (client) and ${connection.server} (server)`,

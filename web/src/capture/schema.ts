@@ -17,8 +17,18 @@ export interface CaptureView {
   connections: Connection[];
   /** Those that lost most first. */
   transfers: Transfer[];
-  /** The chains of transfers that an end waited for, each in order of time; places in `transfers`. */
-  critical: number[][];
+  /** What a client did over several connections. */
+  pages: Page[];
+}
+
+export interface Page {
+  client: string;
+  duration_s: number;
+  transfers: number;
+  /** Along the critical path. */
+  time_s: Record<string, number>;
+  /** The transfers that waited for one another, in order: places in `transfers`. */
+  path: number[];
 }
 
 export interface CauseName {

@@ -6,7 +6,7 @@ import { classes, title } from "../causes";
 import { h, s } from "../dom";
 import { counted, ticks, time } from "../units";
 import { Columns, drawBands } from "./bands";
-import { AGAIN, FIN, lowerBound, SYN } from "./decode";
+import { AGAIN, FIN, lowerBound, SERVER, SYN } from "./decode";
 import { scaled, size } from "./quantities";
 import type { Capture, Flow, Trace } from "./model";
 import type { Selection } from "./selection";
@@ -40,7 +40,7 @@ export class Sequence {
     this.withWindow = h("input", { type: "checkbox", checked: true, onchange: () => this.surface.change() });
     this.element = h(
       "figure",
-      { class: "chart" },
+      { class: "drawing" },
       h(
         "div",
         { class: "tools screen" },
@@ -95,8 +95,9 @@ export class Sequence {
   private draws(flow: Flow): void {
     const mark = (name: string, kind: string, path: string) =>
       h("li", {}, s("svg", { width: 26, height: 14, "aria-hidden": "true", class: kind }, s("path", { d: path })), name);
-    const side = flow.side === 0 ? 64 : 0;
-    const blocks = this.selection.trace?.packets.blocks.some((block) => ((this.selection.trace?.packets.kind[block.packet] ?? 0) & 64) === side);
+    const side = flow.side === 0 ? SERVER : 0;
+    const kinds = this.selection.trace?.packets.kind;
+    const blocks = this.selection.trace?.packets.blocks.packet.some((packet) => ((kinds?.[packet] ?? 0) & SERVER) === side);
     this.legend.replaceChildren(
       mark("segment", "mark-segment", "M6 2v10M13 0v10M20 -2v10"),
       mark("acknowledged up to here", `mark-ack ${classes("server_think")}`, "M0 12h8v-5h9v-5h9"),
@@ -207,9 +208,7 @@ export class Sequence {
     pen.font = `${text}px ${colours.font}`;
 
     const end = transfer.start_s + transfer.duration_s;
-    pen.globalAlpha = 0.28;
-    drawBands(pen, this.capture, trace, span, [top, bottom - top], colours, [transfer.start_s, end]);
-    pen.globalAlpha = 1;
+    drawBands(pen, this.capture, trace, span, [top, bottom - top], colours, [transfer.start_s, end], [0.28, 0.1]);
     drawBands(pen, this.capture, trace, span, [bottom + 2, 0.6 * text], colours);
     this.axes(frame, trace, scope, [left, right, top, bottom], text);
 
@@ -301,8 +300,9 @@ export class Sequence {
     pen.fillStyle = colours.ink;
     pen.textBaseline = "bottom";
     pen.textAlign = "center";
+    const { pieces } = trace;
+    if (lowerBound(pieces.from, this.span.to, pieces.count) - lowerBound(pieces.to, this.span.from, pieces.count) > 5000) return;
     const bands = this.capture.bands(trace, this.span.from, this.span.to);
-    if (bands.length > 400) return;
     for (const { from, to, cause } of bands) {
       const [a, b] = [this.span.x(from), this.span.x(to)];
       const lines = [title(cause), time(to - from)];
@@ -342,12 +342,13 @@ export class Sequence {
   private blocks(pen: CanvasRenderingContext2D, trace: Trace, flow: Flow, y: (value: number) => number, colours: Colours): void {
     const { packets } = trace;
     const { span } = this;
-    const side = flow.side === 0 ? 64 : 0;
+    const side = flow.side === 0 ? SERVER : 0;
     const columns = new Columns(...this.plot);
-    for (const { packet, from, to } of packets.blocks) {
-      const at = packets.time[packet] ?? 0;
-      if (at < span.from || at > span.to || ((packets.kind[packet] ?? 0) & 64) !== side) continue;
-      columns.add(span.x(at), from, to);
+    const { packet: by, from, to } = packets.blocks;
+    const end = lowerBound(packets.time, span.to + 1e-9);
+    for (let i = lowerBound(by, lowerBound(packets.time, span.from)); i < by.length && (by[i] ?? 0) < end; i++) {
+      const packet = by[i] ?? 0;
+      if (((packets.kind[packet] ?? 0) & SERVER) === side) columns.add(span.x(packets.time[packet] ?? 0), from[i] ?? 0, to[i] ?? 0);
     }
     pen.fillStyle = colours.sack;
     columns.draw(pen, y, 2);
@@ -439,7 +440,7 @@ export class Sequence {
     if (packet === null) return;
     const { packets } = trace;
     const x = this.span.x(packets.time[packet] ?? 0);
-    const own = ((packets.kind[packet] ?? 0) & 64 ? 1 : 0) === flow.side;
+    const own = ((packets.kind[packet] ?? 0) & SERVER ? 1 : 0) === flow.side;
     const low = own ? (packets.seq[packet] ?? 0) : (packets.ack[packet] ?? 0);
     const high = own ? low + (packets.length[packet] ?? 0) : low;
     pen.strokeStyle = colours.focus;

@@ -1,10 +1,10 @@
 // All transfers, one beneath the other, each from its first cause to its last byte, in the colours of what its time was
 // spent on; those that the end waited for are marked.
 
-import { inWords } from "../bar";
+import { causeBar, inWords } from "../bar";
 import { classes, title } from "../causes";
-import { h, type Child } from "../dom";
-import { counted, ticks, time } from "../units";
+import { h } from "../dom";
+import { count, counted, ticks, time } from "../units";
 import { drawBands } from "./bands";
 import { size } from "./quantities";
 import { nameOf, type Capture } from "./model";
@@ -12,6 +12,9 @@ import type { Transfer } from "./schema";
 import type { Selection } from "./selection";
 import { button, buttons, byPointer, Span } from "./span";
 import { fit, Surface, textSize, type Frame } from "./surface";
+
+/** How many critical paths are told. */
+const PATHS = 3;
 
 interface Row {
   transfer: Transfer | null;
@@ -34,8 +37,8 @@ export class Waterfall {
     private readonly capture: Capture,
     private readonly selection: Selection,
   ) {
-    const { transfers, critical } = capture.data;
-    for (const path of critical) {
+    const { transfers, pages } = capture.data;
+    for (const { path } of pages) {
       path.forEach((place, n) => {
         const transfer = transfers[place];
         if (transfer) this.waited.set(transfer, transfers[path[n - 1] ?? -1] ?? null);
@@ -53,11 +56,11 @@ export class Waterfall {
     const causes = new Set(transfers.flatMap((transfer) => Object.keys(transfer.time_s)));
     this.element = h(
       "figure",
-      { class: "chart" },
+      { class: "drawing" },
       h("div", { class: "tools screen" }, this.order, buttons(this.span), button("All", null, () => this.span.all())),
       this.scroller,
       h("ul", { class: "legend" }, [...causes].map((cause) => h("li", {}, h("span", { class: `swatch ${classes(cause)}`, "aria-hidden": "true" }), title(cause)))),
-      this.waited.size > 0 ? h("p", { class: "small" }, this.chain()) : null,
+      ...(pages.length > 0 ? this.paths() : []),
       h("figcaption", { class: "small soft" }, "Each bar runs from a transfer’s first cause to its last byte. ", h("span", { class: "screen" }, "A click on a row shows that transfer below. Keys: ↑ ↓ rows, + − 0 zoom.")),
     );
     const end = Math.max(1e-6, ...transfers.map((one) => one.start_s + one.duration_s));
@@ -69,24 +72,21 @@ export class Waterfall {
     });
   }
 
-  /** The critical path in words. */
-  private chain(): Child[] {
-    const { transfers, critical } = this.capture.data;
-    const longest = [...critical].sort((a, b) => b.length - a.length)[0] ?? [];
-    const chain = longest.map((place) => transfers[place]).filter((one) => one !== undefined);
-    const sums: Record<string, number> = {};
-    let until = -Infinity;
-    for (const one of chain) {
-      // Of what overlaps, only what came after the one before.
-      const share = one.duration_s > 0 ? Math.min(1, (one.start_s + one.duration_s - Math.max(until, one.start_s)) / one.duration_s) : 0;
-      for (const [cause, seconds] of Object.entries(one.time_s)) sums[cause] = (sums[cause] ?? 0) + Math.max(0, share) * seconds;
-      until = Math.max(until, one.start_s + one.duration_s);
-    }
-    const others = critical.length > 1 ? ` (the longest of ${critical.length} such chains)` : "";
-    return [
-      h("strong", {}, "◆ The critical path"),
-      ` runs through ${counted(chain.length, "transfer")}${others}: ${inWords(sums)}. As their times tell: each began when the one before it had ended, or while the first still came. What is not on it cost nothing.`,
-    ];
+  /** The critical paths in words, the longest first. */
+  private paths(): HTMLElement[] {
+    const { pages } = this.capture.data;
+    const shown = [...pages].sort((a, b) => b.duration_s - a.duration_s).slice(0, PATHS);
+    const each = shown.map((page) =>
+      h(
+        "li",
+        {},
+        `${page.client}: ${counted(page.transfers, "transfer")} in ${time(page.duration_s)}, of which ${page.path.length === 1 ? "the last waited for no other" : `${counted(page.path.length, "transfer")} waited for one another`}. `,
+        causeBar(page.time_s),
+        h("span", { class: "small" }, inWords(page.time_s)),
+      ),
+    );
+    if (pages.length > shown.length) each.push(h("li", { class: "soft" }, `and ${count(pages.length - shown.length)} shorter ones`));
+    return [h("p", {}, h("strong", {}, "◆ The critical path"), ", from the first request to the last byte; what is not on it cost nothing:"), h("ul", { class: "plain" }, each)];
   }
 
   private row(): number {

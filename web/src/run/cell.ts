@@ -57,7 +57,7 @@ function files(cell: Cell, { capture, slowest, view }: Row["beside"]): Child {
   if (slowest) parts.push(["; ", link(slowest, "of the slowest")]);
   return [
     h("p", {}, h("strong", {}, "Packets: "), parts, "."),
-    capture && !view ? h("p", { class: "soft small" }, "To see its connections: ", h("code", {}, `haul explain ${quoted(capture)}`), `, in this report's folder. ${label(cell)} alone is in it.`) : null,
+    capture && !view ? h("p", { class: "soft small" }, "To see its connections: ", h("code", {}, `haul explain ${quoted(capture)} --html page.html`), `, in this report's folder. ${label(cell)} alone is in it.`) : null,
   ];
 }
 

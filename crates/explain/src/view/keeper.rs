@@ -50,19 +50,19 @@ impl Keeper {
         let worth = (worst.avoidable(), worst.duration, name);
         let count = explained.packets.min(PACKETS);
         let slot = Slot::default();
-        let mut shelf = self.shelf();
-        if shelf.floor.is_some_and(|floor| worth <= floor) {
+        let mut room = self.shelf();
+        if room.floor.is_some_and(|floor| worth <= floor) {
             return None;
         }
-        shelf.packets += count;
-        shelf.slots.insert(worth, (count, Arc::clone(&slot)));
-        shelf.make_room();
-        drop(shelf);
+        room.packets += count;
+        room.slots.insert(worth, (count, Arc::clone(&slot)));
+        room.make_room();
+        drop(room);
         let from = u64::try_from(worst.start.as_nanos()).unwrap_or(u64::MAX);
         let trace = Trace::of(connection, place, timeline, PACKETS, from);
         // It may have been turned away meanwhile.
-        let shelf = self.shelf();
-        let kept = shelf.slots.contains_key(&worth);
+        let room = self.shelf();
+        let kept = room.slots.contains_key(&worth);
         if kept && let Ok(mut place) = slot.lock() {
             *place = Some(trace);
         }

@@ -8,17 +8,16 @@
 //! Everything in it is bounded, whatever the capture: packets by [`PACKETS`], transfers by [`TRANSFERS`], transfers
 //! that are run again by [`PREDICTED`]. What was left out is counted, so that the page can say so.
 
-mod critical;
 mod keeper;
 mod predict;
 mod trace;
 
-use std::{borrow::Cow, collections::BTreeMap, sync::MutexGuard, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, ptr, sync::MutexGuard, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
 
-use crate::{Cause, Finding, Seen, Transfer, json::Asked, report::Direction, text};
+use crate::{Cause, Finding, Page, Seen, Step, Times, Transfer, json::Asked, pages, report::Direction, text};
 
 pub(crate) use keeper::Slot;
 pub use keeper::{Keeper, PACKETS};
@@ -49,8 +48,19 @@ pub struct Document<'a> {
     connections: Vec<Connection>,
     /// Those that lost most first.
     transfers: Vec<TransferView>,
-    /// The chains of transfers that an end waited for, each in order of time; places in `transfers`.
-    critical: Vec<Vec<usize>>,
+    pages: Vec<PageView>,
+}
+
+/// What a client did over several connections.
+#[derive(Debug, Serialize)]
+struct PageView {
+    client: String,
+    duration_s: f64,
+    transfers: usize,
+    /// Along the critical path; adds up to `duration_s`.
+    time_s: BTreeMap<&'static str, f64>,
+    /// Its steps in order, but for those that are not listed: places in `transfers`.
+    path: Vec<usize>,
 }
 
 /// A cause; [`Trace`]'s pieces name its place in the list.
@@ -135,12 +145,6 @@ pub fn document<'a>(captures: &'a [String], seen: &[Seen], packets: u64, asked: 
         let connection = shown.binary_search(place).unwrap_or_default();
         transfer_view(transfer, connection, begin, (rank < PREDICTED).then_some(asked))
     });
-    let times = ranked.iter().take(TRANSFERS).map(|(place, transfer)| critical::Time {
-        client: seen[*place].connection.client.ip(),
-        start: transfer.start,
-        end: transfer.start + transfer.duration,
-    });
-    let times: Vec<_> = times.collect();
     Document {
         schema: SCHEMA,
         captures,
@@ -153,7 +157,21 @@ pub fn document<'a>(captures: &'a [String], seen: &[Seen], packets: u64, asked: 
             .collect(),
         transfers: transfers.collect(),
         connections,
-        critical: critical::paths(&times),
+        pages: pages(seen).iter().map(|page| page_view(page, seen, &ranked)).collect(),
+    }
+}
+
+fn page_view(page: &Page, seen: &[Seen], ranked: &[(usize, &Transfer)]) -> PageView {
+    let place = |step: &Step| {
+        let wanted = &seen[step.connection].connection.transfers[step.transfer];
+        ranked.iter().take(TRANSFERS).position(|(_, transfer)| ptr::eq(*transfer, wanted))
+    };
+    PageView {
+        client: page.client.to_string(),
+        duration_s: page.duration.as_secs_f64(),
+        transfers: page.transfers,
+        time_s: seconds(&page.times),
+        path: page.path.iter().filter_map(place).collect(),
     }
 }
 
@@ -196,7 +214,6 @@ fn trace(slot: &MutexGuard<Option<Trace>>, begin: Duration) -> Option<TraceView>
 }
 
 fn transfer_view(transfer: &Transfer, connection: usize, begin: Duration, asked: Option<&Asked>) -> TransferView {
-    let times = transfer.times.ranked().into_iter();
     TransferView {
         connection,
         what: transfer.what.to_string(),
@@ -208,11 +225,15 @@ fn transfer_view(transfer: &Transfer, connection: usize, begin: Duration, asked:
         start_s: transfer.start.saturating_sub(begin).as_secs_f64(),
         duration_s: transfer.duration.as_secs_f64(),
         bytes: transfer.bytes,
-        time_s: times.map(|(cause, time)| (cause.name(), time as f64 / 1e9)).collect(),
+        time_s: seconds(&transfer.times),
         cause: transfer.cause.map(Cause::name),
         findings: transfer.findings.iter().map(finding).collect(),
         predictions: asked.and_then(|asked| Predictions::of(transfer, asked)),
     }
+}
+
+fn seconds(times: &Times) -> BTreeMap<&'static str, f64> {
+    times.ranked().into_iter().map(|(cause, time)| (cause.name(), time as f64 / 1e9)).collect()
 }
 
 fn finding(finding: &Finding) -> FindingView {

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use explain::{json::Asked, view};
+use explain::{Keep, json::Asked, view};
 use lab::{page, results::RunResult};
 
 /// How long all of them together may take.
@@ -34,7 +34,8 @@ pub(super) fn write(folder: &Path, run: &RunResult, stop: impl Fn() -> bool) {
         }
         let Ok(mut source) = capture::open(&file, None) else { continue };
         let keeper = view::Keeper::default();
-        let (explanation, _) = explain::explain_keeping(&mut *source, &keeper);
+        let (explanation, _) =
+            explain::explain_keeping(&mut *source, Keep { for_page: Some(&keeper), ..Keep::default() });
         let packets = explanation.packets;
         let connections = explain::match_ends(vec![explanation]);
         let names = [capture.display().to_string()];
