@@ -30,6 +30,7 @@ davfs2                    race,test       root  mount.davfs         the contende
 samba                     race,test       root  smbd                the contenders with Samba are skipped
 smbclient                 race,test       root  smbclient           the contenders with Samba are skipped
 chromium                  test            any   chromium            pages are neither recorded nor loaded in a browser
+ngtcp2-client             test            any   gtlsclient          HTTP/3 is not tried with another client
 knot-dnsutils             race,test       any   kdig                the contenders with kdig are skipped
 unbound                   race,test       any   unbound             names cannot be looked up at Unbound
 litmus                    test            any   litmus              the WebDAV conformance suites are skipped

@@ -75,6 +75,10 @@ impl Alternative {
 
     /// None came about, or TCP was there first although it began later.
     pub(crate) fn failed(&mut self, now: f64) {
+        // Several attempts at once are one.
+        if self.is_avoided(now) {
+            return;
+        }
         let avoided = AVOIDED * 2_f64.powi(self.failures.min(16) as i32);
         self.failures += 1;
         self.avoided_until = now + avoided.min(AVOIDED_MOST);
