@@ -40,6 +40,7 @@ tcpdump                   test            any   tcpdump             the captures
 tshark                    test,bench      any   tshark              the captures are not checked against tshark
 tcptrace                  bench           any   tcptrace            the explanation is not raced against tcptrace
 iperf3                    test,bench      any   iperf3              the checks with iperf3 are skipped
+chromium                  test,bench      any   chromium            the reports are not opened in a browser
 shellcheck                lint            any   shellcheck          the shell scripts are not checked
 '
 

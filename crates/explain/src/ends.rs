@@ -22,7 +22,7 @@ pub struct Seen {
     pub capture: usize,
     /// The others.
     pub also: Vec<usize>,
-    /// The way between two of them, where both kept their packets ([`crate::explain_end`]).
+    /// The way between two of them, where both kept their packets ([`crate::Keep`]).
     pub ways: Option<Ways>,
 }
 

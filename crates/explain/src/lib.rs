@@ -20,6 +20,9 @@
 //!                │                                                          ends, ways: both ends' captures
 //!                ▼
 //!             whatif ─> replica how long otherwise?
+//!                │
+//!                ▼
+//!       text, json, view       for a terminal, for programs, for a page
 //! ```
 //!
 //! # The critical path
@@ -55,6 +58,7 @@ mod talk;
 pub mod text;
 mod timeline;
 mod vantage;
+pub mod view;
 mod wait;
 mod walk;
 mod ways;
@@ -106,21 +110,25 @@ const WAITING: usize = 64;
 /// Explains a capture: one thread reads it, and as many as there are processors explain the connections that are
 /// over. Where it breaks off, what was whole is explained, and the error says where that was.
 pub fn explain(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Error>) {
-    explain_keeping(source, 0)
+    explain_keeping(source, Keep::default())
 }
 
-/// Explains one of several captures of the same connections, of which [`match_ends`] is to tell the way between: as
-/// [`explain()`], but the first packets, up to four million, are kept for that.
-pub fn explain_end(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Error>) {
-    explain_keeping(source, KEPT)
+/// What is kept of packets when they are explained, which is otherwise nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Keep<'a> {
+    /// For [`match_ends`] to tell the way between captures of the same connections: the first four million.
+    pub for_ends: bool,
+    /// For a page that shows them.
+    pub for_page: Option<&'a view::Keeper>,
 }
 
-fn explain_keeping(source: &mut (impl Source + ?Sized), most: usize) -> (Explanation, Option<Error>) {
+/// Explains a capture like [`explain()`], and keeps packets.
+pub fn explain_keeping(source: &mut (impl Source + ?Sized), keep: Keep) -> (Explanation, Option<Error>) {
     let kept = AtomicUsize::new(0);
     let one = |connection: Box<collect::Connection>| {
-        let mut explained = Connection::explain(&connection)?;
+        let mut explained = Connection::explain(&connection, keep.for_page)?;
         let events = connection.events;
-        if most > 0 && kept.fetch_add(events.len(), Ordering::Relaxed) + events.len() <= most {
+        if keep.for_ends && kept.fetch_add(events.len(), Ordering::Relaxed) + events.len() <= KEPT {
             explained.events = events;
         }
         Some(explained)
@@ -133,7 +141,7 @@ fn explain_keeping(source: &mut (impl Source + ?Sized), most: usize) -> (Explana
     let broken = thread::scope(|scope| {
         let workers = thread::available_parallelism().map_or(1, usize::from);
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let broken = collect(source, &mut explanation, &finished);
+        let broken = collect(source, &mut explanation, keep.for_page.is_some(), &finished);
         drop(finished);
         for worker in workers {
             let explained = worker.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
@@ -153,9 +161,10 @@ fn explain_keeping(source: &mut (impl Source + ?Sized), most: usize) -> (Explana
 fn collect(
     source: &mut (impl Source + ?Sized),
     explanation: &mut Explanation,
+    keeps: bool,
     finished: &SyncSender<Box<collect::Connection>>,
 ) -> Option<Error> {
-    let mut collector = collect::Collector::default();
+    let mut collector = collect::Collector::keeping(keeps);
     let mut fragments = Fragments::default();
     let broken = loop {
         match source.next() {

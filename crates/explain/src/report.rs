@@ -13,6 +13,7 @@ use crate::{
     story::Seen,
     timeline::{Piece, Timeline},
     vantage::{Place, Vantage},
+    view::{Keeper, Slot},
     whatif::{self, Known, Replica},
 };
 
@@ -77,6 +78,8 @@ pub struct Connection {
     pub vantage: Vantage,
     /// Its transfers, in order.
     pub transfers: Vec<Transfer>,
+    /// Its packets, where they are kept for a page.
+    pub(crate) packets_kept: Option<Slot>,
     /// Its packets, where they are kept for a comparison.
     pub(crate) events: Vec<Event>,
 }
@@ -120,12 +123,17 @@ impl Transfer {
 impl Connection {
     /// `host22:1742 → yangtze:443`.
     pub fn ends(&self) -> String {
+        self.ends_apart().join(" → ")
+    }
+
+    /// The client and the server, by name where the capture has one.
+    pub(crate) fn ends_apart(&self) -> [String; 2] {
         let [client, server] = &self.names;
         let end = |name: &Option<String>, end: SocketAddr| match name {
             Some(name) => format!("{name}:{}", end.port()),
             None => end.to_string(),
         };
-        format!("{} → {}", end(client, self.client), end(server, self.server))
+        [end(client, self.client), end(server, self.server)]
     }
 
     /// Which way most of its bytes went.
@@ -135,7 +143,7 @@ impl Connection {
     }
 
     /// Explains a connection; none if nothing was asked of it: late packets of one that was over before.
-    pub(crate) fn explain(connection: &collect::Connection) -> Option<Self> {
+    pub(crate) fn explain(connection: &collect::Connection, keeper: Option<&Keeper>) -> Option<Self> {
         let opened = connection.syn.client.is_some();
         if !opened && connection.events.iter().all(|event| event.len <= 1) {
             return None;
@@ -149,7 +157,7 @@ impl Connection {
         let transfers = view.transfers(&exchanges);
         let sent = |side| transfers.iter().filter(|one| one.main() == side).map(|one| one.bytes).sum::<u64>();
         let main = if sent(Side::Client) > sent(Side::Server) { Side::Client } else { Side::Server };
-        Some(Self {
+        let mut explained = Self {
             client: connection.ends.client,
             server: connection.ends.server,
             names: [None, None],
@@ -165,8 +173,11 @@ impl Connection {
             acks: habits[main],
             vantage: place.vantage,
             transfers,
+            packets_kept: None,
             events: Vec::new(),
-        })
+        };
+        explained.packets_kept = keeper.and_then(|keeper| keeper.keep(connection, &place, &timeline, &explained));
+        Some(explained)
     }
 }
 

@@ -38,14 +38,10 @@ const CELLS: [(char, &str); 3] = [('█', "31"), ('▓', "33"), ('░', "2")];
 
 /// The explanation of connections; `packets` were read in all.
 pub fn render(connections: &[Seen], packets: u64, asked: &Asked, look: &Look) -> String {
-    let mut transfers: Vec<(&Seen, &Transfer)> = connections
-        .iter()
-        .flat_map(|seen| seen.connection.transfers.iter().map(move |transfer| (seen, transfer)))
-        .collect();
-    // A stable sort: those that lost the same stay in their order.
-    transfers.sort_by_key(|(_, transfer)| std::cmp::Reverse((transfer.avoidable(), transfer.duration)));
+    let ranked = ranked(connections);
+    let transfers: Vec<_> = ranked.iter().map(|(place, transfer)| (&connections[*place], *transfer)).collect();
     let mut page = Page { text: String::new(), look };
-    page.paragraph("", &answer(&transfers, packets));
+    page.paragraph("", &answer(connections, &ranked, packets));
     if transfers.is_empty() {
         return page.text;
     }
@@ -60,9 +56,20 @@ pub fn render(connections: &[Seen], packets: u64, asked: &Asked, look: &Look) ->
     page.text
 }
 
-/// The answer in a sentence or two.
-fn answer(transfers: &[(&Seen, &Transfer)], packets: u64) -> String {
-    let Some((seen, worst)) = transfers.first() else {
+/// All transfers with the place of their connection, those first that lost most.
+pub(crate) fn ranked(connections: &[Seen]) -> Vec<(usize, &Transfer)> {
+    let each = connections.iter().enumerate();
+    let mut ranked: Vec<_> = each
+        .flat_map(|(place, seen)| seen.connection.transfers.iter().map(move |transfer| (place, transfer)))
+        .collect();
+    // A stable sort: those that lost the same stay in their order.
+    ranked.sort_by_key(|(_, transfer)| std::cmp::Reverse((transfer.avoidable(), transfer.duration)));
+    ranked
+}
+
+/// The answer in a sentence or two, about ranked transfers.
+pub(crate) fn answer(connections: &[Seen], transfers: &[(usize, &Transfer)], packets: u64) -> String {
+    let Some((place, worst)) = transfers.first() else {
         return format!("Nothing to explain: no TCP connection carries data in {packets} packets.");
     };
     let Some(finding) = worst.findings.first() else {
@@ -73,7 +80,7 @@ fn answer(transfers: &[(&Seen, &Transfer)], packets: u64) -> String {
             time_text(worst.duration),
             time_text(Duration::from_nanos(time)),
             cause.title(),
-            time_text(seen.connection.rtt)
+            time_text(connections[*place].connection.rtt)
         );
     };
     let healthy = transfers.iter().filter(|(_, transfer)| transfer.findings.is_empty()).count();

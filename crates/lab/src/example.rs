@@ -110,6 +110,7 @@ pub(crate) fn circumstances() -> Circumstances {
             real_time: Some(true),
             delay_errors: vec![],
         }),
+        command: "haul race --quick".into(),
         settings: [("server", "apache"), ("tls", "yes"), ("quick", "yes")]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),

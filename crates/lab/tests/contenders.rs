@@ -219,7 +219,7 @@ fn copies() -> bool {
     *COPIES
 }
 
-fn works() -> [Work; 6] {
+fn works() -> [Work; 7] {
     let size = Size::bytes(10 * 1024);
     [
         Work::Upload { files: FILES, size },
@@ -227,6 +227,7 @@ fn works() -> [Work; 6] {
         Work::Download { files: FILES, size: vec![size, Size::bytes(300 * 1024)] },
         Work::Page { objects: vec![size; 6], idle: "10ms".parse().unwrap(), size },
         Work::List { entries: 30 },
+        Work::LookUp { times: 3 },
         Work::Edit { times: 3, size },
     ]
 }

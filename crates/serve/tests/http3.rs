@@ -256,6 +256,13 @@ async fn a_client_hears_of_http3_and_speaks_it_when_asked_to() {
         assert_eq!(answer.version(), Version::HTTP_3);
         assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "x");
     }
+    // Who asks for little takes it where it is known.
+    let (brief, _folder) = client(&server, Versions::Brief);
+    assert_eq!(brief.send(get()).await.unwrap().version(), Version::HTTP_11);
+    let (brief, _folder) = client(&server, Versions::Brief);
+    brief.remember_alternative(origin(&server), tcp.alternative(&origin(&server)));
+    assert_eq!(brief.send(get()).await.unwrap().version(), Version::HTTP_3);
+
     // A port where nobody speaks QUIC, and TCP does.
     let listen = |address| start(|config| (config.tls, config.listen) = (Some(Tls::SelfSigned), vec![address]));
     let mut deaf = listen(([127, 77, 0, 2], 0).into());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use explain::{Seen, explain_end, match_ends};
+use explain::{Keep, Seen, explain_keeping, match_ends};
 
 use crate::line::{
     Captured,
@@ -17,7 +17,7 @@ const AHEAD: f64 = 1234.0;
 fn both(line: &Line) -> Seen {
     let captures = [(Client, 0.0), (Server, AHEAD)].map(|(end, ahead)| {
         let mut captured = Captured::at(std::slice::from_ref(line), end, ahead);
-        let (explanation, broken) = explain_end(&mut captured);
+        let (explanation, broken) = explain_keeping(&mut captured, Keep { for_ends: true, ..Keep::default() });
         assert!(broken.is_none());
         explanation
     });

@@ -40,7 +40,7 @@ const MOST_WAYS: usize = 512;
 const MIRRORED: Duration = Duration::from_hours(90 * 24);
 
 #[derive(Serialize, Deserialize)]
-struct Servers {
+struct Kept {
     schema: String,
     /// By origin.
     servers: BTreeMap<String, Server>,
@@ -58,7 +58,7 @@ pub(super) struct Server {
     pub(super) http3: Alternative,
 }
 
-impl Default for Servers {
+impl Default for Kept {
     fn default() -> Self {
         Self { schema: SCHEMA.into(), servers: BTreeMap::new(), ways: BTreeMap::new() }
     }
@@ -94,7 +94,7 @@ pub(super) struct Known {
 pub(super) fn recall(path: &Path, origin: &Origin) -> Option<Known> {
     let servers = read(path).unwrap_or_else(|why| {
         say(format_args!("{} cannot be used, so servers are tested anew: {why}", path.display()));
-        Servers::default()
+        Kept::default()
     });
     let way = |(name, memory): (&String, _)| {
         let (network, server) = name.split_once(' ')?;
@@ -138,12 +138,12 @@ pub(super) fn keep(path: &Path, origin: &Origin, known: &Known, private: bool) -
 }
 
 /// Nothing is known where there is no file that we may read.
-fn read(path: &Path) -> io::Result<Servers> {
+fn read(path: &Path) -> io::Result<Kept> {
     match fs::read(path) {
-        Ok(text) => Ok(serde_json::from_slice::<Servers>(&text)
-            .map(|servers| if servers.schema == SCHEMA { servers } else { Servers::default() })?),
+        Ok(text) => Ok(serde_json::from_slice::<Kept>(&text)
+            .map(|servers| if servers.schema == SCHEMA { servers } else { Kept::default() })?),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
-            Ok(Servers::default())
+            Ok(Kept::default())
         }
         Err(error) => Err(error),
     }

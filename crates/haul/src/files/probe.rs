@@ -58,7 +58,7 @@ struct Connection {
     rtt_ms: Option<f64>,
     tls: Option<Tls>,
     /// TCP Fast Open; null if it was not tried.
-    fast_open: Option<early::Early>,
+    fast_open: Option<early::InSyn>,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]

@@ -9,7 +9,7 @@ use std::{error::Error, io::ErrorKind, path::PathBuf};
 
 use dav::{Dav, RemotePath};
 use haul_http::{
-    Client, Origin,
+    Client, Origin, Versions,
     connect::FastOpen,
     credentials::{
         Authenticator, Credential, Credentials, Environment, Exposed, GiveUp, Netrc, Secret, Userinfo, default_netrc,
@@ -39,7 +39,19 @@ impl Session {
     /// Prepares to speak with the server of `remote`. Nothing is sent yet, unless there is a person to ask for a
     /// password and it is not known whether one is needed.
     pub(super) async fn open(remote: &Remote, way: &Way, manner: &Manner) -> Result<Self, Box<dyn Error>> {
-        let settings = Settings::of(&remote.origin, way, manner)?;
+        Self::with(Settings::of(&remote.origin, way, manner)?, remote, way).await
+    }
+
+    /// The same for a command that asks for little.
+    pub(super) async fn brief(remote: &Remote, way: &Way) -> Result<Self, Box<dyn Error>> {
+        let mut settings = Settings::of(&remote.origin, way, &Manner::default())?;
+        if settings.client.versions == Versions::Auto {
+            settings.client.versions = Versions::Brief;
+        }
+        Self::with(settings, remote, way).await
+    }
+
+    async fn with(settings: Settings, remote: &Remote, way: &Way) -> Result<Self, Box<dyn Error>> {
         if way.insecure {
             say("--insecure: whoever is on the way to the server can read and change everything");
         }

@@ -131,13 +131,13 @@ fn what_is_lost_is_a_difference_and_who_gains_loses_nothing() {
     let run = run(5, 1.0, &[]);
     let loses =
         |what, than, at_most: &str| judged(&run, Check::Loses { what, than, at_most: at_most.parse().unwrap() });
-    let within = loses("davfs2", "curl", "1h");
-    assert_eq!((within.verdict, loses("curl", "curl", "1ms").verdict), (Verdict::Reproduced, Verdict::Reproduced));
+    let within = loses("davfs2", "curl", "3600s");
+    assert_eq!(within.verdict, Verdict::Reproduced);
     let lost = within.ci95.unwrap();
     let (more, less) = if lost.lo > 0.0 { ("davfs2", "curl") } else { ("curl", "davfs2") };
     assert_eq!(loses(more, less, "1ms").verdict, Verdict::Refuted);
     assert_eq!(loses(less, more, "1ms").verdict, Verdict::Reproduced);
-    insta::assert_snapshot!(within.measured);
+    assert!(within.measured.contains(" ms (") && within.measured.ends_with("the claim needs at most +3600000 ms."));
 }
 
 #[test]

@@ -79,11 +79,11 @@ impl Contender for Chromium {
         let bounds = sample.bounds.clone();
         loader.load(bounds.left()).map_err(failed)?;
         Ok(Box::new(Ready(move || {
-            let loaded = loader.load(bounds.left()).map_err(failed)?;
-            if let Some(missing) = loaded.missing.first() {
+            let done = loader.load(bounds.left()).map_err(failed)?;
+            if let Some(missing) = done.missing.first() {
                 tracing::warn!("Chromium asked for what the page does not have, or did not get it: {missing}");
             }
-            Ok(Done { took: Some(loaded.took), ..Done::default() })
+            Ok(Done { took: Some(done.took), ..Done::default() })
         })))
     }
 }

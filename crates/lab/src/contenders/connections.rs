@@ -114,7 +114,9 @@ fn engine<'a>(sample: &'a Sample<'a>, fast_open: FastOpen) -> Result<Box<dyn Pre
     Ok(Box::new(start(sample.client, &sample.bounds, open, work)?))
 }
 
-/// Fetches a file over a connection of its own, which the server closes.
+/// Fetches a file over a connection of its own. Its end is known by its length: a server's FIN waits for the end of the
+/// handshake also where the answer does not (Linux sends none in SYN-RECEIVED), so that whoever reads to the end of the
+/// connection gains nothing.
 async fn fetch(connector: &Connector, url: &str) -> Result<Vec<u8>, Failure> {
     let uri = url.parse().map_err(|_| Failure::Url(url.to_owned()))?;
     let failed = |why: String| Failure::Engine(format!("{url}: {why}"));
@@ -127,16 +129,37 @@ async fn fetch(connector: &Connector, url: &str) -> Result<Vec<u8>, Failure> {
     let exchange = async {
         io.write_all(request.as_bytes()).await?;
         io.flush().await?;
-        io.read_to_end(&mut answer).await
+        loop {
+            let done = whole(&answer);
+            if done.is_some() || io.read_buf(&mut answer).await? == 0 {
+                return std::io::Result::Ok(done);
+            }
+        }
     };
-    exchange.await.map_err(|error| failed(error.to_string()))?;
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-    match end.filter(|_| answer.starts_with(b"HTTP/1.1 200 ")) {
-        Some(end) => Ok(answer.split_off(end + 4)),
+    match exchange.await.map_err(|error| failed(error.to_string()))? {
+        Some(content) => Ok(answer.split_off(content)),
         None => {
             Err(failed(format!("the answer begins `{}`", String::from_utf8_lossy(&answer[..answer.len().min(40)]))))
         }
     }
+}
+
+/// Where the content of an answer begins, once all of it is there.
+fn whole(answer: &[u8]) -> Option<usize> {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let head = std::str::from_utf8(&answer[..end]).ok().filter(|head| head.starts_with("HTTP/1.1 200 "))?;
+    let field = |line: &str| {
+        Some(
+            line.split_once(':')
+                .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))?
+                .1
+                .trim()
+                .parse()
+                .ok()?,
+        )
+    };
+    let length: usize = head.lines().find_map(field)?;
+    (answer.len() >= end + length).then_some(end)
 }
 
 fn curl(sample: &Sample, options: &[&str]) -> Result<Done, Failure> {

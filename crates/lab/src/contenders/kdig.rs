@@ -49,8 +49,8 @@ impl Contender for Kdig {
         Http::One
     }
 
-    fn unable(&self, _work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
-        None
+    fn unable(&self, _work: &Work, _server: &dyn Server, tls: bool) -> Option<String> {
+        tls.then(|| "it asks in the clear; give --plain".to_owned())
     }
 
     fn resolves(&self) -> bool {

@@ -51,7 +51,7 @@ fn configuration(setup: &Setup) -> String {
     directory: "{}"
     pidfile: "{}"
     use-syslog: no
-    logfile: "{}"
+    logfile: ""
     interface: {}@{}
     access-control: 0.0.0.0/0 allow
     module-config: "iterator"
@@ -64,7 +64,6 @@ remote-control:
 "#,
         scratch(""),
         scratch("pid"),
-        scratch("error.log"),
         setup.address.ip(),
         setup.address.port(),
     )

@@ -72,6 +72,19 @@ pub fn unable(page: &Spec) -> Option<String> {
     (!kept).then(|| format!("the HTML of the page {} was not kept; `haul page record` keeps it", page.name))
 }
 
+/// A host's name without its port.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, _)) if !host.ends_with(']') => name,
+        _ => host,
+    }
+}
+
+/// A host's name with its port.
+fn authority(host: &str) -> String {
+    if without_port(host) == host { format!("{host}:443") } else { host.to_owned() }
+}
+
 impl Loader {
     /// Starts a browser for `page`, whose hosts all answer at `address`. `key` is the SHA-256 of the server's public key
     /// (its SubjectPublicKeyInfo) in base64; what the browser writes goes into `folder`; `place` puts it on its host.
@@ -83,13 +96,13 @@ impl Loader {
         folder: PathBuf,
         place: impl FnOnce(&mut Command),
     ) -> Result<Self, BrowserError> {
+        // Whom else the browser would like to ask on its own account, it does not find.
+        let names = page.hosts().into_iter().map(|host| format!("MAP {} {address}", without_port(host)));
+        let rules: Vec<String> = names.chain(["MAP * ~NOTFOUND".to_owned()]).collect();
         let mut flags = vec![
-            format!("--host-resolver-rules=MAP * {address}"),
+            format!("--host-resolver-rules={}", rules.join(",")),
             format!("--ignore-certificate-errors-spki-list={key}"),
         ];
-        let authority = |host: &str| {
-            if host.ends_with(']') || !host.contains(':') { format!("{host}:443") } else { host.to_owned() }
-        };
         match version {
             Version::One => flags.extend(["--disable-http2", "--disable-quic"].map(str::to_owned)),
             Version::Two => flags.push("--disable-quic".to_owned()),

@@ -24,7 +24,7 @@ use super::{super::session::Session, origin};
 
 /// What was found. What is null is not known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct Early {
+pub(super) struct InSyn {
     /// How the cookie was got: by option `34`, by option `254`, or `held` by the kernel before.
     pub(super) cookie: Option<&'static str>,
     /// Whether the SYN's data was acknowledged with it.
@@ -38,14 +38,14 @@ pub(super) struct Early {
 }
 
 /// Finds it out; `None` where it was not to be, or could not be.
-pub(super) async fn examine(session: &Session) -> Option<Early> {
+pub(super) async fn examine(session: &Session) -> Option<InSyn> {
     let settings = &session.settings.client;
     if settings.connect.fast_open == FastOpen::Off {
         return None;
     }
     let (origin, within) = (origin(session), settings.timeouts.connect);
     let connector = Connector::new(ConnectSettings { fast_open: FastOpen::On, ..settings.connect.clone() }).ok()?;
-    let mut early = Early::default();
+    let mut early = InSyn::default();
     let mut plain = None;
     for kind in ["34", "254"] {
         let (took, _) = answered(&connector, origin, within).await?;
@@ -100,7 +100,7 @@ fn state(connector: &Connector) -> State {
     connector.paths().all().last().map(|(_, memory)| memory.state(now.as_secs_f64())).unwrap_or_default()
 }
 
-fn breaks(early: Early, tally: Tally) -> Option<&'static str> {
+fn breaks(early: InSyn, tally: Tally) -> Option<&'static str> {
     Some(match (early.cookie, tally) {
         (None, Tally { unanswered: 1.., .. }) => "a SYN that asks for a cookie is not answered",
         (None, _) => "no cookie comes: the server gives none, or a box takes the option away",
@@ -115,7 +115,7 @@ fn breaks(early: Early, tally: Tally) -> Option<&'static str> {
 }
 
 /// For a person.
-pub(super) fn text(early: Option<Early>) -> String {
+pub(super) fn text(early: Option<InSyn>) -> String {
     let Some(early) = early else { return "not tried".to_owned() };
     let cookie = match early.cookie {
         Some("held") => "there was a cookie".to_owned(),
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn what_breaks_is_told_in_one_line() {
         let told = |cookie, accepted, tally: Tally| {
-            let early = Early { cookie, data_accepted: accepted, ..Early::default() };
-            text(Some(Early { breaks: breaks(early, tally), ..early }))
+            let early = InSyn { cookie, data_accepted: accepted, ..InSyn::default() };
+            text(Some(InSyn { breaks: breaks(early, tally), ..early }))
         };
         let unanswered = Tally { unanswered: 1, ..Tally::default() };
         assert!(told(None, None, Tally::default()).contains("no cookie comes"));

@@ -157,9 +157,9 @@ impl Memory {
                 self.failures = 0;
                 self.enter(State::Works);
             }
-            (_, State::NoCookie | State::Refused | State::Blackholed) => {}
+            (_, State::NoCookie | State::Refused | State::Blackholed)
+            | (Event::Granted, State::Granted | State::Works) => {}
             (Event::Granted, State::Unknown) => self.enter(State::Granted),
-            (Event::Granted, _) => {}
             (Event::Forgotten, _) => self.enter(State::Unknown),
             (Event::NotGranted, _) => self.strike(ENOUGH, State::NoCookie, now),
             (Event::Ignored, _) => self.strike(ENOUGH, State::Refused, now),
@@ -202,7 +202,9 @@ mod tests {
 
     fn after(events: &[Event]) -> Memory {
         let mut memory = Memory::default();
-        events.iter().for_each(|event| memory.happened(*event, 0.0));
+        for event in events {
+            memory.happened(*event, 0.0);
+        }
         memory
     }
 
@@ -236,22 +238,24 @@ mod tests {
         let (mut memory, mut now, mut pauses) = (Memory::default(), 0.0, Vec::new());
         for _ in 0..20 {
             memory.happened(Event::Unanswered, now);
-            pauses.push(memory.until - now);
+            pauses.push((memory.until - now) as u64);
             now = memory.until;
         }
-        assert_eq!(pauses[..3], [600.0, 1200.0, 2400.0]);
-        assert!(pauses.windows(2).all(|pair| pair[0] <= pair[1]) && pauses[19] == LONGEST.as_secs_f64());
+        assert_eq!(pauses[..3], [600, 1200, 2400]);
+        assert!(pauses.windows(2).all(|pair| pair[0] <= pair[1]) && pauses[19] == LONGEST.as_secs());
         memory.happened(Event::Granted, now);
         memory.happened(Event::Answered, now);
         memory.happened(Event::Swallowed, now);
-        assert_eq!(memory.until - now, FIRST.as_secs_f64());
+        assert_eq!((memory.until - now) as u64, FIRST.as_secs());
     }
 
     #[test]
     fn the_wait_follows_the_round_trip_within_bounds() {
         let wait = |ms: &[u64]| {
             let mut memory = Memory::default();
-            ms.iter().for_each(|ms| memory.round_trip(Duration::from_millis(*ms)));
+            for ms in ms {
+                memory.round_trip(Duration::from_millis(*ms));
+            }
             memory.wait().as_millis()
         };
         assert_eq!([wait(&[]), wait(&[1]), wait(&[80]), wait(&[900])], [250, 50, 160, 500]);

@@ -243,6 +243,11 @@ impl Io for FastStream {
         TcpInfo::of(self.settled.as_ref().or(self.fast.as_ref()).or(plain)?).ok()
     }
 
+    fn abort(&self) {
+        let plain = if let Plain::Open(stream, ..) = &self.plain { Some(stream) } else { None };
+        self.settled.iter().chain(&self.fast).chain(plain).for_each(Io::abort);
+    }
+
     fn repeatable(&mut self, yes: bool) {
         self.repeatable = Some(self.repeatable.unwrap_or(true) && yes);
     }

@@ -1,15 +1,26 @@
-//! Chromium loads a small site of ours, and the spec knows who asked for what.
+//! Chromium loads a small site of ours, and the spec knows who asked for what. Then it loads the spec, from the replay
+//! server, over each version of HTTP.
 
 use std::{
     io::{BufRead, BufReader, Write},
-    net::{TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
-    sync::atomic::AtomicBool,
+    sync::{Arc, atomic::AtomicBool},
     thread,
     time::Duration,
 };
 
-use page::{Body, Spec, Until, browser, record::record};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use page::{
+    Body, Spec, Until,
+    browser::{
+        self,
+        load::{Loader, Version},
+    },
+    record::record,
+    replay::Site,
+};
+use rcgen::PublicKeyData as _;
 
 /// Path, type, body. The picture stands 3000 bytes and more after the style sheet; the script fetches data and then what
 /// they name; the style sheet has a background.
@@ -78,7 +89,7 @@ fn a_site_is_recorded_with_its_dependencies_and_bodies() {
     let url = format!("http://{address}/").parse().unwrap();
     let options = browser::Options { without_sandbox: true, ..Default::default() };
     let recorded =
-        record(&url, Path::new("small.toml"), Duration::from_secs(60), &options, &AtomicBool::new(false)).unwrap();
+        record(&url, Path::new("small.toml"), Duration::from_mins(1), &options, &AtomicBool::new(false)).unwrap();
     let spec = &recorded.spec;
     println!("{}\n{:?}", spec.to_toml(), recorded.notes);
     assert_eq!(spec.title, "Small");
@@ -122,5 +133,37 @@ fn a_site_is_recorded_with_its_dependencies_and_bodies() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("small.toml");
     spec.write(&path).unwrap();
-    assert_eq!(&Spec::read(&path).unwrap(), spec);
+    let read = Spec::read(&path).unwrap();
+    assert_eq!(&read, spec);
+    for version in Version::ALL {
+        let (address, key) = serve(&read, folder.path());
+        let mut loader = Loader::start(&read, version, address, &key, folder.path().to_owned(), |_| {}).unwrap();
+        let loaded = loader.load(Duration::from_mins(1)).unwrap();
+        assert_eq!(loaded.missing, [""; 0], "{version:?}");
+        assert!(loaded.requests >= 4 && !loaded.took.is_zero(), "{version:?}: {loaded:?}");
+    }
+}
+
+/// The replay server with a page on loopback, and the hash of its key.
+fn serve(page: &Spec, folder: &Path) -> (SocketAddr, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let files = [folder.join("certificate.pem"), folder.join("key.pem")];
+    std::fs::write(&files[0], certificate.pem()).unwrap();
+    std::fs::write(&files[1], key.serialize_pem()).unwrap();
+    let [certificate, private] = files;
+    let tls = Some(serve::Tls::Files { certificate, key: private });
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let config = serve::Config { tls, ..serve::Config::default() };
+    let site = Arc::new(Site::new(page).unwrap());
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let server = serve::Server::answering(site, config, vec![listener]).unwrap();
+            server.run(std::future::pending()).await
+        })
+    });
+    let hash = ring::digest::digest(&ring::digest::SHA256, &key.subject_public_key_info());
+    (address, STANDARD.encode(hash))
 }
