@@ -93,10 +93,13 @@ pub enum Check<N> {
         /// The greatest ratio.
         at_most: Option<f64>,
     },
-    /// The first connection of each sample has no data in its SYN, and all later ones have.
+    /// The first connection of each sample has no data in its SYN, and of all later ones at least this share have.
     SynData {
         /// Whose SYNs.
         what: N,
+        /// The least share; 1 unless given.
+        #[serde(default = "one")]
+        at_least: f64,
     },
     /// Of the time that the page's dependencies, handshakes and slow start allow `to` to be quicker than `of`, at least,
     /// or at most, this share is saved.
@@ -235,7 +238,7 @@ impl<N> Check<N> {
             Self::Across { what, on, at_least, at_most } => {
                 Check::Across { what: contender(what)?, on: network(on)?, at_least, at_most }
             }
-            Self::SynData { what } => Check::SynData { what: contender(what)? },
+            Self::SynData { what, at_least } => Check::SynData { what: contender(what)?, at_least },
             Self::Saves { of, to, at_least, at_most } => {
                 Check::Saves { of: contender(of)?, to: contender(to)?, at_least, at_most }
             }
@@ -270,7 +273,7 @@ impl<N> Check<N> {
             Self::PerStep { what, .. }
             | Self::Takes { what, .. }
             | Self::Across { what, .. }
-            | Self::SynData { what } => vec![what],
+            | Self::SynData { what, .. } => vec![what],
         }
     }
 

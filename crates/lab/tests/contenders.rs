@@ -3,7 +3,7 @@
 //! mount namespace of their own with a `/run` of its own, as a race does.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
@@ -163,13 +163,13 @@ fn load(way: &dyn Contender) -> Result<(), Failed> {
     if requests.of("GET") != 4 || !(1..=2).contains(&requests.of("POST")) {
         return Err(format!("{requests} instead of GET 4, POST 1").into());
     }
-    let seen: Vec<&str> = requests.protocols.iter().map(|protocol| protocol.http.as_str()).collect();
+    let seen: BTreeSet<&str> = requests.protocols.iter().map(|protocol| protocol.http.as_str()).collect();
     let spoken = match &way.name()[..2] {
         "h1" => "HTTP/1.1",
         "h2" => "HTTP/2.0",
         _ => "HTTP/3.0",
     };
-    if seen != [spoken] {
+    if seen != [spoken].into() {
         return Err(format!("it came by {seen:?}").into());
     }
     running.check()?;

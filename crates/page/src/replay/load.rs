@@ -13,7 +13,7 @@ use haul_http::{
     connect::{ConnectSettings, Connector, FastOpen, SettingsError},
     credentials::Authenticator,
 };
-use http::{Request, StatusCode, header};
+use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -205,6 +205,11 @@ impl Replay {
         *request.headers_mut() = page.fields();
         for framing in [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION] {
             request.headers_mut().remove(framing);
+        }
+        // "Not modified" answers nobody who has not asked whether it was (RFC 9110 §15.4.5), and the engine takes it for
+        // another request's answer; who recorded the page may not have told.
+        if page.response.status == StatusCode::NOT_MODIFIED {
+            request.headers_mut().entry(header::IF_NONE_MATCH).or_insert(HeaderValue::from_static("\"1\""));
         }
         if self.twins[who] {
             request.headers_mut().insert(WHICH, who.into());
