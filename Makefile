@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/target/tools/bin:$(PATH):$(HOME)/.cargo/bin
 ARGS ?= --quick
 HAUL := $(or $(CARGO_TARGET_DIR),target)/release/haul
 
-.PHONY: help race build test lint bench docs setup clean
+.PHONY: help race build web test lint bench docs setup clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name what; do printf '  make %-7s %s\n' "$$name" "$$what"; done
@@ -21,9 +21,13 @@ race: ## Race WebDAV clients over emulated links, three minutes (ARGS= for all o
 build: ## Build the program: target/release/haul
 	cargo build --release --locked --package haul
 
+web: ## Build the report's page from web/ into the template that the program embeds; needs node
+	@scripts/web.sh build
+
 test: ## Run every test; as root, once more as an ordinary user
 	@scripts/setup.sh test
 	cargo test --workspace --locked
+	@scripts/web.sh test
 	@if [ "$$(id -u)" = 0 ]; then scripts/test-as-user.sh; fi
 
 lint: ## Check formatting, lints, documentation, dependencies and shell scripts
@@ -32,14 +36,16 @@ lint: ## Check formatting, lints, documentation, dependencies and shell scripts
 	RUSTDOCFLAGS='--deny warnings --allow rustdoc::private_intra_doc_links' cargo doc --workspace --no-deps --document-private-items --locked --quiet
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked --log-level error check bans licenses sources; \
 	else echo "skipped: cargo deny is not installed (cargo install cargo-deny --locked)"; fi
+	@scripts/web.sh check
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	else echo "skipped: shellcheck is not installed (sudo apt-get install shellcheck)"; fi
 
-bench: ## Measure the emulator, the explanation of captures, and Longhaul's client and its replay server against their bars
+bench: ## Measure the emulator, the explanation of captures, reports' first paint, and our client and replay server against their bars
 	@scripts/setup.sh bench
 	cargo bench --locked --package link --bench cable
 	cargo bench --locked --package haul --bench explain
 	@cargo build --release --locked --package haul
+	@HAUL=$(abspath $(HAUL)) scripts/web.sh bench
 	@$(HAUL) lab run bars
 	@$(HAUL) lab run bars-idle
 	@$(HAUL) lab run bars-page

@@ -30,6 +30,8 @@ davfs2                    race,test       root  mount.davfs         the contende
 samba                     race,test       root  smbd                the contenders with Samba are skipped
 smbclient                 race,test       root  smbclient           the contenders with Samba are skipped
 chromium                  test            any   chromium            pages are neither recorded nor loaded in a browser
+knot-dnsutils             race,test       any   kdig                the contenders with kdig are skipped
+unbound                   race,test       any   unbound             names cannot be looked up at Unbound
 litmus                    test            any   litmus              the WebDAV conformance suites are skipped
 iproute2                  test,bench      any   ip                  the checks against ip and veth are skipped
 iputils-ping              test,bench      any   ping                the checks with ping are skipped
@@ -38,6 +40,7 @@ tcpdump                   test            any   tcpdump             the captures
 tshark                    test,bench      any   tshark              the captures are not checked against tshark
 tcptrace                  bench           any   tcptrace            the explanation is not raced against tcptrace
 iperf3                    test,bench      any   iperf3              the checks with iperf3 are skipped
+chromium                  test,bench      any   chromium            the reports are not opened in a browser
 shellcheck                lint            any   shellcheck          the shell scripts are not checked
 '
 

@@ -53,6 +53,8 @@ pub(crate) struct Connection {
     pub(crate) events: Vec<Event>,
     pub(crate) content: Content,
     pub(crate) lookup: Option<Lookup>,
+    /// What was acknowledged selectively: by which packet, from where to where. Only where packets are kept.
+    pub(crate) sacks: Vec<(u32, u32, u32)>,
     /// Whether packets carry timestamps.
     pub(crate) timestamps: bool,
     /// How long an answer took at least, by timestamps: from the capture to each side and back.
@@ -124,11 +126,18 @@ pub(crate) struct Collector {
     asked: HashMap<(SocketAddr, SocketAddr, u16), u64>,
     /// Which addresses were found, by whom.
     found: HashMap<(IpAddr, IpAddr), Lookup>,
+    /// Whether somebody will look at single packets.
+    keeps: bool,
     begin: Option<u64>,
     latest: u64,
 }
 
 impl Collector {
+    /// One that keeps what is only needed to look at single packets, or does not.
+    pub(crate) fn keeping(keeps: bool) -> Self {
+        Self { keeps, ..Self::default() }
+    }
+
     /// Takes in the next packet.
     pub(crate) fn add(&mut self, packet: &Packet) {
         let nanos = u64::try_from(packet.time.as_nanos()).unwrap_or(u64::MAX);
@@ -178,6 +187,10 @@ impl Collector {
         }
         let was_closed = connection.is_closed();
         connection.add(segment, self.latest);
+        if self.keeps {
+            let number = u32::try_from(segment.number).unwrap_or(u32::MAX);
+            connection.sacks.extend(segment.sack().map(|(from, to)| (number, from, to)));
+        }
         if connection.is_closed() && !was_closed {
             self.closing.push_back((self.latest, ends));
         }
@@ -229,6 +242,7 @@ impl Connection {
             events: Vec::new(),
             content: Content::default(),
             lookup: None,
+            sacks: Vec::new(),
             timestamps: false,
             echoes: Both::default(),
             at,

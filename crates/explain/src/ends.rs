@@ -2,7 +2,7 @@
 //!
 //! A connection that was captured twice has the same ends and the same initial sequence number. One capture is
 //! enough to explain it, and best is the one at the sender's end, where waits are seen and not inferred; the others
-//! are named beside it.
+//! are named beside it, and with the packets of both the way between them is told ([`crate::ways`]).
 
 use std::collections::HashMap;
 
@@ -10,6 +10,7 @@ use crate::{
     Explanation,
     report::{Connection, Direction},
     vantage::Vantage,
+    ways::{self, Ways},
 };
 
 /// A connection, and which captures it was seen in.
@@ -21,6 +22,8 @@ pub struct Seen {
     pub capture: usize,
     /// The others.
     pub also: Vec<usize>,
+    /// The way between two of them, where both kept their packets ([`crate::Keep`]).
+    pub ways: Option<Ways>,
 }
 
 /// The connections of captures, each once, those of the first capture first.
@@ -31,20 +34,30 @@ pub fn match_ends(captures: impl IntoIterator<Item = Explanation>) -> Vec<Seen> 
         for connection in explanation.connections {
             let key = connection.isn.map(|isn| (connection.client, connection.server, isn));
             let twin = key.and_then(|key| known.get(&key).copied());
-            let seen = Seen { connection, capture, also: Vec::new() };
+            let seen = Seen { connection, capture, also: Vec::new(), ways: None };
             let Some(twin) = twin.map(|twin| &mut all[twin]).filter(|twin| twin.capture != capture) else {
                 known.extend(key.map(|key| (key, all.len())));
                 all.push(seen);
                 continue;
             };
+            let ways = ways::between((twin.capture, &twin.connection), (capture, &seen.connection));
             let better = distance(&seen.connection) < distance(&twin.connection);
             let other = if better {
-                std::mem::replace(twin, Seen { also: twin.also.clone(), ..seen }).capture
+                let (also, known) = (std::mem::take(&mut twin.also), twin.ways.take());
+                std::mem::replace(twin, Seen { also, ways: known, ..seen })
             } else {
-                capture
+                seen
             };
-            twin.also.push(other);
+            twin.also.push(other.capture);
+            if let (None, Some(ways)) = (&twin.ways, ways) {
+                ways.judge(&mut twin.connection, &other.connection);
+                twin.ways = Some(ways);
+            }
         }
+    }
+    // Nobody looks at single packets any more.
+    for seen in &mut all {
+        seen.connection.events = Vec::new();
     }
     all
 }

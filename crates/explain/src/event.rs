@@ -116,6 +116,11 @@ impl Event {
         Flags(self.flags).has(flag)
     }
 
+    /// The control bits, FIN the lowest.
+    pub(crate) fn flags(&self) -> u8 {
+        self.flags
+    }
+
     /// Whether it says the same as `other`: the same packet seen twice, or sent twice.
     pub(crate) fn repeats(&self, other: &Self) -> bool {
         let said = |event: &Self| (event.seq, event.ack, event.len, event.window, event.flags, event.bits);

@@ -2,19 +2,15 @@
 //!
 //! HTTP says so itself where it can be read. Elsewhere the two ends take turns: an exchange begins when the client
 //! sends after the server has sent, and the server had finished: what follows within a round trip it must have sent
-//! before it knew. With TLS, records too small for a request or a response are none: HTTP/2's windows, alerts.
-
-use std::ops::Range;
+//! before it knew. With TLS, what has the length of the protocol's own talk is no message ([`crate::talk`]).
 
 use crate::{
     collect::Connection,
-    event::{Both, Event, ORIGIN, Offsets, Side},
+    event::{Both, ORIGIN, Offsets, Side},
     read::Protocol,
+    talk,
     vantage::Place,
 };
-
-/// The largest TLS segment that is taken for the protocol's own talk: a frame or two of HTTP/2 with their seals.
-pub(crate) const TALK: u32 = 80;
 
 /// A request and its response.
 #[derive(Debug, Clone, Default)]
@@ -57,32 +53,16 @@ fn told(connection: &Connection) -> Vec<Exchange> {
         .collect()
 }
 
-/// Whether a segment is talk of the protocol below the messages.
-pub(crate) fn is_talk(connection: &Connection, event: &Event, at: Range<u64>) -> bool {
-    let content = &connection.content;
-    if event.len > TALK {
-        return false;
-    }
-    match content.protocol {
-        Protocol::Tls => content.secured[event.from()].is_some_and(|secured| at.start > secured),
-        Protocol::Http2 => {
-            let updates = &content.window_updates[event.from()];
-            let has = |places: &[u64]| {
-                let place = places.partition_point(|place| *place < at.start);
-                places.get(place).is_some_and(|place| at.contains(place))
-            };
-            let begins = content.messages[event.from()].iter().any(|message| at.contains(&message.start));
-            !begins && has(updates)
-        }
-        _ => false,
-    }
-}
-
 /// By turns.
 fn turns(connection: &Connection, place: &Place) -> Vec<Exchange> {
     let mut offsets = Both::of(|side| connection.offsets[side].map(Offsets::rewound));
     let mut next = Both { client: ORIGIN, server: ORIGIN };
+    // When the latest answer began.
+    let mut began = None;
+    // When each side last sent.
+    let mut sent = Both::<u64>::default();
     let tls = connection.content.protocol == Protocol::Tls;
+    let prelude = talk::prelude(connection, place);
     let mut found: Vec<Exchange> = Vec::new();
     // Since when the client sends what may be a new request.
     let mut asks: Option<(u64, u64)> = None;
@@ -99,12 +79,23 @@ fn turns(connection: &Connection, place: &Place) -> Vec<Exchange> {
         let start = start.max(next[side]);
         next[side] = end;
         let handshake = tls && connection.content.secured[side].is_none_or(|secured| start < secured && end <= secured);
-        if handshake || is_talk(connection, event, start..end) || tls && found.is_empty() && side == Side::Server {
+        let speaks = side == Side::Server && end <= prelude;
+        if handshake || speaks || tls && found.is_empty() && side == Side::Server {
             continue;
         }
-        let answered = found.last().is_some_and(|last| last.parts.server.is_some());
+        let answered = found.last().filter(|last| last.parts.server.is_some()).and(began);
+        let silent = place.has_heard(side, sent[!side], event.time);
+        sent[side] = event.time;
+        if talk::is_talk(connection, event, &(start..end), silent) {
+            continue;
+        }
         match side {
-            Side::Client if answered || found.is_empty() => {
+            // What the client sent before it could hear the answer is no new request.
+            Side::Client if answered.is_some_and(|at| place.has_heard(side, at, event.time)) || found.is_empty() => {
+                // What was small, and long before the rest, was talk after all.
+                asks = asks.filter(|(at, begin)| {
+                    start.saturating_sub(*begin) > talk::TALK.into() || event.time < at + place.rtt() / 2
+                });
                 asks.get_or_insert((event.time, start));
                 if found.is_empty() {
                     found.push(Exchange::default());
@@ -114,7 +105,7 @@ fn turns(connection: &Connection, place: &Place) -> Vec<Exchange> {
             Side::Client => {}
             Side::Server => {
                 if let Some((asked, at)) = asks.take()
-                    && event.time >= asked + place.to.server * 4 / 5
+                    && place.has_heard(Side::Server, asked, event.time)
                 {
                     if let Some(last) = found.last_mut() {
                         cut(&mut last.parts.client, at);
@@ -130,6 +121,9 @@ fn turns(connection: &Connection, place: &Place) -> Vec<Exchange> {
             }
         }
         if let Some(last) = found.last_mut() {
+            if side == Side::Server && last.parts.server.is_none() {
+                began = Some(event.time);
+            }
             let part = last.parts[side].get_or_insert((start, end));
             part.1 = end;
         }

@@ -8,6 +8,7 @@ use crate::{
     collect::{Connection, Syn},
     event::{Both, Side},
     seat::{Seat, Sent},
+    talk,
     vantage::Place,
 };
 
@@ -33,6 +34,10 @@ pub(crate) struct Facts {
     /// Whether it sends small segments before the small ones before them are acknowledged, as it would not with Nagle's
     /// algorithm (RFC 896), nor with Minshall's variant of it, which is Linux's.
     pub(crate) nodelay: bool,
+    /// HTTP/2's window that stopped the sender again and again, as far as TLS hides it, in bytes.
+    pub(crate) stops_at: Option<u64>,
+    /// Whether the connection was seen from its beginning.
+    pub(crate) from_start: bool,
 }
 
 impl Facts {
@@ -60,6 +65,7 @@ impl Facts {
                 facts.answers_acks = survey.answers_acks();
                 facts.nodelay = survey.nodelay;
             }
+            facts.stops_at = talk::window(connection, place, side);
             facts
         })
     }
@@ -72,7 +78,17 @@ impl Facts {
         let said = [side, !side].map(|side| connection.syn[side].and_then(|syn| syn.mss));
         let said = said.into_iter().flatten().min().map(|mss| u64::from(mss).saturating_sub(options));
         let mss = said.filter(|mss| *mss > 0).unwrap_or_else(|| seen_mss(connection, side, headers));
-        Self { mss, headers, rate: None, chunk: None, level: None, answers_acks: true, nodelay: false }
+        Self {
+            mss,
+            headers,
+            rate: None,
+            chunk: None,
+            level: None,
+            answers_acks: true,
+            nodelay: false,
+            stops_at: None,
+            from_start: connection.syn.client.is_some() || connection.syn.server.is_some(),
+        }
     }
 }
 
@@ -130,7 +146,7 @@ const COMMON: f64 = 0.2;
 impl Survey {
     fn of(connection: &Connection, place: &Place, side: Side, facts: &Facts) -> Option<Self> {
         let rtt = place.rtt();
-        let mut seat = Seat::new(connection.offsets[side]?, place.to[side], rtt, facts);
+        let mut seat = Seat::new(connection.offsets[side]?, place, side, facts);
         let scale = scale(connection, !side);
         // At the receiver's end the data itself shows how it was delivered.
         let at_receiver = place.to[!side] * 4 < place.to[side];
@@ -161,6 +177,10 @@ impl Survey {
                     if at_receiver {
                         delivered += u64::from(event.len);
                         survey.deliver(event.time, delivered, 0, event.len.into(), facts, rtt);
+                        if u64::from(event.len) < facts.mss {
+                            // The sender had no more to send: the path was not full.
+                            survey.stretch.clear();
+                        }
                     }
                     let start = seat.next - u64::from(event.len);
                     if data.small {

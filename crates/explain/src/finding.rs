@@ -69,6 +69,8 @@ pub(crate) struct Evidence<'a> {
     /// The largest window that the receiver offered, and the most that was outstanding, in bytes.
     pub(crate) window: u64,
     pub(crate) peak: u64,
+    /// With how many full segments the sender began, where that was less than RFC 6928 allows.
+    pub(crate) began_with: Option<u64>,
     /// Whether anything was lost.
     pub(crate) lost: bool,
 }

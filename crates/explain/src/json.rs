@@ -4,7 +4,11 @@ use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use serde::{Serialize, Serializer};
 
-use crate::{Seen, replica::WhatIf, report};
+use crate::{
+    AckHabit, Cause, Seen, Times, pages,
+    replica::{AckRule, Bytes, WhatIf},
+    report,
+};
 
 /// The name of the schema.
 pub const SCHEMA: &str = "longhaul.explain/1";
@@ -17,6 +21,7 @@ pub struct Document<'a> {
     schema: &'static str,
     captures: &'a [String],
     connections: Connections<'a>,
+    pages: Vec<Page>,
 }
 
 #[derive(Debug)]
@@ -36,9 +41,105 @@ struct Connection {
     mss: u64,
     rate_bits: Option<f64>,
     chunk: Option<u64>,
+    acks: Option<Acks>,
+    ways: Option<Ways>,
     vantage: &'static str,
     packets: u64,
     transfers: Vec<Transfer>,
+}
+
+#[derive(Debug, Serialize)]
+struct Ways {
+    captures: [String; 2],
+    clock_ahead_ms: f64,
+    up: Way,
+    down: Way,
+}
+
+#[derive(Debug, Serialize)]
+struct Way {
+    least_ms: f64,
+    typical_ms: f64,
+    most_ms: f64,
+    sent: u64,
+    lost: u64,
+    packets: Vec<u32>,
+}
+
+impl Way {
+    fn of(way: &crate::Way) -> Self {
+        let [least_ms, typical_ms, most_ms] = [way.least, way.typical, way.most].map(|time| time.as_secs_f64() * 1e3);
+        Self { least_ms, typical_ms, most_ms, sent: way.sent, lost: way.lost, packets: way.packets.clone() }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Page {
+    client: String,
+    /// Since the epoch.
+    start_s: f64,
+    duration_s: f64,
+    connections: usize,
+    transfers: usize,
+    bytes: u64,
+    time_s: BTreeMap<&'static str, f64>,
+    path: Vec<Step>,
+}
+
+#[derive(Debug, Serialize)]
+struct Step {
+    connection: usize,
+    transfer: usize,
+    /// Since the page began.
+    start_s: f64,
+    duration_s: f64,
+}
+
+impl Page {
+    fn of(page: &crate::Page) -> Self {
+        let step = |step: &crate::Step| Step {
+            connection: step.connection,
+            transfer: step.transfer,
+            start_s: step.start.saturating_sub(page.start).as_secs_f64(),
+            duration_s: step.duration.as_secs_f64(),
+        };
+        Self {
+            client: page.client.to_string(),
+            start_s: page.start.as_secs_f64(),
+            duration_s: page.duration.as_secs_f64(),
+            connections: page.connections,
+            transfers: page.transfers,
+            bytes: page.bytes,
+            time_s: seconds(&page.times),
+            path: page.path.iter().map(step).collect(),
+        }
+    }
+}
+
+/// Seconds by cause.
+fn seconds(times: &Times) -> BTreeMap<&'static str, f64> {
+    times.ranked().into_iter().map(|(cause, time)| (cause.name(), time as f64 / 1e9)).collect()
+}
+
+#[derive(Debug, Serialize)]
+struct Acks {
+    rule: &'static str,
+    /// Packets, segments or bytes, as the rule counts.
+    count: u64,
+    timer_ms: Option<f64>,
+    quick: u32,
+}
+
+impl Acks {
+    fn of(habit: AckHabit) -> Self {
+        let (rule, count) = match habit.rule {
+            AckRule::Packets(count) => ("packets", count.into()),
+            AckRule::Segments(count) => ("segments", count.into()),
+            AckRule::MoreThanSegment => ("more_than_segments", 1),
+            AckRule::Bytes(Bytes(count)) => ("bytes", count),
+        };
+        Self { rule, count, timer_ms: habit.timer.map(|timer| timer.as_secs_f64() * 1e3), quick: habit.quick }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -94,7 +195,8 @@ pub struct Asked {
 
 /// The explanation of captures of these names.
 pub fn document<'a>(captures: &'a [String], seen: &'a [Seen], asked: &'a Asked) -> Document<'a> {
-    Document { schema: SCHEMA, captures, connections: Connections { captures, seen, asked } }
+    let pages = pages(seen).iter().map(Page::of).collect();
+    Document { schema: SCHEMA, captures, connections: Connections { captures, seen, asked }, pages }
 }
 
 impl Serialize for Connections<'_> {
@@ -117,6 +219,13 @@ impl Connections<'_> {
             mss: one.mss,
             rate_bits: one.rate,
             chunk: one.chunk,
+            acks: one.acks.map(Acks::of),
+            ways: seen.ways.as_ref().map(|ways| Ways {
+                captures: ways.captures.each_ref().map(name),
+                clock_ahead_ms: ways.ahead as f64 / 1e6,
+                up: Way::of(&ways.up),
+                down: Way::of(&ways.down),
+            }),
             vantage: one.vantage.name(),
             packets: one.packets,
             transfers: one.transfers.iter().map(|transfer| Transfer::of(transfer, one.start, self.asked)).collect(),
@@ -162,13 +271,8 @@ impl Transfer {
             start_s: transfer.start.as_secs_f64() - start.as_secs_f64(),
             duration_s: transfer.duration.as_secs_f64(),
             bytes: transfer.bytes,
-            time_s: transfer
-                .times
-                .ranked()
-                .into_iter()
-                .map(|(cause, time)| (cause.name(), time as f64 / 1e9))
-                .collect(),
-            cause: transfer.cause.map(crate::Cause::name),
+            time_s: seconds(&transfer.times),
+            cause: transfer.cause.map(Cause::name),
             findings: findings.collect(),
             what_if,
         }

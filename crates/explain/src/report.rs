@@ -3,15 +3,17 @@
 use std::{net::SocketAddr, time::Duration};
 
 use crate::{
+    acks::AckHabit,
     causes::{Cause, Times},
     collect,
-    event::{Both, Side},
+    event::{Both, Event, Side},
     exchange::{self, Exchange},
     facts::Facts,
     finding::{Chunk, Evidence, Finding},
     story::Seen,
     timeline::{Piece, Timeline},
     vantage::{Place, Vantage},
+    view::{Keeper, Slot},
     whatif::{self, Known, Replica},
 };
 
@@ -27,6 +29,9 @@ const LEAST: u64 = 1_000_000;
 
 /// How many waits for a window make a habit of it: less is how TCP begins.
 const HABIT: u32 = 3;
+
+/// With how many full segments a sender may begin (RFC 6928 §2).
+const INITIAL: u64 = 10;
 
 /// How many packets a finding names.
 const NAMED: usize = 5;
@@ -65,10 +70,18 @@ pub struct Connection {
     pub rate: Option<f64>,
     /// The size of the sender's chunks, if it waits for each to be acknowledged.
     pub chunk: Option<u64>,
+    /// How far the client is from the capture, and back.
+    pub(crate) to_client: Duration,
+    /// When the receiver of most bytes acknowledges, where it showed.
+    pub acks: Option<AckHabit>,
     /// Where it was captured.
     pub vantage: Vantage,
     /// Its transfers, in order.
     pub transfers: Vec<Transfer>,
+    /// Its packets, where they are kept for a page.
+    pub(crate) packets_kept: Option<Slot>,
+    /// Its packets, where they are kept for a comparison.
+    pub(crate) events: Vec<Event>,
 }
 
 /// A message's journey, from its first cause to its last byte.
@@ -110,12 +123,17 @@ impl Transfer {
 impl Connection {
     /// `host22:1742 → yangtze:443`.
     pub fn ends(&self) -> String {
+        self.ends_apart().join(" → ")
+    }
+
+    /// The client and the server, by name where the capture has one.
+    pub(crate) fn ends_apart(&self) -> [String; 2] {
         let [client, server] = &self.names;
         let end = |name: &Option<String>, end: SocketAddr| match name {
             Some(name) => format!("{name}:{}", end.port()),
             None => end.to_string(),
         };
-        format!("{} → {}", end(client, self.client), end(server, self.server))
+        [end(client, self.client), end(server, self.server)]
     }
 
     /// Which way most of its bytes went.
@@ -125,7 +143,7 @@ impl Connection {
     }
 
     /// Explains a connection; none if nothing was asked of it: late packets of one that was over before.
-    pub(crate) fn explain(connection: &collect::Connection) -> Option<Self> {
+    pub(crate) fn explain(connection: &collect::Connection, keeper: Option<&Keeper>) -> Option<Self> {
         let opened = connection.syn.client.is_some();
         if !opened && connection.events.iter().all(|event| event.len <= 1) {
             return None;
@@ -134,11 +152,12 @@ impl Connection {
         let facts = Facts::of(connection, &place);
         let exchanges = exchange::exchanges(connection, &place);
         let timeline = Timeline::of(connection, &place, &facts, &exchanges);
-        let view = View { connection, place: &place, facts: &facts, timeline: &timeline };
+        let habits = Both::of(|side| AckHabit::of(&timeline.counts[side].acks, facts[side].mss));
+        let view = View { connection, place: &place, facts: &facts, timeline: &timeline, habits };
         let transfers = view.transfers(&exchanges);
         let sent = |side| transfers.iter().filter(|one| one.main() == side).map(|one| one.bytes).sum::<u64>();
         let main = if sent(Side::Client) > sent(Side::Server) { Side::Client } else { Side::Server };
-        Some(Self {
+        let mut explained = Self {
             client: connection.ends.client,
             server: connection.ends.server,
             names: [None, None],
@@ -150,9 +169,15 @@ impl Connection {
             mss: facts[main].mss,
             rate: facts[main].rate,
             chunk: facts[main].chunk,
+            to_client: Duration::from_nanos(place.to.client),
+            acks: habits[main],
             vantage: place.vantage,
             transfers,
-        })
+            packets_kept: None,
+            events: Vec::new(),
+        };
+        explained.packets_kept = keeper.and_then(|keeper| keeper.keep(connection, &place, &timeline, &explained));
+        Some(explained)
     }
 }
 
@@ -172,6 +197,8 @@ struct View<'a> {
     place: &'a Place,
     facts: &'a Both<Facts>,
     timeline: &'a Timeline,
+    /// How what each side sends is acknowledged.
+    habits: Both<Option<AckHabit>>,
 }
 
 impl View<'_> {
@@ -216,7 +243,8 @@ impl View<'_> {
             replica: None,
         };
         let ranked = times.ranked().into_iter().filter(|(cause, _)| cause.is_avoidable());
-        let findings = ranked.filter_map(|(cause, cost)| self.finding(&transfer, cause, cost, start, end));
+        let began_with = self.began_with(seen, transfer.main());
+        let findings = ranked.filter_map(|(cause, cost)| self.finding(&transfer, began_with, cause, cost, start, end));
         transfer.findings = findings.collect();
         transfer.findings.shrink_to_fit();
         let main = transfer.main();
@@ -228,6 +256,7 @@ impl View<'_> {
             counts: &self.timeline.counts,
             seen,
             times: &transfer.times,
+            habit: self.habits[main],
             main,
             start,
             lead,
@@ -236,7 +265,23 @@ impl View<'_> {
         transfer
     }
 
-    fn finding(&self, transfer: &Transfer, cause: Cause, cost: u64, start: u64, end: u64) -> Option<Finding> {
+    /// With how many full segments the connection's first message was begun, if they are fewer than RFC 6928 allows and
+    /// more had to wait.
+    fn began_with(&self, seen: &Both<Seen>, side: Side) -> Option<u64> {
+        let (seen, mss) = (&seen[side], self.facts[side].mss);
+        let small = seen.story.warm.is_none() && seen.story.burst < seen.bytes && seen.story.burst < INITIAL * mss;
+        (small && self.facts[side].from_start).then(|| seen.story.burst.div_ceil(mss))
+    }
+
+    fn finding(
+        &self,
+        transfer: &Transfer,
+        began_with: Option<u64>,
+        cause: Cause,
+        cost: u64,
+        start: u64,
+        end: u64,
+    ) -> Option<Finding> {
         if cost < LEAST || (cost as f64) < SHARE * (end - start) as f64 {
             return None;
         }
@@ -247,7 +292,9 @@ impl View<'_> {
         // Waits that matter: what is lost in the noise of the others tells nothing.
         let count = pieces.iter().filter(|piece| (piece.to - piece.from) * 10 >= longest).count() as u32;
         let window = matches!(cause, Cause::SlowStart | Cause::CongestionWindow | Cause::ReceiveWindow);
-        if window && count < HABIT {
+        // Unless it is how TCP began once.
+        let small = cause == Cause::SlowStart && began_with.is_some();
+        if window && !small && count < HABIT {
             return None;
         }
         let side = transfer.main();
@@ -263,6 +310,7 @@ impl View<'_> {
             held: held.clone().min().zip(held.clone().max()).map(|(least, most)| (least, most, held.count())),
             window: counts.window,
             peak: counts.peak,
+            began_with,
             lost: counts.again > 0,
         };
         let mut packets: Vec<u32> = pieces.iter().take(NAMED).map(|piece| piece.number).collect();

@@ -11,8 +11,9 @@
 use std::collections::VecDeque;
 
 use crate::{
-    event::{Event, ORIGIN, Offsets},
+    event::{Event, ORIGIN, Offsets, Side},
     facts::Facts,
+    vantage::Place,
     wait::{Data, Release, Repair},
 };
 
@@ -62,8 +63,12 @@ pub(crate) struct Acked {
     pub(crate) at: u64,
     /// How far it acknowledges.
     pub(crate) to: u64,
-    /// Bytes newly acknowledged.
+    /// Bytes newly acknowledged, how many packets they were, and how many of them were the last's.
     pub(crate) bytes: u64,
+    pub(crate) packets: u32,
+    pub(crate) last: u64,
+    /// Whether it did nothing else, and nothing was being repaired.
+    pub(crate) plain: bool,
     /// When the last of them was sent.
     pub(crate) sent: u64,
     /// For how long the receiver held it, if it did.
@@ -111,6 +116,8 @@ pub(crate) struct Seat<'a> {
     room: Option<u64>,
     closed_since: Option<u64>,
     closed: Option<(u64, u64)>,
+    /// When the other side last said anything.
+    heard: Option<u64>,
     /// When the other side's protocol above TCP last gave room.
     talk: Option<u64>,
     recovery: Option<(u64, Repair)>,
@@ -129,11 +136,12 @@ pub(crate) struct Seat<'a> {
 }
 
 impl<'a> Seat<'a> {
-    pub(crate) fn new(offsets: Offsets, away: u64, rtt: u64, facts: &'a Facts) -> Self {
+    pub(crate) fn new(offsets: Offsets, place: &Place, side: Side, facts: &'a Facts) -> Self {
         Self {
             facts,
-            away,
-            rtt,
+            // Captured at its own end, it may act as soon as it is seen to hear.
+            away: if place.is_at(side) { 0 } else { place.to[side] },
+            rtt: place.rtt(),
             offsets: offsets.rewound(),
             coming: VecDeque::new(),
             flying: VecDeque::new(),
@@ -141,8 +149,8 @@ impl<'a> Seat<'a> {
             next: ORIGIN,
             start: ORIGIN,
             edge: None,
-            // No sender begins with less (RFC 5681 §3.1).
-            limit: 3 * facts.mss,
+            // Fewer segments no sender has begun with since RFC 2581 (§3.1: two).
+            limit: 2 * facts.mss,
             busy_until: 0,
             latest_ack: 0,
             sent_at: 0,
@@ -151,6 +159,7 @@ impl<'a> Seat<'a> {
             room: None,
             closed_since: None,
             closed: None,
+            heard: None,
             talk: None,
             recovery: None,
             lost: false,
@@ -244,6 +253,9 @@ impl<'a> Seat<'a> {
             self.release = Some(Release { at: ack.at, held: 0, all: false, number: ack.number });
         }
         self.latest_ack = ack.at;
+        if ack.data {
+            self.heard = Some(ack.at);
+        }
         let closed = edge.saturating_sub(self.next) < self.facts.mss && ack.window < self.facts.mss;
         match (closed, self.closed_since) {
             (true, None) => self.closed_since = Some(ack.at),
@@ -260,12 +272,26 @@ impl<'a> Seat<'a> {
     fn acknowledge(&mut self, ack: Ack) -> u64 {
         let (before, mut last) = (self.una, None);
         self.una = ack.to;
+        let mss = self.facts.mss.max(1);
+        let (mut packets, mut begin, mut last_bytes) = (0, before, 0);
+        // What was captured larger than a segment is cut up on its way.
+        let mut count = |end: u64| {
+            let size = end.saturating_sub(begin);
+            if size > 0 {
+                let more = size.div_ceil(mss);
+                packets += more;
+                last_bytes = size - (more - 1) * mss;
+                begin = end;
+            }
+        };
         while let Some(flown) = self.flying.front().copied()
             && flown.end <= ack.to
         {
             last = Some(flown);
+            count(flown.end);
             self.flying.pop_front();
         }
+        count(ack.to);
         let repaired = self.recovery.is_some();
         if self.recovery.is_some_and(|(until, _)| self.una >= until) {
             self.recovery = None;
@@ -290,6 +316,9 @@ impl<'a> Seat<'a> {
             at: ack.at,
             to: ack.to,
             bytes: ack.to - before,
+            packets: u32::try_from(packets).unwrap_or(u32::MAX),
+            last: last_bytes,
+            plain: !ack.data && !ack.sacked && !repaired,
             sent: last.at,
             held,
             all: self.flight() == 0,
@@ -310,6 +339,10 @@ impl<'a> Seat<'a> {
     /// A packet of the sender passed: what let it go; none where it is no data.
     pub(crate) fn send(&mut self, event: &Event) -> Option<Sent> {
         self.until(event.time);
+        if self.release.is_none_or(|release| event.time > release.at + self.prompt()) {
+            // Distances are measured, and not to the microsecond: an acknowledgement that is all but there is.
+            self.until(event.time + (self.away / 16).min(TOGETHER));
+        }
         let syn = u32::from(event.has(capture::tcp::Flags::SYN));
         let start = self.offsets.of(event.seq.wrapping_add(syn))?;
         let (now, end) = (event.time, start + u64::from(event.len));
@@ -335,7 +368,7 @@ impl<'a> Seat<'a> {
         self.closed = None;
         self.limited_at = None;
         self.room = None;
-        self.talk = None;
+        (self.heard, self.talk) = (None, None);
         if let Some(since) = &mut self.closed_since {
             *since = now.max(*since);
         }
@@ -400,15 +433,17 @@ impl<'a> Seat<'a> {
             },
             recovers: self.recovery.map(|(_, by)| by),
             lost: self.lost,
-            grows: !self.lost && (self.rounds < BACK || recent * 4 >= earlier * 5),
+            grows: !self.lost && if self.rounds < BACK { self.facts.from_start } else { recent * 4 >= earlier * 5 },
+            known: self.facts.from_start || self.rounds >= BACK,
             steady: !self.lost && self.facts.level.is_some_and(|level| self.peaks[0].max(last) * 2 >= level),
             chunks: self.facts.chunk.is_some(),
             answers_acks: self.facts.answers_acks,
             small: len < self.facts.mss && !self.facts.nodelay,
             full: self.facts.fills(self.flight(), self.rtt),
-            flow_control: self.talk.is_some_and(|talk| {
-                talk <= now && now <= talk + self.prompt() && self.room.is_some_and(|room| room < talk)
-            }),
+            answers: self.heard.is_some_and(|at| now <= at + self.prompt()),
+            flow_control: self
+                .talk
+                .is_some_and(|talk| now <= talk + self.prompt() && self.room.is_some_and(|room| room < talk)),
         }
     }
 }

@@ -63,7 +63,7 @@ impl Story {
         if let Some((from, to)) = data.closed
             && self.stalls.len() < KEPT
         {
-            self.stalls.push((at, to - from));
+            self.stalls.push((at, to.saturating_sub(from)));
         }
     }
 

@@ -7,9 +7,9 @@
 use std::{fmt::Write as _, time::Duration};
 
 use crate::{
-    Cause, Finding, Seen, Transfer, bytes,
+    Cause, Finding, Page as Set, Seen, Times, Transfer, bytes,
     json::Asked,
-    rate_text,
+    pages, rate_text,
     replica::{Bytes, PredictionError, WhatIf},
     report::{Connection, Direction},
     time_text,
@@ -27,6 +27,9 @@ pub struct Look {
     pub top: usize,
 }
 
+/// How many of the transfers that waited for one another are named.
+const STEPS: usize = 6;
+
 /// Cells of a bar.
 const BAR: usize = 24;
 
@@ -35,28 +38,38 @@ const CELLS: [(char, &str); 3] = [('█', "31"), ('▓', "33"), ('░', "2")];
 
 /// The explanation of connections; `packets` were read in all.
 pub fn render(connections: &[Seen], packets: u64, asked: &Asked, look: &Look) -> String {
-    let mut transfers: Vec<(&Seen, &Transfer)> = connections
-        .iter()
-        .flat_map(|seen| seen.connection.transfers.iter().map(move |transfer| (seen, transfer)))
-        .collect();
-    // A stable sort: those that lost the same stay in their order.
-    transfers.sort_by_key(|(_, transfer)| std::cmp::Reverse((transfer.avoidable(), transfer.duration)));
+    let ranked = ranked(connections);
+    let transfers: Vec<_> = ranked.iter().map(|(place, transfer)| (&connections[*place], *transfer)).collect();
     let mut page = Page { text: String::new(), look };
-    page.paragraph("", &answer(&transfers, packets));
+    page.paragraph("", &answer(connections, &ranked, packets));
     if transfers.is_empty() {
         return page.text;
     }
     page.text.push('\n');
     page.table(&transfers);
+    for set in pages(connections).iter().take(look.top) {
+        page.set(connections, set);
+    }
     for (number, (seen, transfer)) in transfers.iter().take(look.top).enumerate() {
         page.transfer(number + 1, seen, transfer, asked);
     }
     page.text
 }
 
-/// The answer in a sentence or two.
-fn answer(transfers: &[(&Seen, &Transfer)], packets: u64) -> String {
-    let Some((seen, worst)) = transfers.first() else {
+/// All transfers with the place of their connection, those first that lost most.
+pub(crate) fn ranked(connections: &[Seen]) -> Vec<(usize, &Transfer)> {
+    let each = connections.iter().enumerate();
+    let mut ranked: Vec<_> = each
+        .flat_map(|(place, seen)| seen.connection.transfers.iter().map(move |transfer| (place, transfer)))
+        .collect();
+    // A stable sort: those that lost the same stay in their order.
+    ranked.sort_by_key(|(_, transfer)| std::cmp::Reverse((transfer.avoidable(), transfer.duration)));
+    ranked
+}
+
+/// The answer in a sentence or two, about ranked transfers.
+pub(crate) fn answer(connections: &[Seen], transfers: &[(usize, &Transfer)], packets: u64) -> String {
+    let Some((place, worst)) = transfers.first() else {
         return format!("Nothing to explain: no TCP connection carries data in {packets} packets.");
     };
     let Some(finding) = worst.findings.first() else {
@@ -67,7 +80,7 @@ fn answer(transfers: &[(&Seen, &Transfer)], packets: u64) -> String {
             time_text(worst.duration),
             time_text(Duration::from_nanos(time)),
             cause.title(),
-            time_text(seen.connection.rtt)
+            time_text(connections[*place].connection.rtt)
         );
     };
     let healthy = transfers.iter().filter(|(_, transfer)| transfer.findings.is_empty()).count();
@@ -122,7 +135,7 @@ impl Page<'_> {
         );
         for (number, ((_, transfer), name)) in shown.iter().zip(&named).enumerate() {
             let name: String = name.chars().take(wide).collect();
-            let (bar, legend) = (self.bar(transfer), legend(transfer));
+            let (bar, legend) = (self.bar(transfer), shares(&transfer.times));
             let _ = writeln!(
                 self.text,
                 "{:>3}  {name:wide$}  {:>8}  {:>10}  {:>10}  {bar}  {legend}",
@@ -134,6 +147,39 @@ impl Page<'_> {
         }
         if transfers.len() > shown.len() {
             let _ = writeln!(self.text, "     and {} more; --top shows them", transfers.len() - shown.len());
+        }
+    }
+
+    /// What a client did over several connections, and what of it waited for what.
+    fn set(&mut self, connections: &[Seen], set: &Set) {
+        self.text.push('\n');
+        let waited = match set.path.len() {
+            1 => "its last transfer waited for no other".to_owned(),
+            count => format!("{count} transfers waited for one another"),
+        };
+        let title = format!(
+            "Together: {} transfers over {} connections of {}, {} in {}; {waited}: {}.",
+            set.transfers,
+            set.connections,
+            set.client,
+            bytes(set.bytes),
+            time_text(set.duration),
+            shares(&set.times)
+        );
+        self.paragraph("", &title);
+        let mut longest: Vec<_> = set.path.iter().map(|step| step.duration).collect();
+        longest.sort_unstable();
+        let least = longest[longest.len().saturating_sub(STEPS)];
+        for step in set.path.iter().filter(|step| step.duration >= least).take(STEPS) {
+            let seen = &connections[step.connection];
+            let transfer = &seen.connection.transfers[step.transfer];
+            let after = time_text(step.start.saturating_sub(set.start));
+            let took = time_text(step.duration);
+            let text = format!("after {after:>8}, for {took:>8}: ");
+            self.paragraph("     ", &format!("{text}{}, port {}", name(transfer), seen.connection.client.port()));
+        }
+        if set.path.len() > STEPS {
+            self.paragraph("     ", &format!("and {} shorter ones", set.path.len() - STEPS));
         }
     }
 
@@ -170,6 +216,9 @@ impl Page<'_> {
         let title = self.paint("1", &title);
         let _ = writeln!(self.text, "{title}  {}", connection.ends());
         self.paragraph("   ", &place(connection));
+        if let Some(ways) = &seen.ways {
+            self.paragraph("   ", &ways.says());
+        }
         for finding in &transfer.findings {
             self.finding(transfer, finding, asked);
         }
@@ -262,9 +311,9 @@ fn name(transfer: &Transfer) -> String {
 }
 
 /// The causes that took most, in words.
-fn legend(transfer: &Transfer) -> String {
-    let total = transfer.times.sum().max(1) as f64;
-    let ranked = transfer.times.ranked().into_iter().filter(|(_, time)| *time as f64 >= 0.05 * total);
+fn shares(times: &Times) -> String {
+    let total = times.sum().max(1) as f64;
+    let ranked = times.ranked().into_iter().filter(|(_, time)| *time as f64 >= 0.05 * total);
     let each = ranked.take(3).map(|(cause, time)| format!("{} {:.0} %", cause.name(), 100.0 * time as f64 / total));
     each.collect::<Vec<_>>().join(", ")
 }
@@ -280,6 +329,9 @@ fn place(connection: &Connection) -> String {
     let mut text = format!("RTT {}, MSS {}, {vantage}", time_text(connection.rtt), connection.mss);
     if let Some(rate) = connection.rate {
         let _ = write!(text, ", narrowest link {}", rate_text(rate));
+    }
+    if let Some(acks) = connection.acks {
+        let _ = write!(text, ", the receiver acknowledges {}", acks.says());
     }
     if let Some(chunk) = connection.chunk {
         let (full, rest) = (chunk / connection.mss, chunk % connection.mss);

@@ -57,6 +57,16 @@ impl Place {
         self.to.client + self.to.server
     }
 
+    /// Whether it is a side's own end.
+    pub(crate) fn is_at(&self, side: Side) -> bool {
+        self.vantage == if side == Side::Client { Vantage::Client } else { Vantage::Server }
+    }
+
+    /// Whether a side that sends at a time may have heard what the other sent at another, seen from here.
+    pub(crate) fn has_heard(&self, side: Side, other: u64, now: u64) -> bool {
+        now >= other + self.to[side] * 4 / 5
+    }
+
     /// Where `connection` was captured.
     pub(crate) fn of(connection: &Connection) -> Self {
         let shake = handshake(connection);

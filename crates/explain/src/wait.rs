@@ -79,7 +79,9 @@ pub(crate) struct Data {
     pub(crate) lost: bool,
     /// Whether what is outstanding grows by a quarter or more each round trip, as in slow start.
     pub(crate) grows: bool,
-    /// Whether it has been the same for many round trips.
+    /// Whether so much of the connection was seen that something is known of its congestion window.
+    pub(crate) known: bool,
+    /// Whether what is outstanding has been the same for many round trips.
     pub(crate) steady: bool,
     /// Whether the sender waits for chunks of the same size to be acknowledged.
     pub(crate) chunks: bool,
@@ -89,6 +91,8 @@ pub(crate) struct Data {
     pub(crate) small: bool,
     /// Whether the path was full: as much was outstanding as a round trip carries.
     pub(crate) full: bool,
+    /// Whether it went on when the other side said something.
+    pub(crate) answers: bool,
     /// Whether the other side gave it room in the protocol above TCP.
     pub(crate) flow_control: bool,
 }

@@ -7,10 +7,11 @@ use capture::tcp::Flags;
 use crate::{
     collect::Connection,
     event::{Both, Event, ORIGIN, Side},
-    exchange::{Exchange, is_talk},
+    exchange::Exchange,
     facts::{Facts, scale},
     read::Protocol,
     seat::{Seat, Sent},
+    talk::{self, is_talk},
     timeline::Timeline,
     vantage::{Place, Vantage},
     wait::{Data, End, Release, Repair, Wait},
@@ -30,9 +31,15 @@ pub(crate) struct Walk<'a> {
     seats: Both<Option<Seat<'a>>>,
     /// The messages of each side by their first bytes, with their exchange.
     marks: Both<Vec<(u64, u64, usize)>>,
+    /// Up to which byte the server speaks before it answers.
+    prelude: u64,
+    /// When each side last sent anything.
+    sent: Both<u64>,
     /// Messages before these are over.
     current: Both<usize>,
     scales: Both<u8>,
+    /// Whether HTTP/2's window stops each side, as its pattern shows.
+    stopped: Both<bool>,
     pub(crate) cursor: u64,
     /// Until when the narrowest link is busy with what was sent there.
     busy_until: u64,
@@ -56,7 +63,7 @@ impl<'a> Walk<'a> {
         exchanges: &[Exchange],
         first: &Event,
     ) -> Self {
-        let seat = |side: Side| Some(Seat::new(connection.offsets[side]?, place.to[side], place.rtt(), &facts[side]));
+        let seat = |side: Side| Some(Seat::new(connection.offsets[side]?, place, side, &facts[side]));
         let marks = |side: Side| {
             let parts = exchanges.iter().enumerate();
             let mut marks: Vec<_> = parts
@@ -70,8 +77,11 @@ impl<'a> Walk<'a> {
             place,
             seats: Both::of(seat),
             marks: Both::of(marks),
+            prelude: talk::prelude(connection, place),
+            sent: Both::default(),
             current: Both::default(),
             scales: Both::of(|side| scale(connection, side)),
+            stopped: Both::of(|side| facts[side].stops_at.is_some()),
             cursor: first.time,
             busy_until: 0,
             at: None,
@@ -206,8 +216,12 @@ impl<'a> Walk<'a> {
             went
         };
         let begins = self.see(timeline, event, side, &at, went);
-        if is_talk(self.connection, event, at) && !begins {
-            if let Some(other) = &mut self.seats[!side] {
+        let silent = self.place.has_heard(side, self.sent[!side], event.time);
+        self.sent[side] = event.time;
+        let speaks = side == Side::Server && at.end <= self.prelude;
+        if (speaks || is_talk(self.connection, event, &at, silent)) && !begins {
+            let gives_room = self.connection.content.protocol == Protocol::Http2 || self.stopped[!side];
+            if let Some(other) = self.seats[!side].as_mut().filter(|_| gives_room) {
                 other.hear_talk(event);
             }
             return;

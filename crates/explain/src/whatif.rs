@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use crate::{
+    acks::AckHabit,
     causes::{Cause, Times},
     collect::Connection,
     event::{Both, Side},
@@ -96,6 +97,8 @@ pub(crate) struct Known<'a> {
     pub(crate) counts: &'a Both<Counts>,
     pub(crate) seen: &'a Both<Seen>,
     pub(crate) times: &'a Times,
+    /// How that is acknowledged.
+    pub(crate) habit: Option<AckHabit>,
     /// Who sent most of it.
     pub(crate) main: Side,
     /// When it began, as seen from the capture.
@@ -208,6 +211,12 @@ impl Known<'_> {
             model.receiver.acks.pushed_at_once = false;
             if self.facts[self.main].chunk.is_some() {
                 model.receiver.acks.rule = AckRule::Segments(2);
+            }
+        }
+        if let Some(habit) = self.habit {
+            model.receiver.acks.rule = habit.rule;
+            if self.facts[self.main].from_start {
+                model.receiver.acks.quick = habit.quick;
             }
         }
         // A window that was full, or that cannot grow: without scaling, it was the same all the time.

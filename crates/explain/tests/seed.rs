@@ -46,4 +46,7 @@ fn eighteen_megabytes_take_four_minutes_and_with_the_fix_less_than_one() {
 fn the_other_browser_is_healthy() {
     let connection = explained(HEALTHY);
     assert!(connection.transfers.iter().all(|transfer| transfer.findings.is_empty()));
+    // Two round trips from the midst of a connection tell nothing of its congestion window.
+    let [transfer] = &connection.transfers[..] else { panic!("one upload") };
+    assert_eq!(transfer.times[Cause::Propagation], transfer.times.sum());
 }

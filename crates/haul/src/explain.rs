@@ -14,7 +14,7 @@ use std::{
 };
 
 use capture::Format;
-use explain::{Explanation, Seen, json, replica::WhatIf, text};
+use explain::{Explanation, Keep, Seen, json, replica::WhatIf, text, view};
 use link::units::Size;
 
 /// Say what the time of captured transfers was spent on, and what would change it
@@ -56,6 +56,11 @@ pub(crate) struct Args {
     /// Write the explanation (schema longhaul.explain/1) to this file as well; `-`: to standard output, in its place
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Write a page that shows it, down to the packets, to this file as well; `-`: to standard output, in its place. It
+    /// opens from disk in any browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -63,7 +68,12 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
-    let (explanations, unread) = read(&args.files, args.format);
+    if args.json.iter().chain(&args.html).filter(|path| is_stdout(path)).count() > 1 {
+        return Err("--json and --html cannot both go to standard output; name a file for one of them".into());
+    }
+    let keeper = args.html.as_ref().map(|_| view::Keeper::default());
+    let keep = Keep { for_ends: args.files.len() > 1, for_page: keeper.as_ref() };
+    let (explanations, unread) = read(&args.files, args.format, keep);
     let status = if unread { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     let packets = explanations.iter().map(|explanation| explanation.packets).sum();
     if unread && packets == 0 {
@@ -73,23 +83,31 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     filter(&mut connections, args)?;
     let asked = json::Asked { what_if: args.what_if.clone(), bytes: args.bytes.map(Size::as_bytes) };
     let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+    if let Some(path) = &args.html {
+        report::save(path, &view::document(&names, &connections, packets, &asked))?;
+    }
     let document = json::document(&names, &connections, &asked);
+    if !args.json.iter().chain(&args.html).any(|path| is_stdout(path)) {
+        crate::print(text::render(&connections, packets, &asked, &look(args.top)).as_bytes())?;
+    }
     match &args.json {
-        Some(path) if path == Path::new("-") => match write(&document, io::stdout().lock()) {
+        Some(path) if is_stdout(path) => match write(&document, io::stdout().lock()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 return Err(format!("cannot print the explanation: {error}").into());
             }
             _ => {}
         },
-        to => {
-            crate::print(text::render(&connections, packets, &asked, &look(args.top)).as_bytes())?;
-            if let Some(path) = to {
-                let written = fs::File::create(path).and_then(|file| write(&document, file));
-                written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-            }
+        Some(path) => {
+            let written = fs::File::create(path).and_then(|file| write(&document, file));
+            written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         }
+        None => {}
     }
     Ok(status)
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 fn write(document: &json::Document, to: impl Write) -> io::Result<()> {
@@ -101,7 +119,7 @@ fn write(document: &json::Document, to: impl Write) -> io::Result<()> {
 
 /// Reads the captures, as many at a time as there are processors, and says what is wrong with them. What breaks off is
 /// explained as far as it goes; true where nothing of one could be read.
-fn read(files: &[PathBuf], format: Option<Format>) -> (Vec<Explanation>, bool) {
+fn read(files: &[PathBuf], format: Option<Format>, keep: Keep) -> (Vec<Explanation>, bool) {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Explanation, Option<capture::Error>)>> = Mutex::new(Vec::new());
     let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
@@ -112,7 +130,7 @@ fn read(files: &[PathBuf], format: Option<Format>) -> (Vec<Explanation>, bool) {
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(file) = files.get(place) else { break };
                     let (explanation, error) = match capture::open(file, format) {
-                        Ok(mut source) => explain::explain(&mut *source),
+                        Ok(mut source) => explain::explain_keeping(&mut *source, keep),
                         Err(error) => (Explanation::default(), Some(error)),
                     };
                     if let Ok(mut done) = done.lock() {

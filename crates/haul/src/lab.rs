@@ -2,7 +2,9 @@
 
 mod conduct;
 mod deadline;
+mod live;
 mod progress;
+mod views;
 
 use std::{
     collections::BTreeSet,
@@ -20,13 +22,14 @@ use clap::Subcommand;
 use lab::{
     compare, contenders,
     experiment::{Experiment, Known, nearest},
+    page,
     results::{self, ResultsError, RunResult},
     servers,
     table::{Look, render, render_change},
 };
 
 /// The experiments that come with the program: name and text.
-const EXPERIMENTS: [(&str, &str); 10] = [
+const EXPERIMENTS: [(&str, &str); 12] = [
     ("webdav-race", include_str!("../../../experiments/webdav-race.toml")),
     ("idle-connection", include_str!("../../../experiments/idle-connection.toml")),
     ("pipelining", include_str!("../../../experiments/pipelining.toml")),
@@ -34,6 +37,8 @@ const EXPERIMENTS: [(&str, &str); 10] = [
     ("tfo-page-load", include_str!("../../../experiments/tfo-page-load.toml")),
     ("tfo-server-cost", include_str!("../../../experiments/tfo-server-cost.toml")),
     ("handshake-savers", include_str!("../../../experiments/handshake-savers.toml")),
+    ("tfo-dns", include_str!("../../../experiments/tfo-dns.toml")),
+    ("tfo-middleboxes", include_str!("../../../experiments/tfo-middleboxes.toml")),
     ("bars", include_str!("../../../experiments/bars.toml")),
     ("bars-idle", include_str!("../../../experiments/bars-idle.toml")),
     ("bars-page", include_str!("../../../experiments/bars-page.toml")),
@@ -48,6 +53,13 @@ pub(crate) enum Command {
         experiment: String,
         #[command(flatten)]
         options: RunOptions,
+    },
+    /// Watch a run that goes on: a page on loopback, with its results as they come
+    Watch {
+        /// Its id, as `haul lab list` shows it, or its folder; the newest that goes on, if left out
+        run: Option<String>,
+        #[command(flatten)]
+        place: Place,
     },
     /// List the experiments there are, and the runs made so far
     List {
@@ -69,6 +81,9 @@ pub(crate) enum Command {
         then: String,
         /// The later run
         now: String,
+        /// Write it as a page to this file as well; `-`: to standard output, in its place
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
         #[command(flatten)]
         place: Place,
     },
@@ -170,15 +185,23 @@ pub(crate) fn race(options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
 pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
     match command {
         Command::Run { experiment, options } => conduct::run(&experiment, &options),
+        Command::Watch { run, place } => live::watch(&place, run.as_deref()),
         Command::List { place } => list(&place.runs).map(|()| ExitCode::SUCCESS),
         Command::Show { run, place, json } => {
             let run = find(&place, run.as_deref())?;
             show(&run, &json)?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Compare { then, now, place } => {
+        Command::Compare { then, now, html, place } => {
             let [then, now] = [then, now].map(|id| find(&place, Some(&id)));
-            crate::print(render_change(&compare::compare(&then?, &now?), look()).as_bytes())?;
+            let (then, now) = (then?, now?);
+            let change = compare::compare(&then, &now);
+            if let Some(html) = &html {
+                report::save(html, &page::of_change(&then, &now, &change))?;
+            }
+            if html.is_none_or(|html| html != Path::new("-")) {
+                crate::print(render_change(&change, look()).as_bytes())?;
+            }
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -205,12 +228,53 @@ fn read(name: &str) -> Result<Experiment, Box<dyn Error>> {
     Ok(Experiment::read(path, known)?)
 }
 
+/// A run's results as a page
+#[derive(clap::Args)]
+pub(crate) struct ReportArgs {
+    /// Its id, as `haul lab list` shows it, or its folder or run.json; the newest, if left out
+    run: Option<String>,
+    /// Write it to this file in place of report.html in the run's folder; `-`: to standard output
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Writes a run's page, and says where it is.
+pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode, Box<dyn Error>> {
+    let file = results::locate(&args.place.runs, args.run.as_deref()).map_err(unknown)?;
+    let html = args.html.clone().unwrap_or_else(|| file.with_file_name(REPORT));
+    let run = results::read(&file)?;
+    if args.html.is_none() {
+        views::write(file.parent().unwrap_or(Path::new("")), &run, || false);
+    }
+    save_report(&html, &run)?;
+    if html != Path::new("-") {
+        crate::print(format!("{}\n", html.display()).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The name of a run's page in its folder.
+const REPORT: &str = "report.html";
+
+/// Writes a run's page. It links to what lies where it is written.
+fn save_report(html: &Path, run: &RunResult) -> Result<(), report::SaveError> {
+    let folder = html.parent().unwrap_or(Path::new(""));
+    report::save(html, &page::of_run(run, |file| folder.join(file).exists()))
+}
+
 /// The results of a run.
 fn find(place: &Place, id: Option<&str>) -> Result<RunResult, Box<dyn Error>> {
-    results::find(&place.runs, id).map_err(|error| match error {
+    results::find(&place.runs, id).map_err(unknown)
+}
+
+/// A run that there is not is a slip of whoever typed it.
+fn unknown(error: ResultsError) -> Box<dyn Error> {
+    match error {
         ResultsError::Unknown { .. } => usage(error),
         error => error.into(),
-    })
+    }
 }
 
 fn list(runs: &Path) -> Result<(), Box<dyn Error>> {

@@ -37,6 +37,8 @@ enum Command {
     Race(Box<lab::RunOptions>),
     #[command(subcommand)]
     Lab(lab::Command),
+    /// Write a run's results as a page: one HTML file that opens from disk
+    Report(lab::ReportArgs),
     Link(Box<link::Args>),
     Explain(Box<explain::Args>),
     #[command(subcommand)]
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
     let done: Result<ExitCode, Box<dyn Error>> = match Haul::parse().command {
         Command::Race(options) => lab::race(&options),
         Command::Lab(command) => lab::run(command),
+        Command::Report(args) => lab::report(&args),
         Command::Link(args) => link::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Page(command) => page::run(command),

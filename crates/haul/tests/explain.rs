@@ -42,6 +42,26 @@ fn a_pipe_takes_it_and_json_comes_out() {
 }
 
 #[test]
+fn a_page_holds_the_answer_and_every_packet() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("page.html");
+    let (status, said, _) = explain(&[TRACE, "--html", file.to_str().expect("a plain name")], b"");
+    let page = fs::read_to_string(&file).expect("it is written");
+    assert_eq!(status, Some(0));
+    let (_, data) = page.split_once("id=\"data\">").expect("it has a place for data");
+    let (data, _) = data.split_once("</script>").expect("which ends");
+    let data: serde_json::Value = serde_json::from_str(data).expect("it is JSON");
+    assert_eq!((&data["schema"], &data["packets_kept"]), (&"longhaul.view/1".into(), &24.into()));
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let answer = words(data["answer"].as_str().expect("an answer"));
+    assert_eq!(words(&said)[..answer.len()], answer);
+    let (status, printed, _) = explain(&[TRACE, "--html", "-"], b"");
+    assert_eq!((status, printed), (Some(0), page));
+    let (status, _, wrong) = explain(&[TRACE, "--html", "-", "--json", "-"], b"");
+    assert!(status == Some(1) && wrong.contains("cannot both go to standard output"), "{wrong}");
+}
+
+#[test]
 fn each_capture_that_cannot_be_read_is_named_and_the_others_are_explained() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path().to_str().expect("a plain name");

@@ -2,36 +2,30 @@
 
 use std::{
     collections::HashMap,
-    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
-    time::Duration,
 };
 
 use futures_util::future::BoxFuture;
 use http::{
-    HeaderValue, Request, Response, StatusCode, Version,
+    HeaderValue, Request, Response, StatusCode,
     header::{ALT_SVC, LOCATION},
     request::Parts,
 };
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::timeout,
-};
+use tokio::sync::{mpsc, oneshot};
 use tower_service::Service;
 
 use crate::{
     Alternative, Asked, Body, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Knowledge, Options, Origin,
     Pipelining, Timeouts, Windows,
-    connect::{ConnectSettings, Connected, Connector, Facts, Offer, Paths, Quic, SettingsError, TlsFacts},
+    connect::{ConnectSettings, Connector, Facts, Offer, Paths, SettingsError, TlsFacts},
     credentials::{Authenticator, take_userinfo},
+    dial::{Dial, Dialed, race},
     digest::Checked,
-    dispatch::{self, Demand},
+    dispatch::{self, Asking, Demand},
+    follow::{Followed, Follower},
     method::is_safe,
 };
-
-/// How long HTTP/3 has the field to itself before TCP is tried beside it: as long as an address has (RFC 8305 §5).
-const HEAD_START: Duration = Duration::from_millis(250);
 
 /// What a request is answered with; its body is an error if a digest does not fit.
 pub type Answer = Response<Checked<Incoming>>;
@@ -84,6 +78,9 @@ pub enum Versions {
     /// badly, if they have it.
     #[default]
     Auto,
+    /// As `Auto`, but HTTP/3 with servers that are known to have it: for few and small exchanges, which take little
+    /// longer than the handshake that it spares. What moves much wants the several windows of HTTP/1.1.
+    Brief,
     /// HTTP/1.1.
     Http1,
     /// HTTP/2, in the clear by prior knowledge (RFC 9113 §3.3).
@@ -105,92 +102,6 @@ pub struct Client {
 struct Inner {
     shared: Arc<Shared>,
     origins: Mutex<HashMap<Origin, mpsc::UnboundedSender<Demand>>>,
-}
-
-/// Whoever makes connections.
-pub(crate) trait Dial: Send + Sync + 'static {
-    /// Makes one; `early` allows requests before its handshake is done, `at` is where HTTP/3 is if not at the origin.
-    fn dial<'a>(
-        &'a self,
-        origin: &'a Origin,
-        offer: Offer,
-        early: bool,
-        at: Option<&'a Origin>,
-        within: Duration,
-    ) -> BoxFuture<'a, Result<Dialed, Error>>;
-
-    /// Whether HTTP/3 can lead to an origin.
-    fn takes_quic(&self, origin: &Origin) -> bool;
-}
-
-impl Dial for Connector {
-    fn dial<'a>(
-        &'a self,
-        origin: &'a Origin,
-        offer: Offer,
-        early: bool,
-        at: Option<&'a Origin>,
-        within: Duration,
-    ) -> BoxFuture<'a, Result<Dialed, Error>> {
-        Box::pin(async move {
-            Ok(match offer {
-                Offer::Http3 => Dialed::Quic(Box::new(self.connect_quic(origin, at, early, within).await?)),
-                _ => Dialed::Stream(Box::new(self.connect_early(origin, offer, early, within).await?)),
-            })
-        })
-    }
-
-    fn takes_quic(&self, origin: &Origin) -> bool {
-        self.takes_quic(origin)
-    }
-}
-
-impl<D: Dial> Dial for Arc<D> {
-    fn dial<'a>(
-        &'a self,
-        origin: &'a Origin,
-        offer: Offer,
-        early: bool,
-        at: Option<&'a Origin>,
-        within: Duration,
-    ) -> BoxFuture<'a, Result<Dialed, Error>> {
-        (**self).dial(origin, offer, early, at, within)
-    }
-
-    fn takes_quic(&self, origin: &Origin) -> bool {
-        (**self).takes_quic(origin)
-    }
-}
-
-/// A connection of either kind.
-#[derive(Debug)]
-pub(crate) enum Dialed {
-    Stream(Box<Connected>),
-    Quic(Box<Quic>),
-}
-
-impl Dialed {
-    pub(crate) fn version(&self) -> Version {
-        match self {
-            Self::Stream(connected) => connected.version,
-            Self::Quic(_) => Version::HTTP_3,
-        }
-    }
-
-    pub(crate) fn facts(&self) -> &Facts {
-        match self {
-            Self::Stream(connected) => &connected.facts,
-            Self::Quic(quic) => &quic.facts,
-        }
-    }
-
-    /// Whether its handshake is still under way.
-    pub(crate) fn is_pending(&self) -> bool {
-        match self {
-            Self::Stream(connected) => connected.confirmation.is_some(),
-            Self::Quic(quic) => quic.pending.is_some(),
-        }
-    }
 }
 
 /// What a client's parts share.
@@ -261,7 +172,11 @@ impl Client {
                     lock(&shared.authenticator).authorize(&origin, &parts.method, &target, &mut parts.headers)
                 });
                 let again = body.again();
-                let answer = self.once(&origin, Request::from_parts(parts.clone(), body)).await?;
+                let request = Request::from_parts(parts.clone(), body);
+                let answer = match parts.extensions.get::<Follower>().filter(|follower| follower.is_at(&origin)) {
+                    Some(follower) => self.followed(&origin, request, follower.clone()).await?,
+                    None => self.once(&origin, request).await?,
+                };
                 if shared.settings.cookies {
                     lock(&shared.cookies).keep(&parts.uri, answer.headers());
                 }
@@ -276,6 +191,8 @@ impl Client {
                     (parts.headers, body) = (own, again);
                     next.prune(&first, &mut parts.headers);
                     (parts.method, parts.uri) = (next.method, next.uri);
+                    // It asks about another place.
+                    parts.extensions.remove::<Follower>();
                     break;
                 }
                 parts.headers.clone_from(&own);
@@ -326,13 +243,37 @@ impl Client {
     }
 
     async fn ask(&self, origin: &Origin, request: Request<Body>) -> Result<Response<Incoming>, Error> {
-        let (reply, answer) = oneshot::channel();
-        self.demand(origin, Demand::Request(Box::new(request), reply));
+        let (asking, answer) = asking(request);
+        self.demand(origin, Demand::Request(asking));
         let answer = answer.await.unwrap_or(Err(Error::Shutdown))?;
         if let Some(alt_svc) = answer.headers().get(ALT_SVC).filter(|_| origin.is_tls()) {
             let mut alternatives = lock(&self.inner.shared.alternatives);
             alternatives.entry(origin.clone()).or_default().heard(alt_svc, dispatch::now().seconds);
         }
+        Ok(answer)
+    }
+
+    /// The same, and right behind it what its caller has given it as a follower.
+    async fn followed(
+        &self,
+        origin: &Origin,
+        request: Request<Body>,
+        Follower(follower): Follower,
+    ) -> Result<Response<Incoming>, Error> {
+        let shared = &self.inner.shared;
+        let (mut parts, body) = follower.into_parts();
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        if shared.settings.cookies {
+            lock(&shared.cookies).add(&parts.uri, &mut parts.headers);
+        }
+        lock(&shared.authenticator).authorize(origin, &parts.method, &target, &mut parts.headers);
+        let (mut asked, answer) = asking(request);
+        let what = Asked::new(&parts.method, &parts.uri);
+        let (behind, follows) = asking(Request::from_parts(parts, body.into()));
+        asked.follower = Some(Box::new(behind));
+        self.demand(origin, Demand::Request(asked));
+        let mut answer = answer.await.unwrap_or(Err(Error::Shutdown))?;
+        answer.extensions_mut().insert(Followed::by(what, follows));
         Ok(answer)
     }
 
@@ -384,6 +325,14 @@ impl Client {
         lock(&self.inner.shared.alternatives).insert(origin, known);
     }
 
+    /// Whether a request to an origin may stand behind others on a connection: HTTP/1.1 is spoken, and the server is not
+    /// known to be bad at it.
+    pub fn pipelines(&self, origin: &Origin) -> bool {
+        let shared = &self.inner.shared;
+        let depth = self.knowledge(origin).allowed(shared.settings.pipelining, dispatch::now().seconds).0;
+        shared.offer(origin) == Offer::Http1 && depth > 1
+    }
+
     /// Tells what is known from earlier. It counts for origins that were not asked yet.
     pub fn remember(&self, origin: Origin, known: Knowledge) {
         lock(&self.inner.shared.knowledge).insert(origin, known);
@@ -399,6 +348,12 @@ impl Client {
         });
         let _ = driver.send(demand);
     }
+}
+
+/// A request as its origin's driver takes it, and where its answer comes.
+fn asking(request: Request<Body>) -> (Asking, oneshot::Receiver<Result<Response<Incoming>, Error>>) {
+    let (reply, answer) = oneshot::channel();
+    (Asking { request: Box::new(request), reply, follower: None }, answer)
 }
 
 /// What follows an answer.
@@ -436,7 +391,8 @@ impl Shared {
             Versions::Http1 => Offer::Http1,
             Versions::Http2 => Offer::Http2,
             Versions::Http3 => Offer::Http3,
-            Versions::Auto => {
+            Versions::Brief if self.knows_http3(origin) => Offer::Http3,
+            Versions::Auto | Versions::Brief => {
                 let known = lock(&self.knowledge).get(origin).copied().unwrap_or_default();
                 let seconds = dispatch::now().seconds;
                 // In the clear there is no choice to offer.
@@ -445,7 +401,13 @@ impl Shared {
         }
     }
 
-    /// Makes a connection. HTTP/3 has TCP run beside it from [`HEAD_START`] on, and where that is first, UDP is left
+    /// Whether an origin said that it has HTTP/3, and the way there is not known to be blocked.
+    fn knows_http3(&self, origin: &Origin) -> bool {
+        let now = dispatch::now().seconds;
+        lock(&self.alternatives).get(origin).is_some_and(|known| known.is_offered(now) && !known.is_avoided(now))
+    }
+
+    /// Makes a connection. HTTP/3 has TCP run beside it, and where that is first, UDP is left
     /// alone for a while.
     pub(crate) async fn dial(&self, origin: &Origin, offer: Offer) -> Result<Dialed, Error> {
         let (within, early) = (self.settings.timeouts.connect, self.settings.early_data);
@@ -497,24 +459,6 @@ impl Shared {
 
     pub(crate) fn note(&self, origin: &Origin, facts: Facts) {
         lock(&self.facts).insert(origin.clone(), facts);
-    }
-}
-
-/// Whichever is there first; TCP starts when it may, or when there is nothing else.
-async fn race(
-    quic: impl Future<Output = Result<Dialed, Error>>,
-    tcp: impl Future<Output = Result<Dialed, Error>>,
-) -> Result<Dialed, Error> {
-    let (mut quic, mut tcp) = (pin!(quic), pin!(tcp));
-    if let Ok(dialed) = timeout(HEAD_START, &mut quic).await {
-        return if dialed.is_ok() { dialed } else { tcp.await };
-    }
-    tokio::select! {
-        dialed = &mut quic => if dialed.is_ok() { dialed } else { tcp.await },
-        dialed = &mut tcp => match dialed {
-            Err(error) => quic.await.map_err(|_| error),
-            dialed => dialed,
-        },
     }
 }
 

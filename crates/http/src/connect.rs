@@ -123,11 +123,20 @@ pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {
     /// Says whether what is written from now on may arrive twice, on this connection and on another. Only what may
     /// is put into a SYN; unless told, nothing is.
     fn repeatable(&mut self, _yes: bool) {}
+
+    /// Has the connection end by a reset when it is dropped (`SO_LINGER` of zero; RFC 9293 §3.10.4, ABORT). What the
+    /// kernel has not sent by then is forgotten: else it would go on trying, and what was given up would arrive late.
+    fn abort(&self);
 }
 
 impl Io for TcpStream {
     fn tcp_info(&self) -> Option<TcpInfo> {
         TcpInfo::of(self).ok()
+    }
+
+    fn abort(&self) {
+        // At worst it ends as it would have.
+        let _ = self.set_zero_linger();
     }
 }
 
@@ -138,6 +147,10 @@ impl Io for Box<dyn Io> {
 
     fn repeatable(&mut self, yes: bool) {
         (**self).repeatable(yes);
+    }
+
+    fn abort(&self) {
+        (**self).abort();
     }
 }
 

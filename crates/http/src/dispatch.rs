@@ -14,8 +14,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Asked, Body, Cause, Class, Error, Incoming, Options, Origin, Settings, Step,
-    client::{Dialed, Shared},
+    client::Shared,
     connect::Offer,
+    dial::Dialed,
     h1, http2, http3,
     knowledge::Knowledge,
     method::{is_idempotent, is_safe},
@@ -23,9 +24,17 @@ use crate::{
     wire::{CallBack, ConnectionId, Job, JobId, Report, Sent},
 };
 
+/// A request, and where its answer goes.
+pub(crate) struct Asking {
+    pub(crate) request: Box<Request<Body>>,
+    pub(crate) reply: oneshot::Sender<Result<Response<Incoming>, Error>>,
+    /// What goes right behind it.
+    pub(crate) follower: Option<Box<Asking>>,
+}
+
 /// What callers ask of an origin's driver.
 pub(crate) enum Demand {
-    Request(Box<Request<Body>>, oneshot::Sender<Result<Response<Incoming>, Error>>),
+    Request(Asking),
     /// Have so many connections open.
     Warm(usize),
     /// Say when all requests so far are settled.
@@ -148,16 +157,25 @@ pub(crate) async fn run(
 
 impl Dispatch {
     fn demand(&mut self, demand: Demand) {
-        let (request, reply) = match demand {
+        let asking = match demand {
             Demand::Warm(connections) => return self.scheduler.warm(connections),
             Demand::Settle(settled) => return self.settling.push((JobId(self.last_job), settled)),
-            Demand::Request(request, reply) => (request, reply),
+            Demand::Request(asking) => asking,
         };
-        self.last_job += 1;
-        let id = JobId(self.last_job);
-        let shape = shape(id, &request);
-        self.jobs.insert(id, Job { id, request: *request, reply, sendings: 0 });
+        let (request, reply) = (*asking.request, asking.reply);
+        let mut shape = shape(self.next_job(), &request);
+        self.jobs.insert(shape.id, Job { id: shape.id, request, reply, sendings: 0, follows: false });
+        if let Some(Asking { request, reply, .. }) = asking.follower.map(|follower| *follower) {
+            let id = self.next_job();
+            shape.follower = Some(id);
+            self.jobs.insert(id, Job { id, request: *request, reply, sendings: 0, follows: true });
+        }
         self.scheduler.submit(shape, now());
+    }
+
+    fn next_job(&mut self) -> JobId {
+        self.last_job += 1;
+        JobId(self.last_job)
     }
 
     fn open(&mut self, (id, outcome): Opened) {
@@ -306,6 +324,8 @@ fn shape(id: JobId, request: &Request<Body>) -> Shape {
         sending: request.body().length().is_none_or(|length| length > 4096),
         class: if bytes > BIG { Class::Large } else { options.class },
         bytes,
+        follower: None,
+        follows: false,
     }
 }
 

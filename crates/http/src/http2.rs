@@ -63,6 +63,7 @@ use self::{
 };
 use crate::{
     Asked, Cause, Error, Step, Timeouts,
+    connect::Io,
     streams::{
         self, Count, Outcome,
         clock::{Alarm, Traffic},
@@ -117,7 +118,7 @@ impl Default for Windows {
 
 /// Serves jobs on a connection until it ends, or until `jobs` is dropped and all is done.
 pub(crate) async fn run(
-    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    io: impl Io + 'static,
     id: ConnectionId,
     settings: Http2Settings,
     timeouts: Timeouts,
@@ -208,6 +209,7 @@ impl Connection {
                 () = poll_fn(|_| if ear.with(|heard| heard.has_news()) { Poll::Ready(()) } else { Poll::Pending }) => {}
                 job = self.jobs.recv(), if self.open => self.take(job),
                 () = poll_fn(|context| liveness.poll_dead(context)), if !self.exchanges.is_empty() => {
+                    ear.with(|heard| heard.given_up = true);
                     return Cause::TimedOut(Step::Receive, liveness.bound());
                 }
                 Some(outcome) = self.exchanges.next() => self.settle(outcome),

@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     Asked, Body, Cause, Error, Incoming, Options, Origin, Settings,
-    client::{Dial, Dialed},
     connect::{Connector, Facts, Offer},
+    dial::{Dial, Dialed},
     dispatch::{Line, run_line},
     method::{is_idempotent, is_safe},
     wire::{ConnectionId, Job, JobId, Report, Sent},
@@ -81,7 +81,7 @@ impl Lone {
         let id = JobId(self.jobs.fetch_add(1, Ordering::Relaxed) + 1);
         let asked = Asked::of(&request);
         let (reply, answer) = oneshot::channel();
-        let job = Job { id, request, reply, sendings: 0 };
+        let job = Job { id, request, reply, sendings: 0, follows: false };
         let ended = || Error::Exchange { asked: asked.clone(), cause: Cause::Closed };
         self.line.jobs.send(job).map_err(|_| ended())?;
         answer.await.unwrap_or_else(|_| Err(ended()))

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Method, Request, StatusCode, Version};
 use http_body_util::BodyExt;
@@ -18,7 +19,8 @@ use proptest::prelude::*;
 
 use self::server::{Model, Server};
 use crate::{
-    Body, Class, Client, Error, Expected, Journey, Options, Pipelining, Settings, Versions, credentials::Authenticator,
+    Body, Class, Client, Error, Expected, Followed, Follower, Journey, Options, Pipelining, Settings, Versions,
+    credentials::Authenticator,
 };
 
 /// What a file holds: nothing like any other.
@@ -31,6 +33,8 @@ struct Ask {
     method: Method,
     length: usize,
     large: bool,
+    /// Whether an upload is looked at right behind it.
+    looks: bool,
     /// When it is asked, in ms.
     at: u64,
     /// When its caller loses patience.
@@ -45,9 +49,11 @@ fn asks() -> impl Strategy<Value = Vec<Ask>> {
     // One in some turns out large, whatever was said of it.
     let length = prop_oneof![40 => 0usize..6000, 1 => 300_000usize..400_000];
     let dawdles = prop_oneof![9 => Just(0), 1 => 0u64..4000];
-    let ask = (method, length, prop::bool::weighted(0.1), 0u64..600, cancel, dawdles);
-    let ask =
-        ask.prop_map(|(method, length, large, at, cancel, dawdles)| Ask { method, length, large, at, cancel, dawdles });
+    let ask = (method, length, prop::bool::weighted(0.1), any::<bool>(), 0u64..600, cancel, dawdles);
+    let ask = ask.prop_map(|(method, length, large, looks, at, cancel, dawdles)| {
+        let looks = looks && method == Method::PUT;
+        Ask { method, length, large, looks, at, cancel, dawdles }
+    });
     prop::collection::vec(ask, 1..60)
 }
 
@@ -162,19 +168,39 @@ async fn exchange(client: &Client, ask: &Ask, path: &str) -> Result<StatusCode, 
     let expected = if ask.method == Method::GET { expected } else { Expected::default() };
     let class = if ask.large { Class::Large } else { Class::Small };
     let request = Request::builder().method(&ask.method).uri(format!("http://model{path}"));
-    let request = request.extension(Options { class, pipeline: true, expected, timeouts: None });
-    let answer = client.send(request.body(body).unwrap()).await?;
-    let status = answer.status();
+    let request = request.extension(Options { class, pipeline: true, expected, ..Options::default() });
+    let mut request = request.body(body).unwrap();
+    if ask.looks {
+        let look = Request::builder().method("PROPFIND").uri(request.uri().clone()).body(Bytes::new()).unwrap();
+        request.extensions_mut().insert(Follower::new(look).unwrap());
+    }
+    let answer = client.send(request).await?;
+    let (status, look) = (answer.status(), answer.extensions().get::<Followed>().cloned());
+    assert_eq!(look.is_some(), ask.looks);
     tokio::time::sleep(Duration::from_millis(ask.dawdles)).await;
     let body = answer.into_body().collect().await?.to_bytes();
+    if let Some(look) = look
+        && let Some(seen) = look.answer().await
+    {
+        assert!(!status.is_success() || seen.status() != StatusCode::NOT_FOUND, "{path} was looked at too early");
+        let whole = seen.status() == StatusCode::MULTI_STATUS;
+        if let (true, Ok(seen)) = (whole, seen.into_body().collect().await) {
+            assert!(seen.to_bytes() == content(path, ask.length), "{path} was looked at, and another was seen");
+        }
+    }
     if ask.method == Method::GET && status == StatusCode::OK {
         assert!(body == content(path, ask.length), "{path} has another's content, or not all of its own");
     }
     Ok(status)
 }
 
+/// How many cases are played, unless `PROPTEST_CASES` wants more.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(200)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn nothing_is_lost_mixed_or_done_twice(asks in asks(), setting in settings()) {

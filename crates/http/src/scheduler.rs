@@ -15,10 +15,16 @@
 //! that change something go onto pipelines by the caller's consent, and not among those that change nothing: a stray answer to a
 //! `GET` must not tell a `PUT` of success. Large exchanges go alone.
 //!
-//! `plan` decides where requests go, `ends` what becomes of those that come back, and `line` is a connection as it
-//! is known here.
+//! A *follower* goes right behind its leader, whatever that is, on the same connection: it asks what has become of it,
+//! in the same round trip. A server does one after the other what is not safe (RFC 9112 §9.3.2), so what it tells is the
+//! state after the leader. Its answer looks like no leader's ([`crate::Follower`]), hence it may stand among them. It is
+//! sent once and never without its leader: where it cannot go, or comes back, it has failed, and whoever asked looks again.
+//!
+//! `plan` decides where requests go, `lanes` how many connections are used, `ends` what becomes of those that come back,
+//! and `line` is a connection as it is known here.
 
 mod ends;
+mod lanes;
 mod line;
 mod plan;
 
@@ -29,7 +35,10 @@ use std::{
 
 use http::Version;
 
-use self::line::{Line, Slow, State, Waiting};
+use self::{
+    lanes::Lanes,
+    line::{Line, Slow, State, Waiting},
+};
 use crate::{
     Cause, Class,
     knowledge::{Fault, Knowledge, Pipelining},
@@ -70,6 +79,28 @@ pub(crate) struct Shape {
     pub(crate) class: Class,
     /// How much it moves, as far as that is known.
     pub(crate) bytes: u64,
+    /// What goes right behind it.
+    pub(crate) follower: Option<JobId>,
+    /// Whether it is what goes right behind another.
+    pub(crate) follows: bool,
+}
+
+impl Shape {
+    /// What goes right behind another: once, and nowhere else.
+    pub(crate) fn follower(id: JobId) -> Self {
+        Self {
+            id,
+            repeatable: false,
+            pipelinable: true,
+            safe: true,
+            early: false,
+            sending: false,
+            class: Class::Small,
+            bytes: 0,
+            follower: None,
+            follows: true,
+        }
+    }
 }
 
 /// What is to be done.
@@ -112,6 +143,7 @@ pub(crate) struct Scheduler {
     limits: Limits,
     knowledge: Knowledge,
     lines: BTreeMap<ConnectionId, Line>,
+    lanes: Lanes,
     queue: VecDeque<Waiting>,
     actions: Vec<Action>,
     /// Connections so far.
@@ -130,6 +162,7 @@ impl Scheduler {
             limits,
             knowledge,
             lines: BTreeMap::new(),
+            lanes: Lanes::new(limits.connections),
             queue: VecDeque::new(),
             actions: Vec::new(),
             opened: 0,
@@ -166,7 +199,7 @@ impl Scheduler {
 
     /// A request comes.
     pub(crate) fn submit(&mut self, shape: Shape, now: Moment) {
-        self.queue.push_back(Waiting { shape, blames: 0, returns: 0, passed: 0 });
+        self.queue.push_back(Waiting::new(shape));
         self.plan(now);
     }
 
@@ -239,7 +272,7 @@ impl Scheduler {
             return self.open(pause);
         }
         for waiting in std::mem::take(&mut self.queue) {
-            self.actions.push(Action::Fail { job: waiting.shape.id, cause: Shared(cause.clone()), undecided: false });
+            self.fail(&waiting, cause, false);
         }
     }
 
@@ -285,6 +318,7 @@ impl Scheduler {
             line.release(job);
             line.history.moved(moved.0, moved.1);
             line.history.sees(window);
+            self.lanes.see(window, now.instant);
             if line.jobs.is_empty() {
                 line.history.rests(now.instant);
             }

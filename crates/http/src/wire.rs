@@ -25,6 +25,8 @@ pub(crate) struct Job {
     pub(crate) reply: oneshot::Sender<Result<Response<Incoming>, Error>>,
     /// How often it was put on a wire before.
     pub(crate) sendings: u32,
+    /// Whether it goes right behind the one before it, or not at all.
+    pub(crate) follows: bool,
 }
 
 /// The number of a request among its origin's.

@@ -27,6 +27,8 @@ pub struct Circumstances {
     pub host: Host,
     /// How true the emulator was.
     pub calibration: Option<Calibration>,
+    /// The command that makes it again.
+    pub command: String,
     /// What was chosen for the whole run: server, seed, quick, congestion control, …
     pub settings: BTreeMap<String, String>,
     /// Whether the work was done over TLS.
@@ -38,7 +40,7 @@ pub struct Circumstances {
 /// Puts a run together. `outcomes` has one entry for each cell of the plan, in its order; a
 /// cell without a sample, or beyond their end, was not reached.
 pub fn assemble(experiment: &Experiment, plan: &Plan, outcomes: &[Outcome], circumstances: Circumstances) -> RunResult {
-    let Circumstances { started, host, calibration, settings, tls, seed } = circumstances;
+    let Circumstances { started, host, calibration, command, settings, tls, seed } = circumstances;
     let cells: Vec<CellResult> =
         plan.cells.iter().enumerate().map(|(place, planned)| cell(planned, outcomes.get(place), tls, seed)).collect();
     let workloads = workloads(plan);
@@ -48,6 +50,8 @@ pub fn assemble(experiment: &Experiment, plan: &Plan, outcomes: &[Outcome], circ
         schema: SCHEMA.to_owned(),
         experiment: experiment.name.clone(),
         title: experiment.title.clone(),
+        question: experiment.question.clone(),
+        command,
         started: timestamp(started),
         host,
         calibration,

@@ -23,6 +23,7 @@
 mod evidence;
 mod judge;
 
+use link::units::Span;
 use serde::{Deserialize, Serialize};
 
 pub use judge::judge;
@@ -92,10 +93,13 @@ pub enum Check<N> {
         /// The greatest ratio.
         at_most: Option<f64>,
     },
-    /// The first connection of each sample has no data in its SYN, and all later ones have.
+    /// The first connection of each sample has no data in its SYN, and of all later ones at least this share have.
     SynData {
         /// Whose SYNs.
         what: N,
+        /// The least share; 1 unless given.
+        #[serde(default = "one")]
+        at_least: f64,
     },
     /// Of the time that the page's dependencies, handshakes and slow start allow `to` to be quicker than `of`, at least,
     /// or at most, this share is saved.
@@ -108,6 +112,15 @@ pub enum Check<N> {
         at_least: Option<f64>,
         /// The greatest share.
         at_most: Option<f64>,
+    },
+    /// `what` takes at most so much longer than `than`, whatever both take.
+    Loses {
+        /// Who may lose something.
+        what: N,
+        /// Its rival.
+        than: N,
+        /// The most it may lose.
+        at_most: Span,
     },
     /// `what` takes at least, or at most, so many of a unit.
     Takes {
@@ -225,9 +238,12 @@ impl<N> Check<N> {
             Self::Across { what, on, at_least, at_most } => {
                 Check::Across { what: contender(what)?, on: network(on)?, at_least, at_most }
             }
-            Self::SynData { what } => Check::SynData { what: contender(what)? },
+            Self::SynData { what, at_least } => Check::SynData { what: contender(what)?, at_least },
             Self::Saves { of, to, at_least, at_most } => {
                 Check::Saves { of: contender(of)?, to: contender(to)?, at_least, at_most }
+            }
+            Self::Loses { what, than, at_most } => {
+                Check::Loses { what: contender(what)?, than: contender(than)?, at_most }
             }
             Self::Takes { what, unit, at_least, at_most } => {
                 Check::Takes { what: contender(what)?, unit, at_least, at_most }
@@ -253,11 +269,11 @@ impl<N> Check<N> {
             Self::Fastest { what, among, .. } => std::iter::once(what).chain(among).collect(),
             Self::Ratio { of, to, .. } | Self::Shrinks { of, to, .. } | Self::Saves { of, to, .. } => vec![of, to],
             Self::More { what, than, .. } => std::iter::once(what).chain(than).collect(),
-            Self::Pays { what, than, .. } => vec![what, than],
+            Self::Pays { what, than, .. } | Self::Loses { what, than, .. } => vec![what, than],
             Self::PerStep { what, .. }
             | Self::Takes { what, .. }
             | Self::Across { what, .. }
-            | Self::SynData { what } => vec![what],
+            | Self::SynData { what, .. } => vec![what],
         }
     }
 
@@ -277,7 +293,7 @@ impl<N> Check<N> {
                 return Some("a number must be at least 0");
             }
             Self::PerStep { methods, .. } => (vec![], vec![methods.len()]),
-            Self::Takes { .. } | Self::Pays { .. } | Self::SynData { .. } => (vec![], vec![]),
+            Self::Takes { .. } | Self::Pays { .. } | Self::SynData { .. } | Self::Loses { .. } => (vec![], vec![]),
             Self::Slower { what, than, by } => (vec![*by], vec![what.len(), than.len()]),
             Self::Fastest { among, by, .. } => (vec![*by], vec![among.len()]),
             Self::Ratio { at_least, at_most, .. }

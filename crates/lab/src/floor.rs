@@ -17,6 +17,7 @@
 //! | listing: one request with `Depth: 1` (RFC 4918, §9.1) | 1 |
 //! | saving in place: a save begins when the last one is confirmed | 1 each |
 //! | a page's load: the longest chain of requests that wait for one another's responses, and what is computed between | its depth |
+//! | looking a name up: a datagram there and one back, with no handshake | 1 each |
 //!
 //! *Not counted*, because a setting or an implementation can take it away: slow start and
 //! windows, further connections, locks, looking before writing, one request after another,
@@ -26,7 +27,7 @@
 //! answer weighs. That is not small: 0.4 to 0.8 kB an entry were seen, so that a thousand
 //! entries fill a line of 100 Mbit/s for 30 to 65 ms, as long as three round trips of the
 //! article's 18 ms, and the floor of a listing is out of reach by as much. *Counted*, though a client that has met the server before might save it: both
-//! handshakes (TCP Fast Open and TLS early data take them away). A mount that connected
+//! handshakes (TCP Fast Open and TLS early data take them away), and though HTTP/3 has one in place of two. A mount that connected
 //! before the clock started has saved them too, and may be shown at less than 1 ×. That is
 //! no error: it is the advantage of having been there. A page's floor counts no handshake at all: how many of them
 //! can be saved is what its experiments ask.
@@ -54,8 +55,8 @@ pub fn floor(work: &Work, network: &Network, tls: bool) -> Floor {
         let time = page.0.floor(network.rtt(), network.down());
         return Floor { round_trips: page.0.depth() as u32, bytes: work.payload(), time };
     }
-    let handshakes = if let Work::Page { .. } = work { 0 } else { 1 + u32::from(tls) };
-    let answers = if let Work::Edit { times, .. } = work { *times } else { 1 };
+    let handshakes = if let Work::Page { .. } | Work::LookUp { .. } = work { 0 } else { 1 + u32::from(tls) };
+    let answers = if let Work::Edit { times, .. } | Work::LookUp { times } = work { *times } else { 1 };
     let round_trips = handshakes + answers;
     let bytes = work.payload();
     let rate = if work.reads() { network.down() } else { network.up() };

@@ -5,7 +5,7 @@
 //! ([`world`]) for each sample (hosts, a cable, a tap), starts one of the [`servers`] and one of the
 //! [`contenders`] in it, checks the work ([`work`]), and counts. [`assemble`] makes of that what is
 //! kept ([`results`]): medians and intervals ([`stats`]), multiples of the [`floor`], comparisons of
-//! rivals, verdicts on [`claims`]. [`table`] shows it, [`compare`] holds two runs against each other.
+//! rivals, verdicts on [`claims`]. [`table`] and [`page`] show it, [`compare`] holds two runs against each other.
 //!
 //! ```text
 //! experiments/*.toml → experiment → plan ─┐
@@ -25,11 +25,14 @@ pub mod contenders;
 mod example;
 pub mod experiment;
 pub mod floor;
+pub mod live;
 pub mod machine;
 pub mod models;
+pub mod page;
 pub mod place;
 pub mod process;
 pub mod results;
+mod rivals;
 pub mod run;
 pub mod servers;
 pub mod stats;

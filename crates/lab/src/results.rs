@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::{claims::Verdict, servers::Protocol, stats::Interval, words::counted};
 
 pub(crate) use folder::timestamp;
-pub use folder::{Listed, create_folder, find, list};
+pub use folder::{Listed, create_folder, find, ids, list, locate};
 pub use samples::{Outcome, Sample, SampleLog, Syns};
 pub use store::{ResultsError, read, write};
 
@@ -38,6 +38,12 @@ pub struct RunResult {
     /// The experiment's title.
     #[serde(default)]
     pub title: String,
+    /// What it asks.
+    #[serde(default)]
+    pub question: String,
+    /// The command that made it, and would make it again; empty in runs that did not say.
+    #[serde(default)]
+    pub command: String,
     /// When it began: RFC 3339, UTC.
     pub started: String,
     /// The machine.

@@ -10,7 +10,7 @@
 //! lab fails (a server that does not start, a cable that cannot be laid, a full disk) nobody could do
 //! better, and the next sample would fail like this one: the run ends there, with what it has.
 
-mod captures;
+pub(crate) mod captures;
 mod why;
 
 use std::{

@@ -17,12 +17,14 @@
 //! as if its causes had been spread evenly over it.
 
 mod answer;
+mod remedy;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use explain::{Cause, Explanation};
 
 pub(crate) use answer::answer;
+pub(crate) use remedy::{of as remedy_of, remedy};
 
 /// The time in which nothing was under way, beside the names of [`Cause`]; [`Cause::ClientThink`] is part of it.
 pub(crate) const IDLE: &str = "idle";

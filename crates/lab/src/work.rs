@@ -116,7 +116,8 @@ impl Payload {
                     fs::write(&file, content).map_err(io_error("write", &file))?;
                 }
             }
-            Work::Download { .. } | Work::Page { .. } | Work::List { .. } | Work::Load { .. } => {}
+            Work::Download { .. } | Work::Page { .. } | Work::List { .. } | Work::Load { .. } | Work::LookUp { .. } => {
+            }
         }
         Ok(task)
     }
@@ -176,6 +177,7 @@ impl Task {
                 format!("{}/file{index:04}.bin", folder_name(folder))
             }
             Work::List { .. } => format!("entry{index:04}.txt"),
+            Work::LookUp { .. } => format!("name{index:04}"),
             Work::Edit { .. } => "note.txt".to_owned(),
         }
     }
@@ -200,9 +202,7 @@ impl Task {
         let skip = match self.work() {
             Work::Upload { .. } | Work::Tree { .. } => 0,
             Work::Edit { .. } => 1,
-            Work::Download { .. } | Work::Page { .. } | Work::List { .. } | Work::Load { .. } => {
-                self.payload.contents.len()
-            }
+            _ => self.payload.contents.len(),
         };
         let contents = self.payload.contents.iter().enumerate().skip(skip);
         contents.map(|(index, content)| (self.local(index), content.as_slice(), self.name(index)))
@@ -214,7 +214,7 @@ impl Task {
         let folder = root.join(&self.folder);
         fs::create_dir_all(&folder).map_err(io_error("create", &folder))?;
         let present = match self.work() {
-            Work::Upload { .. } | Work::Tree { .. } => 0,
+            Work::Upload { .. } | Work::Tree { .. } | Work::LookUp { .. } => 0,
             Work::Edit { .. } => 1,
             Work::Download { .. } | Work::Page { .. } | Work::List { .. } | Work::Load { .. } => {
                 self.payload.contents.len()
@@ -275,9 +275,13 @@ impl Task {
             Work::Load { .. } => Ok(()),
             Work::Download { .. } | Work::Page { .. } => same_files(&self.target, &self.names(), contents),
             Work::Edit { .. } => same_files(&folder, &self.names(), contents.last().map_or(&[], std::slice::from_ref)),
-            Work::List { .. } => {
+            Work::List { .. } | Work::LookUp { .. } => {
                 let listed = done.listing.iter().flatten().cloned();
-                same_names("the listing", listed, &self.names())
+                same_names(
+                    if let Work::List { .. } = self.work() { "the listing" } else { "the answers" },
+                    listed,
+                    &self.names(),
+                )
             }
         }
     }

@@ -3,7 +3,7 @@
 //! mount namespace of their own with a `/run` of its own, as a race does.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
@@ -163,13 +163,13 @@ fn load(way: &dyn Contender) -> Result<(), Failed> {
     if requests.of("GET") != 4 || !(1..=2).contains(&requests.of("POST")) {
         return Err(format!("{requests} instead of GET 4, POST 1").into());
     }
-    let seen: Vec<&str> = requests.protocols.iter().map(|protocol| protocol.http.as_str()).collect();
+    let seen: BTreeSet<&str> = requests.protocols.iter().map(|protocol| protocol.http.as_str()).collect();
     let spoken = match &way.name()[..2] {
         "h1" => "HTTP/1.1",
         "h2" => "HTTP/2.0",
         _ => "HTTP/3.0",
     };
-    if seen != [spoken] {
+    if seen != [spoken].into() {
         return Err(format!("it came by {seen:?}").into());
     }
     running.check()?;
@@ -219,7 +219,7 @@ fn copies() -> bool {
     *COPIES
 }
 
-fn works() -> [Work; 6] {
+fn works() -> [Work; 7] {
     let size = Size::bytes(10 * 1024);
     [
         Work::Upload { files: FILES, size },
@@ -227,6 +227,7 @@ fn works() -> [Work; 6] {
         Work::Download { files: FILES, size: vec![size, Size::bytes(300 * 1024)] },
         Work::Page { objects: vec![size; 6], idle: "10ms".parse().unwrap(), size },
         Work::List { entries: 30 },
+        Work::LookUp { times: 3 },
         Work::Edit { times: 3, size },
     ]
 }
@@ -405,7 +406,6 @@ fn silent_mount() -> Result<(), Failed> {
             client: &Here,
             pc: Some(Pc { place: &Here, share: free_address() }),
             address: server,
-            address: server,
             url: format!("http://{}/s/", relay(server, &silent)),
             certificates: None,
             task: &task,
@@ -439,13 +439,13 @@ fn saves_while_programs_start() -> Result<(), Failed> {
         });
         let folder = scratch();
         let contender = contenders::all().iter().find(|registered| registered.name == "davfs2-nolocks").unwrap();
-        let saved = start(server("embedded").as_ref(), folder.path(), Http::One, None).map_err(Failed::from).and_then(
-            |mut running| {
+        let saved = start(server("embedded").as_ref(), folder.path(), Http::One, None, None)
+            .map_err(Failed::from)
+            .and_then(|mut running| {
                 let contender = contender.with(&Parameters::new())?;
                 let work = Work::Edit { times: 100, size: Size::bytes(1024) };
                 Ok(sample(&mut running, contender.as_ref(), work, folder.path(), None, 0)?)
-            },
-        );
+            });
         over.store(true, Ordering::Relaxed);
         saved.map(drop)
     })
@@ -463,7 +463,6 @@ fn against_silence(contender: &dyn Contender, bounds: Bounds) -> String {
     let sample = Sample {
         client: &Here,
         pc: None,
-        address: server,
         address: silent.local_addr().unwrap(),
         url: format!("http://{}/s/", silent.local_addr().unwrap()),
         certificates: None,

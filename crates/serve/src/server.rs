@@ -201,7 +201,7 @@ async fn accept_quic(endpoint: quinn::Endpoint, site: Arc<Site>, life: Life, roo
             drop(place);
         });
     }
-    // Who comes now is sent away at once.
+    // Who comes now is sent away at once. The port is free only when the last connection has drained (RFC 9000 §10.2).
     endpoint.set_server_config(None);
     endpoint.wait_idle().await;
 }

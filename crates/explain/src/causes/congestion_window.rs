@@ -2,6 +2,8 @@
 //!
 //! The sender had data, the receiver's window had room, and an acknowledgement let it go on: the window that it keeps
 //! itself was full (RFC 5681 §3.1), because of an earlier loss, or since it grows slowly on a long path.
+//!
+//! Fixes: tcp(7); Microsoft's reference of `Set-NetTCPSetting` (`CongestionProvider`); illumos' ipadm(8).
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, bytes, ms};
 
@@ -15,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    matches!(wait.end, End::Data(_)).then_some((wait.from, wait.to))
+    matches!(wait.end, End::Data(data) if data.known).then_some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {
@@ -37,7 +39,11 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
             "takes little notice of losses, and may crowd out others in a shallow queue",
         ),
         Fix::new("Windows sender", "netsh int tcp set supplemental template=internet congestionprovider=cubic", ""),
-        Fix::new("Solaris/illumos sender", "ipadm set-prop -p congestion_control=cubic tcp", ""),
+        Fix::new(
+            "Solaris/illumos sender",
+            "ipadm set-prop -p congestion_control=cubic tcp; on Solaris 11 the property is cong_default",
+            "",
+        ),
         Fix::new("the path", "find where packets are lost: mtr, ethtool -S, the router's drop counters", ""),
     ]
 }

@@ -1,6 +1,8 @@
 //! `connect`: the TCP handshake was waited for.
 //!
 //! From the SYN that was answered to the client's acknowledgement (RFC 9293 §3.5): one round trip, before any data.
+//!
+//! Fixes: Apache's `core` and nginx's `ngx_http_core_module`; Linux' `ip-sysctl`.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 

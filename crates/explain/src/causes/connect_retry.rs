@@ -1,6 +1,9 @@
 //! `connect_retry`: a SYN was lost or ignored, and its sender waited before it tried again.
 //!
 //! From each SYN to its repetition (RFC 6298 §2.1: one second, then two, four, …).
+//!
+//! Fixes: Linux' `ip-sysctl`; Microsoft's reference of `Set-NetTCPSetting` (`InitialRtoMs`); Oracle's Solaris Tunable
+//! Parameters Reference Manual (`_conn_req_max_q`).
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
 

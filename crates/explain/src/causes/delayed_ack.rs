@@ -4,6 +4,9 @@
 //! RFC 5681 §4.2). From when the acknowledgement would have come to when it came; and only where the sender went on upon
 //! it. Receivers count differently: Linux acknowledges more than one segment's worth at once and defers the rest for
 //! 40 ms or more, Windows counts packets of any size (KB 328890), Solaris counts in units of the MSS.
+//!
+//! Fixes: ip-route(8); tcp(7); Oracle's Solaris Tunable Parameters Reference Manual (`_deferred_ack_interval`, from 1 ms on);
+//! Microsoft's KB 328890; for macOS the values of `net.inet.tcp.delayed_ack` in xnu's `tcp_input.c`.
 
 use std::fmt::Write as _;
 
@@ -67,7 +70,7 @@ fn fixes(chunk: Option<Chunk>) -> Vec<Fix> {
         ),
         Fix::new(
             "Windows receiver",
-            "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Services\\Tcpip\\Parameters\\Interfaces\\{GUID} TcpAckFrequency 1",
+            "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Services\\Tcpip\\Parameters\\Interfaces\\{GUID} TcpAckFrequency 1 -Type DWord",
             "more acknowledgements; a restart is needed",
         ),
         Fix::new("macOS receiver", "sysctl -w net.inet.tcp.delayed_ack=0", "more acknowledgements on every connection"),

@@ -2,6 +2,8 @@
 //!
 //! Retransmissions that follow duplicate or selective acknowledgements (RFC 5681 §3.2, RFC 6675), and what the sender
 //! waits for until everything that was outstanding at the loss is acknowledged.
+//!
+//! Fixes: tcp(7); Microsoft's reference of `Set-NetTCPSetting` (`CongestionProvider`).
 
 use super::{Cause, Chunk, End, Evidence, Fix, Repair, Rule, Wait, ms};
 

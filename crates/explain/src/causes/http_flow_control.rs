@@ -1,7 +1,10 @@
 //! `http_flow_control`: HTTP/2's own window was closed.
 //!
 //! The sender had room in TCP, and went on when the receiver gave it room in a stream or the connection (RFC 9113 §5.2,
-//! §6.9). The default of 65,535 bytes is one such window for each round trip.
+//! §6.9). The default of 65,535 bytes is one such window for each round trip. Its frames say so in the clear; inside TLS it
+//! is told only by a sender that stops after the same number of bytes again and again ([`crate::talk`]).
+//!
+//! Fixes: nginx's `ngx_http_v2_module`; Apache's `mod_http2`; curl's pull request 11167 (in 8.2).
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 
@@ -13,8 +16,12 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 }
 
 fn why(evidence: &Evidence) -> String {
+    let shown = match evidence.facts.stops_at {
+        Some(window) => format!(" TLS hides its frames, but it stopped after {window} bytes again and again."),
+        None => String::new(),
+    };
     format!(
-        "The sender waited {} for the receiver to open HTTP/2's window, a round trip of {} each time.",
+        "The sender waited {} for the receiver to open HTTP/2's window, a round trip of {} each time.{shown}",
         plural(evidence.count.into(), "time"),
         ms(evidence.rtt)
     )
@@ -24,7 +31,7 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new("Apache server (uploads)", "H2WindowSize 1048576", "memory for each stream"),
         Fix::new("nginx server (uploads)", "http2_body_preread_size 1m;", "memory for each stream"),
-        Fix::new("curl client (downloads)", "curl 8.17 or newer: a window of 10 MiB", "memory for each stream"),
+        Fix::new("curl client (downloads)", "curl 8.2 or newer: a window of 10 MiB", "memory for each stream"),
         Fix::new("client software", "SETTINGS_INITIAL_WINDOW_SIZE of twice rate × RTT", "memory for each stream"),
     ]
 }

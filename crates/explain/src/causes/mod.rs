@@ -135,6 +135,11 @@ impl Cause {
         self.rule().avoidable
     }
 
+    /// What would take it away, where nothing is known of the sender's writes.
+    pub fn fixes(self) -> Vec<Fix> {
+        (self.rule().fixes)(None)
+    }
+
     /// What the time was lost to, in a few words.
     pub fn title(self) -> &'static str {
         self.rule().title

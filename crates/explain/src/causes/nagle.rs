@@ -2,6 +2,8 @@
 //!
 //! Nagle's algorithm (RFC 896; RFC 9293 §3.7.4): what fills no segment is held while anything is unacknowledged. Windows
 //! had room, the segment is small, and it went when the acknowledgement of everything came.
+//!
+//! Fixes: tcp(7); nginx's `ngx_http_core_module`; illumos' `tcp_tunables.c` (`_naglim_def`).
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 

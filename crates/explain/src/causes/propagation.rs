@@ -1,7 +1,8 @@
 //! `propagation`: packets were on their way, at the speed of light and of routers.
 //!
 //! A request that travels to the server and its answer that comes back, and the last byte's arrival: no setting of the
-//! connection removes them, only fewer turns or a shorter way.
+//! connection removes them, only fewer turns or a shorter way. So is a round trip that a sender waited for an
+//! acknowledgement, where too little of the connection was seen to say which window it waited for.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
 
@@ -12,7 +13,7 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
     match wait.end {
         // Behind the time that the link was busy.
         End::Turn { travel, .. } => Some((wait.from, wait.busy_until.clamp(wait.from, wait.to) + travel)),
-        End::Arrival => Some((wait.from, wait.to)),
+        End::Arrival | End::Data(_) => Some((wait.from, wait.to)),
         _ => None,
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! What was left of the window was less than a segment (RFC 9293 §3.8.6.2.1), until an acknowledgement moved it on. A
 //! window is good for one window in each round trip.
+//!
+//! Fixes: tcp(7); Oracle's Solaris Tunable Parameters Reference Manual (`max_buf`, `recv_buf`); Microsoft's reference of
+//! `netsh interface tcp`.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, bytes, ms, rate_text};
 

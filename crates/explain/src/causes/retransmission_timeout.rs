@@ -3,6 +3,9 @@
 //! From the last packet to the one that is sent again after a silence: the RTO of RFC 6298, or a tail loss probe (RFC
 //! 8985 §7). What the sender may send until all that was lost is repaired belongs here too: it begins anew with a window
 //! of one segment (RFC 5681 §3.1).
+//!
+//! Fixes: ip-route(8); Linux' `ip-sysctl`; Microsoft's reference of `Set-NetTCPSetting` (`MinRtoMs`); Oracle's Solaris
+//! Tunable Parameters Reference Manual (`_rexmit_interval_min`).
 
 use super::{Cause, Chunk, End, Evidence, Fix, Repair, Rule, Wait, ms};
 

@@ -4,6 +4,8 @@
 //! at a time where a write fills it (Winsock: KB 823764, KB 214397), or as much as it holds for each round trip. Told by
 //! an acknowledgement that lets nothing go although there is room, until a later one does; or by an amount outstanding
 //! that stays the same for many round trips.
+//!
+//! Fixes: tcp(7); Oracle's Solaris Tunable Parameters Reference Manual (`send_buf`); Microsoft's KB 214397.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, bytes, ms, plural};
 
@@ -18,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let End::Data(data) = wait.end else { return None };
-    if data.window || data.idle {
+    if data.window || data.idle || data.answers {
         return None;
     }
     let all = data.released.is_some_and(|release| release.all);

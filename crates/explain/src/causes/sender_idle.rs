@@ -1,6 +1,7 @@
 //! `sender_idle`: the sending program had nothing to send in the midst of a message.
 //!
-//! The windows had room, nothing was to be repaired, and it went on at a time of its own: T-RAT's and Siekkinen's
+//! The windows had room, nothing was to be repaired, and it went on at a time of its own, or when the other side had said
+//! something: T-RAT's and Siekkinen's
 //! application limit.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
@@ -10,7 +11,7 @@ pub(super) const RULE: Rule =
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let End::Data(data) = wait.end else { return None };
-    let own_time = data.idle || !data.answers_acks && data.room.is_some();
+    let own_time = data.idle || (data.answers || !data.answers_acks) && data.room.is_some();
     if data.window || !own_time {
         return None;
     }

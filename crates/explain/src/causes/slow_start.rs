@@ -2,6 +2,9 @@
 //!
 //! Nothing was lost yet, and what is outstanding grows by a quarter or more in each round trip (RFC 5681 §3.1): the sender
 //! waits for acknowledgements because it does not know yet how much the path carries.
+//!
+//! Fixes: ip-route(8); Microsoft's reference of `Set-NetTCPSetting`; Oracle's Solaris Tunable Parameters Reference Manual
+//! (`_slow_start_initial`).
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 
@@ -13,11 +16,16 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 }
 
 fn why(evidence: &Evidence) -> String {
+    let trips = evidence.round_trips(evidence.total);
+    let small = match evidence.began_with {
+        Some(segments) => format!("congestion window of {}, where RFC 6928 allows 10,", plural(segments, "segment")),
+        None => "small congestion window".to_owned(),
+    };
     format!(
-        "The sender began with a small congestion window and doubled it once in each round trip of {}: {} were spent \
-         waiting for that.",
+        "The sender began with a {small} and doubled it once in each round trip of {}: {} {} spent waiting for that.",
         ms(evidence.rtt),
-        plural(evidence.round_trips(evidence.total), "round trip")
+        plural(trips, "round trip"),
+        if trips == 1 { "was" } else { "were" }
     )
 }
 

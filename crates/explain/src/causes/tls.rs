@@ -2,6 +2,8 @@
 //!
 //! From the end of the TCP handshake to the client's first record of application data (RFC 8446 §2): one round trip in
 //! TLS 1.3, two in TLS 1.2, and what both ends compute.
+//!
+//! Fixes: Apache's `mod_ssl`; nginx's `ngx_http_ssl_module`.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 

@@ -98,6 +98,10 @@ impl Content {
     pub(crate) fn add(&mut self, from: Side, at: u64, kept: &[u8], len: u32) {
         let stream = &mut self.streams[from];
         if matches!(stream.reader, Reader::GivenUp) {
+            // Where a capture is cut, records begin with segments now and then.
+            if self.protocol == Protocol::Tls && tls::is_data(kept) {
+                self.secured[from].get_or_insert(at);
+            }
             return;
         }
         let next = *stream.next.get_or_insert(at);

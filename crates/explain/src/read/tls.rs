@@ -8,6 +8,11 @@ pub(super) fn looks_like(bytes: &[u8]) -> bool {
     matches!(*bytes, [20..=23, 3, 0..=4, high, _, ..] if high <= 0x41)
 }
 
+/// Whether a record of application data begins so.
+pub(super) fn is_data(bytes: &[u8]) -> bool {
+    looks_like(bytes) && bytes[0] == APPLICATION
+}
+
 /// The record type of application data.
 const APPLICATION: u8 = 23;
 

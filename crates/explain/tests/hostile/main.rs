@@ -46,6 +46,30 @@ proptest! {
     }
 
     #[test]
+    fn captures_of_both_ends_are_compared_whatever_they_hold(
+        script in vec(any::<u8>(), STEP..100 * STEP),
+        flips in vec((any::<Index>(), any::<u8>()), 0..20),
+    ) {
+        let mut other = script.clone();
+        for (place, bits) in flips {
+            let place = place.index(other.len());
+            other[place] ^= bits;
+        }
+        let keeper = explain::view::Keeper::default();
+        let keep = explain::Keep { for_ends: true, for_page: Some(&keeper) };
+        let ends = [&script, &other].map(|script| explain::explain_keeping(&mut Script::new(script), keep).0);
+        let seen = explain::match_ends(ends);
+        for page in explain::pages(&seen) {
+            prop_assert_eq!(u128::from(page.times.sum()), page.duration.as_nanos());
+        }
+        let names = ["one".to_owned(), "other".to_owned()];
+        let asked = explain::json::Asked::default();
+        serde_json::to_writer(std::io::sink(), &explain::json::document(&names, &seen, &asked)).unwrap();
+        serde_json::to_writer(std::io::sink(), &explain::view::document(&names, &seen, 1, &asked)).unwrap();
+        explain::text::render(&seen, 1, &asked, &explain::text::Look { width: 100, colour: false, top: 5 });
+    }
+
+    #[test]
     fn a_damaged_capture_is_explained_as_far_as_it_goes(
         script in vec(any::<u8>(), STEP..100 * STEP),
         flips in vec((any::<Index>(), any::<u8>()), 0..20),

@@ -5,9 +5,12 @@
 //! they are played side by side. A scenario fails if it did not happen as it says; whether explain found what
 //! happened is decided by all of them together ([`ledger`]).
 //!
+//! Beside them the fixes that findings print are run once ([`fixes`]).
+//!
 //! To look into one: `cargo test -p explain --test truth -- NAME`, with `SCENARIO_CAPTURES=FOLDER` to keep its
 //! captures.
 
+mod fixes;
 mod ledger;
 mod path;
 mod scenario;
@@ -51,9 +54,11 @@ fn main() -> ExitCode {
     let run = || {
         let ledger = Arc::new(Mutex::new(Ledger::default()));
         let trials = files.iter().map(|file| trial(file, &captures, &ledger).with_ignored_flag(sandbox.is_err()));
+        let commands = Trial::test("fixes", || fixes::run().map_err(|error| error.to_string().into()));
+        let trials = trials.chain([commands.with_ignored_flag(sandbox.is_err())]);
         let conclusion = libtest_mimic::run(&arguments, trials.collect());
         let ledger = std::mem::take(&mut *ledger.lock().expect("no panic"));
-        !conclusion.has_failed() && (conclusion.num_passed == 0 || ledger.settle())
+        !conclusion.has_failed() && (ledger.verdicts.is_empty() || ledger.settle())
     };
     if run() {
         return ExitCode::SUCCESS;

@@ -21,6 +21,9 @@ pub(crate) struct Scenario {
     /// The cable.
     #[serde(default)]
     pub(crate) path: LinkSpec,
+    /// Whether they speak IPv6.
+    #[serde(default)]
+    pub(crate) ipv6: bool,
     /// The MTU of both hosts' devices.
     #[serde(default = "ethernet")]
     pub(crate) mtu: u16,
@@ -111,6 +114,8 @@ pub(crate) enum Protocol {
     Tls12,
     /// HTTP/2 over plain TCP, with prior knowledge (RFC 9113 §3.3).
     Http2,
+    /// HTTP/2 over TLS 1.3.
+    Http2Tls,
 }
 
 /// A host and the program on it.

@@ -8,7 +8,7 @@ mod tls;
 
 use std::{
     io,
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     sync::mpsc,
     thread::{JoinHandle, sleep},
     time::{Duration, Instant},
@@ -42,15 +42,17 @@ pub(crate) struct Told {
 }
 
 /// Lets the two programs talk; the server's address is `at`.
-pub(crate) fn talk(scenario: &Scenario, hosts: &[Host; 2], at: Ipv4Addr) -> io::Result<Told> {
+pub(crate) fn talk(scenario: &Scenario, hosts: &[Host; 2], at: IpAddr) -> io::Result<Told> {
     let secrets = tls::Secrets::for_server(scenario.protocol)?;
     let end = scenario.server.clone();
     let listener = hosts[1].run(move || listen(at, &end))??;
     let address = listener.local_addr()?;
-    let names = match scenario.lookup {
-        Some(lookup) => Some(lookup::Server::start(&hosts[1], at, lookup)?),
-        None => None,
+    let lookup = match (scenario.lookup, at) {
+        (None, _) => None,
+        (Some(lookup), IpAddr::V4(at)) => Some((lookup, at)),
+        (Some(_), IpAddr::V6(_)) => return Err(io::Error::other("the name server knows IPv4 addresses alone")),
     };
+    let names = lookup.map(|(lookup, at)| lookup::Server::start(&hosts[1], at, lookup)).transpose()?;
     // Neither closes its connection before the other has read its kernel's clocks.
     let (client_read, server_waits) = mpsc::channel();
     let (server_read, client_waits) = mpsc::channel();
@@ -61,7 +63,7 @@ pub(crate) fn talk(scenario: &Scenario, hosts: &[Host; 2], at: Ipv4Addr) -> io::
             set_up(&stream, &scenario.server)?;
             let kernel = stream.try_clone()?;
             match scenario.protocol {
-                Protocol::Http2 => http2::serve(stream, &scenario)?,
+                Protocol::Http2 | Protocol::Http2Tls => http2::serve(stream, &secrets, &scenario)?,
                 _ => plain::serve(secrets.accept(stream, scenario.handshake_takes.0)?, &scenario)?,
             }
             let info = settled(&kernel, scenario.sizes()[1])?;
@@ -74,13 +76,13 @@ pub(crate) fn talk(scenario: &Scenario, hosts: &[Host; 2], at: Ipv4Addr) -> io::
         let scenario = scenario.clone();
         move || {
             let began = Instant::now();
-            if let Some(lookup) = scenario.lookup {
+            if let Some((lookup, at)) = lookup {
                 lookup::ask(at, lookup.retry.0)?;
             }
             let stream = connect(address, &scenario.client)?;
             let kernel = stream.try_clone()?;
             let exchanges = match scenario.protocol {
-                Protocol::Http2 => http2::ask(stream, &scenario)?,
+                Protocol::Http2 | Protocol::Http2Tls => http2::ask(stream, &secrets, &scenario)?,
                 _ => plain::ask(secrets.connect(stream)?, &scenario)?,
             };
             let took = began.elapsed();
@@ -97,8 +99,8 @@ pub(crate) fn talk(scenario: &Scenario, hosts: &[Host; 2], at: Ipv4Addr) -> io::
     Ok(Told { kernels: [kernel, server?], exchanges, took })
 }
 
-fn socket(end: &End) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+fn socket(at: SocketAddr, end: &End) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
     // Before the SYN, which tells the window's scale.
     if let Some(size) = end.receive_buffer {
         socket.set_recv_buffer_size(size.as_bytes() as usize)?;
@@ -109,15 +111,16 @@ fn socket(end: &End) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn listen(ip: Ipv4Addr, end: &End) -> io::Result<TcpListener> {
-    let socket = socket(end)?;
-    socket.bind(&SocketAddr::from((ip, 80)).into())?;
+fn listen(ip: IpAddr, end: &End) -> io::Result<TcpListener> {
+    let at = SocketAddr::from((ip, 80));
+    let socket = socket(at, end)?;
+    socket.bind(&at.into())?;
     socket.listen(1)?;
     Ok(socket.into())
 }
 
 fn connect(address: SocketAddr, end: &End) -> io::Result<TcpStream> {
-    let socket = socket(end)?;
+    let socket = socket(address, end)?;
     socket.connect_timeout(&address.into(), PATIENCE)?;
     let stream = socket.into();
     set_up(&stream, end)?;

@@ -37,7 +37,9 @@ pub(crate) fn play(scenario: &Scenario, folder: &Path) -> Result<Played, Box<dyn
     for (host, end) in hosts.iter().zip([&scenario.client, &scenario.server]) {
         set_up(host, end)?;
     }
-    let told = talk(scenario, &hosts, cable.addresses()[1].v4)?;
+    let server = cable.addresses()[1];
+    let at = if scenario.ipv6 { server.v6.into() } else { server.v4.into() };
+    let told = talk(scenario, &hosts, at)?;
     // The ends of the connection close, and their last words pass.
     std::thread::sleep(scenario.path.rtt.0 * 2);
     let traffic = cable.pull()?;

@@ -6,6 +6,7 @@
 //! cannot be kept.
 
 use std::{
+    collections::BTreeMap,
     error::Error,
     fs,
     path::{Path, PathBuf},
@@ -16,21 +17,29 @@ use std::{
         mpsc::{self, RecvTimeoutError},
     },
     thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use lab::{
     assemble::{Circumstances, assemble},
     experiment::{Experiment, Plan, Selection, nearest},
+    live::{Live, Stage},
     machine,
-    results::{self, Calibration, Outcome, SampleLog},
+    results::{self, Calibration, Host, Outcome, SampleLog},
     run::{Halt, Run},
     servers::{self, Server},
     world,
 };
 use link::{calibrate::calibrate, sandbox, units::Span};
+use report::live::Door;
 
-use super::{RunOptions, deadline::ask_to_end, progress::Progress, read, show, usage};
+use super::{
+    REPORT, RunOptions,
+    deadline::ask_to_end,
+    live::{self, Telling},
+    progress::Progress,
+    read, save_report, show, usage, views,
+};
 use crate::say;
 
 /// How an experiment is conducted, whatever it is.
@@ -43,6 +52,10 @@ pub(crate) struct How {
     /// Seed of everything random: the files' bytes, the order of the contenders
     #[arg(long, default_value_t = 1)]
     seed: u64,
+
+    /// Serve a page on loopback that shows its results as they come, and say at which address
+    #[arg(long)]
+    open: bool,
 
     #[command(flatten)]
     json: super::Json,
@@ -67,11 +80,17 @@ pub(crate) fn conduct(
 ) -> Result<ExitCode, Box<dyn Error>> {
     let tls = experiment.tls;
     let started = SystemTime::now();
+    let began = Instant::now();
+    // Loopback is another one in the sandbox.
+    let door = options.open.then(Door::open).transpose();
+    let door = door.map_err(|error| format!("cannot listen on 127.0.0.1: {error}"))?;
     let sandbox = sandbox::enter()?;
     let cancel = Arc::new(AtomicBool::new(false));
     let place = Arc::new(Place::default());
     let (asked, of_run) = (cancel.clone(), place.clone());
-    sandbox.on_signal(move |_| ask_to_end(&asked, &of_run))?;
+    let end = move || ask_to_end(&asked, &of_run);
+    let on_page = end.clone();
+    sandbox.on_signal(move |_| end())?;
 
     let mut folder = Folder::create(runs, &experiment.name, started, place)?;
     check_lasting(&folder.path)?;
@@ -81,6 +100,12 @@ pub(crate) fn conduct(
     let scratch =
         world::furnish(&sandbox).map_err(|error| format!("cannot mount a tmpfs on {}: {error}", world::RUN))?;
     machine::check_room(plan, &scratch)?;
+    if let Some(door) = &door {
+        say(format_args!("watch it at {}", door.url()));
+    }
+    let live = Live::new(experiment, plan, tls, started);
+    let telling = Telling::start(live, &folder.path, door, began, on_page)
+        .map_err(|error| format!("cannot tell of the run: {error}"))?;
     let mut progress = Progress::new(plan);
     progress.say("measuring how true the emulator is here");
     let calibration = unless(&cancel, calibrate).ok_or("interrupted before anything was measured")??;
@@ -96,7 +121,12 @@ pub(crate) fn conduct(
         cancel,
     };
     let mut log = SampleLog::create(&samples(&folder.path))?;
-    let (outcomes, ended) = run.run(&mut log, |event| progress.show(&event));
+    telling.enter(Stage::Measuring);
+    let (outcomes, ended) = run.run(&mut log, |event| {
+        telling.hear(&event);
+        progress.show(&event);
+    });
+    telling.enter(Stage::Explaining);
     progress.say("looking through the packets for what the time was spent on");
     let reasons = run.explain(&outcomes);
     drop(progress);
@@ -107,22 +137,13 @@ pub(crate) fn conduct(
         _ => folder.keep(),
     }
 
-    let unknown = || "unknown".to_owned();
-    let settings = [
-        ("server", server.name().to_owned()),
-        ("tls", tls.to_string()),
-        ("seed", options.seed.to_string()),
-        ("quick", quick.to_string()),
-        ("samples", plan.samples.to_string()),
-        ("patience", options.patience.to_string()),
-        ("congestion control", host.sysctls.get(machine::CONGESTION_CONTROL).cloned().unwrap_or_else(unknown)),
-        ("root", sandbox::is_root().to_string()),
-    ];
+    let settings = settings(options, server, tls, quick, plan.samples, &host);
     let circumstances = Circumstances {
         started,
         host,
         calibration: Some(Calibration::from(&calibration)),
-        settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
+        command: command(),
+        settings,
         tls,
         seed: options.seed,
     };
@@ -132,22 +153,59 @@ pub(crate) fn conduct(
     }
     let kept = results::write(&folder.path.join("run.json"), &result);
     let shown = show(&result, &options.json);
+    views::write(&folder.path, &result, || ended.is_err());
+    let reported = save_report(&folder.path.join(REPORT), &result);
+    telling.finish();
 
     let place = folder.path.display();
     kept.map_err(|error| {
         format!("{error}; the results are shown above and nowhere else, the samples in {place}/samples.csv")
     })?;
     shown.map_err(|error| format!("{error}; the results are kept in {place}"))?;
+    reported.map_err(|error| format!("{error}; the results are shown above and kept in {place}"))?;
     match ended {
         Err(halt) => Err(format!("{halt}; what was measured until then is shown above and kept in {place}").into()),
         Ok(()) if !outcomes.iter().any(is_measured) => {
             Err(format!("nothing could be measured; why is shown above and kept in {place}").into())
         }
         Ok(()) => {
-            say(format_args!("kept in {place}"));
+            say(format_args!("kept in {place}; {place}/{REPORT} shows it"));
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// What was chosen for the whole run.
+fn settings(
+    options: &How,
+    server: &dyn Server,
+    tls: bool,
+    quick: bool,
+    samples: u32,
+    host: &Host,
+) -> BTreeMap<String, String> {
+    let unknown = || "unknown".to_owned();
+    let settings = [
+        ("server", server.name().to_owned()),
+        ("tls", tls.to_string()),
+        ("seed", options.seed.to_string()),
+        ("quick", quick.to_string()),
+        ("samples", samples.to_string()),
+        ("patience", options.patience.to_string()),
+        ("congestion control", host.sysctls.get(machine::CONGESTION_CONTROL).cloned().unwrap_or_else(unknown)),
+        ("root", sandbox::is_root().to_string()),
+    ];
+    settings.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// What was typed, as a shell takes it.
+fn command() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@%+".contains(c);
+    let quoted = |word: String| {
+        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    };
+    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
+    std::iter::once("haul".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a cell has a result.
@@ -247,6 +305,7 @@ impl Place {
     /// Removes what was made for a run that has measured nothing.
     pub(super) fn discard(&self) {
         if let Some(folder) = self.folder() {
+            live::clear(folder);
             let _ = fs::remove_file(samples(folder));
             let _ = fs::remove_dir(captures(folder));
             let _ = fs::remove_dir(folder);

@@ -33,6 +33,9 @@ fn a_wrong_name_is_wrong_usage() {
         (&["lab", "run", "small.toml", "--quick"], "no quick form"),
         (&["lab", "show", "20260101-000000-race"], "no run called `20260101-000000-race`"),
         (&["lab", "compare", "a", "b"], "no run called `a`"),
+        (&["lab", "watch"], "no run goes on in runs; `haul lab run` begins one"),
+        (&["lab", "watch", "a"], "no run called `a` goes on in runs"),
+        (&["report", "a"], "no run called `a`"),
     ] {
         let mut command = room.command(HAUL);
         command.args(arguments).current_dir(room.path("."));

@@ -336,6 +336,10 @@ impl<S: Io> Io for TlsStream<S> {
     fn tcp_info(&self) -> Option<TcpInfo> {
         self.get_ref().0.tcp_info()
     }
+
+    fn abort(&self) {
+        self.get_ref().0.abort();
+    }
 }
 
 impl fmt::Debug for Tls {

@@ -54,8 +54,13 @@ pub(super) struct Begun {
 
 /// Brings the exchange to its end.
 pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
-    let Begun { job: Job { id, request, reply, sendings }, mut stream, response, chunks, unanswered: (count, behind) } =
-        begun;
+    let Begun {
+        job: Job { id, request, reply, sendings, follows },
+        mut stream,
+        response,
+        chunks,
+        unanswered: (count, behind),
+    } = begun;
     let bounds = request.extensions().get::<Options>().and_then(|options| options.timeouts).unwrap_or(common.timeouts);
     let clock = Clock::new(common.traffic.clone(), bounds);
     let journey = Journey {
@@ -96,7 +101,7 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     match answer {
         Answer::Owed(reply, _count) => {
             let sendings = sendings + u32::from(sent == Sent::Something);
-            Outcome::Back(Box::new(Job { id, request, reply, sendings }), sent, cause)
+            Outcome::Back(Box::new(Job { id, request, reply, sendings, follows }), sent, cause)
         }
         flowing @ Answer::Flowing(_) => {
             flowing.fail(failed(asked, cause)).await;

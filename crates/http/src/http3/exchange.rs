@@ -73,7 +73,7 @@ impl From<StreamError> for Unreceived<Failure> {
 
 /// Brings the exchange to its end.
 pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
-    let Begun { job: Job { id, mut request, reply, sendings }, sender, unanswered: (count, behind) } = begun;
+    let Begun { job: Job { id, mut request, reply, sendings, follows }, sender, unanswered: (count, behind) } = begun;
     let bounds = request.extensions().get::<Options>().and_then(|options| options.timeouts).unwrap_or(common.timeouts);
     let clock = Clock::new(common.traffic.clone(), bounds);
     let journey = Journey {
@@ -131,7 +131,7 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     match answer {
         Answer::Owed(reply, _count) => {
             let sendings = sendings + u32::from(sent == Sent::Something);
-            Outcome::Back(Box::new(Job { id, request, reply, sendings }), sent, cause)
+            Outcome::Back(Box::new(Job { id, request, reply, sendings, follows }), sent, cause)
         }
         flowing @ Answer::Flowing(_) => {
             flowing.fail(failed(asked, cause)).await;

@@ -19,8 +19,8 @@ use tokio::{
 use super::http2;
 use crate::{
     Error, Origin,
-    client::{Dial, Dialed},
     connect::{Connected, Facts, Io, Offer, TcpInfo},
+    dial::{Dial, Dialed},
 };
 
 /// What a server may do wrong with a request.
@@ -172,6 +172,8 @@ impl Io for DuplexStream {
     fn tcp_info(&self) -> Option<TcpInfo> {
         None
     }
+
+    fn abort(&self) {}
 }
 
 fn nothing_special() -> Facts {
@@ -210,7 +212,9 @@ async fn serve(mut stream: DuplexStream, model: Arc<Mutex<Model>>) {
         let (fault, delay) = model.lock().unwrap().draw();
         tokio::time::sleep(delay).await;
         // Nobody can tell whether a skipped PUT that others follow took effect: it is not done to them here.
-        let fault = fault.filter(|fault| method == "GET" || !matches!(fault, Fault::Skip | Fault::Swap | Fault::Echo));
+        let fault = fault.filter(|fault| {
+            matches!(method.as_str(), "GET" | "PROPFIND") || !matches!(fault, Fault::Skip | Fault::Swap | Fault::Echo)
+        });
         match fault {
             Some(Fault::Cut) => return,
             Some(Fault::TimeOut) => {
@@ -260,6 +264,7 @@ pub(super) fn take_effect(model: &mut Model, method: &str, path: &str, body: Vec
             *model.posts.entry(path.to_owned()).or_default() += 1;
             (200, Vec::new())
         }
+        "PROPFIND" => model.files.get(path).map_or((404, Vec::new()), |file| (207, file.clone())),
         "GET" => model.files.get(path).map_or((404, Vec::new()), |file| (200, file.clone())),
         other => panic!("a method that was not sent: {other}"),
     }

@@ -29,6 +29,12 @@ pub(super) struct Waiting {
     pub(super) passed: u32,
 }
 
+impl Waiting {
+    pub(super) fn new(shape: Shape) -> Self {
+        Self { shape, blames: 0, returns: 0, passed: 0 }
+    }
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Line {

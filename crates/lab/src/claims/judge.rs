@@ -1,8 +1,10 @@
 //! Checks against cells, and the sentences that go with the verdicts.
 
+use std::time::Duration;
+
 use super::{
     Check, Claim, Count, Measure, Unit, Verdict,
-    evidence::{Evidence, Finding, Gap},
+    evidence::{Evidence, Finding, Gap, ratio_of},
 };
 use crate::{
     results::{CellResult, ClaimResult, WorkloadRecord},
@@ -33,10 +35,11 @@ pub fn judge(
         Check::Across { what, on, at_least, at_most } => {
             across(&evidence, what, on, Bound { at_least: *at_least, at_most: *at_most })
         }
-        Check::SynData { what } => syn_data(&evidence, what),
+        Check::SynData { what, at_least } => syn_data(&evidence, what, *at_least),
         Check::Saves { of, to, at_least, at_most } => {
             saves(&evidence, of, to, Bound { at_least: *at_least, at_most: *at_most })
         }
+        Check::Loses { what, than, at_most } => loses(&evidence, what, than, at_most.0),
         Check::Takes { what, unit, at_least, at_most } => {
             takes(&evidence, what, *unit, Bound { at_least: *at_least, at_most: *at_most })
         }
@@ -87,7 +90,7 @@ impl Bound {
     }
 
     fn verdict(self, interval: Interval) -> Verdict {
-        let (least, most) = (self.at_least.unwrap_or(0.0), self.at_most.unwrap_or(f64::INFINITY));
+        let (least, most) = (self.at_least.unwrap_or(f64::NEG_INFINITY), self.at_most.unwrap_or(f64::INFINITY));
         if least <= interval.lo && interval.hi <= most {
             Verdict::Reproduced
         } else if interval.hi < least || most < interval.lo {
@@ -160,7 +163,7 @@ fn slower(evidence: &Evidence<'_>, slow: &[String], fast: &[String], by: f64) ->
 }
 
 fn ratio(evidence: &Evidence<'_>, measure: Measure, of: &str, to: &str, bound: Bound) -> Result<Finding, Gap> {
-    let (ratio, of, to) = evidence.ratio_of(measure, evidence.cell(of)?, evidence.cell(to)?)?;
+    let (ratio, of, to) = ratio_of(measure, evidence.cell(of)?, evidence.cell(to)?)?;
     let [verb, what] = match measure {
         Measure::Time => ["takes", "as long as"],
         Measure::ServerCpu => ["costs the server", "as much processor time as"],
@@ -177,7 +180,7 @@ fn ratio(evidence: &Evidence<'_>, measure: Measure, of: &str, to: &str, bound: B
 
 fn across(here: &Evidence<'_>, what: &str, on: &str, bound: Bound) -> Result<Finding, Gap> {
     let there = Evidence { network: on, ..*here };
-    let (ratio, cell, _) = here.ratio_of(Measure::Time, here.cell(what)?, there.cell(what)?)?;
+    let (ratio, cell, _) = ratio_of(Measure::Time, here.cell(what)?, there.cell(what)?)?;
     Ok(Finding {
         verdict: bound.verdict(ratio.interval),
         measured: format!("{} takes {} as long on {} as on {on}", cell.label(), said(&ratio), here.network),
@@ -188,11 +191,12 @@ fn across(here: &Evidence<'_>, what: &str, on: &str, bound: Bound) -> Result<Fin
     })
 }
 
-fn syn_data(evidence: &Evidence<'_>, what: &str) -> Result<Finding, Gap> {
+fn syn_data(evidence: &Evidence<'_>, what: &str, share: f64) -> Result<Finding, Gap> {
     let cell = evidence.cell(what)?;
     let uncounted = || Gap::Unusable(format!("no tap saw the SYNs of {}", cell.label()));
     let syns = cell.syns.filter(|syns| syns.firsts > 0).ok_or_else(uncounted)?;
-    let holds = syns.firsts_with_data == 0 && syns.later > 0 && syns.later_with_data == syns.later;
+    let enough = syns.later_with_data as f64 >= share * syns.later as f64;
+    let holds = syns.firsts_with_data == 0 && syns.later > 0 && enough;
     Ok(Finding {
         verdict: if holds { Verdict::Reproduced } else { Verdict::Refuted },
         measured: format!(
@@ -203,7 +207,7 @@ fn syn_data(evidence: &Evidence<'_>, what: &str) -> Result<Finding, Gap> {
             syns.later_with_data,
             syns.later
         ),
-        needs: Some("none of the first and all of the later".to_owned()),
+        needs: Some(format!("none of the first, and of the later at least {share}×")),
         interval: None,
         margin: 0.0,
         in_run: true,
@@ -235,6 +239,31 @@ fn saves(evidence: &Evidence<'_>, of: &str, to: &str, bound: Bound) -> Result<Fi
         needs: Some(bound.needs()),
         interval: Some((interval, CONFIDENCE)),
         margin: bound.margin(share(saved)),
+        in_run: true,
+    })
+}
+
+fn loses(evidence: &Evidence<'_>, what: &str, than: &str, at_most: Duration) -> Result<Finding, Gap> {
+    let (lost, what, than) = evidence.difference(what, than)?;
+    let [lo, value, hi] = [lost.interval.lo, lost.value, lost.interval.hi].map(|s| s * 1000.0);
+    let most = at_most.as_secs_f64();
+    // Whoever gains loses nothing.
+    let bound = Bound { at_least: None, at_most: Some(most) };
+    let sure = if lost.confidence < CONFIDENCE {
+        format!(", {:.0} % confidence", 100.0 * lost.confidence)
+    } else {
+        String::new()
+    };
+    Ok(Finding {
+        verdict: bound.verdict(lost.interval),
+        measured: format!(
+            "{} takes {value:+.0} ms ({lo:+.0} to {hi:+.0}{sure}) against {}",
+            what.label(),
+            than.label()
+        ),
+        needs: Some(format!("at most {:+.0} ms", most * 1000.0)),
+        interval: Some((lost.interval, lost.confidence)),
+        margin: most - lost.value,
         in_run: true,
     })
 }

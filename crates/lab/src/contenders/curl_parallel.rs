@@ -75,7 +75,9 @@ impl Contender for CurlParallel {
             Work::Tree { .. } => {
                 Some("curl's parallel transfers keep no order, and a folder must be there before its files".to_owned())
             }
-            Work::List { .. } => Some("a listing is one request, with nothing to do in parallel".to_owned()),
+            Work::List { .. } | Work::LookUp { .. } => {
+                Some("a listing is one request, with nothing to do in parallel".to_owned())
+            }
             Work::Edit { .. } => Some("saves of one file cannot be made in parallel".to_owned()),
         }
     }

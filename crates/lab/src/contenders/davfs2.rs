@@ -198,7 +198,7 @@ fn work(task: &Task, folder: &Path, root: &Path, bounds: &Bounds) -> Result<Done
                 copy(&folder.join(&name), &task.target.join(&name))?;
             }
         }
-        Work::List { .. } => {
+        Work::List { .. } | Work::LookUp { .. } => {
             let shown = |entry: io::Result<DirEntry>| {
                 let entry = entry?;
                 entry.metadata()?;

@@ -14,11 +14,13 @@
 
 mod chromium;
 mod chunked;
+mod connections;
 mod curl;
 mod curl_parallel;
 mod davfs2;
 mod engine;
 mod haul;
+mod kdig;
 mod page;
 mod rclone;
 mod redirector;
@@ -218,6 +220,11 @@ pub trait Contender: Send + Sync {
         experiment
     }
 
+    /// Whether what it does is to look names up by DNS, and nothing else.
+    fn resolves(&self) -> bool {
+        false
+    }
+
     /// Options and facts about it to be recorded; versions of its programs come from
     /// [`needs`](Self::needs).
     fn settings(&self) -> Vec<(String, String)> {
@@ -316,7 +323,7 @@ impl Values<'_> {
 /// All contenders.
 pub fn all() -> &'static [Registered] {
     static ALL: LazyLock<Vec<Registered>> = LazyLock::new(|| {
-        let mut all = Vec::from(PROGRAMS_AND_MODELS);
+        let mut all = programs_and_models();
         all.extend(page::registered());
         all
     });
@@ -324,35 +331,45 @@ pub fn all() -> &'static [Registered] {
 }
 
 /// Those whose names are known before the program runs.
-const PROGRAMS_AND_MODELS: [Registered; 27] = [
-    curl::REGISTERED,
-    curl_parallel::HTTP1,
-    curl_parallel::HTTP2,
-    rclone::REGISTERED,
-    davfs2::LOCKS,
-    davfs2::NO_LOCKS,
-    samba::LOCKS,
-    samba::NO_LOCKS,
-    redirector::HTTP1,
-    redirector::HTTP2,
-    webdrive::REGISTERED,
-    haul::DEFAULT,
-    haul::NO_PIPELINING,
-    haul::HTTP2,
-    haul::LOCKS,
-    engine::OLDEST,
-    engine::NEWEST,
-    engine::LARGEST,
-    engine::FADING,
-    engine::OFF,
-    engine::SAFE,
-    engine::AGGRESSIVE,
-    engine::HTTP2,
-    chunked::REGISTERED,
-    chromium::HTTP1,
-    chromium::HTTP2,
-    chromium::HTTP3,
-];
+fn programs_and_models() -> Vec<Registered> {
+    vec![
+        curl::REGISTERED,
+        curl_parallel::HTTP1,
+        curl_parallel::HTTP2,
+        rclone::REGISTERED,
+        davfs2::LOCKS,
+        davfs2::NO_LOCKS,
+        samba::LOCKS,
+        samba::NO_LOCKS,
+        redirector::HTTP1,
+        redirector::HTTP2,
+        webdrive::REGISTERED,
+        haul::DEFAULT,
+        haul::NO_PIPELINING,
+        haul::HTTP2,
+        haul::HTTP3,
+        haul::LOCKS,
+        engine::OLDEST,
+        engine::NEWEST,
+        engine::LARGEST,
+        engine::FADING,
+        engine::OFF,
+        engine::SAFE,
+        engine::AGGRESSIVE,
+        engine::HTTP2,
+        chunked::REGISTERED,
+        connections::CURL_TCP,
+        connections::CURL_TFO,
+        connections::ENGINE,
+        connections::ENGINE_TFO,
+        kdig::UDP,
+        kdig::TCP,
+        kdig::TFO,
+        chromium::HTTP1,
+        chromium::HTTP2,
+        chromium::HTTP3,
+    ]
+}
 
 /// What an experiment may know of them.
 pub fn known() -> Vec<KnownContender<'static>> {
@@ -380,6 +397,11 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
             (true, true, false) => Some("only the server `pages` answers for the hosts of a recorded page".to_owned()),
             (true, false, _) => Some("it loads no recorded pages".to_owned()),
             (false, true, _) => Some("it is a way to load recorded pages, and does nothing else".to_owned()),
+        })
+        .or_else(|| {
+            let wanted = matches!(work, Work::LookUp { .. });
+            let odd = [contender.resolves(), server.resolves()] != [wanted; 2];
+            odd.then(|| "names are looked up by a DNS client at a DNS server, and nothing else is".to_owned())
         })
         .or_else(|| contender.unable(work, server, tls))
 }

@@ -116,7 +116,7 @@ async fn work(connection: Connection, folder: String, task: Task) -> Result<Done
                 std::fs::write(&file, content).map_err(super::io_failure("write", &file))?;
             }
         }
-        Work::List { .. } => done.listing = windows.list(&folder).await?,
+        Work::List { .. } | Work::LookUp { .. } => done.listing = windows.list(&folder).await?,
     }
     Ok(done)
 }

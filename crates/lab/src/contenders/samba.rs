@@ -140,7 +140,7 @@ impl Prepared for Shared<'_> {
             Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
                 self.smbclient(&format!("{enter}; lcd \"{}\"; mget file*", task.target.display()))?;
             }
-            Work::List { .. } => {
+            Work::List { .. } | Work::LookUp { .. } => {
                 let printed = self.smbclient(&format!("{enter}; ls"))?;
                 done.listing = Some(names(&printed));
             }

@@ -246,6 +246,7 @@ fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work,
             Work::Load { page: Page(Arc::new(page::replay::visits(files, at_once, size))) }
         }
         Kind::List => Work::List { entries: count(&mut amounts.entries, "entries")? },
+        Kind::LookUp => Work::LookUp { times: count(&mut amounts.times, "times")? },
         Kind::Edit => Work::Edit { times: count(&mut amounts.times, "times")?, size: size(&mut amounts.size)? },
     };
     match amounts.leftover() {

@@ -103,6 +103,7 @@ pub(super) enum Kind {
     Load,
     Visits,
     List,
+    LookUp,
     Edit,
 }
 

@@ -54,14 +54,20 @@ pub fn list(runs: &Path) -> Result<Vec<Listed>, ResultsError> {
 /// The results of a run: by its id, by its folder or file, or, without either, of the newest
 /// run that has any.
 pub fn find(runs: &Path, id: Option<&str>) -> Result<RunResult, ResultsError> {
+    read(&locate(runs, id)?)
+}
+
+/// The file that has them.
+pub fn locate(runs: &Path, id: Option<&str>) -> Result<PathBuf, ResultsError> {
     let Some(id) = id else {
-        let newest = list(runs)?.into_iter().find_map(|listed| listed.run.ok());
+        let newest = list(runs)?.into_iter().find(|listed| listed.run.is_ok());
+        let newest = newest.map(|listed| runs.join(listed.id).join("run.json"));
         return newest.ok_or_else(|| ResultsError::read(runs, "no run has ended there; `haul race` makes one"));
     };
     for place in [runs.join(id), PathBuf::from(id)] {
         match place.join("run.json") {
-            file if file.exists() => return read(&file),
-            _ if place.is_file() => return read(&place),
+            file if file.exists() => return Ok(file),
+            _ if place.is_file() => return Ok(place),
             _ => {}
         }
     }
@@ -73,7 +79,8 @@ pub fn find(runs: &Path, id: Option<&str>) -> Result<RunResult, ResultsError> {
     Err(ResultsError::Unknown { id: id.to_owned(), folder: runs.display().to_string(), advice })
 }
 
-fn ids(runs: &Path) -> Result<Vec<String>, ResultsError> {
+/// The names of the runs' folders in `runs`, newest first.
+pub fn ids(runs: &Path) -> Result<Vec<String>, ResultsError> {
     let entries = match std::fs::read_dir(runs) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(|error| ResultsError::read(runs, error))?,

@@ -15,6 +15,9 @@ use crate::{experiment::Cell, results::Sample, stats::median};
 /// How many times as long as the median the slowest sample takes at least, for its capture to be kept too.
 const FAR_OUT: f64 = 1.5;
 
+/// What the name of the slowest sample's capture has at its end.
+pub(crate) const SLOWEST: &str = "-slowest";
+
 /// A capture that could not be kept.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot keep the capture {}: {error}", path.display())]
@@ -46,7 +49,7 @@ impl Captures<'_> {
             let settled = if Some(place) == typical {
                 fs::rename(&path, self.path(cell, ""))
             } else if Some(place) == far_out {
-                fs::rename(&path, self.path(cell, "-slowest"))
+                fs::rename(&path, self.path(cell, SLOWEST))
             } else {
                 fs::remove_file(&path)
             };
@@ -62,9 +65,13 @@ impl Captures<'_> {
     }
 
     fn path(self, cell: &Cell, suffix: &str) -> PathBuf {
-        let name = format!("{}-{}-{}{suffix}", cell.workload.name, cell.network.name, cell.row.name());
-        self.0.join(name.replace([' ', '/'], "-") + ".pcapng")
+        self.0.join(name(&cell.workload.name, &cell.network.name, &cell.row.name(), suffix))
     }
+}
+
+/// The name of a cell's capture.
+pub(crate) fn name(workload: &str, network: &str, contender: &str, suffix: &str) -> String {
+    format!("{workload}-{network}-{contender}{suffix}").replace([' ', '/'], "-") + ".pcapng"
 }
 
 fn waiting(round: u32) -> String {

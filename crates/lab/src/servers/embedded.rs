@@ -1,8 +1,8 @@
 //! Longhaul's own WebDAV server, on a thread of the server's host: what a race falls back
 //! on where no other is installed.
 //!
-//! It offers HTTP/2 and HTTP/1.1 always. That changes no race: every contender that is to
-//! speak HTTP/1.1 asks for it or knows nothing else.
+//! It offers HTTP/2 and HTTP/1.1 always, and over TLS HTTP/3 as well. That changes no race: every contender that is to
+//! speak another version asks for it or knows nothing else.
 
 use std::{
     net::TcpListener,
@@ -52,6 +52,10 @@ impl Server for Embedded {
 
     fn missing(&self) -> Option<Missing> {
         None
+    }
+
+    fn http3(&self) -> bool {
+        true
     }
 
     fn settings(&self) -> Vec<(String, String)> {

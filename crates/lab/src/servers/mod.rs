@@ -11,6 +11,7 @@ mod embedded;
 mod nginx;
 mod pages;
 mod requests;
+mod unbound;
 
 use std::{
     fs, io,
@@ -32,6 +33,9 @@ use crate::{
     process::{Daemon, Missing, ProcessError, ordinary_user},
     work::Page,
 };
+
+/// The zone that is known to servers that look names up.
+pub const ZONE: &str = "example.test";
 
 /// Which HTTP is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +125,16 @@ pub trait Server: Send + Sync {
         false
     }
 
+    /// Whether it answers for names, and serves no files.
+    fn resolves(&self) -> bool {
+        false
+    }
+
+    /// Whether it has HTTP/3.
+    fn http3(&self) -> bool {
+        false
+    }
+
     /// Its version and what is set other than by default, to be recorded.
     fn settings(&self) -> Vec<(String, String)>;
 
@@ -128,10 +142,17 @@ pub trait Server: Send + Sync {
     fn start(&self, setup: &Setup) -> Result<Running, ServerError>;
 }
 
-/// All servers; the first that is not missing is the race's default. nginx comes last: it knows no
-/// PROPPATCH, so Windows could not take part. The server of recorded pages serves no other work.
+/// All servers; the first that is not missing is the race's default. nginx comes after the
+/// others: it knows no PROPPATCH, so Windows could not take part. The last two serve no files: one answers for
+/// recorded pages, one for names.
 pub fn all() -> Vec<Box<dyn Server>> {
-    vec![Box::new(apache::Apache), Box::new(embedded::Embedded), Box::new(nginx::Nginx), Box::new(pages::Pages)]
+    vec![
+        Box::new(apache::Apache),
+        Box::new(embedded::Embedded),
+        Box::new(nginx::Nginx),
+        Box::new(pages::Pages),
+        Box::new(unbound::Unbound),
+    ]
 }
 
 /// What keeps a server running; dropping it ends the server.

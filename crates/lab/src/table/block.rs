@@ -7,12 +7,10 @@ use super::{
     fit::{Column, draw},
 };
 use crate::{
-    results::{CellResult, Comparison, NetworkRecord, RunResult, Status, WorkloadRecord},
-    stats::{
-        range_coverage,
-        shift::{CONFIDENCE, LEAST_CONFIDENCE},
-    },
-    words::{Scale, estimated, spoken, times},
+    results::{CellResult, NetworkRecord, RunResult, Status, WorkloadRecord},
+    rivals::{Rivals, busy},
+    stats::range_coverage,
+    words::{Scale, times},
 };
 
 pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &NetworkRecord, look: Look) -> String {
@@ -31,9 +29,8 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
     if let Some(rest) = heading.strip_prefix(&name) {
         heading = look.paint(Style::Bold, &name) + rest;
     }
-    let mut ranked: Vec<&CellResult> = cells.iter().copied().filter(|cell| cell.median_s.is_some()).collect();
-    ranked.sort_by(|a, b| a.median_s.unwrap_or_default().total_cmp(&b.median_s.unwrap_or_default()));
-    let rivals = Rivals { run, ranked: &ranked };
+    let rivals = Rivals::new(run, &workload.name, &network.name);
+    let ranked = &rivals.ranked;
     let mut text = heading + "\n" + &table(&rivals, look);
     for cell in cells.iter().filter(|cell| cell.status == Status::Failed) {
         let why = cell.reason.as_deref().unwrap_or("no reason given");
@@ -43,18 +40,18 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
         text += "  nothing was measured\n";
     }
     let mut sentences = rivals.sentences();
-    sentences.extend(busy(&ranked));
+    sentences.extend(busy(ranked));
     if !sentences.is_empty() {
         text += "\n";
     }
     for sentence in sentences {
         text += &look.paragraph("  ", 4, &sentence);
     }
-    text + &reasons(&ranked, look) + "\n"
+    text + &reasons(ranked, look) + "\n"
 }
 
 fn table(rivals: &Rivals<'_>, look: Look) -> String {
-    let ranked = rivals.ranked;
+    let ranked = &rivals.ranked;
     if ranked.is_empty() {
         return String::new();
     }
@@ -68,10 +65,7 @@ fn table(rivals: &Rivals<'_>, look: Look) -> String {
     };
     let whole = |number: Option<u64>| number.map(|number| number.to_string());
     let interval = |cell: &CellResult| cell.ci95_s.map(|ci| format!("{}–{}", scale.number(ci.lo), scale.number(ci.hi)));
-    let places = (0..ranked.len()).map(|cell| match rivals.places(cell) {
-        (best, worst) if best == worst => best.to_string(),
-        (best, worst) => format!("{best}–{worst}"),
-    });
+    let places = (0..ranked.len()).map(|cell| rivals.place(cell));
     let fewest = ranked.iter().map(|cell| cell.samples_s.len()).min().unwrap_or_default();
     let spread = if range_coverage(fewest) < 0.95 { "\nrange" } else { "95 %\ninterval" };
     let mut columns = vec![
@@ -96,94 +90,6 @@ fn table(rivals: &Rivals<'_>, look: Look) -> String {
     draw(columns, &shares, &faint, look)
 }
 
-/// The comparisons of one block's cells, which stand fastest first.
-struct Rivals<'a> {
-    run: &'a RunResult,
-    ranked: &'a [&'a CellResult],
-}
-
-impl<'a> Rivals<'a> {
-    fn compare(&self, faster: usize, slower: usize) -> Option<&'a Comparison> {
-        let (a, b) = (self.ranked[faster].path(), self.ranked[slower].path());
-        self.run.comparisons.iter().find(|comparison| comparison.a == a && comparison.b == b)
-    }
-
-    fn differ(&self, one: usize, other: usize) -> bool {
-        self.compare(one.min(other), one.max(other)).is_some_and(|comparison| comparison.differs)
-    }
-
-    /// Of the ways to load a page, the one that others are compared with.
-    fn plain(&self) -> Option<usize> {
-        self.ranked.iter().position(|cell| cell.contender == "h1").filter(|_| self.ranked.len() > 1)
-    }
-
-    /// How much less time a way takes than the plain one, in per cent of that, with what bounds it.
-    fn quicker(&self, cell: &CellResult) -> Option<String> {
-        let (plain, place) = (self.plain()?, self.ranked.iter().position(|each| each.contender == cell.contender)?);
-        if place == plain {
-            return None;
-        }
-        let comparison = self.compare(plain.min(place), plain.max(place))?;
-        // The slower of the two stands above the line.
-        let saved = |ratio: f64| 100.0 * if place < plain { 1.0 - 1.0 / ratio } else { 1.0 - ratio };
-        let (one, other) = (saved(comparison.ci95.lo), saved(comparison.ci95.hi));
-        Some(format!("{:.1} % ({:.1}–{:.1})", saved(comparison.ratio), one.min(other), one.max(other)))
-    }
-
-    /// Whether there are samples enough for any difference to show.
-    fn comparable(&self) -> bool {
-        let widest = if self.ranked.len() < 2 { None } else { self.compare(0, self.ranked.len() - 1) };
-        widest.is_some_and(|widest| widest.confidence >= LEAST_CONFIDENCE - 1e-9)
-    }
-
-    /// The places that a cell may really have: behind all that are detectably faster, before all
-    /// that are detectably slower.
-    fn places(&self, cell: usize) -> (usize, usize) {
-        let apart = |others: std::ops::Range<usize>| others.filter(|other| self.differ(cell, *other)).count();
-        let (faster, slower) = (apart(0..cell), apart(cell + 1..self.ranked.len()));
-        (faster + 1, self.ranked.len() - slower)
-    }
-
-    /// What is worth saying: who wins and by how much, or who may have won.
-    fn sentences(&self) -> Vec<String> {
-        let last = self.ranked.len().saturating_sub(1);
-        let Some(widest) = (last > 0).then(|| self.compare(0, last)).flatten() else { return Vec::new() };
-        if !self.comparable() {
-            return vec!["Too few samples to tell a difference from chance: take at least three of each.".to_owned()];
-        }
-        let first = self.ranked[0].label();
-        let alike: Vec<usize> = (1..=last).filter(|other| !self.differ(0, *other)).collect();
-        let mut sentences = Vec::new();
-        if alike.len() == last && last > 1 {
-            let slowest = self.ranked[last].label();
-            return vec![format!("No detectable difference between {first} and any other, not even {slowest}.")];
-        } else if alike.len() > 2 && alike == (1..=alike.len()).collect::<Vec<_>>() {
-            let furthest = self.ranked[alike.len()].label();
-            sentences.push(format!(
-                "No detectable difference between {first} and the next {}, down to {furthest}.",
-                alike.len()
-            ));
-        } else if !alike.is_empty() {
-            let names: Vec<String> = alike.iter().map(|other| self.ranked[*other].label()).collect();
-            sentences.push(format!("No detectable difference between {first} and {}.", spoken(&names)));
-        }
-        let next = (alike.is_empty() && last > 1).then_some((1, ", the next"));
-        let gaps: Vec<String> = next
-            .into_iter()
-            .chain((!alike.contains(&last)).then_some((last, ", the slowest")))
-            .filter_map(|(other, rank)| {
-                let gap = self.compare(0, other)?;
-                let other = self.ranked[other].label();
-                Some(format!("{} as fast as {other}{rank}", estimated(gap.ratio, gap.ci95)))
-            })
-            .collect();
-        if !gaps.is_empty() {
-            sentences.push(format!("{first} is {}.{}", gaps.join(", and "), reserve(widest)));
-        }
-        sentences
-    }
-}
-
 /// What each one's time was spent on, in the order of the table.
 fn reasons(ranked: &[&CellResult], look: Look) -> String {
     let told: Vec<(String, &str)> =
@@ -206,22 +112,4 @@ fn reasons(ranked: &[&CellResult], look: Look) -> String {
         };
         text + &line.replace('\u{a0}', " ")
     })
-}
-
-/// Whose work the server may have been the limit of: it is most of one core from here on.
-const BUSY: f64 = 0.8;
-
-/// That the server had much to do, where it had.
-fn busy(ranked: &[&CellResult]) -> Option<String> {
-    let share = |cell: &CellResult| Some(cell.server_cpu_s? / cell.median_s?);
-    let busy = ranked.iter().filter_map(|cell| Some((share(cell).filter(|share| *share >= BUSY)?, cell.label())));
-    let told: Vec<String> = busy.map(|(share, name)| format!("{:.0} % of a core with {name}", 100.0 * share)).collect();
-    (!told.is_empty()).then(|| format!("The server used {}, and may be what limits it.", spoken(&told)))
-}
-
-fn reserve(comparison: &Comparison) -> String {
-    if comparison.confidence >= CONFIDENCE {
-        return String::new();
-    }
-    format!(" (So few samples allow {:.0} % confidence, not 95 %.)", 100.0 * comparison.confidence)
 }

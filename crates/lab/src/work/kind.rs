@@ -54,6 +54,11 @@ pub enum Work {
         /// How many entries it has.
         entries: u32,
     },
+    /// Look names up by DNS, one after another.
+    LookUp {
+        /// How many.
+        times: u32,
+    },
     /// Save a file in place, again and again; each save begins when the last is confirmed.
     Edit {
         /// How often.
@@ -90,7 +95,7 @@ impl Work {
             Self::Upload { files, .. } | Self::Tree { files, .. } | Self::Download { files, .. } => *files,
             Self::List { .. } | Self::Page { .. } => 1,
             Self::Load { page } => page.0.requests.len() as u32,
-            Self::Edit { times, .. } => *times,
+            Self::Edit { times, .. } | Self::LookUp { times } => *times,
         }
     }
 
@@ -106,6 +111,7 @@ impl Work {
             Self::Page { .. } => "object",
             Self::Load { .. } => "request",
             Self::List { .. } => "listing",
+            Self::LookUp { .. } => "name",
             Self::Edit { .. } => "save",
         }
     }
@@ -119,7 +125,7 @@ impl Work {
     pub fn payload(&self) -> u64 {
         match self {
             Self::Page { size, .. } => size.as_bytes(),
-            Self::List { .. } => 0,
+            Self::List { .. } | Self::LookUp { .. } => 0,
             Self::Load { page } => page.0.response_bytes(),
             _ => self.sizes().map(Size::as_bytes).fold(0, u64::saturating_add),
         }
@@ -134,7 +140,7 @@ impl Work {
             Self::Page { objects, size, .. } => (objects.as_slice(), Some(*size), objects.len() as u32),
             // Its bodies are the replaying server's.
             Self::Load { .. } => (&[EMPTY][..], None, 0),
-            Self::List { entries } => (&[EMPTY][..], None, *entries),
+            Self::List { entries: count } | Self::LookUp { times: count } => (&[EMPTY][..], None, *count),
             Self::Edit { times, size } => (std::slice::from_ref(size), None, *times),
         };
         list.iter().copied().cycle().take(count as usize).chain(after)
@@ -185,6 +191,7 @@ impl fmt::Display for Work {
             }
             Self::Load { page } => write!(f, "load {}", page.0.title),
             Self::List { entries } => write!(f, "list a folder of {entries} entries"),
+            Self::LookUp { times } => write!(f, "look up {times} names, one after another"),
             Self::Edit { times, size } => write!(f, "save a file of {size} in place {times} times"),
         }
     }

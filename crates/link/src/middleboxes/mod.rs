@@ -11,6 +11,7 @@ mod arguments;
 mod balance;
 mod both;
 mod drop_syn;
+mod drop_udp;
 mod flows;
 mod hold_acks;
 mod nat;
@@ -34,6 +35,7 @@ pub const ALL: &[&Kind] = &[
     &drop_syn::DATA,
     &swallow::DATA,
     &swallow::AFTER,
+    &drop_udp::KIND,
     &hold_acks::KIND,
     &reset::KIND,
     &silent::KIND,

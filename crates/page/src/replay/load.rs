@@ -13,7 +13,7 @@ use haul_http::{
     connect::{ConnectSettings, Connector, FastOpen, SettingsError},
     credentials::Authenticator,
 };
-use http::{Request, StatusCode, header};
+use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -123,7 +123,8 @@ impl Replay {
                 Http::Three => Versions::Http3,
             },
             pipelining: if over.pipelining { Pipelining::Aggressive } else { Pipelining::Off },
-            connections: SIX,
+            // Until the first is open, the engine would begin others beside it.
+            connections: if matches!(over.http, Http::Two | Http::Three) { 1 } else { SIX },
             early_data: over.tls == Some(Session::Early),
             ..Settings::default()
         };
@@ -142,7 +143,7 @@ impl Replay {
     /// Each exchange is bounded by the engine's timeouts, the computations by the spec; whoever has less time drops
     /// the future, and the load ends with it.
     pub async fn load(&self) -> Result<Load, ReplayError> {
-        let clients = Clients::new(self);
+        let mut clients = Clients::new(self);
         let (events, mut happened) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
         let mut timings = vec![Timing::default(); self.spec.requests.len()];
@@ -184,6 +185,7 @@ impl Replay {
                 }
                 Event::Ended(who) => {
                     timings[who].end = now;
+                    clients.asked(self.spec.requests[who].connection);
                     order.ended(who)
                 }
                 Event::Failed(error) => return Err(*error),
@@ -203,6 +205,11 @@ impl Replay {
         *request.headers_mut() = page.fields();
         for framing in [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION] {
             request.headers_mut().remove(framing);
+        }
+        // "Not modified" answers nobody who has not asked whether it was (RFC 9110 §15.4.5), and the engine takes it for
+        // another request's answer; who recorded the page may not have told.
+        if page.response.status == StatusCode::NOT_MODIFIED {
+            request.headers_mut().entry(header::IF_NONE_MATCH).or_insert(HeaderValue::from_static("\"1\""));
         }
         if self.twins[who] {
             request.headers_mut().insert(WHICH, who.into());
@@ -243,20 +250,38 @@ async fn fetch(
 
 /// The clients of a load: one for each connection that was recorded, and one for all requests that may take any.
 struct Clients {
-    recorded: BTreeMap<u32, Client>,
+    /// With the number of requests that it has still to answer for.
+    recorded: BTreeMap<u32, (Client, usize)>,
     any: Client,
 }
 
 impl Clients {
     fn new(replay: &Replay) -> Self {
         let over = |settings: Settings| Client::over(replay.connector.clone(), settings, Authenticator::default());
-        let alone = || over(Settings { connections: 1, ..replay.settings.clone() });
-        let numbers = replay.spec.requests.iter().filter_map(|request| request.connection);
-        let numbers = numbers.filter(|_| replay.over.http == Http::Recorded);
-        Self { recorded: numbers.map(|number| (number, alone())).collect(), any: over(replay.settings.clone()) }
+        let mut recorded = BTreeMap::new();
+        if replay.over.http == Http::Recorded {
+            for number in replay.spec.requests.iter().filter_map(|request| request.connection) {
+                let alone = || (over(Settings { connections: 1, ..replay.settings.clone() }), 0);
+                recorded.entry(number).or_insert_with(alone).1 += 1;
+            }
+        }
+        Self { recorded, any: over(replay.settings.clone()) }
     }
 
     fn of(&self, connection: Option<u32>) -> &Client {
-        connection.and_then(|number| self.recorded.get(&number)).unwrap_or(&self.any)
+        connection.and_then(|number| self.recorded.get(&number)).map_or(&self.any, |(client, _)| client)
+    }
+
+    /// A request has its answer. A connection that nobody will ask again ends, so that thousands of visitors do not
+    /// stay at once.
+    fn asked(&mut self, connection: Option<u32>) {
+        let Some((number, (_, left))) = connection.and_then(|number| Some((number, self.recorded.get_mut(&number)?)))
+        else {
+            return;
+        };
+        *left -= 1;
+        if *left == 0 {
+            self.recorded.remove(&number);
+        }
     }
 }

@@ -67,18 +67,18 @@ impl Over {
 
     /// Round trips before the first request on a new one of the recorded connections; none for ways over others, and
     /// where requests do not wait for one another.
-    pub fn handshakes(&self) -> Option<u32> {
+    pub fn handshakes(self) -> Option<u32> {
         let tcp = u32::from(!self.fast_open);
         let tls = u32::from(matches!(self.tls, Some(Session::Full | Session::Resumed)));
         (self.http == Http::Recorded && !self.pipelining).then_some(tcp + tls)
     }
 
     /// Whether it goes through TLS.
-    pub fn is_tls(&self) -> bool {
+    pub fn is_tls(self) -> bool {
         self.tls.is_some()
     }
 
-    fn complaint(&self) -> Option<&'static str> {
+    fn complaint(self) -> Option<&'static str> {
         let serial = matches!(self.http, Http::Recorded | Http::Six);
         match self.http {
             Http::Three if self.fast_open => Some("HTTP/3 runs over QUIC, and TCP Fast Open is TCP's"),

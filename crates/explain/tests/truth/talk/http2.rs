@@ -1,4 +1,4 @@
-//! HTTP/2 over plain TCP: what is its own is the flow control (RFC 9113 §5.2).
+//! HTTP/2 over TCP or TLS: what is its own is the flow control (RFC 9113 §5.2).
 
 use std::{
     io,
@@ -12,16 +12,16 @@ use http::{Request, Response};
 use link::units::Size;
 use tokio::time::{sleep, timeout};
 
-use super::PATIENCE;
+use super::{PATIENCE, tls::Secrets};
 use crate::scenario::{End, Scenario, Writes};
 
 /// The windows that RFC 9113 §6.9.2 begins with.
 const USUAL: u32 = 65_535;
 
 /// The client: says how long each exchange took.
-pub(super) fn ask(stream: TcpStream, scenario: &Scenario) -> io::Result<Vec<Duration>> {
+pub(super) fn ask(stream: TcpStream, secrets: &Secrets, scenario: &Scenario) -> io::Result<Vec<Duration>> {
     run(async {
-        let stream = asynchronous(stream)?;
+        let stream = secrets.client(asynchronous(stream)?).await?;
         let mut builder = client::Builder::new();
         let [stream_window, connection_window] = windows(&scenario.client);
         builder.initial_window_size(stream_window).initial_connection_window_size(connection_window);
@@ -51,9 +51,9 @@ pub(super) fn ask(stream: TcpStream, scenario: &Scenario) -> io::Result<Vec<Dura
 }
 
 /// The server.
-pub(super) fn serve(stream: TcpStream, scenario: &Scenario) -> io::Result<()> {
+pub(super) fn serve(stream: TcpStream, secrets: &Secrets, scenario: &Scenario) -> io::Result<()> {
     run(async {
-        let stream = asynchronous(stream)?;
+        let stream = secrets.server(asynchronous(stream)?).await?;
         let mut builder = server::Builder::new();
         let [stream_window, connection_window] = windows(&scenario.server);
         builder.initial_window_size(stream_window).initial_connection_window_size(connection_window);

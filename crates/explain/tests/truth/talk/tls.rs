@@ -10,10 +10,18 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
 use super::plain::Wire;
 use crate::scenario::Protocol;
 
 const NAME: &str = "server.test";
+
+/// What carries HTTP/2.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// What both ends need for TLS; nothing where there is none.
 #[derive(Clone)]
@@ -23,7 +31,7 @@ impl Secrets {
     pub(super) fn for_server(protocol: Protocol) -> io::Result<Self> {
         let versions: &[&'static SupportedProtocolVersion] = match protocol {
             Protocol::Tls12 => &[&TLS12],
-            Protocol::Tls13 => &[&TLS13],
+            Protocol::Tls13 | Protocol::Http2Tls => &[&TLS13],
             Protocol::Http | Protocol::Raw | Protocol::Http2 => return Ok(Self(None)),
         };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -38,6 +46,18 @@ impl Secrets {
         let server = server.map_err(io::Error::other)?.with_no_client_auth();
         let server = server.with_single_cert(vec![cert.der().clone()], key).map_err(io::Error::other)?;
         Ok(Self(Some((Arc::new(client), Arc::new(server)))))
+    }
+
+    /// For who does not block, whichever end it is.
+    pub(super) async fn client(&self, stream: tokio::net::TcpStream) -> io::Result<Box<dyn Stream>> {
+        let Some((config, _)) = &self.0 else { return Ok(Box::new(stream)) };
+        let name = ServerName::try_from(NAME).map_err(io::Error::other)?;
+        Ok(Box::new(TlsConnector::from(Arc::clone(config)).connect(name, stream).await?))
+    }
+
+    pub(super) async fn server(&self, stream: tokio::net::TcpStream) -> io::Result<Box<dyn Stream>> {
+        let Some((_, config)) = &self.0 else { return Ok(Box::new(stream)) };
+        Ok(Box::new(TlsAcceptor::from(Arc::clone(config)).accept(stream).await?))
     }
 
     pub(super) fn connect(&self, stream: TcpStream) -> io::Result<Box<dyn Wire>> {

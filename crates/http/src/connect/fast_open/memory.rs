@@ -4,20 +4,17 @@
 //! knows before trying, so trying is made cheap, and its outcome is remembered for each pair of a network and a
 //! server:
 //!
-//! ```text
-//!            asked twice,                          accepted, and answered
-//!            no cookie                 ┌──────────────────────────────────────┐
-//!  ┌────────┐        ┌─────────┐   cookie   ┌─────────┐                  ┌────▼────┐
-//!  │no      ◄────────┤ unknown ├────────────► granted ├──────────────────►  works  │
-//!  │cookie  │        └─▲──▲──▲─┘            └─┬─────┬─┘                  └─┬─────┬─┘
-//!  └───┬────┘          │  │  │   ignored twice│     │ unanswered,          │     │ twice
-//!      └───────────────┘  │  └────────────┐   │     │ swallowed     ignored│     │ in a row
-//!        after a while    │     ┌─────────┴─┐ │     │   ┌────────────┐     │     │
-//!                         │     │  refused  ◄─┴─────┼───┼────────────┼─────┘     │
-//!                         │     └───────────┘       └───► blackholed ◄───────────┘
-//!                         └─────────────────────────────┤  until …   │
-//!                                                       └────────────┘
-//! ```
+//! | state | is left for | when |
+//! |---|---|---|
+//! | unknown: a cookie is asked for | granted | the kernel holds one |
+//! | | no cookie | two asks brought none |
+//! | | blackholed | a SYN that asks is not answered, and a plain one is |
+//! | granted: the first data is sent, and doubted | works | it is acknowledged with the SYN, and something comes back |
+//! | | refused | it is ignored twice in a row |
+//! | | blackholed | its SYN is not answered, or nothing comes after it, and a plain connection is answered |
+//! | works: data is sent, and trusted | blackholed | two SYNs in a row are not answered: one may just have been lost |
+//! | | refused | it is ignored twice in a row |
+//! | no cookie, refused, blackholed: plain connections | unknown | the pause is over |
 //!
 //! What costs nothing but the gain (no cookie; data ignored) and what costs a wait (a SYN unanswered; silence after
 //! it) are kept apart, but for the same length of time: ten minutes, doubled with each failure since the last success,
@@ -160,9 +157,9 @@ impl Memory {
                 self.failures = 0;
                 self.enter(State::Works);
             }
-            (_, State::NoCookie | State::Refused | State::Blackholed) => {}
+            (_, State::NoCookie | State::Refused | State::Blackholed)
+            | (Event::Granted, State::Granted | State::Works) => {}
             (Event::Granted, State::Unknown) => self.enter(State::Granted),
-            (Event::Granted, _) => {}
             (Event::Forgotten, _) => self.enter(State::Unknown),
             (Event::NotGranted, _) => self.strike(ENOUGH, State::NoCookie, now),
             (Event::Ignored, _) => self.strike(ENOUGH, State::Refused, now),
@@ -183,6 +180,124 @@ impl Memory {
             self.failures = self.failures.saturating_add(1);
             self.until = now + pause.as_secs_f64();
             self.enter(then);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ALL: [Event; 7] = [
+        Event::Granted,
+        Event::NotGranted,
+        Event::Forgotten,
+        Event::Answered,
+        Event::Ignored,
+        Event::Unanswered,
+        Event::Swallowed,
+    ];
+
+    fn after(events: &[Event]) -> Memory {
+        let mut memory = Memory::default();
+        for event in events {
+            memory.happened(*event, 0.0);
+        }
+        memory
+    }
+
+    #[test]
+    fn a_cookie_is_asked_for_twice_and_then_not_for_a_while() {
+        assert_eq!(after(&[]).plan(0.0), Plan::Ask);
+        assert_eq!(after(&[Event::NotGranted]).plan(0.0), Plan::Ask);
+        let none = after(&[Event::NotGranted; 2]);
+        assert_eq!((none.plan(0.0), none.plan(FIRST.as_secs_f64())), (Plan::Plain, Plan::Ask));
+    }
+
+    #[test]
+    fn a_new_way_is_given_up_at_once_and_a_proven_one_not_for_one_lost_syn() {
+        assert_eq!(after(&[Event::Unanswered]).state(0.0), State::Blackholed);
+        assert_eq!(after(&[Event::Granted, Event::Unanswered]).state(0.0), State::Blackholed);
+        let proven = [Event::Granted, Event::Answered, Event::Unanswered];
+        assert_eq!(after(&proven).plan(0.0), Plan::Data { proven: true });
+        assert_eq!(after(&[&proven[..], &[Event::Unanswered]].concat()).state(0.0), State::Blackholed);
+        assert_eq!(after(&[&proven[..], &[Event::Answered, Event::Unanswered]].concat()).state(0.0), State::Works);
+        assert_eq!(after(&[&proven[..1], &[Event::Swallowed]].concat()).state(0.0), State::Blackholed);
+    }
+
+    #[test]
+    fn many_connections_that_fail_together_fail_once() {
+        let (one, six) = (after(&[Event::Unanswered]), after(&[Event::Unanswered; 6]));
+        assert_eq!(one, six);
+    }
+
+    #[test]
+    fn the_pause_doubles_up_to_a_bound_and_a_success_heals() {
+        let (mut memory, mut now, mut pauses) = (Memory::default(), 0.0, Vec::new());
+        for _ in 0..20 {
+            memory.happened(Event::Unanswered, now);
+            pauses.push((memory.until - now) as u64);
+            now = memory.until;
+        }
+        assert_eq!(pauses[..3], [600, 1200, 2400]);
+        assert!(pauses.windows(2).all(|pair| pair[0] <= pair[1]) && pauses[19] == LONGEST.as_secs());
+        memory.happened(Event::Granted, now);
+        memory.happened(Event::Answered, now);
+        memory.happened(Event::Swallowed, now);
+        assert_eq!((memory.until - now) as u64, FIRST.as_secs());
+    }
+
+    #[test]
+    fn the_wait_follows_the_round_trip_within_bounds() {
+        let wait = |ms: &[u64]| {
+            let mut memory = Memory::default();
+            for ms in ms {
+                memory.round_trip(Duration::from_millis(*ms));
+            }
+            memory.wait().as_millis()
+        };
+        assert_eq!([wait(&[]), wait(&[1]), wait(&[80]), wait(&[900])], [250, 50, 160, 500]);
+        assert!(wait(&[40, 80]) > 80 && wait(&[40, 80]) < 160 && wait(&[80, 40]) == 80);
+    }
+
+    proptest! {
+        #[test]
+        fn no_history_leads_astray(steps in prop::collection::vec((0..ALL.len(), 0f64..1e6, any::<bool>()), 0..80)) {
+            let (mut memory, mut now) = (Memory::default(), 1e9);
+            for (event, later, at_once) in steps {
+                now += if at_once { 0.0 } else { later };
+                let (before, plan) = (memory.state(now), memory.plan(now));
+                memory.happened(ALL[event], now);
+                let state = memory.state(now);
+                // It is written down whole.
+                prop_assert_eq!(memory, serde_json::from_str(&serde_json::to_string(&memory).unwrap()).unwrap());
+                // Given up is for a bounded time, in which nothing but a success counts.
+                prop_assert!(memory.until - now <= LONGEST.as_secs_f64());
+                prop_assert_eq!(memory.state(now + LONGEST.as_secs_f64() + 1.0) == state,
+                    matches!(state, State::Unknown | State::Granted | State::Works));
+                if plan == Plan::Plain {
+                    prop_assert_eq!(state, if ALL[event] == Event::Answered { State::Works } else { before });
+                }
+                // Data is sent only with a cookie, and trusted only after an answer.
+                if let Plan::Data { proven } = memory.plan(now) {
+                    prop_assert!(matches!(before, State::Granted | State::Works)
+                        || matches!(ALL[event], Event::Granted | Event::Answered));
+                    prop_assert!(!proven || before == State::Works || ALL[event] == Event::Answered);
+                }
+                prop_assert!((LEAST_WAIT..=MOST_WAIT).contains(&memory.wait()));
+            }
+        }
+
+        #[test]
+        fn a_clock_set_back_does_not_give_a_way_up_for_longer(back in 0f64..1e9) {
+            let mut memory = Memory::default();
+            memory.happened(Event::Unanswered, 1e9);
+            let now = 1e9 - back;
+            let left = (0..400).map(|hours| f64::from(hours) * 3600.0);
+            let end = left.into_iter().find(|later| memory.plan(now + later) == Plan::Ask);
+            prop_assert!(end.is_some_and(|end| end <= LONGEST.as_secs_f64() + 7200.0), "{:?}", end);
         }
     }
 }

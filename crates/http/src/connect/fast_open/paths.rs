@@ -32,8 +32,10 @@ pub struct Tally {
     pub accepted: u32,
     /// How many had it ignored, and sent it again after the handshake: nothing gained and nothing lost.
     pub ignored: u32,
-    /// How many were overtaken by a plain connection, after the bounded wait.
-    pub overtaken: u32,
+    /// SYNs, with data or asking for a cookie, that were not answered within the bounded wait, where a plain one was.
+    pub unanswered: u32,
+    /// Connections whose SYN's data was followed by silence, where a plain connection was answered.
+    pub swallowed: u32,
 }
 
 /// A way: a network that we are in, by a number that tells it from others, and a server.
@@ -138,7 +140,8 @@ impl Path {
             match event {
                 Event::Answered => tally.accepted += 1,
                 Event::Ignored => tally.ignored += 1,
-                Event::Unanswered | Event::Swallowed => tally.overtaken += 1,
+                Event::Unanswered => tally.unanswered += 1,
+                Event::Swallowed => tally.swallowed += 1,
                 Event::Granted | Event::NotGranted | Event::Forgotten => {}
             }
         });

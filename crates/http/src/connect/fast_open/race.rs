@@ -50,9 +50,10 @@ pub(super) enum Move {
 pub(super) fn decide(fast: Fast, plain: Plain, late: bool, trusted: bool) -> Move {
     let learned = |accepted| if accepted { Event::Answered } else { Event::Ignored };
     match (fast, plain) {
-        (Fast::Answered { accepted }, _) => Move::TakeFast(learned(accepted)),
         (Fast::Open { accepted }, _) if trusted => Move::TakeFast(learned(accepted)),
-        (Fast::Open { accepted }, Plain::Failed) => Move::TakeFast(learned(accepted)),
+        (Fast::Answered { accepted }, _) | (Fast::Open { accepted }, Plain::Failed) => {
+            Move::TakeFast(learned(accepted))
+        }
         (Fast::Open { .. }, Plain::Answered) => Move::TakePlain(Event::Swallowed),
         (Fast::Silent | Fast::Failed, Plain::Open | Plain::Answered) => Move::TakePlain(Event::Unanswered),
         (Fast::Failed, Plain::Failed) => Move::Lost,

@@ -28,6 +28,7 @@ use tokio::{
 
 use super::{
     super::{Io, eyeballs, reach::lost, tcp::Tcp, tcp_info::TcpInfo},
+    memory::Event,
     paths::Path,
     race::{self, Fast, Move, decide},
 };
@@ -111,6 +112,8 @@ impl FastStream {
                     }
                 }
                 Move::Lost => {
+                    // The next connection is to say itself why there is none.
+                    self.path.happened(Event::Forgotten);
                     let Plain::Failed(error) = &self.plain else { return Poll::Pending };
                     return Poll::Ready(Err(io::Error::new(error.kind(), error.to_string())));
                 }
@@ -201,22 +204,20 @@ impl FastStream {
                 return Poll::Pending;
             }
             // Without consent, its handshake is a plain one: as if the other had failed.
-            let consent = self.repeatable == Some(true);
-            self.alarm = Some(Box::pin(sleep(self.path.wait())));
-            if let Some(fast) = self.fast.take_if(|_| !consent) {
-                drop(fast);
-                self.path.declined = true;
-            } else if let Some(fast) = &mut self.fast {
-                match Pin::new(fast).poll_write(context, bytes) {
-                    Poll::Ready(Ok(wrote)) => {
+            if self.repeatable != Some(true) {
+                (self.fast, self.path.declined) = (None, true);
+            }
+            if let Some(fast) = &mut self.fast {
+                match ready!(Pin::new(fast).poll_write(context, bytes)) {
+                    Ok(wrote) => {
                         self.copy.extend_from_slice(&bytes[..wrote]);
+                        self.alarm = Some(Box::pin(sleep(self.path.wait())));
                         return Poll::Ready(Ok(Some(wrote)));
                     }
-                    Poll::Ready(Err(_)) => self.fast = None,
-                    // Refused by this SYN's kernel: nothing left, so nothing is lost.
-                    Poll::Pending => {}
+                    Err(_) => self.fast = None,
                 }
             }
+            self.alarm = Some(Box::pin(sleep(Duration::ZERO)));
         }
         if self.repeatable != Some(true) || self.copy.len() + bytes.len() > KEPT {
             self.trusted = true;
@@ -240,6 +241,11 @@ impl Io for FastStream {
     fn tcp_info(&self) -> Option<TcpInfo> {
         let plain = if let Plain::Open(stream, ..) = &self.plain { Some(stream) } else { None };
         TcpInfo::of(self.settled.as_ref().or(self.fast.as_ref()).or(plain)?).ok()
+    }
+
+    fn abort(&self) {
+        let plain = if let Plain::Open(stream, ..) = &self.plain { Some(stream) } else { None };
+        self.settled.iter().chain(&self.fast).chain(plain).for_each(Io::abort);
     }
 
     fn repeatable(&mut self, yes: bool) {

@@ -105,4 +105,8 @@ impl<S: Io> Io for Early<S> {
     fn tcp_info(&self) -> Option<TcpInfo> {
         self.stream.tcp_info()
     }
+
+    fn abort(&self) {
+        self.stream.abort();
+    }
 }

@@ -1,0 +1,88 @@
+//! Captures that are only a part, broken off or begun late, and packets that come in fragments.
+
+use explain::Cause;
+
+use crate::line::{
+    Captured,
+    End::{Client, Server},
+    Line, MSS,
+};
+
+/// How long a receiver holds what is less than two segments.
+const TIMER: f64 = 100.0;
+
+/// Eight writes of seven segments and 97 bytes, each of which waits until the one before is acknowledged; the program
+/// takes now more and now less time to go on than the handshake took.
+fn stalled() -> Line {
+    let mut line = Line::new(40_000, 12.0);
+    let mut now = line.open(0.0) + 0.8;
+    for takes in [0.3, 0.11, 0.05, 0.02, 0.4, 0.05, 0.2, 0.01] {
+        let mut came = now;
+        for pair in [2, 2, 2, 1] {
+            came = line.much(Client, now, pair * MSS);
+            if pair == 2 {
+                line.ack(Server, came);
+            }
+            now += 0.2;
+        }
+        line.much(Client, now, 97);
+        now = line.ack(Server, came + TIMER) + takes;
+    }
+    line
+}
+
+#[test]
+fn a_stalled_upload_is_known_wherever_its_capture_ends() {
+    for end in [Client, Server] {
+        let whole = Captured::at(&[stalled()], end, 0.0);
+        for count in 1..=whole.packets.len() {
+            let mut part = whole.clone();
+            part.packets.truncate(count);
+            let explanation = part.explained();
+            let Some(transfer) = explanation.connections[0].transfers.first() else { continue };
+            let idle = transfer.times[Cause::SenderIdle];
+            assert!(idle * 50 < transfer.times.sum(), "{end:?}, {count} packets: {:?}", transfer.times.ranked());
+            let held = transfer.times[Cause::DelayedAck];
+            assert!(
+                held == 0 || transfer.cause == Some(Cause::DelayedAck),
+                "{end:?}, {count} packets: {:?}",
+                transfer.times.ranked()
+            );
+            let chunks = explanation.connections[0].packets / 12;
+            assert!(
+                held >= chunks.saturating_sub(1) * 90_000_000,
+                "{end:?}, {count}: {held} ns held in {chunks} chunks"
+            );
+        }
+    }
+}
+
+/// Cuts packets that are larger than `most` into fragments (RFC 791 §3.2).
+fn fragmented(captured: &Captured, most: usize) -> Captured {
+    let mut all = Captured::default();
+    for (number, (time, bytes)) in captured.packets.iter().enumerate() {
+        let pieces: Vec<_> = bytes[20..].chunks(most).collect();
+        for (place, piece) in pieces.iter().enumerate() {
+            let mut header = bytes[..20].to_vec();
+            header[2..4].copy_from_slice(&(20 + piece.len() as u16).to_be_bytes());
+            header[4..6].copy_from_slice(&(number as u16).to_be_bytes());
+            let more = u16::from(place + 1 < pieces.len()) << 13;
+            header[6..8].copy_from_slice(&(more | (place * most / 8) as u16).to_be_bytes());
+            all.packets.push((*time, [&header, *piece].concat()));
+        }
+    }
+    all
+}
+
+#[test]
+fn what_came_in_fragments_is_explained_as_if_it_had_come_whole() {
+    let whole = Captured::at(&[stalled()], Server, 0.0);
+    let cut = fragmented(&whole, 560);
+    assert!(cut.packets.len() > whole.packets.len() + 50);
+    let told = |captured: Captured| {
+        let explanation = captured.explained();
+        let transfers = explanation.connections.iter().flat_map(|connection| &connection.transfers);
+        transfers.map(|transfer| (transfer.bytes, transfer.times)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(cut), told(whole));
+}

@@ -1,0 +1,83 @@
+//! Captures of both ends: clocks, ways, losses, and who held what.
+
+use std::time::Duration;
+
+use explain::{Keep, Seen, explain_keeping, match_ends};
+
+use crate::line::{
+    Captured,
+    End::{Client, Server},
+    Line, MSS,
+};
+
+/// How far the server's clock is ahead, in milliseconds.
+const AHEAD: f64 = 1234.0;
+
+/// A connection captured at both ends, as both captures together explain it.
+fn both(line: &Line) -> Seen {
+    let captures = [(Client, 0.0), (Server, AHEAD)].map(|(end, ahead)| {
+        let mut captured = Captured::at(std::slice::from_ref(line), end, ahead);
+        let (explanation, broken) = explain_keeping(&mut captured, Keep { for_ends: true, ..Keep::default() });
+        assert!(broken.is_none());
+        explanation
+    });
+    match_ends(captures).remove(0)
+}
+
+/// An upload in writes that wait to be acknowledged, which takes so long at the receiver and so long on the way.
+fn held(at_receiver: f64, on_the_way: f64) -> Line {
+    let mut line = Line::new(40_000, 40.0);
+    let mut now = line.open(0.0) + 1.0;
+    for _ in 0..8 {
+        let came = line.much(Client, now, 3 * MSS);
+        line.held_up = on_the_way;
+        now = line.ack(Server, came + at_receiver) + 0.3;
+    }
+    line
+}
+
+fn near(time: Duration, ms: f64) -> bool {
+    (time.as_secs_f64() * 1e3 - ms).abs() < 0.5
+}
+
+#[test]
+fn the_clocks_the_ways_and_what_waited_on_them_are_told_apart() {
+    let mut line = Line::new(40_000, 40.0);
+    let mut now = line.open(0.0) + 1.0;
+    for waits in [0.0, 5.0, 0.0, 0.0, 17.0, 0.0, 0.0] {
+        line.held_up = waits;
+        let came = line.data(Client, now, b"ask");
+        now = line.data(Server, came + 2.0, b"answer") + 3.0;
+    }
+    let seen = both(&line);
+    let ways = seen.ways.expect("two ends");
+    assert!((ways.ahead as f64 / 1e6 - AHEAD).abs() < 0.5, "{ways:?}");
+    assert!(near(ways.up.least, 20.0) && near(ways.up.typical, 20.0) && near(ways.up.most, 37.0), "{ways:?}");
+    assert!(near(ways.down.least, 20.0) && near(ways.down.most, 20.0), "{ways:?}");
+    assert_eq!((ways.up.lost, ways.down.lost, ways.captures), (0, 0, [0, 1]));
+}
+
+#[test]
+fn a_packet_that_never_came_is_named() {
+    let mut line = Line::new(40_000, 40.0);
+    let now = line.open(0.0) + 1.0;
+    line.data(Client, now, b"first");
+    line.lose(Client, now + 1.0, b"second");
+    let came = line.again(Client, now + 250.0);
+    let now = line.ack(Server, came);
+    let came = line.data(Client, now, b"third");
+    line.data(Server, came, b"answer");
+    let ways = both(&line).ways.expect("two ends");
+    // Behind the handshake's two and the first.
+    assert_eq!((ways.up.lost, &ways.up.packets[..], ways.down.lost), (1, &[5][..], 0), "{ways:?}");
+    assert!(near(ways.up.most, 20.0), "{ways:?}");
+}
+
+#[test]
+fn an_acknowledgement_was_held_by_the_receiver_or_by_the_way() {
+    let why = |line: &Line| both(line).connection.transfers[0].findings[0].why.clone();
+    let by_receiver = why(&held(100.0, 0.0));
+    assert!(by_receiver.contains("own capture shows it: it let 100 ms pass"), "{by_receiver}");
+    let by_way = why(&held(0.1, 100.0));
+    assert!(by_way.contains("something on the way held the acknowledgements, 100 ms each"), "{by_way}");
+}

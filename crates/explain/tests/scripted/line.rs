@@ -1,0 +1,194 @@
+//! Connections as scripts: who sends what when, and what a capture at either end shows of it.
+
+use std::time::Duration;
+
+use capture::{Error, LinkType, Packet, Source};
+use etherparse::{PacketBuilder, TcpOptionElement};
+use explain::Explanation;
+
+pub(crate) const MSS: u64 = 1160;
+
+/// An end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Client,
+    Server,
+}
+
+use End::{Client, Server};
+
+/// A packet on its way.
+#[derive(Debug, Clone)]
+struct Sent {
+    from: End,
+    left: f64,
+    /// None: it was lost.
+    arrived: Option<f64>,
+    bytes: Vec<u8>,
+    /// What its sender has sent with it.
+    end: u64,
+}
+
+/// One connection; times are in milliseconds.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    port: u16,
+    rtt: f64,
+    sent: Vec<Sent>,
+    /// How much later the next packet arrives.
+    pub(crate) held_up: f64,
+    pub(crate) window: u16,
+}
+
+impl Line {
+    pub(crate) fn new(port: u16, rtt: f64) -> Self {
+        Self { port, rtt, sent: Vec::new(), held_up: 0.0, window: 500 }
+    }
+
+    /// The handshake; when the client can send.
+    pub(crate) fn open(&mut self, at: f64) -> f64 {
+        let asked = self.packet(Client, at, Kind::Syn, false);
+        let answered = self.packet(Server, asked, Kind::SynAck, false);
+        // A kernel takes its time, too.
+        self.packet(Client, answered + 0.15, Kind::Ack, false);
+        answered + 0.15
+    }
+
+    /// Data; when it arrives.
+    pub(crate) fn data(&mut self, from: End, at: f64, payload: &[u8]) -> f64 {
+        self.packet(from, at, Kind::Data(payload), false)
+    }
+
+    /// So much data in full segments, sent at once; when the last arrives.
+    pub(crate) fn much(&mut self, from: End, at: f64, bytes: u64) -> f64 {
+        let (mut left, mut arrives) = (bytes, at);
+        while left > 0 {
+            let now = left.min(MSS);
+            // As a link of 93 Mbit/s spaces them.
+            self.held_up = (arrives - at - self.rtt / 2.0).max(0.0) + 0.1;
+            arrives = self.packet(from, at, Kind::Data(&vec![b'.'; now as usize]), false);
+            left -= now;
+        }
+        arrives
+    }
+
+    /// An acknowledgement of all that has come; when it arrives.
+    pub(crate) fn ack(&mut self, from: End, at: f64) -> f64 {
+        self.packet(from, at, Kind::Ack, false)
+    }
+
+    /// Data that gets lost.
+    pub(crate) fn lose(&mut self, from: End, at: f64, payload: &[u8]) {
+        self.packet(from, at, Kind::Data(payload), true);
+    }
+
+    /// Sends the last data of an end again, lost or not; when it arrives.
+    pub(crate) fn again(&mut self, from: End, at: f64) -> f64 {
+        let data = |sent: &&Sent| sent.from == from && sent.bytes.len() > 40;
+        let last = self.sent.iter().rev().find(data).expect("there was data").clone();
+        let arrived = at + self.rtt / 2.0;
+        self.sent.push(Sent { left: at, arrived: Some(arrived), ..last });
+        arrived
+    }
+
+    fn packet(&mut self, from: End, at: f64, kind: Kind, lost: bool) -> f64 {
+        let own = self.sent.iter().filter(|sent| sent.from == from).map(|sent| sent.end).max().unwrap_or(0);
+        let ends = [[10, 0, 0, 1], [10, 0, 0, 2]];
+        let (way, ports) = match from {
+            Client => (0, [self.port, 80]),
+            Server => (1, [80, self.port]),
+        };
+        let isn = |end: End| if end == Client { 1_000_000 } else { 2_000_000 };
+        let builder = PacketBuilder::ipv4(ends[way], ends[1 - way], 64);
+        // A SYN's window is not scaled (RFC 7323 §2.2).
+        let window = if matches!(kind, Kind::Syn | Kind::SynAck) { 64_000 } else { self.window };
+        let tcp = |syn: u32| builder.tcp(ports[0], ports[1], isn(from) + syn + own as u32, window);
+        let other = if from == Client { Server } else { Client };
+        let ack = isn(other) + 1 + self.came(other, at) as u32;
+        let (builder, payload) = match kind {
+            Kind::Syn | Kind::SynAck => {
+                let options = [
+                    TcpOptionElement::MaximumSegmentSize(MSS as u16),
+                    TcpOptionElement::WindowScale(7),
+                    TcpOptionElement::SelectiveAcknowledgementPermitted,
+                ];
+                let tcp = tcp(0).syn().options(&options).expect("they fit");
+                (if matches!(kind, Kind::Syn) { tcp } else { tcp.ack(isn(other) + 1) }, &[][..])
+            }
+            Kind::Ack => (tcp(1).ack(ack), &[][..]),
+            Kind::Data(payload) => (tcp(1).ack(ack).psh(), payload),
+        };
+        let mut bytes = Vec::new();
+        builder.write(&mut bytes, payload).expect("memory takes all");
+        let arrived = at + self.rtt / 2.0 + std::mem::take(&mut self.held_up);
+        let end = own + payload.len() as u64;
+        self.sent.push(Sent { from, left: at, arrived: (!lost).then_some(arrived), bytes, end });
+        arrived
+    }
+
+    /// How much of an end's data has come without a gap.
+    fn came(&self, from: End, at: f64) -> u64 {
+        let came = self.sent.iter().filter(|sent| sent.from == from && sent.arrived.is_some_and(|time| time <= at));
+        let came = came.map(|sent| sent.end).max().unwrap_or(0);
+        let lost = self.sent.iter().filter(|sent| sent.from == from && sent.end <= came && sent.arrived.is_none());
+        let again = |lost: &Sent| {
+            self.sent.iter().any(|sent| sent.end == lost.end && sent.arrived.is_some_and(|time| time <= at))
+        };
+        let gap = lost.filter(|lost| !again(lost)).map(|lost| lost.end).min();
+        let Some(gap) = gap else { return came };
+        self.sent.iter().filter(|sent| sent.from == from && sent.end < gap).map(|sent| sent.end).max().unwrap_or(0)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind<'a> {
+    Syn,
+    SynAck,
+    Ack,
+    Data(&'a [u8]),
+}
+
+/// What a capture shows.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Captured {
+    pub(crate) packets: Vec<(u64, Vec<u8>)>,
+    next: usize,
+}
+
+impl Captured {
+    /// Of connections, at one end, whose clock is ahead by so many milliseconds.
+    pub(crate) fn at(lines: &[Line], end: End, ahead: f64) -> Self {
+        let seen = |sent: &Sent| if sent.from == end { Some(sent.left) } else { sent.arrived };
+        let mut packets: Vec<(f64, Vec<u8>)> = Vec::new();
+        for sent in lines.iter().flat_map(|line| &line.sent) {
+            packets.extend(seen(sent).map(|time| (time, sent.bytes.clone())));
+        }
+        packets.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let nanos = |time: f64| 1_700_000_000_000_000_000 + ((time + ahead) * 1e6) as u64;
+        Self { packets: packets.into_iter().map(|(time, bytes)| (nanos(time), bytes)).collect(), next: 0 }
+    }
+
+    pub(crate) fn explained(mut self) -> Explanation {
+        let (explanation, broken) = explain::explain(&mut self);
+        assert!(broken.is_none());
+        for transfer in explanation.connections.iter().flat_map(|connection| &connection.transfers) {
+            assert_eq!(u128::from(transfer.times.sum()), transfer.duration.as_nanos());
+        }
+        explanation
+    }
+}
+
+impl Source for Captured {
+    fn next(&mut self) -> Result<Option<Packet<'_>>, Error> {
+        self.next += 1;
+        Ok(self.packets.get(self.next - 1).map(|(time, bytes)| Packet {
+            number: self.next as u64,
+            time: Duration::from_nanos(*time),
+            interface: 0,
+            link: LinkType::RAW,
+            direction: None,
+            original_len: bytes.len() as u32,
+            bytes,
+        }))
+    }
+}

@@ -1,0 +1,57 @@
+//! HTTP/2 inside TLS: what is an answer, and what a window.
+
+use explain::{Cause, Connection};
+
+use crate::line::{
+    Captured,
+    End::{Client, Server},
+    Line,
+};
+
+/// A record of so many bytes with its head.
+fn record(kind: u8, bytes: u16) -> Vec<u8> {
+    let [high, low] = (bytes - 5).to_be_bytes();
+    [vec![kind, 3, 3, high, low], vec![7; usize::from(bytes) - 5]].concat()
+}
+
+/// An upload in parts, each of which goes when the server has said something of so many bytes.
+fn upload(parts: &[u64], says: u16, end: crate::line::End) -> Connection {
+    let mut line = Line::new(40_000, 60.0);
+    line.window = 4000;
+    let opened = line.open(0.0);
+    let came = line.data(Client, opened, &record(22, 200));
+    let came = line.data(Server, came, &record(22, 700));
+    let asked = line.data(Client, came, &record(23, 120));
+    let mut now = line.data(Server, asked, &record(23, 300));
+    for part in parts {
+        let came = line.much(Client, now + 0.2, *part);
+        line.ack(Server, came);
+        now = line.data(Server, came + 0.5, &record(23, says));
+    }
+    Captured::at(&[line], end, 0.0).explained().connections.remove(0)
+}
+
+fn share(connection: &Connection, cause: Cause) -> f64 {
+    let sum = |time: fn(&explain::Transfer) -> u64| connection.transfers.iter().map(time).sum::<u64>() as f64;
+    connection.transfers.iter().map(|one| one.times[cause]).sum::<u64>() as f64 / sum(|one| one.times.sum())
+}
+
+#[test]
+fn a_window_is_told_by_what_it_does_again_and_again() {
+    for end in [Client, Server] {
+        let stopped = upload(&[65_690; 8], 42, end);
+        assert!(share(&stopped, Cause::HttpFlowControl) > 0.5, "{end:?}: {:?}", stopped.transfers);
+        // The same talk, and no such number.
+        let other = upload(&[30_000, 52_000, 41_000, 77_000, 20_000, 61_000, 35_000, 48_000], 42, end);
+        assert!(share(&other, Cause::HttpFlowControl) == 0.0, "{end:?}: {:?}", other.transfers);
+    }
+}
+
+#[test]
+fn small_answers_end_a_turn() {
+    for end in [Client, Server] {
+        let turns = upload(&[10_000; 8], 41, end);
+        assert_eq!(turns.transfers.len(), 9, "{end:?}");
+        assert!(share(&turns, Cause::HttpFlowControl) == 0.0 && share(&turns, Cause::Propagation) > 0.5, "{end:?}");
+    }
+}

@@ -1,0 +1,103 @@
+//! The fixes for Linux, each run once for real: what a finding prints is what somebody types.
+//!
+//! A host of ours has settings of its own for most of it. What it has not (the queue of new devices is the machine's, and
+//! so is which congestion controls are loaded), or whose program is missing, is skipped aloud.
+
+use std::{error::Error, path::Path, process::Command};
+
+use explain::Cause;
+use link::{
+    cable::{Cable, Options},
+    host::Host,
+    lanes::Lanes,
+};
+
+/// What is run, by how it begins.
+const RUN: [&str; 3] = ["sysctl -w ", "ip route change ", "nstat "];
+
+/// Runs them, on a host with a route to another.
+pub(crate) fn run() -> Result<(), Box<dyn Error>> {
+    let hosts = [Host::new("client")?, Host::new("server")?];
+    let cable = Cable::lay(&hosts[0], &hosts[1], Lanes::default(), &Options::default())?;
+    let gateway = cable.addresses()[1].v4.to_string();
+    shell(&hosts[0], &format!("ip route replace default via {gateway}"))?;
+    let mut done = 0;
+    for command in commands() {
+        let program = command.split(' ').next().unwrap_or_default();
+        if shell(&hosts[0], &format!("command -v {program}")).is_err() {
+            eprintln!("SKIPPED: `{command}`: there is no {program}");
+            continue;
+        }
+        let command = command.replace("GATEWAY", &gateway);
+        if let Some(settings) = command.strip_prefix("sysctl -w ") {
+            done += sysctl(&hosts[0], settings)?;
+        } else {
+            shell(&hosts[0], &command)?;
+            done += 1;
+        }
+        if let Some((_, wanted)) = command.split_once(&format!("default via {gateway} ")) {
+            let routes = shell(&hosts[0], "ip route show default")?;
+            let shown: Vec<&str> = routes.split_whitespace().collect();
+            if !wanted.split_whitespace().all(|word| shown.contains(&word)) {
+                return Err(format!("`{command}` made the route `{routes}`").into());
+            }
+        }
+    }
+    cable.pull()?;
+    // A few settings are not a host's own everywhere; that nearly none is would be another matter.
+    if done < 8 { Err(format!("only {done} of the fixes could be run").into()) } else { Ok(()) }
+}
+
+/// The commands of all fixes for Linux.
+fn commands() -> Vec<String> {
+    let fixes = Cause::all().flat_map(Cause::fixes);
+    let linux = fixes.filter(|fix| fix.system.contains("Linux") || fix.system == "both ends");
+    let parts = linux.flat_map(|fix| fix.how.split(';').map(|part| part.trim().to_owned()).collect::<Vec<_>>());
+    let mut commands: Vec<String> = parts.filter(|part| RUN.iter().any(|run| part.starts_with(run))).collect();
+    commands.sort();
+    commands.dedup();
+    commands
+}
+
+/// Sets what can be set, and looks whether it is; how many settings that were.
+fn sysctl(host: &Host, settings: &str) -> Result<u32, Box<dyn Error>> {
+    let mut done = 0;
+    // Values with blanks stand in quotes.
+    for setting in settings.replace("' ", "'\n").split(if settings.contains('\'') { '\n' } else { ' ' }) {
+        let (name, value) = setting.split_once('=').ok_or("a setting needs a value")?;
+        let value = value.trim_matches('\'');
+        let place = Path::new("/proc/sys").join(name.replace('.', "/"));
+        let unknown = shell(host, &format!("test -w {}", place.display())).is_err();
+        let loaded = host.read_sysctl("net.ipv4.tcp_available_congestion_control")?;
+        if unknown || name.ends_with("congestion_control") && !loaded.split_whitespace().any(|known| known == value) {
+            eprintln!("SKIPPED: `sysctl -w {setting}`: a host of ours cannot set it");
+            continue;
+        }
+        if let Err(error) = shell(host, &format!("sysctl -w {setting}")) {
+            // Those that may use it is for the machine's administrator to say.
+            if !name.ends_with("congestion_control") {
+                return Err(error);
+            }
+            eprintln!("SKIPPED: {error}");
+            continue;
+        }
+        let set = host.read_sysctl(name)?;
+        if set.split_whitespace().ne(value.split_whitespace()) {
+            return Err(format!("`sysctl -w {setting}` left {set}").into());
+        }
+        done += 1;
+    }
+    Ok(done)
+}
+
+/// What a command prints on a host.
+fn shell(host: &Host, command: &str) -> Result<String, Box<dyn Error>> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]);
+    host.place(&mut shell);
+    let output = shell.output()?;
+    if !output.status.success() {
+        return Err(format!("`{command}` failed: {}", String::from_utf8_lossy(&output.stderr).trim()).into());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,180 @@
+//! What a run's page, and that of two runs, shows beyond their results: what they come to, in words.
+//!
+//! The page draws; what is to be said of the numbers is decided here, once, so that it says nothing else than the
+//! terminal does. The results themselves stand in the page as they stand in `run.json`, so whoever doubts it can hold
+//! one against the other.
+
+mod answer;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use crate::{
+    compare::{Change, Trend},
+    results::{CellResult, RunResult},
+    rivals::{Rivals, busy},
+    run::captures::{SLOWEST, name},
+    why::remedy,
+};
+
+/// The data of a run's page: schema `longhaul.run/1`, with a field `page`.
+#[derive(Debug, Serialize)]
+pub struct RunPage<'a> {
+    #[serde(flatten)]
+    run: &'a RunResult,
+    page: Said,
+}
+
+#[derive(Debug, Serialize)]
+struct Said {
+    /// What there is to say, a paragraph each.
+    answer: Vec<String>,
+    /// Every workload on every network, in the order of the run.
+    blocks: Vec<Block>,
+    /// One for each of the run's cells, in their order.
+    cells: Vec<Beside>,
+    /// What would change a cause that some cell lost time to.
+    remedies: BTreeMap<String, &'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Block {
+    workload: String,
+    network: String,
+    sentences: Vec<String>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Beside {
+    /// Its place among its rivals: `2`, or `2–4` where the samples do not settle it.
+    place: Option<String>,
+    /// The capture of its typical sample, that of its slowest, and the page that explains the first, relative to the
+    /// run's folder.
+    capture: Option<PathBuf>,
+    slowest: Option<PathBuf>,
+    view: Option<PathBuf>,
+}
+
+/// What the page of `run` is filled with. `is_there` says whether a file is in the run's folder.
+pub fn of_run(run: &RunResult, is_there: impl Fn(&Path) -> bool) -> RunPage<'_> {
+    let mut cells: Vec<Beside> = run.cells.iter().map(|cell| beside(cell, &is_there)).collect();
+    let mut blocks = Vec::new();
+    for network in &run.networks {
+        for workload in &run.workloads {
+            let rivals = Rivals::new(run, &workload.name, &network.name);
+            let mut sentences = rivals.sentences();
+            sentences.extend(busy(&rivals.ranked));
+            blocks.push(Block { workload: workload.name.clone(), network: network.name.clone(), sentences });
+            if !rivals.comparable() {
+                continue;
+            }
+            for (beside, cell) in cells.iter_mut().zip(&run.cells) {
+                let place = rivals.ranked.iter().position(|ranked| std::ptr::eq(*ranked, cell));
+                beside.place = place.map(|place| rivals.place(place)).or(beside.place.take());
+            }
+        }
+    }
+    let causes = run.cells.iter().filter_map(|cell| cell.why.as_ref()).flat_map(|why| why.seconds.keys());
+    let remedies = causes.filter_map(|cause| Some((cause.clone(), remedy(cause)?))).collect();
+    RunPage { run, page: Said { answer: answer::of_run(run), blocks, cells, remedies } }
+}
+
+/// The capture of a cell's typical sample and the page that explains it, relative to the run's folder.
+pub fn files(cell: &CellResult) -> (PathBuf, PathBuf) {
+    let capture = capture(cell, "");
+    let view = capture.with_extension("html");
+    (capture, view)
+}
+
+fn capture(cell: &CellResult, suffix: &str) -> PathBuf {
+    Path::new("captures").join(name(&cell.workload, &cell.network, &cell.contender, suffix))
+}
+
+/// What of a cell there is.
+fn beside(cell: &CellResult, is_there: impl Fn(&Path) -> bool) -> Beside {
+    let there = |path: PathBuf| is_there(&path).then_some(path);
+    let (typical, view) = files(cell);
+    Beside { place: None, capture: there(typical), slowest: there(capture(cell, SLOWEST)), view: there(view) }
+}
+
+/// The data of the page that compares two runs: schema `longhaul.compare/1`.
+#[derive(Debug, Serialize)]
+pub struct ComparePage<'a> {
+    schema: &'static str,
+    answer: Vec<String>,
+    runs: [About<'a>; 2],
+    circumstances: &'a [String],
+    cells: Vec<CellPage<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct About<'a> {
+    title: &'a str,
+    started: &'a str,
+    command: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct CellPage<'a> {
+    workload: &'a str,
+    network: &'a str,
+    contender: &'a str,
+    model: bool,
+    medians_s: [Option<f64>; 2],
+    samples_s: [&'a [f64]; 2],
+    /// The second run's time as a multiple of the first's.
+    ratio: Option<f64>,
+    ci95: Option<crate::stats::Interval>,
+    confidence: Option<f64>,
+    trend: &'static str,
+    /// Why there is no ratio.
+    reason: Option<&'a str>,
+}
+
+/// What the page that compares `then` with `now` is filled with; `change` is what [`compare`](crate::compare) made of
+/// them.
+pub fn of_change<'a>(then: &'a RunResult, now: &'a RunResult, change: &'a Change) -> ComparePage<'a> {
+    let about = |run: &'a RunResult| About {
+        title: if run.title.is_empty() { &run.experiment } else { &run.title },
+        started: &run.started,
+        command: &run.command,
+    };
+    let cells = change.cells.iter().map(|cell| {
+        let samples = |run: &'a RunResult| {
+            run.cell(&cell.workload, &cell.network, &cell.contender).map_or(&[][..], |cell| &cell.samples_s)
+        };
+        let ratio = cell.ratio.as_ref().ok();
+        CellPage {
+            workload: &cell.workload,
+            network: &cell.network,
+            contender: &cell.contender,
+            model: cell.model,
+            medians_s: cell.medians_s,
+            samples_s: [samples(then), samples(now)],
+            ratio: ratio.map(|ratio| ratio.value),
+            ci95: ratio.map(|ratio| ratio.interval),
+            confidence: ratio.map(|ratio| ratio.confidence),
+            trend: match cell.trend() {
+                Trend::Faster => "faster",
+                Trend::Slower => "slower",
+                Trend::Same => "same",
+                Trend::Unknown => "unknown",
+            },
+            reason: cell.ratio.as_ref().err().map(String::as_str),
+        }
+    });
+    ComparePage {
+        schema: "longhaul.compare/1",
+        answer: answer::of_change(change),
+        runs: [about(then), about(now)],
+        circumstances: &change.circumstances,
+        cells: cells.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! The answer that stands first on a page: who is fastest, where the time of the slowest went, what of the source
+//! held.
+
+use crate::{
+    claims::Verdict,
+    compare::{Change, Trend},
+    results::{CellResult, RunResult},
+    rivals::Rivals,
+    why::remedy_of,
+    words::{Scale, counted, estimated, spoken, times},
+};
+
+/// A paragraph each.
+pub(super) fn of_run(run: &RunResult) -> Vec<String> {
+    let blocks: Vec<Rivals<'_>> = run
+        .networks
+        .iter()
+        .flat_map(|network| run.workloads.iter().map(|workload| Rivals::new(run, &workload.name, &network.name)))
+        .filter(|rivals| !rivals.ranked.is_empty())
+        .collect();
+    let first = match &blocks[..] {
+        [] => vec![nothing(run)],
+        [only] => one_block(run, only),
+        blocks => many_blocks(blocks),
+    };
+    first.into_iter().chain(claims(run)).collect()
+}
+
+fn nothing(run: &RunResult) -> String {
+    let reason = run.cells.iter().find_map(|cell| cell.reason.as_deref());
+    match reason {
+        Some(reason) => format!("Nothing was measured: {reason}."),
+        None => "Nothing was measured: the run has no cell.".to_owned(),
+    }
+}
+
+fn said(seconds: f64) -> String {
+    Scale::of([seconds]).with_unit(seconds)
+}
+
+/// A cell's time: `0.340 s, 4.10× the floor`.
+fn took(cell: &CellResult) -> String {
+    let time = said(cell.median_s.unwrap_or_default());
+    cell.times_floor.map_or(time.clone(), |floor| format!("{time}, {} the least that physics allows", times(floor)))
+}
+
+fn one_block(run: &RunResult, rivals: &Rivals<'_>) -> Vec<String> {
+    let best = rivals.ranked[0];
+    let workload = run.workloads.iter().find(|workload| workload.name == best.workload);
+    let network = run.networks.iter().find(|network| network.name == best.network);
+    let what = workload.map_or(&best.workload, |workload| &workload.description);
+    let over = network.map_or(&best.network, |network| &network.description);
+    let to = format!("to {what} over {over}");
+    let who = match rivals.winner() {
+        Some(winner) => format!("{} is the fastest {to}: {}.", winner.label(), took(winner)),
+        None => format!("{} takes {} {to}.", best.label(), took(best)),
+    };
+    let gaps = rivals.sentences().join(" ");
+    let who = if gaps.is_empty() { who } else { format!("{who} {gaps}") };
+    std::iter::once(who).chain(why(rivals)).collect()
+}
+
+fn many_blocks(blocks: &[Rivals<'_>]) -> Vec<String> {
+    let who = if blocks.iter().any(Rivals::comparable) { in_front(blocks) } else { shortest(blocks) };
+    // Where most is to be gained, what of is it made?
+    let widest = blocks.iter().max_by(|a, b| gap(a).total_cmp(&gap(b)));
+    let widest = widest.filter(|rivals| gap(rivals) > 1.0).map(|rivals| {
+        let (best, worst) = (rivals.ranked[0], rivals.ranked[rivals.ranked.len() - 1]);
+        let ratio = rivals.compare(0, rivals.ranked.len() - 1);
+        let apart = ratio.map_or_else(String::new, |gap| format!(", {} as long", estimated(gap.ratio, gap.ci95)));
+        let place = format!("{} over {}", best.workload, best.network);
+        let (short, long) = (took(best), said(worst.median_s.unwrap_or_default()));
+        let sentence = format!(
+            "The widest gap is in {place}: {} takes {short}; {} takes {long}{apart}.",
+            best.label(),
+            worst.label()
+        );
+        why(rivals).map_or(sentence.clone(), |why| format!("{sentence} {why}"))
+    });
+    std::iter::once(who).chain(widest).collect()
+}
+
+/// So little behind the best, detectable or not, changes nobody's mind.
+const NEAR: f64 = 1.05;
+
+/// How many contenders are named.
+const NAMED: usize = 3;
+
+/// Who is in front most often: hardly behind the best, or not detectably.
+fn in_front(blocks: &[Rivals<'_>]) -> String {
+    let races =
+        |name: &str| blocks.iter().filter(|rivals| rivals.ranked.iter().any(|cell| cell.label() == name)).count();
+    let fronts = tally(blocks.iter().filter(|rivals| rivals.comparable()).flat_map(|rivals| rivals.front(NEAR)));
+    let part = |(name, count): &(String, usize)| format!("{name} in {count} of {}", races(name));
+    let mut parts: Vec<String> = fronts.iter().take(NAMED).map(part).collect();
+    if let Some(first) = parts.first_mut() {
+        first.push_str(" races");
+    }
+    let parts = spoken(&parts);
+    format!("Fastest: {parts}, counting those where nobody is detectably faster, or by less than 5 %.")
+}
+
+/// How often each contender is there, most often first.
+fn tally<'a>(cells: impl Iterator<Item = &'a CellResult>) -> Vec<(String, usize)> {
+    let mut counts: Vec<(String, usize)> = Vec::new();
+    for name in cells.map(CellResult::label) {
+        match counts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((name, 1)),
+        }
+    }
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts
+}
+
+/// Who had the shortest times, where chance cannot be told from a difference.
+fn shortest(blocks: &[Rivals<'_>]) -> String {
+    let firsts = tally(blocks.iter().filter(|rivals| rivals.ranked.len() > 1).map(|rivals| rivals.ranked[0]));
+    let parts: Vec<String> = firsts.iter().map(|(name, count)| format!("{name} in {count}")).collect();
+    match &parts[..] {
+        [] => format!("There is one contender in each of {} races, and nobody to compare it with.", blocks.len()),
+        parts => format!(
+            "Too few samples to tell a difference from chance: take at least three of each. The shortest times, of {} \
+             races: {}.",
+            blocks.len(),
+            spoken(parts)
+        ),
+    }
+}
+
+/// The slowest as a multiple of the fastest.
+fn gap(rivals: &Rivals<'_>) -> f64 {
+    rivals.compare(0, rivals.ranked.len().saturating_sub(1)).map_or(1.0, |widest| widest.ratio)
+}
+
+/// What the slowest spent its time on, and what would change that.
+fn why(rivals: &Rivals<'_>) -> Option<String> {
+    let slowest = rivals.ranked.last()?;
+    let why = slowest.why.as_ref().filter(|why| !why.seconds.is_empty())?;
+    let change =
+        remedy_of(&why.seconds).map_or_else(String::new, |remedy| format!(" What would change that: {remedy}."));
+    Some(format!("The time of {} went to: {}.{change}", slowest.label(), why.answer))
+}
+
+fn claims(run: &RunResult) -> Option<String> {
+    let count = |verdict| run.claims.iter().filter(|claim| claim.in_run && claim.verdict == verdict).count();
+    let (yes, no, open) = (count(Verdict::Reproduced), count(Verdict::Refuted), count(Verdict::Inconclusive));
+    let all = yes + no + open;
+    (all > 0).then(|| {
+        let checks = counted(all as u64, "sentence");
+        format!("Of {checks} of the source that this run checks, {yes} reproduced, {no} refuted, {open} inconclusive.")
+    })
+}
+
+/// What became of the cells of two runs.
+pub(super) fn of_change(change: &Change) -> Vec<String> {
+    let of = |trend| change.cells.iter().filter(move |cell| cell.trend() == trend);
+    let compared = change.cells.iter().filter(|cell| cell.ratio.is_ok()).count();
+    if compared == 0 {
+        return vec!["No cell of the two runs can be compared.".to_owned()];
+    }
+    let (faster, slower, same) = (of(Trend::Faster).count(), of(Trend::Slower).count(), of(Trend::Same).count());
+    let first = if faster + slower == 0 {
+        format!(
+            "Nothing changed beyond noise: none of {} shows a detectable difference.",
+            counted(compared as u64, "cell")
+        )
+    } else {
+        let cells = counted(compared as u64, "cell");
+        format!(
+            "Of {cells} that can be compared, {faster} became faster and {slower} slower beyond noise; {same} show no \
+             detectable difference."
+        )
+    };
+    let most = of(Trend::Faster).chain(of(Trend::Slower)).filter_map(|cell| Some((cell, cell.ratio.as_ref().ok()?)));
+    let most = most.max_by(|(_, a), (_, b)| a.value.ln().abs().total_cmp(&b.value.ln().abs()));
+    let most = most.map(|(cell, ratio)| {
+        let name = if cell.model { format!("{} (model)", cell.contender) } else { cell.contender.clone() };
+        let place = format!("{name} at {} over {}", cell.workload, cell.network);
+        format!("Most of all {place}, which takes {} the time that it took.", estimated(ratio.value, ratio.interval))
+    });
+    std::iter::once(first).chain(most).collect()
+}

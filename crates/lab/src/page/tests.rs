@@ -1,0 +1,81 @@
+//! What stands on the page of an invented race.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::{
+    compare::compare,
+    example::{self, DAVFS2},
+    results::{RunResult, Why},
+};
+
+fn page(run: &RunResult) -> Value {
+    serde_json::to_value(super::of_run(run, |file| file.ends_with("upload-small-article-curl.pcapng"))).unwrap()
+}
+
+fn answer(run: &RunResult) -> String {
+    let answer = page(run)["page"]["answer"].clone();
+    serde_json::from_value::<Vec<String>>(answer).unwrap().join("\n")
+}
+
+#[test]
+fn the_page_holds_the_run_as_it_is_and_says_what_it_comes_to() {
+    let mut run = example::run(4, 1.0, &DAVFS2);
+    let slow = run.cells.iter_mut().find(|cell| cell.contender == "redirector-h1").unwrap();
+    slow.why = Some(Why {
+        round: 0,
+        seconds: [("propagation".to_owned(), 2.0)].into(),
+        answer: "100 % round trips".to_owned(),
+    });
+    let page = page(&run);
+    for (key, value) in serde_json::to_value(&run).unwrap().as_object().unwrap() {
+        assert_eq!(&page[key], value, "{key}");
+    }
+    let cell = run.cells.iter().position(|cell| cell.contender == "curl" && cell.network == "article").unwrap();
+    let beside = &page["page"]["cells"][cell];
+    assert_eq!(beside["capture"], json!("captures/upload-small-article-curl.pcapng"));
+    assert_eq!((&beside["slowest"], &beside["view"]), (&json!(null), &json!(null)));
+    assert!(beside["place"].as_str().is_some_and(|place| place.contains(char::is_numeric)));
+    insta::assert_snapshot!(answer(&run));
+}
+
+#[test]
+fn one_block_says_who_and_how_much() {
+    let mut run = example::run(4, 1.0, &[]);
+    run.cells.retain(|cell| cell.network == "article" && ["curl", "webdrive"].contains(&cell.contender.as_str()));
+    run.claims.clear();
+    insta::assert_snapshot!(answer(&run));
+}
+
+#[test]
+fn a_run_without_results_says_why() {
+    let mut run = example::run(1, 1.0, &DAVFS2);
+    run.cells.retain(|cell| cell.contender == "davfs2");
+    run.claims.clear();
+    assert_eq!(answer(&run), "Nothing was measured: mount.davfs is not installed; `apt-get install davfs2` brings it.");
+    run.cells.clear();
+    assert_eq!(answer(&run), "Nothing was measured: the run has no cell.");
+}
+
+#[test]
+fn two_runs_say_what_changed_beyond_noise() {
+    let (then, now) = (example::run(4, 1.0, &[]), example::run(4, 0.5, &DAVFS2));
+    let change = compare(&then, &now);
+    let page = serde_json::to_value(super::of_change(&then, &now, &change)).unwrap();
+    assert_eq!(page["schema"], json!("longhaul.compare/1"));
+    assert_eq!(page["cells"].as_array().unwrap().len(), change.cells.len());
+    insta::assert_snapshot!(
+        page["answer"].as_array().unwrap().iter().map(|said| said.as_str().unwrap()).collect::<Vec<_>>().join("\n")
+    );
+    let same = compare(&then, &then);
+    assert!(super::answer::of_change(&same)[0].starts_with("Nothing changed beyond noise"));
+}
+
+#[test]
+fn a_file_is_only_named_where_it_is() {
+    let run = example::run(1, 1.0, &[]);
+    let page = serde_json::to_value(super::of_run(&run, |_: &Path| false)).unwrap();
+    let cells = page["page"]["cells"].as_array().unwrap();
+    assert!(cells.iter().all(|cell| cell["capture"].is_null()));
+}

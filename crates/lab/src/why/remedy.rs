@@ -1,0 +1,53 @@
+//! What would change a cause, in a few words: where to look first. What exactly, and how much it would bring, is told
+//! by `haul explain` of the cell's capture.
+
+use std::collections::BTreeMap;
+
+use super::IDLE;
+
+/// What takes most of these seconds away.
+pub(crate) fn of(seconds: &BTreeMap<String, f64>) -> Option<&'static str> {
+    let (largest, _) = seconds.iter().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    remedy(largest)
+}
+
+/// What takes a cause away; none for a name that is not known.
+pub(crate) fn remedy(cause: &str) -> Option<&'static str> {
+    Some(match cause {
+        IDLE => "the client's own work between requests, since nothing was on its way meanwhile",
+        "name_lookup" => "look the name up once and keep the answer",
+        "connect_retry" => "find out why connection attempts are lost or ignored",
+        "connect" => "keep connections open and use them again; TCP Fast Open",
+        "tls" => "keep connections open and use them again; TLS 1.3 and session tickets",
+        "propagation" => {
+            "fewer round trips, or several at once: no locks, pipelining or HTTP/2, more requests under way"
+        }
+        "path_rate" => "nothing but fewer bytes or a faster link, which is as busy as it can be",
+        "retransmission_timeout" | "fast_recovery" => "less loss on the path; SACK and a modern loss recovery",
+        "slow_start" => "a larger initial window; connections that stay open and warm",
+        "congestion_window" => "another congestion control, such as BBR; less loss",
+        "receive_window" | "receiver_stalled" => "larger receive buffers, and a receiver that reads at once",
+        "http_flow_control" => "larger windows of HTTP/2, for the stream and for the connection",
+        "delayed_ack" => "writes that fill segments, and a receiver that acknowledges at once",
+        "nagle" => "TCP_NODELAY, and fewer small writes",
+        "send_buffer" => "a larger send buffer, and writes that do not wait for acknowledgements",
+        "server_think" => "the server's own work: its disk, its handlers, its configuration",
+        "sender_idle" | "client_think" => "the sending program, which had nothing ready to send",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_cause_is_the_first_to_change() {
+        let seconds = [("connect", 0.1), ("propagation", 3.0), ("unheard_of", 0.5)];
+        let seconds = seconds.map(|(cause, seconds)| (cause.to_owned(), seconds)).into();
+        assert_eq!(of(&seconds), remedy("propagation"));
+        assert_eq!(remedy("unheard_of"), None);
+        let known = explain::Cause::all().filter(|cause| remedy(cause.name()).is_some());
+        assert!(known.count() >= 19, "a cause goes by another name than explain's");
+    }
+}

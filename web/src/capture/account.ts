@@ -1,0 +1,220 @@
+// The account of one transfer: its time in order, and in sums that add up; what was found, and what would change it; how
+// long it would take otherwise.
+
+import { causeTable, inWords } from "../bar";
+import { classes, title } from "../causes";
+import { h, type Child } from "../dom";
+import { table } from "../table";
+import { counted, rate, share, spoken, ticks, time } from "../units";
+import { size } from "./quantities";
+import { nameOf, type Band, type Capture } from "./model";
+import type { Connection, Finding, Predictions, Transfer } from "./schema";
+import type { Selection } from "./selection";
+
+const VANTAGE = {
+  client: "captured at the client’s end",
+  server: "captured at the server’s end",
+  middle: "captured between the ends",
+  unknown: "captured at an unknown place",
+};
+
+/** How many pieces a bar is drawn of; of more, the shortest are left to their neighbours. */
+const PIECES = 600;
+
+export function account(capture: Capture, selection: Selection, toPacket: (number: number) => void): HTMLElement {
+  const section = h("section", { class: "account", "aria-label": "The transfer looked at" });
+  const tell = () => {
+    const { transfer } = selection;
+    section.replaceChildren(...(transfer ? told(capture, transfer, toPacket) : []));
+  };
+  selection.listen(({ transfer }) => {
+    if (transfer) tell();
+  });
+  tell();
+  return section;
+}
+
+function told(capture: Capture, transfer: Transfer, toPacket: (number: number) => void): HTMLElement[] {
+  const connection = capture.connection(transfer);
+  return [
+    h("h2", {}, nameOf(transfer)),
+    h("p", {}, `${time(transfer.duration_s)}${carried(transfer)}.`),
+    h("p", { class: "soft" }, facts(capture, connection)),
+    timeline(capture, transfer),
+    h("div", { class: "wide" }, sums(transfer)),
+    ...whatIf(transfer),
+    h("h3", {}, "What was found"),
+    ...(transfer.findings.length > 0
+      ? transfer.findings.map((finding) => found(capture, transfer, finding, toPacket))
+      : [h("p", {}, "Nothing worth a change: no avoidable cause took a tenth of its time.")]),
+  ];
+}
+
+function carried({ bytes, duration_s: seconds }: Transfer): string {
+  return bytes > 0 ? ` for ${size(bytes)}: ${rate((8 * bytes) / Math.max(1e-9, seconds))}` : "";
+}
+
+function facts(capture: Capture, connection: Connection): string {
+  const { client, server, rtt_s: rtt, mss, rate_bits: bits, chunk, vantage, also } = connection;
+  const said = [`${client} → ${server}`, `RTT ${time(rtt)}`, `MSS ${size(mss)}`, VANTAGE[vantage]];
+  if (bits !== null) said.push(`narrowest link ${rate(bits)}`);
+  if (chunk !== null) {
+    const rest = chunk % mss;
+    said.push(`writes of ${size(chunk)}: ${counted(Math.floor(chunk / mss), "full segment")}${rest > 0 ? ` and one of ${size(rest)}` : ""}`);
+  }
+  if (capture.data.captures.length > 1) {
+    said.push(`from ${capture.data.captures[connection.capture] ?? ""}${also.length > 0 ? `, also in ${also.map((place) => capture.data.captures[place]).join(", ")}` : ""}`);
+  }
+  return said.join(" · ");
+}
+
+/** Its time in order, on an axis. */
+function timeline(capture: Capture, transfer: Transfer): HTMLElement {
+  const whole = transfer.duration_s;
+  const ordered = capture.order(transfer);
+  const bands = ordered ? drawable(ordered, whole) : inSums(transfer);
+  const pieces = bands.map(({ from, to, cause }) => {
+    const part = to - from;
+    const label = `${title(cause)}: ${time(part)}, ${share(part / whole)}`;
+    const name = part / whole > 0.09 ? h("span", { class: "said" }, title(cause), " ", time(part)) : null;
+    const piece = h("span", { class: classes(cause), title: label }, name);
+    piece.style.width = `${(100 * part) / whole}%`;
+    return piece;
+  });
+  const marks = ticks(0, whole, 4).map((value) => {
+    const mark = h("span", {}, time(value));
+    mark.style.left = `${(100 * value) / whole}%`;
+    if (value / whole > 0.82) mark.className = "last";
+    return mark;
+  });
+  const words = `${nameOf(transfer)} took ${time(whole)}: ${inWords(transfer.time_s)}`;
+  return h(
+    "figure",
+    { class: "timeline" },
+    h("div", { class: "causebar", role: "img", "aria-label": words }, pieces),
+    h("div", { class: "axis small soft", "aria-hidden": "true" }, marks),
+    ordered ? null : h("figcaption", { class: "small soft" }, "Not all of its packets are in this page, so the bar is in order of size, not of time."),
+  );
+}
+
+function inSums(transfer: Transfer): Band[] {
+  let at = 0;
+  return Object.entries(transfer.time_s)
+    .sort(([, a], [, b]) => b - a)
+    .map(([cause, part]) => {
+      at += part;
+      return { from: at - part, to: at, cause };
+    });
+}
+
+/** At most so many pieces as can be seen: each stretch of the bar gets the cause that most of it has. */
+function drawable(bands: Band[], whole: number): Band[] {
+  if (bands.length <= PIECES) return bands;
+  const begin = bands[0]?.from ?? 0;
+  const drawn: Band[] = [];
+  let next = 0;
+  for (let n = 0; n < PIECES; n++) {
+    const [from, to] = [begin + (n * whole) / PIECES, begin + ((n + 1) * whole) / PIECES];
+    const parts = new Map<string, number>();
+    while (next > 0 && (bands[next]?.from ?? Infinity) > from) next -= 1;
+    for (; next < bands.length && (bands[next]?.from ?? 0) < to; next++) {
+      const band = bands[next];
+      if (band && band.to > from) parts.set(band.cause, (parts.get(band.cause) ?? 0) + Math.min(to, band.to) - Math.max(from, band.from));
+    }
+    const cause = [...parts].sort(([, a], [, b]) => b - a)[0]?.[0] ?? "";
+    const last = drawn[drawn.length - 1];
+    if (last?.cause === cause) last.to = to;
+    else drawn.push({ from, to, cause });
+  }
+  return drawn;
+}
+
+/** The sums, and that they add up. */
+function sums(transfer: Transfer): HTMLElement {
+  const view = causeTable("What the time was spent on", transfer.time_s);
+  view.append(h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, "together"), h("td", { class: "number" }, time(transfer.duration_s)), h("td", { class: "number" }, share(1)))));
+  return view;
+}
+
+function found(capture: Capture, transfer: Transfer, finding: Finding, toPacket: (number: number) => void): HTMLElement {
+  const trace = capture.trace(transfer.connection);
+  const packets = finding.packets.map((number): Child => {
+    const there = trace !== null && capture.place(trace, number) !== null;
+    return there ? h("button", { type: "button", class: "packet", "aria-label": `Show packet ${number}`, onclick: () => toPacket(number) }, number) : h("span", { class: "packet" }, number);
+  });
+  const fixes = finding.fix.map(({ system, how, but }) => [
+    h("dt", {}, system),
+    h("dd", {}, h("span", { class: "how" }, how), but ? h("span", { class: "soft but" }, `but: ${but}`) : null),
+  ]);
+  return h(
+    "article",
+    { class: "found" },
+    h("h4", {}, h("span", { class: `swatch ${classes(finding.cause)}`, "aria-hidden": "true" }), `${time(finding.cost_s)} (${share(finding.cost_s / transfer.duration_s)}) lost to ${finding.title}`),
+    h("p", {}, finding.why),
+    h("p", {}, "Evidence: ", finding.packets.length === 1 ? "packet " : "packets ", packets),
+    fixes.length > 0 ? h("dl", { class: "fixes" }, fixes) : null,
+  );
+}
+
+/** Before and after: for what was seen, and for as many bytes as were asked for. */
+function whatIf(transfer: Transfer): HTMLElement[] {
+  const { predictions } = transfer;
+  if (!predictions) return [];
+  if (predictions.before_s === null) return [h("h3", {}, "What if"), h("p", {}, `${sentence(predictions.declined ?? "nothing is predicted")}.`)];
+  if (predictions.after.length === 0) return [];
+  const amounts = [...new Set(predictions.after.map((after) => after.bytes))];
+  const tables = amounts.map((bytes) => {
+    const rows = predictions.after.filter((after) => after.bytes === bytes).map(({ change, duration_s: seconds }) => ({ change, seconds }));
+    const before = bytes === null ? { change: "", seconds: transfer.duration_s } : rows.shift();
+    return before ? beforeAfter(transfer, bytes, before, rows) : null;
+  });
+  return [h("h3", {}, "What if"), ...tables.filter((each) => each !== null), h("p", { class: "small soft" }, trust(predictions))];
+}
+
+interface Outcome {
+  change: string;
+  seconds: number;
+}
+
+function beforeAfter(transfer: Transfer, bytes: number | null, before: Outcome, after: Outcome[]): HTMLElement {
+  const longest = Math.max(before.seconds, ...after.map(({ seconds }) => seconds));
+  const bar = (outcome: Outcome) => {
+    const fill = h("span", { class: outcome === before ? "seen" : "after" });
+    fill.style.width = `${(100 * outcome.seconds) / longest}%`;
+    return h("span", { class: "before-after", "aria-hidden": "true" }, fill);
+  };
+  const saved = (outcome: Outcome) => {
+    const less = 1 - outcome.seconds / before.seconds;
+    if (outcome === before || Math.abs(less) < 0.005) return "";
+    return `${share(Math.abs(less))} ${less > 0 ? "less" : "more"}`;
+  };
+  const unchanged = bytes === null ? "as it was seen" : `${size(bytes)}, nothing else changed`;
+  const view = table<Outcome>(
+    bytes === null ? "How long it would take with a change" : `How long ${size(bytes)} would take`,
+    [
+      { head: "with", cell: (outcome) => (outcome === before ? unchanged : changed(transfer, outcome.change)) },
+      { head: "time", number: true, cell: ({ seconds }) => time(seconds) },
+      { head: "change", number: true, class: "soft", cell: saved },
+      { head: "how long", class: "bars", cell: bar },
+    ],
+    [before, ...after],
+    { shown: bytes !== null },
+  );
+  return h("div", { class: "wide" }, view);
+}
+
+/** A change, and against what it is. */
+function changed(transfer: Transfer, change: string): Child {
+  const against = transfer.findings.filter((finding) => finding.change === change).map(({ cause }) => title(cause));
+  return [h("span", { class: "how" }, change.replaceAll(",", ", ")), against.length > 0 ? h("span", { class: "soft but" }, `against ${spoken(against)}`) : null];
+}
+
+function trust({ model_error: error, before_s: before }: Predictions): string {
+  const off = Math.abs(error ?? 0);
+  const said = off < 0.005 ? "to within 1 %" : `${share(off)} too ${(error ?? 0) > 0 ? "slow" : "quick"}`;
+  return `Run again in a simulation of what was inferred of it. Unchanged, that takes ${time(before ?? 0)}, which is ${off < 0.005 ? "true " : ""}${said}.`;
+}
+
+function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

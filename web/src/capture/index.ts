@@ -1,0 +1,87 @@
+// A capture: the answer first, then all transfers, then one of them: what its time was spent on, what would change that,
+// and the packets to prove it.
+
+import "./capture.css";
+import { h } from "../dom";
+import { counted } from "../units";
+import { account } from "./account";
+import { inspector } from "./inspector";
+import { Ladder } from "./ladder";
+import { Capture } from "./model";
+import { leftOut, tables } from "./packets";
+import type { CaptureView } from "./schema";
+import { Selection } from "./selection";
+import { Sequence } from "./sequence";
+import { transferList } from "./transfers";
+import { Waterfall } from "./waterfall";
+
+export function render(root: HTMLElement, data: CaptureView): void {
+  const name = data.captures.map((path) => path.slice(path.lastIndexOf("/") + 1)).join(", ");
+  document.title = `${name} · Longhaul`;
+  const capture = new Capture(data);
+  const main = h(
+    "main",
+    {},
+    h("h1", {}, name),
+    h("p", { class: "answer" }, data.answer),
+    h("p", { class: "soft" }, `${counted(data.packets, "packet")} · ${counted(data.connections.length, "connection")} · ${counted(data.transfers_seen, "transfer")} · explained by haul explain ${data.captures.join(" ")}`),
+  );
+  root.append(main);
+  if (data.transfers.length === 0) return;
+  const selection = new Selection(capture);
+  const several = data.transfers.length > 1;
+  const show: ((number: number) => void)[] = [];
+  main.append(
+    ...(several ? [h("h2", {}, "Transfers"), transferList(capture, selection)] : []),
+    ...(several ? [h("h2", {}, "One after another"), new Waterfall(capture, selection).element] : []),
+    account(capture, selection, (number) => show.forEach((each) => each(number))),
+  );
+  // What is read first is drawn first; the packets come a moment later.
+  requestAnimationFrame(() =>
+    setTimeout(() => {
+      const packets = new PacketViews(capture, selection);
+      show.push((number) => packets.show(number));
+      main.append(packets.element);
+    }),
+  );
+}
+
+/** The views that show packets. */
+class PacketViews {
+  readonly element: HTMLElement;
+  private readonly sequence: Sequence;
+
+  constructor(
+    private readonly capture: Capture,
+    private readonly selection: Selection,
+  ) {
+    this.sequence = new Sequence(capture, selection);
+    const left = leftOut(capture);
+    const views = h(
+      "div",
+      {},
+      h("h2", {}, "Time and sequence"),
+      this.sequence.element,
+      inspector(capture, selection),
+      h("h2", {}, "Between client and server"),
+      new Ladder(capture, selection).element,
+      tables(capture, selection),
+    );
+    const none = h("p", { class: "soft" }, "The packets of this connection are not in this page.");
+    const choose = () => {
+      views.hidden = !selection.trace;
+      none.hidden = !views.hidden;
+    };
+    selection.listen(choose);
+    choose();
+    this.element = h("section", { "aria-label": "The packets" }, left ? h("p", { class: "note" }, left) : null, views, none);
+  }
+
+  /** Shows the packet with a number in its capture. */
+  show(number: number): void {
+    const { trace } = this.selection;
+    if (!trace) return;
+    this.selection.choosePacket(this.capture.place(trace, number));
+    this.sequence.element.scrollIntoView({ block: "start", behavior: "smooth" });
+  }
+}

@@ -1,0 +1,25 @@
+// Quantities as explain's sentences say them, so that a number on the page is found again in the text: sizes in powers of
+// ten, and to the byte as long as somebody may want to count segments.
+
+import { count } from "../units";
+
+/** A size in bytes: `1 160 B`, `66 KB`, `18.0 MB`. */
+export function size(bytes: number): string {
+  if (Math.abs(bytes) < 10_000) return `${bytes < 0 ? "−" : ""}${count(Math.abs(bytes))}\u00a0B`;
+  const units = ["KB", "MB", "GB", "TB"];
+  let value = bytes / 1000;
+  let unit = 0;
+  while (value >= 999.5 && unit < units.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  return `${value < 99.95 && value !== Math.round(value) ? value.toFixed(1) : value.toFixed(0)}\u00a0${units[unit]}`;
+}
+
+/** A size on an axis that ends at `most`: all in the same unit. */
+export function scaled(bytes: number, most: number): string {
+  if (most < 10_000 || bytes === 0) return size(bytes);
+  const power = Math.min(4, Math.floor(Math.log10(most / 10 + 1) / 3) || 1);
+  const value = bytes / 1000 ** power;
+  return `${Number.isInteger(value) ? count(value) : value.toFixed(value < 10 ? 2 : 1)}\u00a0${["", "KB", "MB", "GB", "TB"][power] ?? ""}`;
+}

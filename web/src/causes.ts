@@ -1,0 +1,59 @@
+// What time is spent on: how each cause is called and coloured. `explain` knows more of them with every version, so a
+// cause that is not known here keeps its name and gets the colour of nothing in particular.
+//
+// No palette has twenty colours that everybody can tell apart. So hue (of Okabe and Ito's eight) says the kind of
+// cause, lightness the cause within it, and the name stands beside every bar.
+
+interface Known {
+  title: string;
+  /** The kind's colour and how much of it, as a class: see theme.css. */
+  kind: Kind;
+  step: 1 | 2 | 3 | 4 | 5;
+}
+
+export type Kind = "distance" | "path" | "loss" | "window" | "ack" | "program" | "nothing";
+
+const LISTED: Record<string, Known> = {
+  propagation: { title: "round trips", kind: "distance", step: 1 },
+  connect: { title: "TCP handshakes", kind: "distance", step: 2 },
+  tls: { title: "TLS handshakes", kind: "distance", step: 3 },
+  quic: { title: "QUIC handshakes", kind: "distance", step: 3 },
+  name_lookup: { title: "name lookups", kind: "distance", step: 4 },
+  connect_retry: { title: "connection attempts repeated", kind: "loss", step: 3 },
+  path_rate: { title: "link busy", kind: "path", step: 1 },
+  retransmission_timeout: { title: "retransmission timeouts", kind: "loss", step: 1 },
+  fast_recovery: { title: "repairing losses", kind: "loss", step: 2 },
+  slow_start: { title: "window still opening", kind: "window", step: 1 },
+  congestion_window: { title: "congestion window full", kind: "window", step: 2 },
+  receive_window: { title: "receive window full", kind: "window", step: 3 },
+  http_flow_control: { title: "HTTP flow control", kind: "window", step: 4 },
+  receiver_stalled: { title: "receiver not reading", kind: "window", step: 5 },
+  delayed_ack: { title: "ACKs held back", kind: "ack", step: 1 },
+  nagle: { title: "Nagle's algorithm", kind: "ack", step: 2 },
+  send_buffer: { title: "writes waiting for ACKs", kind: "ack", step: 3 },
+  server_think: { title: "server at work", kind: "program", step: 1 },
+  client_think: { title: "client at work", kind: "program", step: 2 },
+  sender_idle: { title: "sender without data", kind: "program", step: 3 },
+  idle: { title: "link idle", kind: "nothing", step: 1 },
+};
+
+/** By name; a map, so that a cause called `constructor` is not known. */
+const KNOWN = new Map(Object.entries(LISTED));
+
+/** What people call it. */
+export function title(cause: string): string {
+  return KNOWN.get(cause)?.title ?? cause.replace(/_/g, " ");
+}
+
+/** The classes that colour its mark, in HTML (`background: var(--cause)`) and SVG (`fill: var(--cause)`) alike. */
+export function classes(cause: string): string {
+  const { kind, step } = KNOWN.get(cause) ?? { kind: "nothing", step: 2 };
+  return `cause ${kind} step${step}`;
+}
+
+/** Causes in an order that is the same in every bar: by kind, then as they stand above; unknown ones last. */
+export function ordered(causes: Iterable<string>): string[] {
+  const names = [...KNOWN.keys()];
+  const place = (cause: string) => (names.includes(cause) ? names.indexOf(cause) : names.length);
+  return [...causes].sort((a, b) => place(a) - place(b) || a.localeCompare(b));
+}

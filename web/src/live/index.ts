@@ -1,0 +1,168 @@
+// A run while it goes on: how far it is, the samples as they come, and a way to end it. At its end the page becomes the
+// report.
+
+import { h, slug, type Child } from "../dom";
+import { strip } from "../run/strip";
+import { axis, linear } from "../scale";
+import { table, wide } from "../table";
+import { counted, moment, share, time } from "../units";
+
+/** The schema `longhaul.live/1`. */
+export interface Live {
+  schema: "longhaul.live/1";
+  title: string;
+  question: string;
+  started: string;
+  elapsed_s: number;
+  stage: "calibrating" | "measuring" | "explaining" | "ended";
+  done: number;
+  planned: number;
+  cells: LiveCell[];
+}
+
+interface LiveCell {
+  workload: string;
+  network: string;
+  contender: string;
+  model: boolean;
+  floor_s: number;
+  status: "waiting" | "running" | "done" | "dropped";
+  reason: string | null;
+  planned: number;
+  samples_s: number[];
+}
+
+const STAGES = {
+  calibrating: "Measuring how true the emulated link is here",
+  measuring: "Measuring",
+  explaining: "Looking through the packets for what the time was spent on",
+  ended: "It has ended",
+};
+
+/** How long to wait before asking again where nobody answered. */
+const AGAIN_MS = 1000;
+/** So often nobody answers before the program is taken to be gone. */
+const PATIENCE = 5;
+
+export function render(root: HTMLElement, first: Live): void {
+  document.title = `${first.title}, going on · Longhaul`;
+  const bar = h("progress", { max: 1, value: 0, "aria-label": "Samples taken" });
+  const stage = h("p", { class: "answer", role: "status" });
+  const left = h("p", { class: "soft" });
+  const results = h("div");
+  root.append(
+    h("main", {}, h("p", { class: "soft small" }, `${first.title} · begun ${moment(first.started)}`), h("h1", {}, first.question || first.title), stage, bar, left, cancel(), h("h2", {}, "Results so far"), results),
+  );
+  const shown = new Map<string, { text: string; place: HTMLElement }>();
+  const show = (live: Live) => {
+    const said = STAGES[live.stage];
+    if (stage.textContent !== said) stage.textContent = said;
+    bar.value = live.planned > 0 ? live.done / live.planned : 0;
+    left.textContent = remaining(live);
+    document.title = `${share(bar.value)} · ${live.title} · Longhaul`;
+    for (const cells of blocks(live.cells)) {
+      const [cell] = cells;
+      if (!cell) continue;
+      const key = slug(cell.workload, cell.network);
+      const known = shown.get(key) ?? { text: "", place: results.appendChild(h("section", { id: key })) };
+      const text = JSON.stringify(cells);
+      if (text !== known.text) known.place.replaceChildren(...block(cells));
+      shown.set(key, { text, place: known.place });
+    }
+  };
+  show(first);
+  void follow(show, (lost) => {
+    stage.textContent = lost;
+    document.querySelector(".cancel")?.remove();
+  });
+}
+
+/** Asks for news until there are no more. */
+async function follow(show: (live: Live) => void, lose: (why: string) => void): Promise<void> {
+  for (let version = 0, failures = 0; failures < PATIENCE; ) {
+    try {
+      const answer = await fetch(`state?after=${version}`, { cache: "no-store" });
+      if (!answer.ok) throw new Error(String(answer.status));
+      const news = (await answer.json()) as { version: number; live: Live };
+      version = news.version;
+      failures = 0;
+      show(news.live);
+      if (news.live.stage === "ended") {
+        location.replace("report");
+        return;
+      }
+    } catch {
+      failures += 1;
+      await new Promise((done) => setTimeout(done, AGAIN_MS));
+    }
+  }
+  lose("Nobody answers here any more. What was measured is in the run's folder.");
+}
+
+function remaining({ done, planned, elapsed_s, stage }: Live): string {
+  const taken = `${done} of ${counted(planned, "sample")}, ${time(elapsed_s)} since the beginning`;
+  if (stage !== "measuring" || done < 3 || done >= planned) return taken;
+  return `${taken}, about ${time((elapsed_s / done) * (planned - done))} left`;
+}
+
+/** Ending a run takes two steps, so that no slip of the hand does it. */
+function cancel(): HTMLElement {
+  const place = h("div", { class: "cancel" });
+  const button = (text: string, act: () => void) => h("button", { type: "button", class: "button", onclick: act }, text);
+  const ask = () => {
+    const yes = button("End it", end);
+    place.replaceChildren("End the run here? What was measured is kept. ", yes, " ", button("Go on", offer));
+    yes.focus();
+  };
+  const offer = () => place.replaceChildren(button("End the run…", ask));
+  const end = () => {
+    place.replaceChildren("It ends after the sample that is under way is torn down…");
+    fetch("cancel", { method: "POST" }).then(
+      (answer) => { if (!answer.ok) offer(); },
+      offer,
+    );
+  };
+  offer();
+  return place;
+}
+
+function blocks(cells: LiveCell[]): LiveCell[][] {
+  const grouped = new Map<string, LiveCell[]>();
+  for (const cell of cells) {
+    const key = JSON.stringify([cell.workload, cell.network]);
+    const group = grouped.get(key);
+    if (group) group.push(cell);
+    else grouped.set(key, [cell]);
+  }
+  return [...grouped.values()];
+}
+
+function median(values: number[]): number | null {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length / 2;
+  const [low, high] = [sorted[Math.ceil(middle) - 1], sorted[Math.floor(middle)]];
+  return low === undefined || high === undefined ? null : (low + high) / 2;
+}
+
+function block(cells: LiveCell[]): HTMLElement[] {
+  const [first] = cells;
+  if (!first) return [];
+  const scale = linear(Math.max(first.floor_s, ...cells.flatMap(({ samples_s }) => samples_s)));
+  const view = table<LiveCell>(
+    `${first.workload} over ${first.network}: times so far`,
+    [
+      { head: "contender", cell: ({ contender, model }) => [contender, model && [" ", h("span", { class: "tag" }, "model")]] },
+      { head: "time, by sample", class: "chart", axis: () => axis(scale), cell: (cell) => (cell.status === "dropped" ? dropped(cell) : strip({ ...cell, median_s: median(cell.samples_s), ci95_s: null }, scale)) },
+      { head: "median so far", number: true, cell: ({ samples_s }) => { const middle = median(samples_s); return middle === null ? "–" : time(middle); } },
+      { head: "samples", number: true, cell: ({ samples_s, planned }) => `${samples_s.length} of ${planned}` },
+      { head: "state", class: "state", cell: ({ status }) => h("span", { class: `status ${status}` }, status === "running" ? "● running" : status === "dropped" ? "dropped" : status) },
+    ],
+    cells,
+  );
+  view.classList.add("results");
+  return [h("h3", {}, first.workload, h("span", { class: "soft" }, " over "), first.network), wide(`${first.workload} over ${first.network}`, view)];
+}
+
+function dropped({ reason }: LiveCell): Child {
+  return h("span", { class: "soft small" }, reason ?? "no reason given");
+}

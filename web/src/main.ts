@@ -1,0 +1,35 @@
+// The page: reads the JSON that it was filled with, and shows it as its schema asks.
+
+import "./theme.css";
+import * as capture from "./capture/index";
+import * as compare from "./compare/index";
+import { h } from "./dom";
+import * as live from "./live/index";
+import * as run from "./run/index";
+
+// What the JSON holds is what the program wrote into this very file, so its types are taken on trust.
+const views: Record<string, (root: HTMLElement, data: never) => void> = {
+  "longhaul.run/1": run.render,
+  "longhaul.compare/1": compare.render,
+  "longhaul.live/1": live.render,
+  "longhaul.view/1": capture.render,
+};
+
+function main(): void {
+  const root = document.getElementById("page");
+  const data = document.getElementById("data")?.textContent ?? "";
+  if (!root) return;
+  if (data.trim() === "") {
+    root.append(h("main", {}, h("h1", {}, "An empty report"), h("p", {}, "This is the template of Longhaul's reports, without any data.")));
+    return;
+  }
+  const read = JSON.parse(data) as { schema?: unknown };
+  const view = typeof read.schema === "string" ? views[read.schema] : undefined;
+  if (view) {
+    view(root, read as never);
+  } else {
+    root.append(h("main", {}, h("h1", {}, "A report this page cannot show"), h("p", {}, `Its schema is “${String(read.schema)}”.`)));
+  }
+}
+
+main();

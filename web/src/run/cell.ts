@@ -1,0 +1,66 @@
+// What there is to know of one cell: where its time went and what would change that, its samples, its requests, its
+// packets.
+
+import { causeBar, causeTable } from "../bar";
+import { title } from "../causes";
+import { h, type Child } from "../dom";
+import { bytes, count, counted, share, spoken, time, times } from "../units";
+import { label, type Cell, type Row, type Run } from "./data";
+
+export function detail(run: Run, { cell, beside }: Row): Child {
+  return [why(run, cell), facts(cell), files(cell, beside)];
+}
+
+function why(run: Run, cell: Cell): Child {
+  if (!cell.why) return cell.reason ? h("p", {}, cell.reason) : null;
+  const { seconds, answer, round } = cell.why;
+  if (Object.keys(seconds).length === 0) return h("p", {}, answer);
+  const largest = Object.entries(seconds).sort(([, a], [, b]) => b - a).slice(0, 3);
+  const whole = Object.values(seconds).reduce((all, part) => all + part, 0);
+  const worth = largest.filter(([cause, part], place) => (place === 0 || part >= 0.1 * whole) && Object.hasOwn(run.page.remedies, cause));
+  return [
+    h("p", {}, h("strong", {}, "Where the time went"), ` (sample ${round + 1}, ${time(whole)}): ${answer}.`),
+    causeBar(seconds),
+    h("div", { class: "beside" },
+      causeTable(`What the time of ${label(cell)} was spent on`, seconds),
+      worth.length > 0 && h("div", {}, h("p", {}, h("strong", {}, "What would change it")), h("ul", {}, worth.map(([cause, part]) => h("li", {}, h("strong", {}, `${title(cause)}, ${share(part / whole)}: `), `${run.page.remedies[cause] ?? ""}.`))))),
+  ];
+}
+
+function facts(cell: Cell): Child {
+  const protocols = (cell.protocols ?? []).map(({ http, tls, cipher }) => [http, tls, cipher].filter(Boolean).join(", "));
+  const methods = Object.entries(cell.methods ?? {}).sort(([, a], [, b]) => b - a).map(([method, number]) => `${count(number)} ${method}`);
+  const rows: [string, string | null][] = [
+    ["Median", cell.median_s === null ? null : `${time(cell.median_s)}${cell.ci95_s ? `, interval ${times(...cell.ci95_s)}` : ""}`],
+    ["Samples, in order", cell.samples_s.length > 0 ? cell.samples_s.map(time).join(", ") : null],
+    ["Requests", cell.requests === null ? null : `${counted(cell.requests, "request")}${methods.length > 0 ? `: ${spoken(methods)}` : ""}`],
+    ["Over", protocols.length > 0 ? protocols.join("; ") : null],
+    ["Connections", cell.connections === null ? null : counted(cell.connections, "TCP connection")],
+    ["Bytes on the link", cell.bytes === null ? null : `${bytes(cell.bytes)}, both directions, with headers`],
+    ["Server's processor", cell.server_cpu_s === null || cell.server_cpu_s === undefined ? null : `${time(cell.server_cpu_s)}${cell.median_s ? `, ${share(cell.server_cpu_s / cell.median_s)} of one core` : ""}`],
+  ];
+  return definitions(rows);
+}
+
+/** Names and values; those without a value are left out. */
+export function definitions(rows: [string, Child][]): HTMLElement | null {
+  const told = rows.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return told.length === 0 ? null : h("dl", {}, told.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+}
+
+function files(cell: Cell, { capture, slowest, view }: Row["beside"]): Child {
+  if (!capture && !view) return null;
+  const link = (path: string, text: string) => h("a", { href: path.split("/").map(encodeURIComponent).join("/") }, text);
+  const parts: Child[] = [];
+  if (view) parts.push(link(view, "its connections, packet by packet"));
+  if (capture) parts.push([parts.length > 0 ? "; " : null, link(capture, "capture of the typical sample")]);
+  if (slowest) parts.push(["; ", link(slowest, "of the slowest")]);
+  return [
+    h("p", {}, h("strong", {}, "Packets: "), parts, "."),
+    capture && !view ? h("p", { class: "soft small" }, "To see its connections: ", h("code", {}, `haul explain ${quoted(capture)} --html page.html`), `, in this report's folder. ${label(cell)} alone is in it.`) : null,
+  ];
+}
+
+function quoted(path: string): string {
+  return /^[\w./=,@%+-]+$/.test(path) ? path : `'${path.replace(/'/g, "'\\''")}'`;
+}

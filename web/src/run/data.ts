@@ -1,0 +1,150 @@
+// The schema `longhaul.run/1` as docs/src/run-json.md describes it, and what a report adds to it under `page`.
+import { slug } from "../dom";
+
+export type Interval = [number, number];
+
+export interface Run {
+  schema: "longhaul.run/1";
+  experiment: string;
+  title: string;
+  question: string;
+  command: string;
+  started: string;
+  host: { kernel: string; cpu: string; sysctls: Record<string, string>; tools: Record<string, string> };
+  calibration: Calibration | null;
+  settings: Record<string, string>;
+  networks: Network[];
+  workloads: Workload[];
+  cells: Cell[];
+  comparisons: Comparison[];
+  claims: Claim[];
+  page: Page;
+}
+
+export interface Calibration {
+  delay_error_p50_us: number;
+  delay_error_p99_us: number;
+  packets_per_s: number;
+  rate_error: number;
+  real_time: boolean | null;
+  delay_errors: { packets_per_s: number; p50_us: number; p99_us: number; max_us: number }[];
+}
+
+export interface Network {
+  name: string;
+  description: string;
+  rtt_s: number;
+  link: Record<string, unknown>;
+}
+
+export interface Workload {
+  name: string;
+  description: string;
+  steps: number;
+  step: string;
+}
+
+export interface Cell {
+  workload: string;
+  network: string;
+  contender: string;
+  model: boolean;
+  status: "ok" | "skipped" | "failed";
+  reason: string | null;
+  samples_s: number[];
+  median_s: number | null;
+  ci95_s: Interval | null;
+  bytes: number | null;
+  requests: number | null;
+  methods: Record<string, number> | null;
+  protocols: { http: string; tls: string | null; cipher: string | null }[] | null;
+  connections: number | null;
+  server_cpu_s: number | null;
+  round_trips: number | null;
+  floor_s: number;
+  times_floor: number | null;
+  why: { round: number; seconds: Record<string, number>; answer: string } | null;
+}
+
+export interface Comparison {
+  a: string;
+  b: string;
+  ratio: number;
+  ci95: Interval;
+  confidence: number;
+  differs: boolean;
+}
+
+export interface Claim {
+  id: string;
+  source: string;
+  said: string;
+  workload: string;
+  network: string;
+  in_run: boolean;
+  measured: string;
+  ci95: Interval | null;
+  confidence: number | null;
+  verdict: "reproduced" | "refuted" | "inconclusive";
+}
+
+/** What the program says of the results in words, and what it found beside run.json. */
+export interface Page {
+  /** What there is to say, a paragraph each. */
+  answer: string[];
+  /** Every workload on every network: who wins and by how much. */
+  blocks: { workload: string; network: string; sentences: string[] }[];
+  /** Of each cell, in the order of `cells`: its place among its rivals, as `2` or `2–4`, and its files. */
+  cells: Beside[];
+  /** What would change a cause. */
+  remedies: Record<string, string>;
+}
+
+export interface Beside {
+  place: string | null;
+  capture: string | null;
+  slowest: string | null;
+  view: string | null;
+}
+
+/** A contender's name, with the word where it is a model. */
+export function label(cell: Cell): string {
+  return cell.model ? `${cell.contender} (model)` : cell.contender;
+}
+
+/** How a comparison names a cell. */
+export function path(cell: Cell): string {
+  return `${cell.workload}/${cell.network}/${cell.contender}`;
+}
+
+/** A workload on a network: the cells that are rivals. */
+export interface Block {
+  id: string;
+  workload: Workload;
+  network: Network;
+  rows: Row[];
+  sentences: string[];
+  floor: number;
+}
+
+/** A cell with what the page knows of it. */
+export interface Row {
+  cell: Cell;
+  beside: Beside;
+}
+
+/** The blocks of a run, in its order; those of which nothing was to be run left out. */
+export function blocks(run: Run): Block[] {
+  const rows = new Map<string, Row[]>();
+  run.cells.forEach((cell, place) => {
+    const beside = run.page.cells[place] ?? { place: null, capture: null, slowest: null, view: null };
+    const key = JSON.stringify([cell.workload, cell.network]);
+    rows.set(key, [...(rows.get(key) ?? []), { cell, beside }]);
+  });
+  return run.page.blocks.flatMap(({ workload, network, sentences }) => {
+    const own = rows.get(JSON.stringify([workload, network])) ?? [];
+    const [work, net] = [run.workloads.find(({ name }) => name === workload), run.networks.find(({ name }) => name === network)];
+    if (own.length === 0 || !work || !net) return [];
+    return [{ id: slug(workload, network), workload: work, network: net, rows: own, sentences, floor: own[0]?.cell.floor_s ?? 0 }];
+  });
+}

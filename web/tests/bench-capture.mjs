@@ -1,0 +1,66 @@
+// How soon the page of a large capture shows, and how long it takes to draw it again while somebody zooms.
+//
+// A capture of 200,000 packets is made up and explained; its page is opened five times in Chromium, from disk. Told are
+// the medians: when anything is painted, when the charts stand, and how long a turn of the wheel takes with all packets in
+// view. Asked are a first paint within a second, and turns within a tenth.
+
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Browser, program } from "./browser.mjs";
+import { large } from "./captures.mjs";
+import { haul, isBuilt } from "./haul.mjs";
+
+const PACKETS = 200_000;
+
+/** @param {number[]} values */
+const median = (values) => [...values].sort((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
+
+/** @param {string} what @param {number[]} values @param {number} most */
+function tell(what, values, most) {
+  const [middle, worst] = [median(values), Math.max(...values)];
+  console.log(`${middle <= most ? "reached" : "MISSED"}: ${what}: ${middle.toFixed(0)} ms of ${most} ms; at worst ${worst.toFixed(0)} ms`);
+}
+
+if (!program || !isBuilt) {
+  console.log(`SKIPPED: the first paint of a capture: ${program ? `${haul} is not built` : "Chromium is not installed"}`);
+  process.exit(0);
+}
+const folder = mkdtempSync(join(tmpdir(), "longhaul-paint-"));
+const browser = await Browser.start();
+try {
+  const [capture, html] = [join(folder, "large.pcap"), join(folder, "large.html")];
+  writeFileSync(capture, large(PACKETS));
+  execFileSync(haul, ["explain", capture, "--html", html], { stdio: "ignore" });
+  console.log(`a page of ${PACKETS} packets, ${(statSync(html).size / 1e6).toFixed(2)} MB; load ${readFileSync("/proc/loadavg", "utf8").trim()}`);
+  /** @type {number[][]} */
+  const [paints, charts, turns] = [[], [], []];
+  for (let round = 0; round < 5; round++) {
+    const { page } = await browser.open(html);
+    await page.locator(".ladder canvas").waitFor();
+    charts?.push(await page.evaluate(() => performance.now()));
+    // The browser reports a paint a moment after it.
+    await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint").length > 0);
+    paints?.push(await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? Number.NaN));
+    const each = await page.evaluate(async () => {
+      const canvas = document.querySelector(".sequence canvas");
+      const taken = [];
+      for (let turn = 0; turn < 20; turn++) {
+        const began = performance.now();
+        canvas?.dispatchEvent(new WheelEvent("wheel", { deltaY: turn % 2 ? 30 : -30, ctrlKey: true, cancelable: true }));
+        await new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)));
+        taken.push(performance.now() - began);
+      }
+      return taken;
+    });
+    turns?.push(...each);
+    await page.close();
+  }
+  tell("first paint", paints ?? [], 1000);
+  tell("all charts", charts ?? [], 2000);
+  tell("a turn of the wheel", turns ?? [], 100);
+} finally {
+  await browser.stop();
+  rmSync(folder, { recursive: true, force: true });
+}

@@ -1,0 +1,96 @@
+// The program under test, and runs to show with it.
+
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** @typedef {import("../src/run/data").Run} Run */
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+/** The debug build, which `make test` has just made. */
+export const haul = process.env.HAUL ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), "debug/haul");
+export const isBuilt = existsSync(haul);
+
+/** A race as it was run. @returns {Run} */
+export function race() {
+  return JSON.parse(readFileSync(new URL("runs/race.json", import.meta.url), "utf8"));
+}
+
+/** Writes a run into `folder` and has the program make a page of it. @param {string} folder @param {string} name @param {object} run */
+export function report(folder, name, run) {
+  const [json, html] = [join(folder, `${name}.json`), join(folder, `${name}.html`)];
+  writeFileSync(json, JSON.stringify(run));
+  execFileSync(haul, ["report", json, "--html", html]);
+  return html;
+}
+
+/** Has the program compare two runs. @param {string} folder @param {object} then @param {object} now */
+export function compared(folder, then, now) {
+  const [a, b, html] = ["then.json", "now.json", "compared.html"].map((name) => join(folder, name));
+  writeFileSync(a ?? "", JSON.stringify(then));
+  writeFileSync(b ?? "", JSON.stringify(now));
+  execFileSync(haul, ["lab", "compare", a ?? "", b ?? "", "--html", html ?? ""]);
+  return html ?? "";
+}
+
+/** The race without a cell. @returns {Run} */
+export function empty() {
+  return { ...race(), cells: [], comparisons: [], claims: [] };
+}
+
+/** A thousand cells: a hundred networks, alike but for the round-trip time, with ten contenders each. @returns {Run} */
+export function thousand() {
+  const run = race();
+  const cells = run.cells.slice(0, 10);
+  const networks = Array.from({ length: 100 }, (_, place) => ({ name: `rtt-${place + 1}`, description: `${place + 1}ms RTT`, rtt_s: (place + 1) / 1000, link: { rtt: `${place + 1}ms` } }));
+  return {
+    ...run,
+    networks,
+    cells: networks.flatMap((network) => cells.map((cell) => ({ ...cell, network: network.name }))),
+    comparisons: networks.flatMap(({ name }) => run.comparisons.filter(({ a, b }) => [a, b].every((path) => path.includes("/article/"))).map((pair) => ({ ...pair, a: pair.a.replace("/article/", `/${name}/`), b: pair.b.replace("/article/", `/${name}/`) }))),
+    claims: [],
+  };
+}
+
+/** What a hostile experiment, server or machine may call itself. */
+export const HOSTILE = [
+  "</script><script>window.broken=1</script>",
+  "<img src=x onerror=window.broken=1>",
+  '"><svg onload=window.broken=1>',
+  "<!--<script>",
+  "javascript:window.broken=1",
+  "%00\u0000\u202eevil\u2028\u2029",
+  "constructor",
+  "__proto__",
+];
+
+/** The race, with such names wherever there is one. @returns {Run} */
+export function hostile() {
+  const run = race();
+  const [workload, network] = [HOSTILE[0] ?? "", HOSTILE[1] ?? ""];
+  const [work, net] = [run.workloads[0], run.networks[0]];
+  if (!work || !net) throw new Error("the race has lost its networks");
+  const cells = run.cells.slice(0, HOSTILE.length).map((cell, place) => ({
+    ...cell,
+    workload,
+    network,
+    contender: HOSTILE[place] ?? "",
+    reason: HOSTILE[2] ?? "",
+    why: { round: 0, seconds: { [HOSTILE[place] ?? ""]: 1, propagation: 2 }, answer: HOSTILE[0] ?? "" },
+    methods: Object.fromEntries([[HOSTILE[1] ?? "", 3]]),
+  }));
+  return {
+    ...run,
+    title: HOSTILE[0] ?? "",
+    question: HOSTILE[1] ?? "",
+    command: HOSTILE[3] ?? "",
+    settings: Object.fromEntries(HOSTILE.map((name) => [name, name])),
+    host: { ...run.host, cpu: HOSTILE[2] ?? "", tools: Object.fromEntries(HOSTILE.map((name) => [name, name])) },
+    workloads: [{ ...work, name: workload, description: HOSTILE[2] ?? "" }],
+    networks: [{ ...net, name: network, description: HOSTILE[3] ?? "" }],
+    cells,
+    comparisons: [],
+    claims: run.claims.map((claim) => ({ ...claim, said: HOSTILE[0] ?? "", measured: HOSTILE[1] ?? "", source: HOSTILE[2] ?? "" })),
+  };
+}
