@@ -63,6 +63,14 @@ fn a_page_is_read_from_packets() {
     }
     std::fs::write(&path, writer.into_output()).unwrap();
 
+    let short = folder.path().join("short.pcapng");
+    let mut writer = pcapng::Writer::new(Vec::new()).unwrap();
+    let interface = writer.interface("tap", LinkType::RAW, Some(60)).unwrap();
+    writer.packet(interface, Duration::ZERO, None, &packets[2].1).unwrap();
+    std::fs::write(&short, writer.into_output()).unwrap();
+    let error = import::import(&short).unwrap_err().to_string();
+    assert!(error.contains("lacks parts of its packets"), "{error}");
+
     let imported = import::import(&path).unwrap();
     assert_eq!(imported.notes, [format!("connection 10.0.0.1:5002 > {host}:80: it is no plain HTTP/1.1")]);
     let [page_, style, same] = imported.spec.requests.as_slice() else { panic!("three: {:?}", imported.spec.requests) };

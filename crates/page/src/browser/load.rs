@@ -102,6 +102,7 @@ impl Loader {
         let mut flags = vec![
             format!("--host-resolver-rules={}", rules.join(",")),
             format!("--ignore-certificate-errors-spki-list={key}"),
+            "--no-proxy-server".to_owned(),
         ];
         match version {
             Version::One => flags.extend(["--disable-http2", "--disable-quic"].map(str::to_owned)),

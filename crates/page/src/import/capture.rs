@@ -53,7 +53,11 @@ fn connection(pair: &Pair, number: usize) -> (Vec<Seen>, Option<String>) {
     let mut opened = Some(pair.opened);
     while asked < pair.sent.bytes.len() && seen.len() < MOST {
         let Some(request) = request(&pair.sent, asked) else {
-            let what = if seen.is_empty() { "it is no plain HTTP/1.1" } else { "its requests break off" };
+            let what = match (pair.sent.is_whole(&(0..usize::MAX)), seen.is_empty()) {
+                (false, _) => "the capture lacks parts of its packets; capture them whole (`tcpdump -s 0`)",
+                (true, true) => "it is no plain HTTP/1.1",
+                (true, false) => "its requests break off",
+            };
             return (seen, Some(what.to_owned()));
         };
         let (_, _, method) = &request.line;

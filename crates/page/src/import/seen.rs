@@ -119,7 +119,7 @@ pub fn spec(mut seen: Vec<Seen>, title: String, source: String, path: &Path) -> 
                 if busy.is_some_and(|until| until + NEAR >= one.started) {
                     request.compute = Duration::ZERO;
                 }
-                known.add(&one.url, requests.len());
+                known.add(one, requests.len());
                 requests.push(request);
                 of.push(one);
             }
@@ -140,6 +140,9 @@ const NEAR: Duration = Duration::from_millis(2);
 
 /// What begins no later than this after data came begins because of them, if nothing else is known.
 const SOON: Duration = Duration::from_millis(50);
+
+/// Data that were asked for before so many others are not looked at.
+const RECENT: usize = 100;
 
 /// The numbers of connections, in the order of their first requests, and until when each was busy.
 #[derive(Default)]
@@ -167,6 +170,8 @@ struct Known {
     ids: HashMap<String, u32>,
     /// The latest request for an address, without its fragment.
     places: HashMap<String, usize>,
+    /// The latest request that was redirected to an address.
+    redirects: HashMap<String, usize>,
 }
 
 impl Known {
@@ -179,8 +184,12 @@ impl Known {
         if *count == 1 { base } else { format!("{base} #{count}") }
     }
 
-    fn add(&mut self, url: &Url, place: usize) {
-        self.places.insert(bare(url), place);
+    fn add(&mut self, one: &Seen, place: usize) {
+        self.places.insert(bare(&one.url), place);
+        let to = field(&one.response_headers, "location").filter(|_| (300..400).contains(&one.status));
+        if let Some(to) = to.and_then(|to| one.url.join(to).ok()) {
+            self.redirects.insert(bare(&to), place);
+        }
     }
 
     fn find(&self, url: &str) -> Option<usize> {
@@ -197,11 +206,7 @@ fn bare(url: &Url) -> String {
 
 /// What a request waited for, and what then passed before it began.
 fn waits(one: &Seen, of: &[&Seen], requests: &[Request], known: &Known) -> (Vec<After>, Duration) {
-    // A redirect that leads here.
-    let redirect = of.iter().rposition(|before| {
-        let to = field(&before.response_headers, "location").filter(|_| (300..400).contains(&before.status));
-        to.and_then(|to| before.url.join(to).ok()).is_some_and(|to| bare(&to) == bare(&one.url))
-    });
+    let redirect = known.redirects.get(&bare(&one.url)).copied();
     if let Some(redirect) = redirect.filter(|before| of[*before].end <= one.started + NEAR) {
         return (vec![After { request: redirect, until: Until::End }], Duration::ZERO);
     }
@@ -232,9 +237,10 @@ fn waits(one: &Seen, of: &[&Seen], requests: &[Request], known: &Known) -> (Vec<
         }
     };
     let mut after = vec![After { request: cause, until }];
-    let data = of.iter().enumerate().filter(|(_, data)| {
+    let data = of.iter().enumerate().rev().filter(|(_, data)| data.fetched).take(RECENT);
+    let data = data.filter(|(_, data)| {
         let caused = if named.is_some() { shares(data, one) } else { one.started <= data.end + SOON };
-        data.fetched && data.end > come && data.end <= one.started && caused
+        data.end > come && data.end <= one.started && caused
     });
     let data = data.max_by_key(|(_, data)| data.end);
     after.extend(data.map(|(place, _)| After { request: place, until: Until::End }));
