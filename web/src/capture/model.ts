@@ -8,6 +8,8 @@ export interface Band {
   from: number;
   to: number;
   cause: string;
+  /** The number of the packet that ended it, where one did. */
+  packet?: number;
 }
 
 export interface Trace {
@@ -67,8 +69,9 @@ export class Capture {
       const [begin, end] = [Math.max(from, pieces.from[i] ?? 0), Math.min(to, pieces.to[i] ?? 0)];
       if (end <= begin) continue;
       const last = bands[bands.length - 1];
-      if (last?.cause === cause) last.to = end;
-      else bands.push({ from: begin, to: end, cause });
+      const packet = pieces.number[i] ?? 0;
+      if (last?.cause === cause) Object.assign(last, { to: end, packet });
+      else bands.push({ from: begin, to: end, cause, packet });
     }
     return bands;
   }
