@@ -40,7 +40,7 @@ lint: ## Check formatting, lints, documentation, dependencies and shell scripts
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	else echo "skipped: shellcheck is not installed (sudo apt-get install shellcheck)"; fi
 
-bench: ## Measure the emulator, the explanation of captures, the reports' first paint, and Longhaul's client against its bars
+bench: ## Measure the emulator, explaining, the reports' first paint, and Longhaul's client and replay server against their bars
 	@scripts/setup.sh bench
 	cargo bench --locked --package link --bench cable
 	cargo bench --locked --package haul --bench explain
@@ -48,6 +48,8 @@ bench: ## Measure the emulator, the explanation of captures, the reports' first 
 	@HAUL=$(abspath $(HAUL)) scripts/web.sh bench
 	@$(HAUL) lab run bars
 	@$(HAUL) lab run bars-idle
+	@$(HAUL) lab run bars-page
+	cargo bench --locked --package page --bench rate
 
 docs: ## Build the book into docs/book
 	@if command -v mdbook >/dev/null; then mdbook build docs; \

@@ -23,11 +23,15 @@ ca-certificates           build           any   /etc/ssl/certs/ca-certificates.c
 curl                      race,test,bench  any   curl                the contenders with curl are skipped
 rclone                    race,test,bench  any   rclone              the contender rclone is skipped
 apache2-bin               race,test,bench  any   apache2             the race uses the embedded server in place of Apache
-nginx                     race,test       any   nginx               the race cannot use nginx as its server
+nginx                     race,test,bench  any   nginx               the race cannot use nginx as its server
+wrk                       bench           any   wrk                 the replay server is not raced against nginx
 libnginx-mod-http-dav-ext race,test       any   /usr/lib/nginx/modules/ngx_http_dav_ext_module.so  the race cannot use nginx as its server
 davfs2                    race,test       root  mount.davfs         the contenders with davfs2 are skipped
 samba                     race,test       root  smbd                the contenders with Samba are skipped
 smbclient                 race,test       root  smbclient           the contenders with Samba are skipped
+chromium                  test            any   chromium            pages are neither recorded nor loaded in a browser
+knot-dnsutils             race,test       any   kdig                the contenders with kdig are skipped
+unbound                   race,test       any   unbound             names cannot be looked up at Unbound
 litmus                    test            any   litmus              the WebDAV conformance suites are skipped
 iproute2                  test,bench      any   ip                  the checks against ip and veth are skipped
 iputils-ping              test,bench      any   ping                the checks with ping are skipped

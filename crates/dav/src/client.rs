@@ -5,8 +5,8 @@
 //! come back together: each waits up to half as long again, and a server that says that it is busy (429, 503) says so
 //! to all that is asked of it (see `gate`).
 //!
-//! A request that was sent more than once may meet its own echo: a PUT finds that the file is there already, a MOVE
-//! that there is nothing to move any more. Then it is looked what is there before anybody is told of a failure.
+//! A request that was sent more than once may meet its own echo: a MOVE that there is nothing to move any more, a PUT that
+//! the file is there already (see `put`). Then it is looked what is there before anybody is told of a failure.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -18,13 +18,13 @@ use std::{
 use bytes::Bytes;
 use futures_util::FutureExt;
 use haul_http::{Answer, Body, Class, Client, Journey, Options, Origin, Timeouts, is_idempotent};
-use http::{HeaderMap, Method, Request, StatusCode, header};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::OnceCell;
 
 use crate::{
-    Abilities, ETag, Entry, Error, Failure, Guard, If, Item, LockToken, Multistatus, Properties, RemotePath, Requests,
-    Setting, Wanted, cloud, coding::beginning, gate::Gate, listing::entries, requests::Depth,
+    Abilities, Entry, Error, Failure, Guard, If, Item, LockToken, Multistatus, Properties, RemotePath, Requests,
+    Setting, Wanted, cloud, coding::beginning, gate::Gate, listing::entries, put::is_undecided, requests::Depth,
 };
 
 /// A WebDAV server, for one user.
@@ -47,26 +47,14 @@ pub struct Locked {
     pub created: bool,
 }
 
-/// What became of an upload.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
-    /// Whether there was nothing of that name before.
-    pub created: bool,
-    /// What the server calls this version, if it says so at once.
-    pub etag: Option<ETag>,
-}
-
 /// So many tries, the first included.
-const TRIES: u32 = 5;
+pub(crate) const TRIES: u32 = 5;
 /// The first wait where the server names none; it doubles.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// A server that wants a longer wait than this is not waited for.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// How long a server may work on something before its answer begins: copying or deleting a tree.
-const LONGEST_WORK: Duration = Duration::from_mins(10);
-/// What a server stores in a second at the least before it answers to a PUT that it has received: one that scans it, or
-/// copies it from a temporary place on a slow disk.
-const SLOWEST_STORE: u64 = 8 * 1024 * 1024;
+pub(crate) const LONGEST_WORK: Duration = Duration::from_mins(10);
 /// How much of a refusal is read.
 const REFUSAL: usize = 64 * 1024;
 /// How much of an answer that is short is read.
@@ -203,12 +191,13 @@ impl Dav {
 
     /// What is at a path; none if nothing is.
     pub async fn stat(&self, path: &RemotePath, wanted: Wanted) -> Result<Option<Entry>, Error> {
-        let mut found = None;
-        let listed = self.list(path, Depth::Zero, wanted, |entry| found = found.take().or(entry.ok())).await;
-        match listed {
-            Ok(()) => Ok(found),
+        let found = async {
+            let asked = self.ask(self.requests.propfind(path, Depth::Zero, wanted), path, Options::default()).await?;
+            told(asked, path).await
+        };
+        match found.await {
             Err(error) if error.is(404) => Ok(None),
-            Err(error) => Err(error),
+            found => found,
         }
     }
 
@@ -229,49 +218,9 @@ impl Dav {
         Ok(headers)
     }
 
-    /// Uploads a file, unless the guard forbids. A guarded upload that was sent more than once and is refused with 412
-    /// may have been its own hindrance: then what is there is read, and if it is the same it is taken for ours.
-    pub async fn put(
-        &self,
-        path: &RemotePath,
-        body: Body,
-        headers: HeaderMap,
-        guard: &Guard,
-        locks: &If,
-        mut options: Options,
-    ) -> Result<Stored, Error> {
-        let mut request = self.requests.put(path, guard, locks)?;
-        request.headers_mut().extend(headers);
-        if options.class == Class::Large && options.timeouts.is_none() {
-            options.timeouts = storing(body.length());
-        }
-        request.extensions_mut().insert(options);
-        let ours = body.again();
-        let answer = self.send(request.map(|_| body), path).await;
-        let answer = match answer {
-            Err(error) if error.is(412) && *guard != Guard::None && self.is_ours(&error, path, ours).await => {
-                return Ok(Stored { created: *guard == Guard::Absent, etag: None });
-            }
-            other => other?,
-        };
-        let created = answer.status() == StatusCode::CREATED;
-        let etag = answer.headers().get(header::ETAG).and_then(ETag::from_header);
-        drain(answer).await;
-        Ok(Stored { created, etag })
-    }
-
-    /// Whether a refusal is the echo of our own success: the request was sent more than once, and its effect is there.
-    pub(crate) async fn is_ours(&self, refused: &Error, path: &RemotePath, ours: Option<Body>) -> bool {
-        let repeated = refused.refusal().is_some_and(|failure| failure.sendings > 1);
-        let Some(mut ours) = ours.filter(|_| repeated) else { return false };
-        // What cut the request may cut the look at its effect.
-        for _ in 0..TRIES {
-            match self.holds(path, &mut ours, &[]).await {
-                Err(Error::Http(_)) => {}
-                held => return held.unwrap_or(false),
-            }
-        }
-        false
+    /// Whether requests may stand behind others on a connection, as far as the server is known.
+    pub(crate) fn pipelines(&self) -> bool {
+        self.client.pipelines(self.requests.origin())
     }
 
     /// Makes a folder; whether it was not there before.
@@ -437,6 +386,16 @@ impl Dav {
     }
 }
 
+/// What an answer about one path tells of it.
+pub(crate) async fn told(answer: Answer, path: &RemotePath) -> Result<Option<Entry>, Error> {
+    let mut found = None;
+    let read = entries(answer, "PROPFIND", path, |entry| {
+        found = found.take().or(entry.ok());
+        ControlFlow::Continue(())
+    });
+    read.await.map(|_| found)
+}
+
 /// A method of WebDAV's.
 fn method(name: &'static str) -> Method {
     Method::from_bytes(name.as_bytes()).unwrap_or_default()
@@ -446,13 +405,6 @@ fn method(name: &'static str) -> Method {
 fn slow() -> Options {
     let timeouts = Timeouts { first_byte: LONGEST_WORK, ..Timeouts::default() };
     Options { class: Class::Large, timeouts: Some(timeouts), ..Options::default() }
-}
-
-/// The bounds for an upload of so many bytes, whose answer comes when they are stored; the usual ones if that is soon.
-fn storing(length: Option<u64>) -> Option<Timeouts> {
-    let usual = Timeouts::default();
-    let work = Duration::from_secs(length? / SLOWEST_STORE).min(LONGEST_WORK);
-    (work > usual.first_byte / 6).then_some(Timeouts { first_byte: usual.first_byte + work, ..usual })
 }
 
 /// Whether the same request may be taken later.
@@ -468,7 +420,7 @@ fn is_busy(status: StatusCode) -> bool {
 /// Whether a MOVE that failed so may have taken effect: nobody knows, or its echo was refused.
 fn may_be_done(error: &Error) -> bool {
     let echo = |failure: &Failure| failure.sendings > 1 && matches!(failure.status.as_u16(), 404 | 412);
-    matches!(error, Error::Http(haul_http::Error::Undecided { .. })) || error.refusal().is_some_and(echo)
+    is_undecided(error) || error.refusal().is_some_and(echo)
 }
 
 /// Reads a refusal as far as it is of use.
@@ -503,7 +455,7 @@ pub(crate) async fn whole(answer: Answer) -> Result<Bytes, Error> {
 
 /// Reads an answer's body and forgets it: what matters has been said in its head. The connection is worth so much
 /// waiting, and no more.
-async fn drain(answer: Answer) {
+pub(crate) async fn drain(answer: Answer) {
     let mut body = answer.into_body();
     let mut length = 0;
     while length < SHORT

@@ -16,6 +16,8 @@ use std::{
     str::FromStr,
 };
 
+pub(crate) use self::conduct::{How, conduct};
+use crate::usage;
 use clap::Subcommand;
 use lab::{
     compare, contenders,
@@ -25,19 +27,21 @@ use lab::{
     servers,
     table::{Look, render, render_change},
 };
-use link::units::Span;
-
-use self::conduct::conduct;
-use crate::usage;
 
 /// The experiments that come with the program: name and text.
-const EXPERIMENTS: [(&str, &str); 6] = [
+const EXPERIMENTS: [(&str, &str); 12] = [
     ("webdav-race", include_str!("../../../experiments/webdav-race.toml")),
     ("idle-connection", include_str!("../../../experiments/idle-connection.toml")),
     ("pipelining", include_str!("../../../experiments/pipelining.toml")),
     ("upload-stall", include_str!("../../../experiments/upload-stall.toml")),
+    ("tfo-page-load", include_str!("../../../experiments/tfo-page-load.toml")),
+    ("tfo-server-cost", include_str!("../../../experiments/tfo-server-cost.toml")),
+    ("handshake-savers", include_str!("../../../experiments/handshake-savers.toml")),
+    ("tfo-dns", include_str!("../../../experiments/tfo-dns.toml")),
+    ("tfo-middleboxes", include_str!("../../../experiments/tfo-middleboxes.toml")),
     ("bars", include_str!("../../../experiments/bars.toml")),
     ("bars-idle", include_str!("../../../experiments/bars-idle.toml")),
+    ("bars-page", include_str!("../../../experiments/bars-page.toml")),
 ];
 
 /// Run experiments, and show and compare what they found
@@ -136,23 +140,11 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     plain: bool,
 
-    /// The most time for one sample
-    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = crate::patience)]
-    patience: Span,
-
-    /// Seed of everything random: the files' bytes, the order of the contenders
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-
-    /// Serve a page on loopback that shows its results as they come, and say at which address
-    #[arg(long)]
-    open: bool,
-
     #[command(flatten)]
     place: Place,
 
     #[command(flatten)]
-    json: Json,
+    how: How,
 }
 
 /// A setting of a contender and the values that it takes in turn.
@@ -187,12 +179,12 @@ impl FromStr for Sweep {
 
 /// The race, which has a command of its own.
 pub(crate) fn race(options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
-    conduct("webdav-race", options)
+    conduct::run("webdav-race", options)
 }
 
 pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
     match command {
-        Command::Run { experiment, options } => conduct(&experiment, &options),
+        Command::Run { experiment, options } => conduct::run(&experiment, &options),
         Command::Watch { run, place } => live::watch(&place, run.as_deref()),
         Command::List { place } => list(&place.runs).map(|()| ExitCode::SUCCESS),
         Command::Show { run, place, json } => {

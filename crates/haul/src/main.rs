@@ -5,6 +5,7 @@ mod files;
 mod lab;
 mod link;
 mod manual;
+mod page;
 mod serve;
 
 use std::{
@@ -40,6 +41,8 @@ enum Command {
     Report(lab::ReportArgs),
     Link(Box<link::Args>),
     Explain(Box<explain::Args>),
+    #[command(subcommand)]
+    Page(page::Command),
     #[command(flatten)]
     Files(files::Command),
     Serve(serve::Args),
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Report(args) => lab::report(&args),
         Command::Link(args) => link::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Page(command) => page::run(command),
         Command::Files(command) => files::run(command),
         Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),

@@ -11,6 +11,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Serve a folder over WebDAV, HTTP/1.1 and HTTP/2, until Ctrl-C.
 ///
+/// With TLS, HTTP/3 is offered as well, over UDP on the same port.
+///
 /// Uploads appear whole or not at all, and are on disk when the client is told they are done. Links
 /// inside the folder are neither followed nor shown.
 #[derive(clap::Args)]
@@ -95,6 +97,9 @@ fn greet(server: &Server, root: &Path, read_only: bool, open_to_all: bool, writt
         }
     }
     if let Some(certificate) = server.certificate() {
+        if !server.offers_http3() {
+            writeln!(out, "Warning: HTTP/3 is not offered, since another program has the port for UDP.")?;
+        }
         writeln!(out, "Certificate SHA-256 {}", certificate.fingerprint)?;
         if !written {
             writeln!(out, "For a client to trust it, write it to a file with --cert-out FILE.")?;

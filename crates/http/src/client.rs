@@ -4,21 +4,27 @@ use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
-    time::Duration,
 };
 
 use futures_util::future::BoxFuture;
-use http::{HeaderValue, Request, Response, StatusCode, header::LOCATION, request::Parts};
+use http::{
+    HeaderValue, Request, Response, StatusCode,
+    header::{ALT_SVC, LOCATION},
+    request::Parts,
+};
 use tokio::sync::{mpsc, oneshot};
 use tower_service::Service;
 
 use crate::{
-    Asked, Body, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Knowledge, Origin, Pipelining, Timeouts,
-    Windows,
-    connect::{ConnectSettings, Connected, Connector, Facts, Offer, SettingsError},
+    Alternative, Asked, Body, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Knowledge, Options, Origin,
+    Pipelining, Timeouts, Windows,
+    connect::{ConnectSettings, Connector, Facts, Offer, Paths, SettingsError, TlsFacts},
     credentials::{Authenticator, take_userinfo},
+    dial::{Dial, Dialed, race},
     digest::Checked,
-    dispatch::{self, Demand},
+    dispatch::{self, Asking, Demand},
+    follow::{Followed, Follower},
+    method::is_safe,
 };
 
 /// What a request is answered with; its body is an error if a digest does not fit.
@@ -41,6 +47,9 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// How much HTTP/2 servers may send unasked.
     pub http2: Http2Settings,
+    /// Whether requests with safe methods may go before TLS's or QUIC's handshake is done, where a session allows it
+    /// (RFC 8470). Whoever records them can have the server see them again.
+    pub early_data: bool,
     /// Whether cookies are kept, for as long as the client lives.
     pub cookies: bool,
 }
@@ -56,6 +65,7 @@ impl Default for Settings {
             choice: Choice::default(),
             timeouts: Timeouts::default(),
             http2: Http2Settings::default(),
+            early_data: true,
             cookies: false,
         }
     }
@@ -68,10 +78,16 @@ pub enum Versions {
     /// badly, if they have it.
     #[default]
     Auto,
+    /// As `Auto`, but HTTP/3 with servers that are known to have it: for few and small exchanges, which take little
+    /// longer than the handshake that it spares. What moves much wants the several windows of HTTP/1.1.
+    Brief,
     /// HTTP/1.1.
     Http1,
     /// HTTP/2, in the clear by prior knowledge (RFC 9113 §3.3).
     Http2,
+    /// HTTP/3, whether or not the server said that it has it; HTTP/2 or HTTP/1.1 where UDP does not get through, and
+    /// through a proxy.
+    Http3,
 }
 
 /// An HTTP client for one user. Clones share its connections, sessions and knowledge; two clients share nothing.
@@ -88,27 +104,6 @@ struct Inner {
     origins: Mutex<HashMap<Origin, mpsc::UnboundedSender<Demand>>>,
 }
 
-/// Whoever makes connections.
-pub(crate) trait Dial: Send + Sync + 'static {
-    fn dial<'a>(
-        &'a self,
-        origin: &'a Origin,
-        offer: Offer,
-        within: Duration,
-    ) -> BoxFuture<'a, Result<Connected, Error>>;
-}
-
-impl Dial for Connector {
-    fn dial<'a>(
-        &'a self,
-        origin: &'a Origin,
-        offer: Offer,
-        within: Duration,
-    ) -> BoxFuture<'a, Result<Connected, Error>> {
-        Box::pin(self.connect(origin, offer, within))
-    }
-}
-
 /// What a client's parts share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
@@ -118,17 +113,26 @@ pub(crate) struct Shared {
     knowledge: Mutex<HashMap<Origin, Knowledge>>,
     facts: Mutex<HashMap<Origin, Facts>>,
     windows: Mutex<HashMap<Origin, Windows>>,
+    paths: Arc<Paths>,
+    alternatives: Mutex<HashMap<Origin, Alternative>>,
 }
 
 impl Client {
     /// A client that can prove who asks; an error if a file that the settings name cannot be used.
     pub fn new(settings: Settings, authenticator: Authenticator) -> Result<Self, SettingsError> {
-        let connector = Connector::new(settings.connect.clone())?;
-        Ok(Self::with(settings, authenticator, connector))
+        let connector = Arc::new(Connector::new(settings.connect.clone())?);
+        Ok(Self::over(connector, settings, authenticator))
+    }
+
+    /// A client whose connections are made by a connector that others of the same user have too: what is remembered of
+    /// ways and of servers' TLS sessions is then theirs together. `settings.connect` is not used.
+    pub fn over(connector: Arc<Connector>, settings: Settings, authenticator: Authenticator) -> Self {
+        let paths = connector.paths().clone();
+        Self::with(settings, authenticator, connector, paths)
     }
 
     /// A client whose connections are made otherwise.
-    pub(crate) fn with(settings: Settings, authenticator: Authenticator, dialer: impl Dial) -> Self {
+    pub(crate) fn with(settings: Settings, authenticator: Authenticator, dialer: impl Dial, paths: Arc<Paths>) -> Self {
         let shared = Shared {
             settings,
             dialer: Box::new(dialer),
@@ -137,6 +141,8 @@ impl Client {
             knowledge: Mutex::default(),
             facts: Mutex::default(),
             windows: Mutex::default(),
+            paths,
+            alternatives: Mutex::default(),
         };
         Self { inner: Arc::new(Inner { shared: Arc::new(shared), origins: Mutex::default() }) }
     }
@@ -166,7 +172,11 @@ impl Client {
                     lock(&shared.authenticator).authorize(&origin, &parts.method, &target, &mut parts.headers)
                 });
                 let again = body.again();
-                let answer = self.once(&origin, Request::from_parts(parts.clone(), body)).await?;
+                let request = Request::from_parts(parts.clone(), body);
+                let answer = match parts.extensions.get::<Follower>().filter(|follower| follower.is_at(&origin)) {
+                    Some(follower) => self.followed(&origin, request, follower.clone()).await?,
+                    None => self.once(&origin, request).await?,
+                };
                 if shared.settings.cookies {
                     lock(&shared.cookies).keep(&parts.uri, answer.headers());
                 }
@@ -181,6 +191,8 @@ impl Client {
                     (parts.headers, body) = (own, again);
                     next.prune(&first, &mut parts.headers);
                     (parts.method, parts.uri) = (next.method, next.uri);
+                    // It asks about another place.
+                    parts.extensions.remove::<Follower>();
                     break;
                 }
                 parts.headers.clone_from(&own);
@@ -205,17 +217,71 @@ impl Client {
         unreachable!("redirects end")
     }
 
-    /// Sends a request once, as it is.
+    /// Sends a request as it is and waits for its answer's head, whatever that says: no credentials, no cookies, no
+    /// redirects, and digests are not checked.
+    pub async fn exchange(&self, request: Request<Body>) -> Result<Response<Incoming>, Error> {
+        let origin = Origin::of(request.uri())?;
+        self.once(&origin, request).await
+    }
+
+    /// Sends a request as it is; once more, behind a handshake, if the server found it too early (RFC 8470 §5.2).
     async fn once(&self, origin: &Origin, request: Request<Body>) -> Result<Response<Incoming>, Error> {
-        let (reply, answer) = oneshot::channel();
-        self.demand(origin, Demand::Request(Box::new(request), reply));
-        answer.await.unwrap_or(Err(Error::Shutdown))
+        let again = request.body().again().filter(|_| is_safe(request.method())).map(|body| {
+            let mut again = Request::new(body);
+            again.method_mut().clone_from(request.method());
+            again.uri_mut().clone_from(request.uri());
+            again.headers_mut().clone_from(request.headers());
+            again.extensions_mut().clone_from(request.extensions());
+            again.extensions_mut().get_or_insert_default::<Options>().late = true;
+            again
+        });
+        let answer = self.ask(origin, request).await?;
+        match again {
+            Some(again) if answer.status() == StatusCode::TOO_EARLY => self.ask(origin, again).await,
+            _ => Ok(answer),
+        }
+    }
+
+    async fn ask(&self, origin: &Origin, request: Request<Body>) -> Result<Response<Incoming>, Error> {
+        let (asking, answer) = asking(request);
+        self.demand(origin, Demand::Request(asking));
+        let answer = answer.await.unwrap_or(Err(Error::Shutdown))?;
+        if let Some(alt_svc) = answer.headers().get(ALT_SVC).filter(|_| origin.is_tls()) {
+            let mut alternatives = lock(&self.inner.shared.alternatives);
+            alternatives.entry(origin.clone()).or_default().heard(alt_svc, dispatch::now().seconds);
+        }
+        Ok(answer)
+    }
+
+    /// The same, and right behind it what its caller has given it as a follower.
+    async fn followed(
+        &self,
+        origin: &Origin,
+        request: Request<Body>,
+        Follower(follower): Follower,
+    ) -> Result<Response<Incoming>, Error> {
+        let shared = &self.inner.shared;
+        let (mut parts, body) = follower.into_parts();
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        if shared.settings.cookies {
+            lock(&shared.cookies).add(&parts.uri, &mut parts.headers);
+        }
+        lock(&shared.authenticator).authorize(origin, &parts.method, &target, &mut parts.headers);
+        let (mut asked, answer) = asking(request);
+        let what = Asked::new(&parts.method, &parts.uri);
+        let (behind, follows) = asking(Request::from_parts(parts, body.into()));
+        asked.follower = Some(Box::new(behind));
+        self.demand(origin, Demand::Request(asked));
+        let mut answer = answer.await.unwrap_or(Err(Error::Shutdown))?;
+        answer.extensions_mut().insert(Followed::by(what, follows));
+        Ok(answer)
     }
 
     /// Opens connections before they are needed, up to `count`.
     pub fn warm(&self, origin: &Origin, count: usize) {
-        // HTTP/2 needs no second.
-        let count = if self.inner.shared.settings.versions == Versions::Http2 { count.min(1) } else { count };
+        // HTTP/2 and HTTP/3 need no second.
+        let multiplexed = matches!(self.inner.shared.settings.versions, Versions::Http2 | Versions::Http3);
+        let count = if multiplexed { count.min(1) } else { count };
         self.demand(origin, Demand::Warm(count));
     }
 
@@ -239,9 +305,32 @@ impl Client {
         lock(&self.inner.shared.windows).get(origin).copied()
     }
 
+    /// What is known of the ways to servers, and what became of data in SYNs. It is there to be kept for other runs.
+    pub fn paths(&self) -> &Paths {
+        &self.inner.shared.paths
+    }
+
     /// What is known of an origin's pipelining.
     pub fn knowledge(&self, origin: &Origin) -> Knowledge {
         lock(&self.inner.shared.knowledge).get(origin).copied().unwrap_or_default()
+    }
+
+    /// What is known of an origin's HTTP/3.
+    pub fn alternative(&self, origin: &Origin) -> Alternative {
+        lock(&self.inner.shared.alternatives).get(origin).cloned().unwrap_or_default()
+    }
+
+    /// Tells what is known of an origin's HTTP/3 from earlier.
+    pub fn remember_alternative(&self, origin: Origin, known: Alternative) {
+        lock(&self.inner.shared.alternatives).insert(origin, known);
+    }
+
+    /// Whether a request to an origin may stand behind others on a connection: HTTP/1.1 is spoken, and the server is not
+    /// known to be bad at it.
+    pub fn pipelines(&self, origin: &Origin) -> bool {
+        let shared = &self.inner.shared;
+        let depth = self.knowledge(origin).allowed(shared.settings.pipelining, dispatch::now().seconds).0;
+        shared.offer(origin) == Offer::Http1 && depth > 1
     }
 
     /// Tells what is known from earlier. It counts for origins that were not asked yet.
@@ -259,6 +348,12 @@ impl Client {
         });
         let _ = driver.send(demand);
     }
+}
+
+/// A request as its origin's driver takes it, and where its answer comes.
+fn asking(request: Request<Body>) -> (Asking, oneshot::Receiver<Result<Response<Incoming>, Error>>) {
+    let (reply, answer) = oneshot::channel();
+    (Asking { request: Box::new(request), reply, follower: None }, answer)
 }
 
 /// What follows an answer.
@@ -295,12 +390,62 @@ impl Shared {
         match self.settings.versions {
             Versions::Http1 => Offer::Http1,
             Versions::Http2 => Offer::Http2,
-            Versions::Auto => {
+            Versions::Http3 => Offer::Http3,
+            Versions::Brief if self.knows_http3(origin) => Offer::Http3,
+            Versions::Auto | Versions::Brief => {
                 let known = lock(&self.knowledge).get(origin).copied().unwrap_or_default();
                 let seconds = dispatch::now().seconds;
                 // In the clear there is no choice to offer.
                 if known.is_banned(seconds) && origin.is_tls() { Offer::Both } else { Offer::Http1 }
             }
+        }
+    }
+
+    /// Whether an origin said that it has HTTP/3, and the way there is not known to be blocked.
+    fn knows_http3(&self, origin: &Origin) -> bool {
+        let now = dispatch::now().seconds;
+        lock(&self.alternatives).get(origin).is_some_and(|known| known.is_offered(now) && !known.is_avoided(now))
+    }
+
+    /// Makes a connection. HTTP/3 has TCP run beside it, and where that is first, UDP is left
+    /// alone for a while.
+    pub(crate) async fn dial(&self, origin: &Origin, offer: Offer) -> Result<Dialed, Error> {
+        let (within, early) = (self.settings.timeouts.connect, self.settings.early_data);
+        if offer != Offer::Http3 {
+            return self.dialer.dial(origin, offer, early, None, within).await;
+        }
+        let now = dispatch::now().seconds;
+        let known = lock(&self.alternatives).get(origin).cloned().unwrap_or_default();
+        let tcp = self.dialer.dial(origin, Offer::Both, early, None, within);
+        if known.is_avoided(now) || !self.dialer.takes_quic(origin) {
+            return tcp.await;
+        }
+        let at = known.elsewhere(origin, now);
+        let quic = self.dialer.dial(origin, Offer::Http3, early, at.as_ref(), within);
+        let raced = race(quic, tcp).await;
+        let mut alternatives = lock(&self.alternatives);
+        let known = alternatives.entry(origin.clone()).or_default();
+        match &raced {
+            Ok(Dialed::Quic(quic)) if quic.pending.is_none() => known.worked(),
+            Ok(Dialed::Stream(_)) => known.failed(now),
+            _ => {}
+        }
+        raced
+    }
+
+    /// UDP did not get through to an origin where it did before.
+    pub(crate) fn lost_quic(&self, origin: &Origin) {
+        lock(&self.alternatives).entry(origin.clone()).or_default().failed(dispatch::now().seconds);
+    }
+
+    /// A handshake that was not waited for is over.
+    pub(crate) fn confirm(&self, origin: &Origin, tls: TlsFacts) {
+        if let Some(facts) = lock(&self.facts).get_mut(origin) {
+            if facts.quic {
+                facts.tcp = tls.handshake;
+                lock(&self.alternatives).entry(origin.clone()).or_default().worked();
+            }
+            facts.tls = Some(tls);
         }
     }
 

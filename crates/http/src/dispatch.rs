@@ -13,19 +13,28 @@ use http::{Method, Request, Response, Version};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    Asked, Body, Class, Error, Incoming, Options, Origin,
+    Asked, Body, Cause, Class, Error, Incoming, Options, Origin, Settings, Step,
     client::Shared,
-    connect::{Connected, Offer},
-    h1, http2,
+    connect::Offer,
+    dial::Dialed,
+    h1, http2, http3,
     knowledge::Knowledge,
     method::{is_idempotent, is_safe},
     scheduler::{Action, Limits, Moment, Scheduler, Shape},
     wire::{CallBack, ConnectionId, Job, JobId, Report, Sent},
 };
 
+/// A request, and where its answer goes.
+pub(crate) struct Asking {
+    pub(crate) request: Box<Request<Body>>,
+    pub(crate) reply: oneshot::Sender<Result<Response<Incoming>, Error>>,
+    /// What goes right behind it.
+    pub(crate) follower: Option<Box<Asking>>,
+}
+
 /// What callers ask of an origin's driver.
 pub(crate) enum Demand {
-    Request(Box<Request<Body>>, oneshot::Sender<Result<Response<Incoming>, Error>>),
+    Request(Asking),
     /// Have so many connections open.
     Warm(usize),
     /// Say when all requests so far are settled.
@@ -38,12 +47,47 @@ const BIG: u64 = 4 * 1024 * 1024;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A connection attempt's outcome.
-type Opened = (ConnectionId, Result<Connected, Error>);
+type Opened = (ConnectionId, Result<Dialed, Error>);
 
 /// The way to a connection. It ends when this is gone and all it was given is done.
-struct Line {
-    jobs: mpsc::UnboundedSender<Job>,
+pub(crate) struct Line {
+    pub(crate) jobs: mpsc::UnboundedSender<Job>,
     call_backs: mpsc::UnboundedSender<CallBack>,
+}
+
+/// Has a connection serve the jobs that it is given.
+pub(crate) fn run_line(
+    dialed: Dialed,
+    id: ConnectionId,
+    settings: &Settings,
+    reports: &mpsc::UnboundedSender<Report>,
+) -> Line {
+    let (jobs, taken) = mpsc::unbounded_channel();
+    let (call_backs, called_back) = mpsc::unbounded_channel();
+    let (timeouts, reports) = (settings.timeouts, reports.clone());
+    match dialed {
+        Dialed::Quic(quic) => {
+            let quic_settings = settings.connect.quic;
+            drop(tokio::spawn(http3::run(*quic, id, quic_settings, timeouts, taken, reports)));
+        }
+        Dialed::Stream(connected) => {
+            if let Some(confirmation) = connected.confirmation {
+                let reports = reports.clone();
+                drop(tokio::spawn(async move {
+                    if let Ok(tls) = confirmation.await {
+                        let _ = reports.send(Report::Confirmed { connection: id, tls: Box::new(tls) });
+                    }
+                }));
+            }
+            match connected.version {
+                Version::HTTP_2 => {
+                    drop(tokio::spawn(http2::run(connected.io, id, settings.http2, timeouts, taken, reports)));
+                }
+                _ => drop(tokio::spawn(h1::run(connected.io, id, timeouts, taken, called_back, reports))),
+            }
+        }
+    }
+    Line { jobs, call_backs }
 }
 
 struct Dispatch {
@@ -113,46 +157,49 @@ pub(crate) async fn run(
 
 impl Dispatch {
     fn demand(&mut self, demand: Demand) {
-        let (request, reply) = match demand {
+        let asking = match demand {
             Demand::Warm(connections) => return self.scheduler.warm(connections),
             Demand::Settle(settled) => return self.settling.push((JobId(self.last_job), settled)),
-            Demand::Request(request, reply) => (request, reply),
+            Demand::Request(asking) => asking,
         };
-        self.last_job += 1;
-        let id = JobId(self.last_job);
-        let shape = shape(id, &request);
-        self.jobs.insert(id, Job { id, request: *request, reply, sendings: 0 });
+        let (request, reply) = (*asking.request, asking.reply);
+        let mut shape = shape(self.next_job(), &request);
+        self.jobs.insert(shape.id, Job { id: shape.id, request, reply, sendings: 0, follows: false });
+        if let Some(Asking { request, reply, .. }) = asking.follower.map(|follower| *follower) {
+            let id = self.next_job();
+            shape.follower = Some(id);
+            self.jobs.insert(id, Job { id, request: *request, reply, sendings: 0, follows: true });
+        }
         self.scheduler.submit(shape, now());
     }
 
+    fn next_job(&mut self) -> JobId {
+        self.last_job += 1;
+        JobId(self.last_job)
+    }
+
     fn open(&mut self, (id, outcome): Opened) {
-        let connected = match outcome {
-            Ok(connected) => connected,
+        let dialed = match outcome {
+            Ok(dialed) => dialed,
             Err(error) => {
                 let cause = match &error {
                     Error::Connect { cause, .. } => cause.clone(),
-                    other => crate::Cause::Protocol(other.to_string()),
+                    other => Cause::Protocol(other.to_string()),
                 };
                 self.failure = Some(error);
                 return self.scheduler.open_failed(id, &cause, now());
             }
         };
         self.failure = None;
-        if !self.scheduler.opened(id, connected.version, now()) {
+        if dialed.is_pending() {
+            self.scheduler.opens_early(id);
+        }
+        if !self.scheduler.opened(id, dialed.version(), now()) {
             return;
         }
-        let (jobs, taken) = mpsc::unbounded_channel();
-        let (call_backs, called_back) = mpsc::unbounded_channel();
-        let (timeouts, reports) = (self.shared.settings.timeouts, self.reports.clone());
-        self.shared.note(&self.origin, connected.facts);
-        match connected.version {
-            Version::HTTP_2 => {
-                let settings = self.shared.settings.http2;
-                drop(tokio::spawn(http2::run(connected.io, id, settings, timeouts, taken, reports)));
-            }
-            _ => drop(tokio::spawn(h1::run(connected.io, id, timeouts, taken, called_back, reports))),
-        }
-        self.lines.insert(id, Line { jobs, call_backs });
+        self.shared.note(&self.origin, dialed.facts().clone());
+        let line = run_line(dialed, id, &self.shared.settings, &self.reports);
+        self.lines.insert(id, line);
     }
 
     fn report(&mut self, report: Report) {
@@ -163,6 +210,10 @@ impl Dispatch {
                 self.scheduler.done(connection, job, (sent, received), window, now);
             }
             Report::Abandoned { connection, job } => self.scheduler.dropped(connection, job, now),
+            Report::Confirmed { connection, tls } => {
+                self.shared.confirm(&self.origin, *tls);
+                self.scheduler.confirmed(connection, now);
+            }
             Report::Draining { connection, cause } => self.scheduler.draining(connection, &cause, now),
             Report::Stalled { connection, job } => self.scheduler.stalled(connection, job, now),
             Report::Returned { connection, job, sent, cause } => {
@@ -176,6 +227,9 @@ impl Dispatch {
             }
             Report::Closed { connection, cause, unanswered } => {
                 self.lines.remove(&connection);
+                if matches!(cause, Cause::TimedOut(Step::Quic, _)) {
+                    self.shared.lost_quic(&self.origin);
+                }
                 let fates: Vec<(JobId, Sent)> = unanswered.iter().map(|(job, sent)| (job.id, *sent)).collect();
                 self.jobs.extend(unanswered.into_iter().map(|(job, _)| (job.id, job)));
                 self.scheduler.closed(connection, &cause, &fates, now);
@@ -247,7 +301,7 @@ impl Dispatch {
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
             let connected = tokio::select! {
-                connected = shared.dialer.dial(&origin, offer, shared.settings.timeouts.connect) => connected,
+                connected = shared.dial(&origin, offer) => connected,
                 () = opened.closed() => return,
             };
             let _ = opened.send((id, connected));
@@ -266,9 +320,12 @@ fn shape(id: JobId, request: &Request<Body>) -> Shape {
         repeatable,
         pipelinable: repeatable && consented && *request.method() != Method::CONNECT,
         safe: is_safe(request.method()),
+        early: is_safe(request.method()) && request.body().is_repeatable() && !options.late,
         sending: request.body().length().is_none_or(|length| length > 4096),
         class: if bytes > BIG { Class::Large } else { options.class },
         bytes,
+        follower: None,
+        follows: false,
     }
 }
 

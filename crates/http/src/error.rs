@@ -135,6 +135,13 @@ pub enum Cause {
         /// What it did, and the code's name.
         said: String,
     },
+    /// HTTP/3's error came from the server, for a stream or for the connection.
+    Http3 {
+        /// The error code (RFC 9114 §8.1), such as 0x10b, H3_REQUEST_REJECTED.
+        code: u64,
+        /// What it did, and the code's name.
+        said: String,
+    },
     /// Our own doing: the connection was given up for the reason told.
     Retired(&'static str),
 }
@@ -149,6 +156,8 @@ pub enum Step {
     Connect,
     /// The TLS handshake.
     Tls,
+    /// QUIC's handshake.
+    Quic,
     /// A proxy's answer.
     Proxy,
     /// The first byte of an answer.
@@ -165,6 +174,7 @@ impl fmt::Display for Step {
             Self::Resolve => "the address of the host was not found",
             Self::Connect => "the TCP handshake did not end",
             Self::Tls => "the TLS handshake did not end",
+            Self::Quic => "the QUIC handshake did not end",
             Self::Proxy => "the proxy did not answer",
             Self::FirstByte => "no answer began",
             Self::Receive => "the answer stood still",
@@ -177,7 +187,11 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::Tls(why) | Self::Proxy(why) | Self::Protocol(why) | Self::Http2 { said: why, .. } => f.write_str(why),
+            Self::Tls(why)
+            | Self::Proxy(why)
+            | Self::Protocol(why)
+            | Self::Http2 { said: why, .. }
+            | Self::Http3 { said: why, .. } => f.write_str(why),
             Self::TimedOut(step, after) => write!(f, "{step} for {} s", after.as_secs_f64()),
             Self::Closed => f.write_str("the server closed the connection too early"),
             Self::Refused(status) => write!(f, "the server refused it on this connection ({status})"),

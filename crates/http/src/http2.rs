@@ -26,10 +26,8 @@
 //! The exchanges are futures within the connection's task, not tasks: they share a wake-up, need no channel back,
 //! and are gone when it is.
 
-mod clock;
 mod ear;
 mod exchange;
-mod head;
 mod liveness;
 mod receive;
 mod send;
@@ -59,13 +57,18 @@ use tokio::{
 };
 
 use self::{
-    clock::{Alarm, Traffic},
     ear::{Ear, Overheard},
-    exchange::{Begun, Common, Count, Outcome},
+    exchange::{Begun, Common},
     liveness::Liveness,
 };
 use crate::{
     Asked, Cause, Error, Step, Timeouts,
+    connect::Io,
+    streams::{
+        self, Count, Outcome,
+        clock::{Alarm, Traffic},
+        head,
+    },
     wire::{ConnectionId, Job, Report, Sent},
 };
 
@@ -115,7 +118,7 @@ impl Default for Windows {
 
 /// Serves jobs on a connection until it ends, or until `jobs` is dropped and all is done.
 pub(crate) async fn run(
-    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    io: impl Io + 'static,
     id: ConnectionId,
     settings: Http2Settings,
     timeouts: Timeouts,
@@ -138,7 +141,7 @@ pub(crate) async fn run(
         timeouts,
         stream_window: settings.stream_window,
         reports,
-        traffic: Arc::new(Traffic::new(settings)),
+        traffic: Arc::new(Traffic::new(settings.stream_window, settings.connection_window)),
         unanswered: Arc::new(AtomicUsize::new(0)),
         ended: OnceLock::new(),
     });
@@ -206,6 +209,7 @@ impl Connection {
                 () = poll_fn(|_| if ear.with(|heard| heard.has_news()) { Poll::Ready(()) } else { Poll::Pending }) => {}
                 job = self.jobs.recv(), if self.open => self.take(job),
                 () = poll_fn(|context| liveness.poll_dead(context)), if !self.exchanges.is_empty() => {
+                    ear.with(|heard| heard.given_up = true);
                     return Cause::TimedOut(Step::Receive, liveness.bound());
                 }
                 Some(outcome) = self.exchanges.next() => self.settle(outcome),
@@ -242,7 +246,7 @@ impl Connection {
     fn begin(&mut self, mut job: Job, sender: &SendRequest<Bytes>) {
         let asked = Asked::of(&job.request);
         let begun = head::head(&job.request).and_then(|head| {
-            let chunks = exchange::open(&mut job.request)
+            let chunks = streams::open(&mut job.request)
                 .map_err(|error| Error::Sending { asked: asked.clone(), source: Arc::new(error) })?;
             let (response, stream) = sender
                 .clone()

@@ -9,25 +9,30 @@
 //! [`Client`] is a `tower` service from `http::Request<Body>` to [`Answer`]. It adds what the
 //! origin is owed (`credentials`), turns the request into a `wire::Job` and hands it to the origin's `dispatch`,
 //! which asks the `scheduler` (no sockets, no clocks) where it goes: onto an idle connection that the `pool`
-//! chooses, behind others in a pipeline, onto a new connection made by `connect`, or into the queue. `h1` and
-//! `http2` speak the protocol. What comes back is checked (`digest`) and streamed to the caller.
+//! chooses, behind others in a pipeline, onto a new connection made by `connect`, or into the queue. `h1`, `http2` and
+//! `http3` speak the protocol. What comes back is checked (`digest`) and streamed to the caller.
 //!
 //! # What decides, and what moves bytes
-//! `scheduler`, `pool`, `knowledge` and `h1::exchange` are state machines: events and a time go in, actions come
+//! `scheduler`, `pool`, `knowledge`, `alternative` and `h1::exchange` are state machines: events and a time go in, actions come
 //! out. They are tested by themselves, and all together in `model`, against random faults. `dispatch`, `h1::driver`,
-//! `http2` and `connect` do the I/O.
+//! `http2`, `http3` and `connect` do the I/O.
 
+mod alternative;
 mod body;
 mod client;
 pub mod connect;
 mod cookies;
 pub mod credentials;
+mod dial;
 pub mod digest;
 mod dispatch;
 mod error;
+mod follow;
 mod h1;
 mod http2;
+mod http3;
 mod knowledge;
+mod lone;
 mod method;
 #[cfg(test)]
 mod model;
@@ -36,14 +41,18 @@ mod origin;
 mod pool;
 mod redirect;
 mod scheduler;
+mod streams;
 mod wire;
 
+pub use alternative::Alternative;
 pub use body::{Body, Chunks, Incoming};
 pub use client::{Answer, Client, Settings, Versions};
 pub use cookies::Cookies;
 pub use error::{Asked, Cause, Error, Step};
+pub use follow::{Followed, Follower};
 pub use http2::{Http2Settings, Windows};
 pub use knowledge::{Knowledge, Pipelining};
+pub use lone::Lone;
 pub use method::{is_idempotent, is_safe};
 pub use options::{Class, Expected, Journey, Options, Timeouts};
 pub use origin::Origin;

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Method, Request, StatusCode, Version};
 use http_body_util::BodyExt;
@@ -18,7 +19,8 @@ use proptest::prelude::*;
 
 use self::server::{Model, Server};
 use crate::{
-    Body, Class, Client, Error, Expected, Journey, Options, Pipelining, Settings, Versions, credentials::Authenticator,
+    Body, Class, Client, Error, Expected, Followed, Follower, Journey, Options, Pipelining, Settings, Versions,
+    credentials::Authenticator,
 };
 
 /// What a file holds: nothing like any other.
@@ -31,6 +33,8 @@ struct Ask {
     method: Method,
     length: usize,
     large: bool,
+    /// Whether an upload is looked at right behind it.
+    looks: bool,
     /// When it is asked, in ms.
     at: u64,
     /// When its caller loses patience.
@@ -45,9 +49,11 @@ fn asks() -> impl Strategy<Value = Vec<Ask>> {
     // One in some turns out large, whatever was said of it.
     let length = prop_oneof![40 => 0usize..6000, 1 => 300_000usize..400_000];
     let dawdles = prop_oneof![9 => Just(0), 1 => 0u64..4000];
-    let ask = (method, length, prop::bool::weighted(0.1), 0u64..600, cancel, dawdles);
-    let ask =
-        ask.prop_map(|(method, length, large, at, cancel, dawdles)| Ask { method, length, large, at, cancel, dawdles });
+    let ask = (method, length, prop::bool::weighted(0.1), any::<bool>(), 0u64..600, cancel, dawdles);
+    let ask = ask.prop_map(|(method, length, large, looks, at, cancel, dawdles)| {
+        let looks = looks && method == Method::PUT;
+        Ask { method, length, large, looks, at, cancel, dawdles }
+    });
     prop::collection::vec(ask, 1..60)
 }
 
@@ -91,7 +97,7 @@ async fn play(asks: Vec<Ask>, setting: Setting) {
     }));
     let versions = if http2.is_some() { Versions::Http2 } else { Versions::Http1 };
     let settings = Settings { versions, pipelining, connections, ..Settings::default() };
-    let client = Client::with(settings, Authenticator::default(), Server(model.clone()));
+    let client = Client::with(settings, Authenticator::default(), Server(model.clone()), Arc::default());
     let told = join_all(asks.iter().enumerate().map(|(number, ask)| {
         let (client, ask, path) = (client.clone(), ask.clone(), path(number));
         async move {
@@ -142,7 +148,8 @@ async fn pipelines_deepen_with_success_and_only_where_wanted() {
     {
         let model = Model::new(1);
         let settings = Settings { pipelining, connections: 1, ..Settings::default() };
-        let client = Client::with(settings, Authenticator::default(), Server(Arc::new(Mutex::new(model))));
+        let client =
+            Client::with(settings, Authenticator::default(), Server(Arc::new(Mutex::new(model))), Arc::default());
         let answers = join_all((0..200).map(|number| {
             let request = Request::get(format!("http://model/{number}")).body(Body::empty()).unwrap();
             client.send(request)
@@ -161,19 +168,39 @@ async fn exchange(client: &Client, ask: &Ask, path: &str) -> Result<StatusCode, 
     let expected = if ask.method == Method::GET { expected } else { Expected::default() };
     let class = if ask.large { Class::Large } else { Class::Small };
     let request = Request::builder().method(&ask.method).uri(format!("http://model{path}"));
-    let request = request.extension(Options { class, pipeline: true, expected, timeouts: None });
-    let answer = client.send(request.body(body).unwrap()).await?;
-    let status = answer.status();
+    let request = request.extension(Options { class, pipeline: true, expected, ..Options::default() });
+    let mut request = request.body(body).unwrap();
+    if ask.looks {
+        let look = Request::builder().method("PROPFIND").uri(request.uri().clone()).body(Bytes::new()).unwrap();
+        request.extensions_mut().insert(Follower::new(look).unwrap());
+    }
+    let answer = client.send(request).await?;
+    let (status, look) = (answer.status(), answer.extensions().get::<Followed>().cloned());
+    assert_eq!(look.is_some(), ask.looks);
     tokio::time::sleep(Duration::from_millis(ask.dawdles)).await;
     let body = answer.into_body().collect().await?.to_bytes();
+    if let Some(look) = look
+        && let Some(seen) = look.answer().await
+    {
+        assert!(!status.is_success() || seen.status() != StatusCode::NOT_FOUND, "{path} was looked at too early");
+        let whole = seen.status() == StatusCode::MULTI_STATUS;
+        if let (true, Ok(seen)) = (whole, seen.into_body().collect().await) {
+            assert!(seen.to_bytes() == content(path, ask.length), "{path} was looked at, and another was seen");
+        }
+    }
     if ask.method == Method::GET && status == StatusCode::OK {
         assert!(body == content(path, ask.length), "{path} has another's content, or not all of its own");
     }
     Ok(status)
 }
 
+/// How many cases are played, unless `PROPTEST_CASES` wants more.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(200)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn nothing_is_lost_mixed_or_done_twice(asks in asks(), setting in settings()) {
@@ -195,7 +222,7 @@ async fn told(client: &Client, method: Method, path: &str, body: Body, options: 
 async fn a_server_that_wants_http_1_is_asked_by_it_whatever_is_asked() {
     let model = Arc::new(Mutex::new(Model { http2_until: 1, ..Model::new(1) }));
     let settings = Settings { versions: Versions::Http2, ..Settings::default() };
-    let client = Client::with(settings, Authenticator::default(), Server(model.clone()));
+    let client = Client::with(settings, Authenticator::default(), Server(model.clone()), Arc::default());
     let ask = |method| told(&client, method, "/a", "x".into(), Options::default());
     assert_eq!(ask(Method::PUT).await.unwrap().version, Version::HTTP_2);
     let answers = [ask(Method::GET), ask(Method::PUT), ask(Method::POST), ask(Method::POST)];
@@ -213,7 +240,7 @@ async fn a_large_upload_that_is_stored_slowly_is_sent_once() {
         let mut silent = Model::new(1);
         silent.silent = true;
         *model.lock().unwrap() = silent;
-        let client = Client::with(Settings::default(), Authenticator::default(), Server(model.clone()));
+        let client = Client::with(Settings::default(), Authenticator::default(), Server(model.clone()), Arc::default());
         let options = Options { class, ..Options::default() };
         let error = told(&client, Method::PUT, "/a", vec![0; length].into(), options).await.unwrap_err();
         assert_eq!((model.lock().unwrap().requests, matches!(error, Error::Undecided { .. })), (sent, sent == 1));
@@ -229,7 +256,7 @@ async fn a_server_that_was_never_there_is_given_up_at_once_and_one_that_was_is_w
     for (was_there, refusals, dials) in [(false, 2, 1), (true, 4, 4), (true, 100, 6)] {
         let model = Arc::new(Mutex::new(Model { hangs_up: true, ..Model::new(1) }));
         let settings = Settings { connections: 1, ..Settings::default() };
-        let client = Client::with(settings, Authenticator::default(), Server(model.clone()));
+        let client = Client::with(settings, Authenticator::default(), Server(model.clone()), Arc::default());
         let ask = || told(&client, Method::PUT, "/a", "x".into(), Options::default());
         if was_there {
             ask().await.unwrap();
@@ -257,7 +284,7 @@ async fn what_stands_behind_a_slow_answer_comes_by_another_way() {
     let model = Arc::new(Mutex::new(Model::new(1)));
     model.lock().unwrap().slow = Some("/slow".into());
     let settings = Settings { connections: 2, pipelining: Pipelining::Aggressive, ..Settings::default() };
-    let client = Client::with(settings, Authenticator::default(), Server(model.clone()));
+    let client = Client::with(settings, Authenticator::default(), Server(model.clone()), Arc::default());
     let ask = |path| told(&client, Method::GET, path, Body::empty(), Options::default());
     ask("/first").await.unwrap();
     let begun = tokio::time::Instant::now();

@@ -18,6 +18,8 @@ pub struct Options {
     pub expected: Expected,
     /// Other bounds than the client's.
     pub timeouts: Option<Timeouts>,
+    /// Not before a handshake is done, although its method is safe: whoever sees it twice may mind, or has.
+    pub late: bool,
 }
 
 /// How much an exchange will move, in either direction.

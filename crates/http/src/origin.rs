@@ -45,6 +45,12 @@ impl Origin {
         self.port
     }
 
+    /// The same scheme at another port, and at another host unless that is empty.
+    pub(crate) fn at(&self, host: &str, port: u16) -> Self {
+        let host = if host.is_empty() { self.host.clone() } else { host.to_owned() };
+        Self { tls: self.tls, host, port }
+    }
+
     /// What stands in the header `Host` (RFC 9112 §3.2): the port only where it is not the scheme's own.
     pub fn authority(&self) -> String {
         let own = if self.tls { 443 } else { 80 };

@@ -39,6 +39,9 @@ pub(crate) struct Window {
     pub(crate) bytes: u64,
     /// The retransmission timeout.
     pub(crate) rto: Duration,
+    /// The round trip, smoothed, and the least of late.
+    pub(crate) rtt: Duration,
+    pub(crate) least_rtt: Option<Duration>,
 }
 
 /// What is remembered of a connection.
@@ -64,7 +67,7 @@ const LEAST_RTO: Duration = Duration::from_millis(200);
 impl Window {
     pub(crate) fn of(io: &dyn Io) -> Option<Self> {
         let tcp = io.tcp_info()?;
-        Some(Self { bytes: tcp.cwnd(), rto: tcp.rto })
+        Some(Self { bytes: tcp.cwnd(), rto: tcp.rto, rtt: tcp.rtt, least_rtt: tcp.min_rtt })
     }
 }
 
@@ -195,7 +198,8 @@ mod tests {
     fn for_uploads_the_kernel_knows() {
         let now = Instant::now();
         let mut wide = used(now, &[10], Duration::from_secs(1));
-        wide.window = Some(Window { bytes: 500_000, rto: Duration::from_secs(1) });
+        wide.window =
+            Some(Window { bytes: 500_000, rto: Duration::from_secs(1), rtt: Duration::ZERO, least_rtt: None });
         let mut busy = used(now, &[10], Duration::ZERO);
         busy.largest.sent = 100_000;
         let idle = [("wide", wide), ("busy", busy)];

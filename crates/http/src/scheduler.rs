@@ -15,10 +15,16 @@
 //! that change something go onto pipelines by the caller's consent, and not among those that change nothing: a stray answer to a
 //! `GET` must not tell a `PUT` of success. Large exchanges go alone.
 //!
-//! `plan` decides where requests go, `ends` what becomes of those that come back, and `line` is a connection as it
-//! is known here.
+//! A *follower* goes right behind its leader, whatever that is, on the same connection: it asks what has become of it,
+//! in the same round trip. A server does one after the other what is not safe (RFC 9112 §9.3.2), so what it tells is the
+//! state after the leader. Its answer looks like no leader's ([`crate::Follower`]), hence it may stand among them. It is
+//! sent once and never without its leader: where it cannot go, or comes back, it has failed, and whoever asked looks again.
+//!
+//! `plan` decides where requests go, `lanes` how many connections are used, `ends` what becomes of those that come back,
+//! and `line` is a connection as it is known here.
 
 mod ends;
+mod lanes;
 mod line;
 mod plan;
 
@@ -29,7 +35,10 @@ use std::{
 
 use http::Version;
 
-use self::line::{Line, Slow, State, Waiting};
+use self::{
+    lanes::Lanes,
+    line::{Line, Slow, State, Waiting},
+};
 use crate::{
     Cause, Class,
     knowledge::{Fault, Knowledge, Pipelining},
@@ -53,7 +62,7 @@ pub(crate) struct Limits {
 }
 
 /// A request, as far as its way is concerned.
-#[expect(clippy::struct_excessive_bools, reason = "they are four independent facts")]
+#[expect(clippy::struct_excessive_bools, reason = "they are five independent facts")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) id: JobId,
@@ -63,11 +72,35 @@ pub(crate) struct Shape {
     pub(crate) pipelinable: bool,
     /// Whether it changes nothing.
     pub(crate) safe: bool,
+    /// Whether it may go before a handshake is done, where anybody on the way can send it again (RFC 8470 §4).
+    pub(crate) early: bool,
     /// Whether it mostly sends.
     pub(crate) sending: bool,
     pub(crate) class: Class,
     /// How much it moves, as far as that is known.
     pub(crate) bytes: u64,
+    /// What goes right behind it.
+    pub(crate) follower: Option<JobId>,
+    /// Whether it is what goes right behind another.
+    pub(crate) follows: bool,
+}
+
+impl Shape {
+    /// What goes right behind another: once, and nowhere else.
+    pub(crate) fn follower(id: JobId) -> Self {
+        Self {
+            id,
+            repeatable: false,
+            pipelinable: true,
+            safe: true,
+            early: false,
+            sending: false,
+            class: Class::Small,
+            bytes: 0,
+            follower: None,
+            follows: true,
+        }
+    }
 }
 
 /// What is to be done.
@@ -110,6 +143,7 @@ pub(crate) struct Scheduler {
     limits: Limits,
     knowledge: Knowledge,
     lines: BTreeMap<ConnectionId, Line>,
+    lanes: Lanes,
     queue: VecDeque<Waiting>,
     actions: Vec<Action>,
     /// Connections so far.
@@ -128,6 +162,7 @@ impl Scheduler {
             limits,
             knowledge,
             lines: BTreeMap::new(),
+            lanes: Lanes::new(limits.connections),
             queue: VecDeque::new(),
             actions: Vec::new(),
             opened: 0,
@@ -164,7 +199,7 @@ impl Scheduler {
 
     /// A request comes.
     pub(crate) fn submit(&mut self, shape: Shape, now: Moment) {
-        self.queue.push_back(Waiting { shape, blames: 0, returns: 0, passed: 0 });
+        self.queue.push_back(Waiting::new(shape));
         self.plan(now);
     }
 
@@ -173,6 +208,21 @@ impl Scheduler {
         while self.lines.len() < count.min(self.limits.connections) {
             self.open(Duration::ZERO);
         }
+    }
+
+    /// A connection that is about to open has a handshake that is still under way.
+    pub(crate) fn opens_early(&mut self, connection: ConnectionId) {
+        if let Some(line) = self.lines.get_mut(&connection) {
+            line.early = true;
+        }
+    }
+
+    /// The handshake of such a connection is done.
+    pub(crate) fn confirmed(&mut self, connection: ConnectionId, now: Moment) {
+        if let Some(line) = self.lines.get_mut(&connection) {
+            line.early = false;
+        }
+        self.plan(now);
     }
 
     /// A connection is open; whether it is still wanted.
@@ -186,8 +236,8 @@ impl Scheduler {
             return false;
         };
         line.state = match version {
-            // Until the server says otherwise (RFC 9113 §6.5.2 recommends at least 100).
-            Version::HTTP_2 => State::Multiplexed { streams: 100 },
+            // Until the server says otherwise (RFC 9113 §6.5.2 and RFC 9114 §6.1 recommend at least 100).
+            Version::HTTP_2 | Version::HTTP_3 => State::Multiplexed { streams: 100 },
             _ => State::Serial { old: false },
         };
         line.history.rests(now.instant);
@@ -222,7 +272,7 @@ impl Scheduler {
             return self.open(pause);
         }
         for waiting in std::mem::take(&mut self.queue) {
-            self.actions.push(Action::Fail { job: waiting.shape.id, cause: Shared(cause.clone()), undecided: false });
+            self.fail(&waiting, cause, false);
         }
     }
 
@@ -268,6 +318,7 @@ impl Scheduler {
             line.release(job);
             line.history.moved(moved.0, moved.1);
             line.history.sees(window);
+            self.lanes.see(window, now.instant);
             if line.jobs.is_empty() {
                 line.history.rests(now.instant);
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::{Request, Response, Version};
 use tokio::sync::oneshot;
 
-use crate::{Body, Cause, Error, Incoming, Windows, pool::Window};
+use crate::{Body, Cause, Error, Incoming, Windows, connect::TlsFacts, pool::Window};
 
 /// So many bytes of an answer count as a movement (`Timeouts::stall`): a byte now and then would keep a request waiting
 /// for ever.
@@ -25,6 +25,8 @@ pub(crate) struct Job {
     pub(crate) reply: oneshot::Sender<Result<Response<Incoming>, Error>>,
     /// How often it was put on a wire before.
     pub(crate) sendings: u32,
+    /// Whether it goes right behind the one before it, or not at all.
+    pub(crate) follows: bool,
 }
 
 /// The number of a request among its origin's.
@@ -69,6 +71,8 @@ pub(crate) enum Report {
     /// How many requests may be under way at once on this connection (HTTP/2's SETTINGS_MAX_CONCURRENT_STREAMS),
     /// and how much of their bodies.
     Streams { connection: ConnectionId, limit: usize, windows: Windows },
+    /// The handshake is over that early data did not wait for: any request may be sent now.
+    Confirmed { connection: ConnectionId, tls: Box<TlsFacts> },
     /// The connection takes no more jobs, and ends when those it has begun are done; those it had not begun have
     /// been returned.
     Draining { connection: ConnectionId, cause: Cause },

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     claims::judge,
     experiment::{Cell, Experiment, Network, Plan, Workload},
-    floor::floor,
+    floor::{floor, ideal},
     results::{
         Calibration, CellResult, Comparison, Host, NOT_REACHED, NetworkRecord, Outcome, RunResult, SCHEMA, Sample,
         Status, WorkloadRecord, timestamp,
@@ -66,6 +66,7 @@ pub fn assemble(experiment: &Experiment, plan: &Plan, outcomes: &[Outcome], circ
 
 fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellResult {
     let floor = floor(&cell.workload.work, &cell.network, tls);
+    let ideal = ideal(&cell.workload.work, &cell.network, &cell.row.contender);
     let taken = outcome.map_or(&[][..], Outcome::samples);
     // Of a cell that failed no number is made: its samples are kept, and no more.
     let (status, reason, samples): (_, _, &[Sample]) = match outcome {
@@ -76,6 +77,7 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
     };
     let samples_s: Vec<f64> = samples.iter().map(|sample| sample.seconds).collect();
     let median_s = median(&samples_s);
+    let used = samples.iter().map(|sample| sample.server_cpu_s).collect::<Option<Vec<_>>>().unwrap_or_default();
     let rtt_s = cell.network.rtt().as_secs_f64();
     CellResult {
         workload: cell.workload.name.clone(),
@@ -91,11 +93,10 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
         methods: methods(samples),
         protocols: protocols(samples),
         connections: middle(samples, |sample| sample.connections),
-        server_cpu_s: samples
-            .iter()
-            .map(|sample| sample.server_cpu_s)
-            .collect::<Option<Vec<_>>>()
-            .and_then(|used| median(&used)),
+        syns: samples.iter().map(|sample| sample.syns).reduce(|all, one| Some(all?.and(one?))).flatten(),
+        server_cpu_s: median(&used),
+        server_cpu_samples_s: used,
+        ideal_s: ideal.map(|ideal| ideal.as_secs_f64()),
         round_trips: median_s.filter(|_| rtt_s > 0.0).map(|median| median / rtt_s),
         floor_s: floor.time.as_secs_f64(),
         times_floor: median_s

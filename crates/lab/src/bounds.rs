@@ -64,7 +64,8 @@ impl Bounds {
         self.left().min(SLICE)
     }
 
-    fn left(&self) -> Duration {
+    /// How much of the time is left.
+    pub fn left(&self) -> Duration {
         self.time.saturating_sub(self.start.elapsed())
     }
 }

@@ -10,9 +10,10 @@ use std::{
     sync::Arc,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, SanType, date_time_ymd,
+    KeyUsagePurpose, PublicKeyData, SanType, date_time_ymd,
 };
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, pki_types::CertificateDer};
 
@@ -45,13 +46,16 @@ pub struct Certificates {
     /// The server's private key, PKCS #8 PEM; each server stores its own copy, readable
     /// by the user it runs as.
     pub key_pem: String,
+    /// The SHA-256 of the server's public key, as its certificate has it, in base64: how Chromium is told to
+    /// trust it.
+    pub server_key_hash: String,
     ca: CertificateDer<'static>,
 }
 
 impl Certificates {
-    /// Makes an authority and a server certificate for `addresses`, and writes the
-    /// authority's to `folder/ca.pem`.
-    pub fn make(folder: &Path, addresses: &[IpAddr]) -> Result<Self, CertError> {
+    /// Makes an authority and a server certificate for `addresses` and `hosts` (names, with or without a port), and
+    /// writes the authority's to `folder/ca.pem`.
+    pub fn make(folder: &Path, addresses: &[IpAddr], hosts: &[&str]) -> Result<Self, CertError> {
         let mut params = named("Longhaul's authority for one run")?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -60,6 +64,13 @@ impl Certificates {
         let key = KeyPair::generate()?;
         let mut params = named("Longhaul's server")?;
         params.subject_alt_names = addresses.iter().copied().map(SanType::IpAddress).collect();
+        for host in hosts {
+            let name = host.rsplit_once(':').map_or(*host, |(name, _port)| name);
+            params.subject_alt_names.push(match name.parse() {
+                Ok(address) => SanType::IpAddress(address),
+                Err(_) => SanType::DnsName(name.try_into()?),
+            });
+        }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
@@ -67,7 +78,14 @@ impl Certificates {
 
         let ca_file = folder.join("ca.pem");
         fs::write(&ca_file, authority.pem()).map_err(|source| CertError::Write { path: ca_file.clone(), source })?;
-        Ok(Self { ca_file, server_pem: server.pem(), key_pem: key.serialize_pem(), ca: authority.der().clone() })
+        let hash = ring::digest::digest(&ring::digest::SHA256, &key.subject_public_key_info());
+        Ok(Self {
+            ca_file,
+            server_pem: server.pem(),
+            key_pem: key.serialize_pem(),
+            server_key_hash: STANDARD.encode(hash),
+            ca: authority.der().clone(),
+        })
     }
 
     /// TLS for a client that trusts this authority alone, offers these versions of TLS and,
@@ -144,7 +162,7 @@ mod tests {
     fn a_client_trusts_the_runs_server_at_its_address_only() {
         let folder = tempfile::tempdir().unwrap();
         let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
-        let certificates = Certificates::make(folder.path(), &[address]).unwrap();
+        let certificates = Certificates::make(folder.path(), &[address], &[]).unwrap();
         let connect = |address: IpAddr, versions: &[&'static SupportedProtocolVersion]| {
             let config = certificates.client(versions, b"h2").unwrap();
             let mut client = ClientConnection::new(config, ServerName::from(address)).unwrap();
@@ -157,7 +175,7 @@ mod tests {
         assert_eq!(tls12, (Some(rustls::ProtocolVersion::TLSv1_2), true));
         assert!(connect(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3)), rustls::ALL_VERSIONS).is_err());
 
-        let other = Certificates::make(folder.path(), &[address]).unwrap();
+        let other = Certificates::make(folder.path(), &[address], &[]).unwrap();
         let config = other.client(rustls::ALL_VERSIONS, b"h2").unwrap();
         let mut client = ClientConnection::new(config, ServerName::from(address)).unwrap();
         let mut server = server(&certificates);

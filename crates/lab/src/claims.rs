@@ -2,7 +2,7 @@
 //!
 //! A [`Claim`] quotes the sentence and gives one [`Check`]: data, not code, so that the
 //! experiment file alone says what would refute it. A check compares cells of one workload;
-//! all but [`Check::Shrinks`] stay on one network. "By far" and "greatly" are numbers here,
+//! all but [`Check::Shrinks`] and [`Check::Across`] stay on one network. "By far" and "greatly" are numbers here,
 //! and whoever disagrees with a number can change it.
 //!
 //! A ratio is that of the comparisons ([`shift`](crate::stats::shift)), and its interval
@@ -23,6 +23,7 @@
 mod evidence;
 mod judge;
 
+use link::units::Span;
 use serde::{Deserialize, Serialize};
 
 pub use judge::judge;
@@ -77,6 +78,46 @@ pub enum Check<N> {
         at_least: Option<f64>,
         /// The greatest ratio.
         at_most: Option<f64>,
+        /// Of what; of times unless given.
+        #[serde(default)]
+        measure: Measure,
+    },
+    /// `what` takes here at least, or at most, so many times as long as on the network `on`.
+    Across {
+        /// Who takes it.
+        what: N,
+        /// The other network.
+        on: N,
+        /// The least ratio.
+        at_least: Option<f64>,
+        /// The greatest ratio.
+        at_most: Option<f64>,
+    },
+    /// The first connection of each sample has no data in its SYN, and all later ones have.
+    SynData {
+        /// Whose SYNs.
+        what: N,
+    },
+    /// Of the time that the page's dependencies, handshakes and slow start allow `to` to be quicker than `of`, at least,
+    /// or at most, this share is saved.
+    Saves {
+        /// The slower one.
+        of: N,
+        /// The quicker one.
+        to: N,
+        /// The least share.
+        at_least: Option<f64>,
+        /// The greatest share.
+        at_most: Option<f64>,
+    },
+    /// `what` takes at most so much longer than `than`, whatever both take.
+    Loses {
+        /// Who may lose something.
+        what: N,
+        /// Its rival.
+        than: N,
+        /// The most it may lose.
+        at_most: Span,
     },
     /// `what` takes at least, or at most, so many of a unit.
     Takes {
@@ -135,6 +176,17 @@ pub enum Check<N> {
     },
 }
 
+/// What a ratio is one of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// How long it took.
+    #[default]
+    Time,
+    /// The server's processor time.
+    ServerCpu,
+}
+
 fn one() -> f64 {
     1.0
 }
@@ -177,8 +229,18 @@ impl<N> Check<N> {
                 let among = all(among)?;
                 Check::Fastest { what: contender(what)?, among, by }
             }
-            Self::Ratio { of, to, at_least, at_most } => {
-                Check::Ratio { of: contender(of)?, to: contender(to)?, at_least, at_most }
+            Self::Ratio { of, to, at_least, at_most, measure } => {
+                Check::Ratio { of: contender(of)?, to: contender(to)?, at_least, at_most, measure }
+            }
+            Self::Across { what, on, at_least, at_most } => {
+                Check::Across { what: contender(what)?, on: network(on)?, at_least, at_most }
+            }
+            Self::SynData { what } => Check::SynData { what: contender(what)? },
+            Self::Saves { of, to, at_least, at_most } => {
+                Check::Saves { of: contender(of)?, to: contender(to)?, at_least, at_most }
+            }
+            Self::Loses { what, than, at_most } => {
+                Check::Loses { what: contender(what)?, than: contender(than)?, at_most }
             }
             Self::Takes { what, unit, at_least, at_most } => {
                 Check::Takes { what: contender(what)?, unit, at_least, at_most }
@@ -202,10 +264,13 @@ impl<N> Check<N> {
         match self {
             Self::Slower { what, than, .. } => what.iter().chain(than).collect(),
             Self::Fastest { what, among, .. } => std::iter::once(what).chain(among).collect(),
-            Self::Ratio { of, to, .. } | Self::Shrinks { of, to, .. } => vec![of, to],
+            Self::Ratio { of, to, .. } | Self::Shrinks { of, to, .. } | Self::Saves { of, to, .. } => vec![of, to],
             Self::More { what, than, .. } => std::iter::once(what).chain(than).collect(),
-            Self::Pays { what, than, .. } => vec![what, than],
-            Self::PerStep { what, .. } | Self::Takes { what, .. } => vec![what],
+            Self::Pays { what, than, .. } | Self::Loses { what, than, .. } => vec![what, than],
+            Self::PerStep { what, .. }
+            | Self::Takes { what, .. }
+            | Self::Across { what, .. }
+            | Self::SynData { what } => vec![what],
         }
     }
 
@@ -213,6 +278,8 @@ impl<N> Check<N> {
     pub fn complaint(&self) -> Option<&'static str> {
         let (factors, lists) = match self {
             Self::Ratio { at_least: None, at_most: None, .. }
+            | Self::Across { at_least: None, at_most: None, .. }
+            | Self::Saves { at_least: None, at_most: None, .. }
             | Self::Takes { at_least: None, at_most: None, .. }
             | Self::PerStep { at_least: None, at_most: None, .. } => {
                 return Some("it needs a bound, `at_least` or `at_most`");
@@ -223,10 +290,12 @@ impl<N> Check<N> {
                 return Some("a number must be at least 0");
             }
             Self::PerStep { methods, .. } => (vec![], vec![methods.len()]),
-            Self::Takes { .. } | Self::Pays { .. } => (vec![], vec![]),
+            Self::Takes { .. } | Self::Pays { .. } | Self::SynData { .. } | Self::Loses { .. } => (vec![], vec![]),
             Self::Slower { what, than, by } => (vec![*by], vec![what.len(), than.len()]),
             Self::Fastest { among, by, .. } => (vec![*by], vec![among.len()]),
-            Self::Ratio { at_least, at_most, .. } => (at_least.iter().chain(at_most).copied().collect(), vec![]),
+            Self::Ratio { at_least, at_most, .. }
+            | Self::Across { at_least, at_most, .. }
+            | Self::Saves { at_least, at_most, .. } => (at_least.iter().chain(at_most).copied().collect(), vec![]),
             Self::More { than, .. } => (vec![], vec![than.len()]),
             Self::Shrinks { by, .. } => (vec![*by], vec![]),
         };

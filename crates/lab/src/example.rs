@@ -15,7 +15,7 @@ use crate::{
 const RACE: &str = include_str!("../../../experiments/webdav-race.toml");
 
 /// Round trips for each file, connections, requests for each file.
-const CLIENTS: [(&str, f64, u64, &str); 15] = [
+const CLIENTS: [(&str, f64, u64, &str); 16] = [
     ("curl", 2.3, 16, "PUT"),
     ("curl-parallel-h1", 0.12, 16, "PUT"),
     ("curl-parallel-h2", 0.12, 1, "PUT"),
@@ -30,6 +30,7 @@ const CLIENTS: [(&str, f64, u64, &str); 15] = [
     ("haul", 0.1, 2, "PUT"),
     ("haul-no-pipelining", 0.4, 6, "PUT"),
     ("haul-http2", 0.11, 1, "PUT"),
+    ("haul-http3", 0.10, 0, "PUT"),
     ("haul-locks", 0.5, 2, "LOCK PUT UNLOCK"),
 ];
 
@@ -83,6 +84,7 @@ fn outcome(cell: &Cell, samples: u32, factor: f64, missing: &[&str]) -> Outcome 
         methods: Some(methods(requests)),
         protocols: Some([Protocol { http: "HTTP/1.1".into(), tls: Some("TLSv1.3".into()), cipher: None }].into()),
         connections: Some(connections),
+        syns: None,
         server_cpu_s: None,
     };
     Outcome::Done((0..samples).map(sample).collect())

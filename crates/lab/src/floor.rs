@@ -16,6 +16,8 @@
 //! | an object after a page: its connections are there; half a round trip for the request, half for the last byte | 1 |
 //! | listing: one request with `Depth: 1` (RFC 4918, §9.1) | 1 |
 //! | saving in place: a save begins when the last one is confirmed | 1 each |
+//! | a page's load: the longest chain of requests that wait for one another's responses, and what is computed between | its depth |
+//! | looking a name up: a datagram there and one back, with no handshake | 1 each |
 //!
 //! *Not counted*, because a setting or an implementation can take it away: slow start and
 //! windows, further connections, locks, looking before writing, one request after another,
@@ -25,11 +27,14 @@
 //! answer weighs. That is not small: 0.4 to 0.8 kB an entry were seen, so that a thousand
 //! entries fill a line of 100 Mbit/s for 30 to 65 ms, as long as three round trips of the
 //! article's 18 ms, and the floor of a listing is out of reach by as much. *Counted*, though a client that has met the server before might save it: both
-//! handshakes (TCP Fast Open and TLS early data take them away). A mount that connected
+//! handshakes (TCP Fast Open and TLS early data take them away), and though HTTP/3 has one in place of two. A mount that connected
 //! before the clock started has saved them too, and may be shown at less than 1 ×. That is
-//! no error: it is the advantage of having been there.
+//! no error: it is the advantage of having been there. A page's floor counts no handshake at all: how many of them
+//! can be saved is what its experiments ask.
 
 use std::time::Duration;
+
+use page::{Connections, Way, replay::Over, schedule::INITIAL_WINDOW};
 
 use crate::{experiment::Network, work::Work};
 
@@ -46,13 +51,27 @@ pub struct Floor {
 
 /// The floor of a task on a network, over TLS 1.3 or in plain text.
 pub fn floor(work: &Work, network: &Network, tls: bool) -> Floor {
-    let handshakes = if let Work::Page { .. } = work { 0 } else { 1 + u32::from(tls) };
-    let answers = if let Work::Edit { times, .. } = work { *times } else { 1 };
+    if let Work::Load { page } = work {
+        let time = page.0.floor(network.rtt(), network.down());
+        return Floor { round_trips: page.0.depth() as u32, bytes: work.payload(), time };
+    }
+    let handshakes = if let Work::Page { .. } | Work::LookUp { .. } = work { 0 } else { 1 + u32::from(tls) };
+    let answers = if let Work::Edit { times, .. } | Work::LookUp { times } = work { *times } else { 1 };
     let round_trips = handshakes + answers;
     let bytes = work.payload();
     let rate = if work.reads() { network.down() } else { network.up() };
     let crossing = rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes));
     Floor { round_trips, bytes, time: network.rtt().saturating_mul(round_trips).saturating_add(crossing) }
+}
+
+/// How long a page takes over its recorded connections between ideal ends of the network: with the handshakes of the
+/// way of this name, and with slow start from the server's initial window. None for other ways and other work.
+pub fn ideal(work: &Work, network: &Network, way: &str) -> Option<Duration> {
+    let Work::Load { page } = work else { return None };
+    let over: Over = way.parse().ok()?;
+    let window = network.server.initial_window.map_or(INITIAL_WINDOW, |segments| u64::from(segments) * 1460);
+    let connections = Connections::Recorded { handshake: over.handshakes()?, initial_window: Some(window) };
+    Some(page.0.schedule(&Way { rtt: network.rtt(), rate: network.down(), connections }).load)
 }
 
 impl Floor {

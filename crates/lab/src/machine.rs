@@ -115,7 +115,8 @@ fn needed(work: &Work) -> u64 {
         Work::Upload { files, size } | Work::Tree { files, size, .. } | Work::Edit { times: files, size } => {
             u64::from(*files).saturating_mul(size.as_bytes())
         }
-        Work::List { .. } => 0,
+        Work::List { .. } | Work::LookUp { .. } => 0,
+        Work::Load { .. } => work.payload(),
         Work::Download { files, size } => {
             let round = size.iter().fold(0, |sum: u64, size| sum.saturating_add(size.as_bytes()));
             u64::from(*files).div_ceil(size.len() as u64).saturating_mul(round)

@@ -19,7 +19,7 @@ use crate::{claims::Verdict, servers::Protocol, stats::Interval, words::counted}
 
 pub(crate) use folder::timestamp;
 pub use folder::{Listed, create_folder, find, ids, list, locate};
-pub use samples::{Outcome, Sample, SampleLog};
+pub use samples::{Outcome, Sample, SampleLog, Syns};
 pub use store::{ResultsError, read, write};
 
 /// The name of the schema.
@@ -229,10 +229,19 @@ pub struct CellResult {
     pub protocols: Option<Vec<Protocol>>,
     /// TCP connections, median of the samples.
     pub connections: Option<u64>,
-    /// The processor time that the server's processes used, in seconds, median of the samples; none where it was
-    /// not measured.
+    /// What the SYNs of all samples carried; none where no tap saw them.
+    #[serde(default)]
+    pub syns: Option<Syns>,
+    /// The processor time that the server used, in seconds, median of the samples; none where it was not measured.
     #[serde(default)]
     pub server_cpu_s: Option<f64>,
+    /// The same of each sample, in the order in which they were taken; empty where it was not measured.
+    #[serde(default)]
+    pub server_cpu_samples_s: Vec<f64>,
+    /// How long a page takes this way on a network that loses nothing, between ends that compute nothing: its
+    /// dependencies, handshakes and slow start alone; none for other work.
+    #[serde(default)]
+    pub ideal_s: Option<f64>,
     /// The median time in round trips of the network; none where it has no delay.
     pub round_trips: Option<f64>,
     /// The least time that physics allows ([`floor`](crate::floor)).

@@ -26,9 +26,9 @@ use crate::{
     contenders::{self, Contender, Failure, Pc},
     experiment::{Block, Cell, Plan},
     process::ProcessError,
-    results::{Outcome, Sample, SampleLog},
+    results::{Outcome, Sample, SampleLog, Syns},
     servers::{Server, ServerError, Setup},
-    work::{Payload, WorkError},
+    work::{Payload, Work, WorkError},
     world::{World, WorldError},
 };
 use captures::{Captures, NotKept};
@@ -205,7 +205,7 @@ impl Run<'_> {
                     contender.as_ref(),
                     &cell.workload.work,
                     self.server,
-                    self.tls,
+                    contender.tls(self.tls),
                     link::sandbox::is_root(),
                 );
                 obstacle.map_or(Outcome::Done(Vec::new()), Outcome::Skipped)
@@ -237,6 +237,10 @@ impl Run<'_> {
         let broken = world.check().map_err(SampleError::from);
         let (took, sample) = measured.or_else(|error| broken.and(Err(error)))?;
         let seen = world.end()?;
+        let sample = Sample { syns: Some(Syns::of(&seen.all)), ..sample };
+        // Of a page's two loads the second counts.
+        let since = sample.began.filter(|_| cell.workload.work.is_load());
+        let seen = since.map(|began| seen.since(began)).transpose()?.unwrap_or(seen.all);
         self.captures().take(&capture, cell, round)?;
         let counts = Sample {
             bytes: Some(seen.inbound.bytes + seen.outbound.bytes),
@@ -255,13 +259,17 @@ impl Run<'_> {
         contender: &dyn Contender,
     ) -> Result<(Duration, Sample), SampleError> {
         let address = world.server_address();
-        let certificates = self.tls.then(|| Certificates::make(folder, &[address.ip()])).transpose()?;
+        let tls = contender.tls(self.tls);
+        let page = if let Work::Load { page } = &cell.workload.work { Some(page) } else { None };
+        let hosts = page.map(|page| page.0.hosts()).unwrap_or_default();
+        let certificates = tls.then(|| Certificates::make(folder, &[address.ip()], &hosts)).transpose()?;
         let certificates = certificates.as_ref();
         let setup = Setup {
             place: &world.server,
             address,
             certificates,
-            http: contender.http(self.tls),
+            http: contender.http(tls),
+            page,
             scratch: &folder.join("server"),
             bounds: Bounds::new(START, self.cancel.clone()),
         };
@@ -275,6 +283,7 @@ impl Run<'_> {
         let sample = contenders::Sample {
             client: &world.client,
             pc: world.pc.as_ref().zip(share).map(|(place, share)| Pc { place, share }),
+            address,
             url: format!("{}{FOLDER}/", server.url()),
             certificates,
             task: &task,
@@ -303,7 +312,7 @@ impl Run<'_> {
             server_cpu_s: used.map(|used| used.as_secs_f64()),
             ..Sample::default()
         };
-        Ok((end - start, counts))
+        Ok((done.took.unwrap_or(end - start), counts))
     }
 }
 

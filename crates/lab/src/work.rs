@@ -32,7 +32,7 @@ use crate::{
     servers::Requests,
 };
 
-pub use self::kind::Work;
+pub use self::kind::{Page, Work};
 use self::verify::{same_content, same_files, same_names};
 
 /// Where `mod_dav_fs` keeps the properties of a folder's files, inside that folder.
@@ -69,6 +69,9 @@ pub enum WorkError {
 pub struct Done {
     /// The names it found, if it was asked to list.
     pub listing: Option<Vec<String>>,
+    /// How long it says that the work took, where it knows better than whoever has started it: a page is loaded when
+    /// its last byte is there, and connections are closed after that.
+    pub took: Option<Duration>,
     /// It may still be writing behind its own back, as a file system does after close(2).
     pub writes_behind: bool,
 }
@@ -113,7 +116,8 @@ impl Payload {
                     fs::write(&file, content).map_err(io_error("write", &file))?;
                 }
             }
-            Work::Download { .. } | Work::Page { .. } | Work::List { .. } => {}
+            Work::Download { .. } | Work::Page { .. } | Work::List { .. } | Work::Load { .. } | Work::LookUp { .. } => {
+            }
         }
         Ok(task)
     }
@@ -165,12 +169,15 @@ impl Task {
     /// The name of the file with this number on the server; an edit has but one.
     fn name(&self, index: usize) -> String {
         match self.work() {
-            Work::Upload { .. } | Work::Download { .. } | Work::Page { .. } => format!("file{index:04}.bin"),
+            Work::Upload { .. } | Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
+                format!("file{index:04}.bin")
+            }
             Work::Tree { folders, files, .. } => {
                 let folder = index as u64 * u64::from(*folders) / u64::from(*files);
                 format!("{}/file{index:04}.bin", folder_name(folder))
             }
             Work::List { .. } => format!("entry{index:04}.txt"),
+            Work::LookUp { .. } => format!("name{index:04}"),
             Work::Edit { .. } => "note.txt".to_owned(),
         }
     }
@@ -195,7 +202,7 @@ impl Task {
         let skip = match self.work() {
             Work::Upload { .. } | Work::Tree { .. } => 0,
             Work::Edit { .. } => 1,
-            Work::Download { .. } | Work::Page { .. } | Work::List { .. } => self.payload.contents.len(),
+            _ => self.payload.contents.len(),
         };
         let contents = self.payload.contents.iter().enumerate().skip(skip);
         contents.map(|(index, content)| (self.local(index), content.as_slice(), self.name(index)))
@@ -207,9 +214,11 @@ impl Task {
         let folder = root.join(&self.folder);
         fs::create_dir_all(&folder).map_err(io_error("create", &folder))?;
         let present = match self.work() {
-            Work::Upload { .. } | Work::Tree { .. } => 0,
+            Work::Upload { .. } | Work::Tree { .. } | Work::LookUp { .. } => 0,
             Work::Edit { .. } => 1,
-            Work::Download { .. } | Work::Page { .. } | Work::List { .. } => self.payload.contents.len(),
+            Work::Download { .. } | Work::Page { .. } | Work::List { .. } | Work::Load { .. } => {
+                self.payload.contents.len()
+            }
         };
         let mut made = vec![folder.clone()];
         for (index, content) in self.payload.contents.iter().enumerate().take(present) {
@@ -245,6 +254,11 @@ impl Task {
     /// that a client merges only the last is seen in them.
     pub fn verify_requests(&self, requests: &Requests) -> Result<(), WorkError> {
         let (puts, steps) = (requests.of("PUT"), u64::from(self.work().steps()));
+        if let Work::Load { page } = self.work() {
+            let total = requests.total();
+            let wrong = || format!("the server was sent {total} requests of the {steps} of {}", page.0.name);
+            return if total >= steps { Ok(()) } else { Err(WorkError::Wrong(wrong())) };
+        }
         if !self.work().writes() || puts >= steps {
             return Ok(());
         }
@@ -257,11 +271,17 @@ impl Task {
         let contents = &self.payload.contents;
         match self.work() {
             Work::Upload { .. } | Work::Tree { .. } => same_files(&folder, &self.names(), contents),
+            // Each answer's status and length were checked as it came.
+            Work::Load { .. } => Ok(()),
             Work::Download { .. } | Work::Page { .. } => same_files(&self.target, &self.names(), contents),
             Work::Edit { .. } => same_files(&folder, &self.names(), contents.last().map_or(&[], std::slice::from_ref)),
-            Work::List { .. } => {
+            Work::List { .. } | Work::LookUp { .. } => {
                 let listed = done.listing.iter().flatten().cloned();
-                same_names("the listing", listed, &self.names())
+                same_names(
+                    if let Work::List { .. } = self.work() { "the listing" } else { "the answers" },
+                    listed,
+                    &self.names(),
+                )
             }
         }
     }

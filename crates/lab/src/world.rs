@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use capture::{Summary, pcapng};
+use capture::{Source, Summary, pcapng};
 use link::{
     cable::{Cable, CableError, Options},
     host::{Host, HostError},
@@ -122,7 +122,7 @@ impl World {
     }
 
     /// Tears everything down and says what the tap saw.
-    pub fn end(self) -> Result<Summary, WorldError> {
+    pub fn end(self) -> Result<Seen, WorldError> {
         let mut traffic = self.cable.pull()?.to_vec();
         if let Some(lan) = self.lan {
             traffic.extend(lan.pull()?);
@@ -135,7 +135,28 @@ impl World {
         if let Some(tap) = Arc::into_inner(self.tap) {
             tap.finish()?;
         }
-        Ok(Summary::of(&mut pcapng::Reader::open(&self.capture)?)?)
+        let all = Summary::of(&mut pcapng::Reader::open(&self.capture)?)?;
+        Ok(Seen { all, capture: self.capture })
+    }
+}
+
+/// What a tap saw.
+pub struct Seen {
+    /// From the world's beginning to its end.
+    pub all: Summary,
+    capture: PathBuf,
+}
+
+impl Seen {
+    /// From a time on, which counts since 1970-01-01 00:00 UTC.
+    pub fn since(&self, time: Duration) -> Result<Summary, WorldError> {
+        let (mut summary, mut packets) = (Summary::default(), pcapng::Reader::open(&self.capture)?);
+        while let Some(packet) = packets.next()? {
+            if packet.time >= time {
+                summary.add(&packet);
+            }
+        }
+        Ok(summary)
     }
 }
 

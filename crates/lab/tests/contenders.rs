@@ -24,7 +24,7 @@ use lab::{
     contenders::{self, Contender, Failure, Parameters, Pc, Sample},
     place::Here,
     servers::{self, Http, Requests, Running, Server, ServerError, Setup},
-    work::{Payload, Work},
+    work::{Page, Payload, Work},
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use link::units::Size;
@@ -35,17 +35,24 @@ use nix::{
 
 const FILES: u32 = 4;
 
+/// They wait more than they work.
+const AT_ONCE: usize = 6;
+
 type Test = fn() -> Result<(), Failed>;
 
 fn main() {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(AT_ONCE);
     let root = nix::unistd::geteuid().is_root();
     let mounts = root && own_mounts().is_ok();
     let mut trials = Vec::new();
-    for server in 0..servers::all().len() {
+    for server in (0..servers::all().len()).filter(|server| !servers::all()[*server].replays()) {
         for tls in [true, false] {
             for registered in contenders::all() {
                 let contender = registered.with(&Parameters::new()).unwrap();
+                if contender.replays() {
+                    continue;
+                }
                 let server_name = servers::all()[server].name();
                 let name = format!("{server_name} {} {}", if tls { "https" } else { "http" }, contender.name());
                 let skip = skipped(contender.as_ref(), servers::all()[server].as_ref(), tls, mounts);
@@ -59,6 +66,10 @@ fn main() {
                 trials.push(Trial::test(name, run).with_ignored_flag(skip.is_some()));
             }
         }
+    }
+    for registered in contenders::all().iter().filter(|one| WAYS.contains(&one.name)) {
+        let run = || load(registered.with(&Parameters::new())?.as_ref());
+        trials.push(Trial::test(format!("pages {}", registered.name), run));
     }
     let (apache, curl) = (server("apache").missing().is_none(), contenders::all()[0].with(&Parameters::new()).unwrap());
     let have = apache && curl.needs()[0].find().is_ok();
@@ -88,6 +99,82 @@ fn main() {
     trials.extend(mounted.map(|(name, test)| Trial::test(name, test).with_ignored_flag(!mount)));
     trials.extend(wrongs.map(|(name, test)| Trial::test(name, test).with_ignored_flag(!have)));
     libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// Ways to load a page: each version of HTTP, and each thing that goes with one.
+const WAYS: [&str; 10] =
+    ["h1", "h1+tfo", "h1x6+pipelining", "h1+resumed", "h1+early+tfo", "h2", "h2+tls+tfo", "h2+early", "h3", "h3+early"];
+
+/// Heads and ends that are waited for, a computation, two answers to one question, something sent, and answers
+/// without a body; over two hosts.
+const PAGE: &str = r#"
+schema = "longhaul.page/1"
+title = "a page with everything"
+[[request]]
+id = "page"
+host = "www.example.org"
+path = "/?a=b|c"
+connection = 0
+head = 400
+response = { type = "text/html", head = 300, body = 60000 }
+[[request]]
+id = "style"
+host = "static.example.org"
+path = "/style.css"
+connection = 1
+after = [{ head = "page", bytes = 4000 }]
+response = { head = 300, body = 20000 }
+[[request]]
+id = "picture"
+host = "static.example.org"
+path = "/picture"
+connection = 1
+after = [{ head = "page", bytes = 4000 }]
+response = { head = 300, body = 1000 }
+[[request]]
+id = "beacon"
+method = "POST"
+host = "www.example.org"
+path = "/beacon"
+connection = 0
+after = [{ end = "style" }]
+compute = "5ms"
+body = 700
+response = { status = 204, body = 0 }
+[[request]]
+id = "picture-again"
+host = "static.example.org"
+path = "/picture"
+connection = 1
+after = [{ end = "style" }]
+response = { status = 304, body = 0 }
+"#;
+
+/// A page is loaded twice, whole, and the server was asked for all of it each time.
+fn load(way: &dyn Contender) -> Result<(), Failed> {
+    let page = Page(Arc::new(page::Spec::parse(PAGE, "page.toml".as_ref())?));
+    let folder = scratch();
+    let certificates = Certificates::make(folder.path(), &["127.0.0.1".parse()?], &page.0.hosts())?;
+    let certificates = way.tls(false).then_some(&certificates);
+    let work = Work::Load { page };
+    let mut running = start(server("pages").as_ref(), folder.path(), way.http(false), certificates, Some(&work))?;
+    let requests = sample(&mut running, way, work, folder.path(), certificates, 0)?;
+    // What was too early is asked again.
+    if requests.of("GET") != 4 || !(1..=2).contains(&requests.of("POST")) {
+        return Err(format!("{requests} instead of GET 4, POST 1").into());
+    }
+    let seen: Vec<&str> = requests.protocols.iter().map(|protocol| protocol.http.as_str()).collect();
+    let spoken = match &way.name()[..2] {
+        "h1" => "HTTP/1.1",
+        "h2" => "HTTP/2.0",
+        _ => "HTTP/3.0",
+    };
+    if seen != [spoken] {
+        return Err(format!("it came by {seen:?}").into());
+    }
+    running.check()?;
+    running.stop();
+    Ok(())
 }
 
 /// A mount namespace in which nothing we mount is seen outside, with a fresh `/run`.
@@ -132,7 +219,7 @@ fn copies() -> bool {
     *COPIES
 }
 
-fn works() -> [Work; 6] {
+fn works() -> [Work; 7] {
     let size = Size::bytes(10 * 1024);
     [
         Work::Upload { files: FILES, size },
@@ -140,6 +227,7 @@ fn works() -> [Work; 6] {
         Work::Download { files: FILES, size: vec![size, Size::bytes(300 * 1024)] },
         Work::Page { objects: vec![size; 6], idle: "10ms".parse().unwrap(), size },
         Work::List { entries: 30 },
+        Work::LookUp { times: 3 },
         Work::Edit { times: 3, size },
     ]
 }
@@ -164,18 +252,19 @@ fn start(
     folder: &Path,
     http: Http,
     certificates: Option<&Certificates>,
+    work: Option<&Work>,
 ) -> Result<Running, ServerError> {
     let scratch = folder.join("server");
-    let setup =
-        Setup { place: &Here, address: free_address(), certificates, http, scratch: &scratch, bounds: bounds() };
-    server.start(&setup)
+    let page = work.and_then(|work| if let Work::Load { page } = work { Some(page) } else { None });
+    let address = free_address();
+    server.start(&Setup { place: &Here, address, certificates, http, page, scratch: &scratch, bounds: bounds() })
 }
 
 fn every_workload(server: &dyn Server, contender: &dyn Contender, tls: bool) -> Result<(), Failed> {
     let folder = scratch();
-    let certificates = Certificates::make(folder.path(), &["127.0.0.1".parse().unwrap()])?;
+    let certificates = Certificates::make(folder.path(), &["127.0.0.1".parse().unwrap()], &[])?;
     let certificates = tls.then_some(&certificates);
-    let mut running = start(server, folder.path(), contender.http(tls), certificates)?;
+    let mut running = start(server, folder.path(), contender.http(tls), certificates, None)?;
     for (number, work) in works().iter().enumerate() {
         if contenders::obstacle(contender, work, server, tls, true).is_some() {
             continue;
@@ -210,6 +299,7 @@ fn sample(
     let sample = Sample {
         client: &Here,
         pc: Some(Pc { place: &Here, share: free_address() }),
+        address: running.url().split('/').nth(2).unwrap().parse().unwrap(),
         url: format!("{}{}/", running.url(), task.folder),
         certificates,
         task: &task,
@@ -256,10 +346,10 @@ fn taken_port() -> Result<(), Failed> {
     let folder = scratch();
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let address = taken.local_addr()?;
-    for server in servers::all().iter().filter(|server| server.missing().is_none()) {
+    for server in servers::all().iter().filter(|server| server.missing().is_none() && !server.replays()) {
         let scratch = folder.path().join(server.name());
-        let setup =
-            Setup { place: &Here, address, certificates: None, http: Http::One, scratch: &scratch, bounds: bounds() };
+        let (certificates, http, page) = (None, Http::One, None);
+        let setup = Setup { place: &Here, address, certificates, http, page, scratch: &scratch, bounds: bounds() };
         // Somebody answers there, so only the server's own end can tell that it is not it.
         let error = server.start(&setup).map(drop).map_err(|error| error.to_string());
         match error {
@@ -306,7 +396,7 @@ fn silent_mount() -> Result<(), Failed> {
     for name in ["davfs2", "samba-davfs2-nolocks"] {
         let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
         let folder = scratch();
-        let running = start(server("embedded").as_ref(), folder.path(), Http::One, None)?;
+        let running = start(server("embedded").as_ref(), folder.path(), Http::One, None, None)?;
         let silent = Arc::new(AtomicBool::new(false));
         let server = running.url().trim_start_matches("http://").trim_end_matches('/').parse()?;
         let scratch = folder.path().join("client");
@@ -315,6 +405,7 @@ fn silent_mount() -> Result<(), Failed> {
         let sample = Sample {
             client: &Here,
             pc: Some(Pc { place: &Here, share: free_address() }),
+            address: server,
             url: format!("http://{}/s/", relay(server, &silent)),
             certificates: None,
             task: &task,
@@ -348,13 +439,13 @@ fn saves_while_programs_start() -> Result<(), Failed> {
         });
         let folder = scratch();
         let contender = contenders::all().iter().find(|registered| registered.name == "davfs2-nolocks").unwrap();
-        let saved = start(server("embedded").as_ref(), folder.path(), Http::One, None).map_err(Failed::from).and_then(
-            |mut running| {
+        let saved = start(server("embedded").as_ref(), folder.path(), Http::One, None, None)
+            .map_err(Failed::from)
+            .and_then(|mut running| {
                 let contender = contender.with(&Parameters::new())?;
                 let work = Work::Edit { times: 100, size: Size::bytes(1024) };
                 Ok(sample(&mut running, contender.as_ref(), work, folder.path(), None, 0)?)
-            },
-        );
+            });
         over.store(true, Ordering::Relaxed);
         saved.map(drop)
     })
@@ -372,6 +463,7 @@ fn against_silence(contender: &dyn Contender, bounds: Bounds) -> String {
     let sample = Sample {
         client: &Here,
         pc: None,
+        address: silent.local_addr().unwrap(),
         url: format!("http://{}/s/", silent.local_addr().unwrap()),
         certificates: None,
         task: &task,
@@ -418,7 +510,7 @@ fn interruption() -> Result<(), Failed> {
 
 fn unexpected_status() -> Result<(), Failed> {
     let folder = scratch();
-    let mut running = start(server("apache").as_ref(), folder.path(), Http::One, None)?;
+    let mut running = start(server("apache").as_ref(), folder.path(), Http::One, None, None)?;
     for (name, expected) in [
         ("redirector-h1", "PUT /nowhere/file0000.bin was answered with status 409"),
         ("curl", "curl failed (exit status: 22): curl: (22) The requested URL returned error: 409"),
@@ -428,6 +520,7 @@ fn unexpected_status() -> Result<(), Failed> {
         let sample = Sample {
             client: &Here,
             pc: None,
+            address: free_address(),
             url: format!("{}nowhere/", running.url()),
             certificates: None,
             task: &task,

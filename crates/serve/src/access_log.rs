@@ -71,8 +71,11 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn new<B>(log: Option<AccessLog>, client: SocketAddr, request: &Request<B>) -> Self {
-        let path = request.uri().path_and_query().map_or("*", http::uri::PathAndQuery::as_str);
-        let line = format!("{} {} {:?}", request.method(), quotable(path), request.version());
+        let line = || {
+            let path = request.uri().path_and_query().map_or("*", http::uri::PathAndQuery::as_str);
+            format!("{} {} {:?}", request.method(), quotable(path), request.version())
+        };
+        let line = log.as_ref().map_or_else(String::new, |_| line());
         Entry { log, client, line, began: Instant::now(), user: None, status: None, sent: 0, received: Arc::default() }
     }
 }

@@ -10,8 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dav_server::body::{Body as DavBody, BodyType};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use tokio::time::{Instant, Sleep};
 
 use crate::access_log::Entry;
@@ -25,6 +24,9 @@ const STALL: Duration = Duration::from_mins(1);
 /// How much of a refused body is read to keep the connection usable, and for how long.
 const DRAIN: usize = 256 * 1024;
 const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// What comes in, by whichever HTTP.
+pub(crate) type Incoming = UnsyncBoxBody<Bytes, io::Error>;
 
 /// A request's body as it arrives.
 pub(crate) struct Upstream {
@@ -57,7 +59,7 @@ impl Body for Upstream {
         self.stall.as_mut().reset(Instant::now() + STALL);
         frame.map(|frame| {
             frame.map(|frame| {
-                let frame = frame.map_err(io::Error::other)?;
+                let frame = frame?;
                 self.received.fetch_add(frame.data_ref().map_or(0, Bytes::len) as u64, Ordering::Relaxed);
                 Ok(frame)
             })

@@ -8,18 +8,24 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use http::header::ALT_SVC;
+use http::{HeaderValue, Request};
+use http_body_util::BodyExt;
 use hyper::rt::{Executor, Read, Write};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustix::net::sockopt;
+use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::body::Incoming;
+use crate::early::{self, Gate};
+use crate::http3;
 use crate::site::Site;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -89,6 +95,11 @@ impl Activity {
 pub(crate) struct Busy(Arc<Activity>);
 
 impl Busy {
+    /// One of a connection that counts them itself.
+    fn elsewhere() -> Self {
+        Self::new(&Arc::default())
+    }
+
     fn new(activity: &Arc<Activity>) -> Self {
         activity.0.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
         Busy(Arc::clone(activity))
@@ -102,18 +113,42 @@ impl Drop for Busy {
     }
 }
 
+/// How a listener serves its connections.
+#[derive(Clone)]
+pub(crate) struct Manner {
+    pub(crate) site: Arc<Site>,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// What clients are told of its HTTP/3, if it has that.
+    pub(crate) alt_svc: Option<HeaderValue>,
+}
+
+/// Serves one QUIC connection until it ends.
+pub(crate) async fn serve_quic(incoming: quinn::Incoming, site: Arc<Site>, life: Life) {
+    let client = incoming.remote_address();
+    let answer = move |request: Request<http3::Incoming>, gate| {
+        let site = Arc::clone(&site);
+        async move { site.answer(client, request.map(BodyExt::boxed_unsync), gate, Busy::elsewhere()).await }
+    };
+    if let Err(error) = http3::serve(incoming, answer, life.closing, life.tasks).await {
+        tracing::debug!("the QUIC connection from {client} ended: {error}");
+    }
+}
+
 /// Serves one connection until it ends.
-pub(crate) async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, site: Arc<Site>, life: Life) {
+pub(crate) async fn serve(stream: TcpStream, manner: Manner, life: Life) {
     let Ok(client) = stream.peer_addr() else { return };
     // Answers are small and complete: waiting to fill a segment (RFC 896) would only delay them.
     let _ = stream.set_nodelay(true);
     let _ = sockopt::set_tcp_user_timeout(&stream, UNTAKEN.as_millis() as u32);
     let socket = stream.as_fd().try_clone_to_owned();
     let closing = life.closing.clone();
-    let ended = match tls {
-        None => http(TokioIo::new(stream), client, site, life).await,
-        Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-            Ok(Ok(stream)) => http(TokioIo::new(stream), client, site, life).await,
+    let ended = match manner.tls.clone() {
+        None => http(TokioIo::new(stream), client, manner, Gate::Open, life).await,
+        Some(tls) => match tokio::time::timeout(HANDSHAKE, early::Stream::accept(stream, tls)).await {
+            Ok(Ok(stream)) => {
+                let gate = stream.gate();
+                http(TokioIo::new(stream), client, manner, gate, life).await
+            }
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err("no TLS handshake came".into()),
         },
@@ -140,14 +175,20 @@ async fn linger(socket: OwnedFd) {
 async fn http(
     io: impl Read + Write + Unpin + Send + 'static,
     client: std::net::SocketAddr,
-    site: Arc<Site>,
+    manner: Manner,
+    gate: Gate,
     life: Life,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let activity = Arc::new(Activity(Mutex::new((0, Some(Instant::now())))));
     let requests = Arc::clone(&activity);
-    let service = service_fn(move |request| {
-        let (site, busy) = (Arc::clone(&site), Busy::new(&requests));
-        async move { Ok::<_, std::convert::Infallible>(site.answer(client, request, busy).await) }
+    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+        let (manner, gate, busy) = (manner.clone(), gate.clone(), Busy::new(&requests));
+        async move {
+            let request = request.map(|body| Incoming::new(body.map_err(std::io::Error::other)));
+            let mut response = manner.site.answer(client, request, gate, busy).await;
+            response.headers_mut().extend(manner.alt_svc.map(|alt_svc| (ALT_SVC, alt_svc)));
+            Ok::<_, std::convert::Infallible>(response)
+        }
     });
     let mut builder = auto::Builder::new(life.clone());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_SIZE);

@@ -2,14 +2,17 @@
 //!
 //! A race needs a server that behaves the same everywhere, and people need one that they can start in a
 //! folder and trust with their files. This is both: WebDAV classes 1 and 2 ([RFC 4918]) over HTTP/1.1 and
-//! HTTP/2, in the clear (HTTP/2 by prior knowledge) or over TLS (HTTP/2 by ALPN). The protocol is the work
-//! of the crates `dav-server` and `hyper`; what is ours is what happens to the files.
+//! HTTP/2, in the clear (HTTP/2 by prior knowledge) or over TLS (HTTP/2 by ALPN, and HTTP/3 beside it). The protocols
+//! are the work of the crates `dav-server`, `hyper` and `h3`; what is ours is what happens to the files, and with
+//! requests that do not wait for a handshake (`early`).
 //!
 //! # The way of a request
-//! `server` accepts, `connection` speaks TLS and HTTP and bounds every wait, `site` asks who it is (`auth`)
+//! `server` accepts, `connection` (or `http3`) speaks TLS and HTTP and bounds every wait, `site` asks who it is (`auth`)
 //! and whether somebody else's page sent it (`origin`),
 //! refuses what must not be tried and hands the rest to `dav-server`, which works on the files through
 //! `store` and on the locks through `locks`. The line in the `access_log` is written when the answer has left.
+//!
+//! Whoever has answers of their own ([`Answers`]) gets the same doors for them: a page replayed, say.
 //!
 //! # What is promised
 //! - **Uploads appear whole or not at all**, and are on disk when the client is told so. See `store/draft.rs`.
@@ -43,10 +46,13 @@ mod auth;
 mod body;
 mod conditions;
 mod connection;
+pub mod early;
 mod error;
+pub mod http3;
 mod locks;
 mod multistatus;
 mod origin;
+mod other;
 mod server;
 mod site;
 mod store;
@@ -55,5 +61,6 @@ mod xml;
 
 pub use access_log::AccessLog;
 pub use error::Error;
+pub use other::Answers;
 pub use server::{Config, Server};
 pub use tls::{Certificate, Tls};

@@ -1,22 +1,24 @@
 //! Listening, accepting, and ending in bounded time.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderValue;
 use rustix::io::Errno;
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::Users;
-use crate::connection::{self, Life};
+use crate::connection::{self, Life, Manner};
+use crate::http3;
 use crate::origin::Names;
-use crate::site::Site;
+use crate::other::{Answers, Other};
+use crate::site::{Folder, Site};
 use crate::store::Store;
-use crate::tls::{self, Certificate, Tls};
+use crate::tls::{self, Certificate, Setup, Tls};
 use crate::{AccessLog, Error};
 
 /// Connections at once; more wait in the kernel's queue.
@@ -30,6 +32,9 @@ const CLEANUP: Duration = Duration::from_secs(2);
 
 /// The pause after a connection could not be accepted, for want of descriptors perhaps.
 const BREATH: Duration = Duration::from_millis(50);
+
+/// For how many seconds clients may rely on there being HTTP/3 (RFC 7838 §3.1): a day.
+const FRESH: u32 = 24 * 3600;
 
 /// What to serve, and how.
 #[derive(Debug, Clone, Default)]
@@ -52,10 +57,12 @@ pub struct Config {
 pub struct Server {
     listeners: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
-    tls: Option<(TlsAcceptor, Certificate)>,
+    /// For HTTP/3, one beside each listener, as far as the port was free.
+    datagrams: Vec<Option<UdpSocket>>,
+    tls: Option<Setup>,
     site: Arc<Site>,
-    store: Store,
-    read_only: bool,
+    /// The folder that an earlier server may have left unfinished uploads in.
+    swept: Option<Store>,
 }
 
 impl Server {
@@ -73,23 +80,27 @@ impl Server {
             Errno::NOSYS => Error::Kernel,
             errno => Error::Root { root: config.root.clone(), error: errno.into() },
         })?;
-        let addresses =
-            listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>().map_err(Error::Listener)?;
-        if addresses.is_empty() {
-            return Err(Error::NoAddress);
-        }
-        for listener in &listeners {
-            listener.set_nonblocking(true).map_err(Error::Listener)?;
-        }
+        let addresses = addresses(&listeners)?;
         let tls = config.tls.as_ref().map(|tls| tls::configure(tls, &addresses)).transpose()?;
         if let (Some(_), None, Some(open)) = (&config.auth, &tls, addresses.iter().find(|a| !a.ip().is_loopback())) {
             return Err(Error::ClearPasswords(*open));
         }
         let users = config.auth.as_deref().map(Users::read).transpose()?;
         let names = if users.is_none() && tls.is_none() { Names::own() } else { Names::Any };
-        let site = Arc::new(Site::new(store.clone(), users, names, config.access_log, config.read_only));
-        let tls = tls.map(|(config, certificate)| (TlsAcceptor::from(config), certificate));
-        Ok(Server { listeners, addresses, tls, site, store, read_only: config.read_only })
+        let folder = Folder::new(store.clone(), users, names, config.access_log, config.read_only);
+        let site = Arc::new(Site::Folder(Box::new(folder)));
+        let datagrams = datagrams(&addresses, tls.is_some());
+        Ok(Server { listeners, addresses, datagrams, tls, site, swept: (!config.read_only).then_some(store) })
+    }
+
+    /// A server with these answers in place of a folder's files, on sockets that listen already. Of the configuration
+    /// count `tls` and `access_log`.
+    pub fn answering(answers: Arc<dyn Answers>, config: Config, listeners: Vec<TcpListener>) -> Result<Self, Error> {
+        let addresses = addresses(&listeners)?;
+        let tls = config.tls.as_ref().map(|tls| tls::configure(tls, &addresses)).transpose()?;
+        let site = Arc::new(Site::Other(Other::new(answers, config.access_log)));
+        let datagrams = datagrams(&addresses, tls.is_some());
+        Ok(Server { listeners, addresses, datagrams, tls, site, swept: None })
     }
 
     /// The first address listened on.
@@ -104,7 +115,12 @@ impl Server {
 
     /// What a client needs to trust the server; `None` without TLS.
     pub fn certificate(&self) -> Option<&Certificate> {
-        self.tls.as_ref().map(|(_, certificate)| certificate)
+        self.tls.as_ref().map(|tls| &tls.certificate)
+    }
+
+    /// Whether HTTP/3 is offered too, on all addresses.
+    pub fn offers_http3(&self) -> bool {
+        self.datagrams.iter().all(Option::is_some)
     }
 
     /// Serves until `shutdown` is ready, on whatever tokio runtime it is called (it needs I/O and time).
@@ -116,17 +132,26 @@ impl Server {
             Life { closing: CancellationToken::new(), abort: CancellationToken::new(), tasks: TaskTracker::new() };
         let listeners =
             self.listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<Vec<_>, _>>();
-        if !self.read_only {
-            let (store, stop) = (self.store, life.closing.clone());
+        if let Some(store) = self.swept {
+            let stop = life.closing.clone();
             life.tasks.spawn_blocking(move || match store.sweep(&stop) {
                 0 => {}
                 removed => tracing::info!("removed {removed} unfinished uploads of an earlier server"),
             });
         }
         let room = Arc::new(Semaphore::new(CONNECTIONS));
-        for listener in listeners.map_err(Error::Listener)? {
-            let tls = self.tls.as_ref().map(|(tls, _)| tls.clone());
-            let accept = accept(listener, tls, Arc::clone(&self.site), life.clone(), Arc::clone(&room));
+        for (listener, datagrams) in listeners.map_err(Error::Listener)?.into_iter().zip(self.datagrams) {
+            let mut alt_svc = None;
+            if let (Some(socket), Some(tls)) = (datagrams, &self.tls) {
+                let port = socket.local_addr().map_err(Error::Listener)?.port();
+                let endpoint = http3::listen(socket, tls.quic.clone()).map_err(Error::Listener)?;
+                alt_svc = HeaderValue::from_str(&format!("h3=\":{port}\"; ma={FRESH}")).ok();
+                let accept = accept_quic(endpoint, Arc::clone(&self.site), life.clone(), Arc::clone(&room));
+                life.spawn(accept);
+            }
+            let tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.tcp));
+            let manner = Manner { site: Arc::clone(&self.site), tls, alt_svc };
+            let accept = accept(listener, manner, life.clone(), Arc::clone(&room));
             let closing = life.closing.clone();
             life.spawn(async move {
                 closing.run_until_cancelled_owned(accept).await;
@@ -143,20 +168,52 @@ impl Server {
     }
 }
 
-async fn accept(
-    listener: tokio::net::TcpListener,
-    tls: Option<TlsAcceptor>,
-    site: Arc<Site>,
-    life: Life,
-    room: Arc<Semaphore>,
-) {
+/// Where sockets listen, once they are fit for tokio.
+fn addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>, Error> {
+    for listener in listeners {
+        listener.set_nonblocking(true).map_err(Error::Listener)?;
+        // A request in a SYN is answered at once; where the kernel has no such thing, TCP is as it was.
+        let _ = haul_http::connect::listen_fast_open(listener);
+    }
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
+    let addresses = addresses.map_err(Error::Listener)?;
+    if addresses.is_empty() { Err(Error::NoAddress) } else { Ok(addresses) }
+}
+
+/// Sockets for HTTP/3 on the same ports, if it is to be offered.
+fn datagrams(addresses: &[SocketAddr], offered: bool) -> Vec<Option<UdpSocket>> {
+    let beside = |address: &SocketAddr| {
+        let bound = UdpSocket::bind(address);
+        if let Err(error) = &bound {
+            tracing::warn!("HTTP/3 is not offered on {address}, which is taken for UDP: {error}");
+        }
+        bound.ok()
+    };
+    addresses.iter().map(|address| if offered { beside(address) } else { None }).collect()
+}
+
+async fn accept_quic(endpoint: quinn::Endpoint, site: Arc<Site>, life: Life, room: Arc<Semaphore>) {
+    while let Some(Ok(place)) = life.closing.run_until_cancelled(Arc::clone(&room).acquire_owned()).await {
+        let Some(Some(incoming)) = life.closing.run_until_cancelled(endpoint.accept()).await else { break };
+        let (site, shared) = (Arc::clone(&site), life.clone());
+        life.spawn(async move {
+            connection::serve_quic(incoming, site, shared).await;
+            drop(place);
+        });
+    }
+    // Who comes now is sent away at once.
+    endpoint.set_server_config(None);
+    endpoint.wait_idle().await;
+}
+
+async fn accept(listener: tokio::net::TcpListener, manner: Manner, life: Life, room: Arc<Semaphore>) {
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (tls, site, shared) = (tls.clone(), Arc::clone(&site), life.clone());
+                let (manner, shared) = (manner.clone(), life.clone());
                 life.spawn(async move {
-                    connection::serve(stream, tls, site, shared).await;
+                    connection::serve(stream, manner, shared).await;
                     drop(place);
                 });
             }

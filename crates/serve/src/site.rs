@@ -17,15 +17,16 @@ use http::header::{
 };
 use http::{HeaderName, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
 
 use crate::access_log::{AccessLog, Entry};
 use crate::auth::{Overloaded, Users};
-use crate::body::{Answer, RequestBody, Upstream};
+use crate::body::{Answer, Incoming, RequestBody, Upstream};
 use crate::conditions;
 use crate::connection::Busy;
+use crate::early::{self, Gate};
 use crate::locks::Locks;
 use crate::origin::Names;
+use crate::other::Other;
 use crate::store::{Store, Visit, is_within};
 use crate::xml;
 
@@ -42,8 +43,32 @@ const READ: usize = 128 * 1024;
 const READABLE: &str = "OPTIONS, GET, HEAD, PROPFIND";
 const WRITABLE: &str = "OPTIONS, GET, HEAD, PROPFIND, PROPPATCH, PUT, MKCOL, DELETE, COPY, MOVE, LOCK, UNLOCK";
 
-/// The served site.
-pub(crate) struct Site {
+/// What is served.
+pub(crate) enum Site {
+    /// The files of a folder.
+    Folder(Box<Folder>),
+    /// Somebody else's answers.
+    Other(Other),
+}
+
+impl Site {
+    /// Answers one request.
+    pub(crate) async fn answer(
+        &self,
+        client: SocketAddr,
+        request: Request<Incoming>,
+        gate: Gate,
+        busy: Busy,
+    ) -> Response<Answer> {
+        match self {
+            Site::Folder(folder) => folder.answer(client, request, gate, busy).await,
+            Site::Other(other) => other.answer(client, request, gate, busy).await,
+        }
+    }
+}
+
+/// A served folder.
+pub(crate) struct Folder {
     dav: DavHandler<Arc<Visit>>,
     users: Option<Users>,
     names: Names,
@@ -51,7 +76,7 @@ pub(crate) struct Site {
     methods: &'static str,
 }
 
-impl Site {
+impl Folder {
     pub(crate) fn new(
         store: Store,
         users: Option<Users>,
@@ -69,17 +94,19 @@ impl Site {
             }
             (dav.methods(methods).locksystem(Box::new(Locks::new())), WRITABLE)
         };
-        Site { dav: dav.build_handler(), users, names, log, methods }
+        Folder { dav: dav.build_handler(), users, names, log, methods }
     }
 
     /// Answers one request.
-    pub(crate) async fn answer(&self, client: SocketAddr, request: Request<Incoming>, busy: Busy) -> Response<Answer> {
+    async fn answer(&self, client: SocketAddr, request: Request<Incoming>, gate: Gate, busy: Busy) -> Response<Answer> {
         let mut entry = Entry::new(self.log.clone(), client, &request);
         let expects = request.headers().contains_key(EXPECT);
         let (head, body) = request.into_parts();
         let (body, remainder) = Upstream::new(body, Arc::clone(&entry.received));
         let request = Request::from_parts(head, body);
-        let mut response = match self.user(&request).await {
+        let admitted =
+            if early::too_early(&request, &gate) { Err(StatusCode::TOO_EARLY) } else { self.user(&request).await };
+        let mut response = match admitted {
             Ok(user) => {
                 entry.user = user;
                 let principal = entry.user.as_deref().unwrap_or_default();

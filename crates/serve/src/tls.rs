@@ -11,11 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::ServerConfig;
-use rustls::crypto::ring as provider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::Error;
+use crate::{Error, early};
 
 /// A day before and a year after now: some clients refuse certificates that last longer.
 const PAST: Duration = Duration::from_hours(24);
@@ -60,8 +59,15 @@ pub struct Certificate {
     pub fingerprint: String,
 }
 
-/// The TLS settings of a server on these addresses. HTTP/2 is offered before HTTP/1.1 (RFC 7301).
-pub(crate) fn configure(tls: &Tls, addresses: &[SocketAddr]) -> Result<(Arc<ServerConfig>, Certificate), Error> {
+/// What a server with TLS needs.
+pub(crate) struct Setup {
+    pub(crate) tcp: Arc<ServerConfig>,
+    pub(crate) quic: ServerConfig,
+    pub(crate) certificate: Certificate,
+}
+
+/// The TLS settings of a server on these addresses.
+pub(crate) fn configure(tls: &Tls, addresses: &[SocketAddr]) -> Result<Setup, Error> {
     let (chain, key) = match tls {
         Tls::SelfSigned => self_signed(addresses).map_err(|e| Error::Certificate(e.to_string()))?,
         Tls::Files { certificate, key } => {
@@ -79,17 +85,8 @@ pub(crate) fn configure(tls: &Tls, addresses: &[SocketAddr]) -> Result<(Arc<Serv
         }
         (None, Tls::SelfSigned) => return Err(Error::Certificate("no certificate was made".into())),
     };
-    let refused = |e: rustls::Error| Error::Certificate(e.to_string());
-    let mut config = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(refused)?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(refused)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Clients that open several connections resume the session of the first instead of starting over.
-    config.ticketer = provider::Ticketer::new().map_err(refused)?;
-    Ok((Arc::new(config), own))
+    let (tcp, quic) = early::configure(chain, key).map_err(|error| Error::Certificate(error.to_string()))?;
+    Ok(Setup { tcp: Arc::new(tcp), quic, certificate: own })
 }
 
 fn self_signed(
@@ -154,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_pem_told_is_the_certificate_served() {
-        let (_, told) = configure(&Tls::SelfSigned, &[([127, 0, 0, 1], 1).into()]).unwrap();
+        let told = configure(&Tls::SelfSigned, &[([127, 0, 0, 1], 1).into()]).unwrap().certificate;
         let der = CertificateDer::from_pem_slice(told.pem.as_bytes()).unwrap();
         assert_eq!(describe(&der).fingerprint, told.fingerprint);
         assert_eq!(told.fingerprint.len(), 32 * 3 - 1);
@@ -164,9 +161,9 @@ mod tests {
     fn a_file_that_is_no_certificate_is_named() {
         let empty = tempfile::NamedTempFile::new().unwrap();
         let tls = Tls::Files { certificate: empty.path().into(), key: empty.path().into() };
-        let error = configure(&tls, &[]).unwrap_err().to_string();
+        let error = configure(&tls, &[]).err().unwrap().to_string();
         assert!(error.contains(&*empty.path().to_string_lossy()), "{error}");
         let missing = Tls::Files { certificate: "/nowhere/c.pem".into(), key: "k".into() };
-        assert!(configure(&missing, &[]).unwrap_err().to_string().contains("/nowhere/c.pem"));
+        assert!(configure(&missing, &[]).err().unwrap().to_string().contains("/nowhere/c.pem"));
     }
 }

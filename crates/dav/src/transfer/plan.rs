@@ -5,17 +5,15 @@
 //! is known to be empty, and nothing in it is asked for at all. So a tree that is new costs one listing, one MKCOL
 //! per folder and one PUT per file, and all that does not wait for a parent goes at once.
 //!
-//! After a folder's last file the folder is listed again, if sizes are to be verified: one request tells of all its
-//! files, and of what a box on the way has swallowed. A file that did not arrive is sent once more; one that is there
-//! in another length too, if what is there is known by its entity tag to be ours. Digests are compared file by file.
-//! A long listing takes round trips, as its connection has yet to find out how much it may send. So at the very end it
-//! is asked for before the last answers are here, and the files that these are of are looked at one by one.
+//! What was sent is looked at when it has arrived, as `verify` says.
 //!
 //! What is deleted, in a mirror, is deleted when everything else has succeeded. A file here that could not be read, or
 //! was left out, has not: its twin would go.
 //!
 //! The plan knows sizes and nothing of the link: how many requests go at once is bounded by a number and by bytes, and
 //! it is the engine, which knows windows and round trips, that finds each a place.
+
+mod verify;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -47,6 +45,8 @@ pub(crate) enum Step {
     Fill(usize, Vec<usize>),
     /// Upload the file.
     Upload(usize, Before),
+    /// The same, and look right behind it whether it is there.
+    UploadAndLook(usize, Before),
     /// List the folder, and see whether these files are there.
     Check(usize, Vec<usize>),
     /// See whether the file is there.
@@ -66,7 +66,7 @@ pub(crate) enum Before {
 }
 
 /// What a listing says of a name.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct There {
     pub(crate) folder: bool,
     pub(crate) length: Option<u64>,
@@ -103,6 +103,8 @@ pub(crate) struct Sent {
     pub(crate) etag: Option<ETag>,
     /// Whether it was compared byte by byte already.
     pub(crate) compared: bool,
+    /// What was there right after it.
+    pub(crate) seen: Option<There>,
 }
 
 /// What a folder holds, by name.
@@ -152,13 +154,19 @@ pub(crate) struct Plan {
     under_way: usize,
     large_under_way: usize,
     bytes_under_way: u64,
+    /// Folders of which it is not known yet what is in them.
+    unknown: usize,
+    /// So many of the last files are looked at right behind their uploads.
+    looks_behind: usize,
+    /// Files under way that are looked at right behind their uploads.
+    looked_at: HashSet<usize>,
     failed: bool,
     news: Vec<News>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Files that are not settled.
+    /// Files that are not settled, and that its listing waits for.
     open: usize,
     /// Those that were uploaded and are to be looked at.
     unverified: Vec<usize>,
@@ -184,6 +192,9 @@ impl Plan {
             folders[file.folder].open += 1;
         }
         let mut plan = Self {
+            unknown: folders.len(),
+            looks_behind: 0,
+            looked_at: HashSet::new(),
             folders,
             tries: vec![0; outline.files.len()],
             sent: vec![None; outline.files.len()],
@@ -264,12 +275,6 @@ impl Plan {
         None
     }
 
-    fn upload(&mut self, file: usize, before: Before) -> Step {
-        self.under_way += 1;
-        self.tries[file] += 1;
-        Step::Upload(file, before)
-    }
-
     /// What came of a step.
     pub(crate) fn take(&mut self, outcome: Outcome) {
         self.under_way -= 1;
@@ -313,6 +318,7 @@ impl Plan {
 
     /// A folder is there, and what is in it is known; also which of its files we have put there already.
     fn ready(&mut self, folder: usize, listing: &Listing) {
+        self.unknown -= 1;
         for child in self.folders[folder].children.clone() {
             let path = &self.outline.folders[child].path;
             match path.name().and_then(|name| listing.get(name)) {
@@ -410,98 +416,8 @@ impl Plan {
         self.settled(folder);
     }
 
-    /// The server has taken a file.
-    fn arrived(&mut self, file: usize, sent: Sent) {
-        let folder = self.outline.files[file].folder;
-        self.sent[file] = Some(sent);
-        self.folders[folder].open -= 1;
-        if self.rules.verify == Verify::None || self.rules.dry_run {
-            self.done(file);
-        } else {
-            self.folders[folder].unverified.push(file);
-        }
-    }
-
-    fn done(&mut self, file: usize) {
-        self.sent[file] = None;
-        self.news.push(News::Done(file));
-    }
-
-    /// Files that are settled are looked at when all of their folder are, or when only the last are not.
-    fn settled(&mut self, folder: usize) {
-        let at_the_end = self.small.is_empty() && self.large.is_empty() && self.under_way <= TAIL;
-        // What else is in a folder that was there may be much.
-        let few = self.outline.folders[folder].given && self.outline.files.len() <= FEW;
-        let state = &mut self.folders[folder];
-        if few || state.singly {
-            self.steps.extend(state.unverified.drain(..).map(Step::Look));
-        } else if !state.unverified.is_empty() && (state.open == 0 || at_the_end && state.unverified.len() > TAIL) {
-            state.singly = state.open > 0;
-            self.steps.push_back(Step::Check(folder, std::mem::take(&mut state.unverified)));
-        }
-    }
-
-    fn checked(&mut self, files: Vec<usize>, result: Result<Listing, Error>) {
-        let listing = match result {
-            Ok(listing) => listing,
-            Err(error) => return files.into_iter().for_each(|file| self.not_verified(file, &error)),
-        };
-        for file in files {
-            let Some(sent) = self.sent[file].clone() else { continue };
-            let there = listing.get(&self.outline.files[file].name);
-            match there {
-                // A server that does not say lengths has said at least that it is there.
-                Some(there) if there.length.is_none_or(|length| length == sent.bytes) => {
-                    if self.rules.verify == Verify::Digest && !sent.compared {
-                        self.steps.push_back(Step::Compare(file, there.checksums.clone()));
-                    } else {
-                        self.done(file);
-                    }
-                }
-                None if self.tries[file] < 2 => self.once_more(file, Before::Nothing),
-                Some(there) if self.tries[file] < 2 && is_ours(&sent, there) => {
-                    self.once_more(file, Before::File(there.guard()));
-                }
-                None => {
-                    let bytes = sent.bytes;
-                    let why = format!("{bytes} bytes were sent and acknowledged, and the server has no such file");
-                    self.differs(file, why);
-                }
-                Some(there) => {
-                    let (bytes, found) = (sent.bytes, there.length.unwrap_or_default());
-                    let whose = if is_ours(&sent, there) {
-                        ""
-                    } else {
-                        "; that may be somebody else's by now: fetch the present version and compare"
-                    };
-                    self.differs(file, format!("{bytes} bytes were sent, and the server has {found}{whose}"));
-                }
-            }
-        }
-    }
-
-    fn once_more(&mut self, file: usize, before: Before) {
-        self.sent[file] = None;
-        self.folders[self.outline.files[file].folder].open += 1;
-        self.queue(file, before);
-    }
-
-    /// What is there is not what was sent.
-    fn differs(&mut self, file: usize, why: String) {
-        let error = match self.outline.files[file].path(&self.outline.folders) {
-            Ok(path) => Error::Differs { path, why },
-            Err(error) => error,
-        };
-        self.not_verified(file, &error);
-    }
-
-    fn not_verified(&mut self, file: usize, error: &Error) {
-        self.sent[file] = None;
-        self.open_failed(file, error.clone());
-    }
-
     fn file_failed(&mut self, file: usize, error: Error) {
-        self.folders[self.outline.files[file].folder].open -= 1;
+        self.ended(file);
         self.open_failed(file, error);
     }
 
@@ -519,6 +435,7 @@ impl Plan {
         self.fail(self.outline.folders[folder].path.to_string(), error.clone());
         let mut lost = vec![folder];
         while let Some(folder) = lost.pop() {
+            self.unknown -= 1;
             lost.extend(&self.folders[folder].children);
             for file in std::mem::take(&mut self.folders[folder].files) {
                 self.open_failed(file, error.clone());
@@ -530,11 +447,6 @@ impl Plan {
 /// Whether a copy is not older than its original.
 fn is_fresh(there: Option<SystemTime>, here: Option<SystemTime>) -> bool {
     there.zip(here).is_some_and(|(there, here)| there + SAME_TIME >= here)
-}
-
-/// Whether what is there is what the server took from us.
-fn is_ours(sent: &Sent, there: &There) -> bool {
-    sent.etag.as_ref().zip(there.etag.as_ref()).is_some_and(|(ours, found)| ours.resembles(found))
 }
 
 #[cfg(test)]

@@ -70,8 +70,8 @@ pub async fn upload(
     let sources = looked(sources.to_vec(), options.recursive).await?;
     let cloud = Cloud::of(to);
     let (target, early, found, bulk) = tokio::join!(
-        target(dav, to, &sources, options),
-        begun(dav, to, &sources, options),
+        target(dav, to, &sources, options).boxed(),
+        begun(dav, to, &sources, options).boxed(),
         walked(&sources, to),
         // Another server has no such ability: nobody waits to hear that.
         async { cloud.is_some() && dav.learn(to).await.is_ok_and(|abilities| abilities.bulk_upload) }.boxed()
@@ -107,7 +107,7 @@ pub async fn upload(
         bulk: Semaphore::new(BULK),
         bulk_fails: AtomicBool::new(false),
     };
-    let mut plan = Plan::new(outline, options.clone(), bulk, tops);
+    let mut plan = Plan::new(outline, options.clone(), bulk, tops).looking_behind(dav.pipelines());
     let stopped = tokio::select! {
         biased;
         () = stop.notified() => true,
@@ -168,6 +168,7 @@ impl Upload<'_> {
     /// Begins a step.
     fn step(&self, step: Step, outline: &Outline) -> BoxFuture<'_, Outcome> {
         let dry = self.options.dry_run;
+        let looks = matches!(step, Step::UploadAndLook(..));
         match step {
             Step::List(folder) => {
                 let path = outline.folders[folder].path.clone();
@@ -227,19 +228,19 @@ impl Upload<'_> {
                 Outcome::Deleted(path, if gone { Ok(()) } else { deleted })
             }
             .boxed(),
-            Step::Upload(file, before) => {
+            Step::Upload(file, before) | Step::UploadAndLook(file, before) => {
                 let facts = &outline.files[file];
                 let (local, length, modified) = (facts.local.clone(), facts.length, facts.modified);
                 match facts.path(&outline.folders) {
                     Err(error) => async move { Outcome::Uploaded(file, Err(error)) }.boxed(),
-                    Ok(_) if dry => {
-                        async move { Outcome::Uploaded(file, Ok(Sent { bytes: length, etag: None, compared: false })) }
-                            .boxed()
+                    Ok(_) if dry => async move {
+                        Outcome::Uploaded(file, Ok(Sent { bytes: length, etag: None, compared: false, seen: None }))
                     }
-                    Ok(path) => {
-                        async move { Outcome::Uploaded(file, self.file(&local, &path, length, modified, before).await) }
-                            .boxed()
+                    .boxed(),
+                    Ok(path) => async move {
+                        Outcome::Uploaded(file, self.file(&local, &path, length, modified, before, looks).await)
                     }
+                    .boxed(),
                 }
             }
         }

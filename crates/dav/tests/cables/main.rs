@@ -261,10 +261,7 @@ fn a_link_that_stays_silent_fails_with_its_reason(kind: Kind) -> Result<(), Fail
         let failed = check(&world.wanted, &Tree::new(), &there, &outcome);
         assert!(!failed.is_empty() && failed.values().all(|why| why.contains(" s")), "{failed:?}");
         if upwards {
-            // What the kernel still had of the first run arrives when the link is back, perhaps after the second has
-            // looked: then it finds a file where none was, and leaves it alone.
-            let late = world.moves(true, &rest(&mirror()), None, deaf()).end()?;
-            assert!(late.failed.iter().all(|(_, why)| why.is(412)), "{:?}", late.failed);
+            // Nothing of the first run arrives now: what the kernel still had of it went with its connections.
             world.completes(&mirror())?;
         } else {
             world.comes_back()?;

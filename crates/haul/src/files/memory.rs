@@ -1,4 +1,5 @@
-//! What is remembered of servers from run to run: how well they pipeline, and where what a mirrored folder had is kept.
+//! What is remembered of servers from run to run: how well they pipeline, what is known of their HTTP/3, whether the
+//! ways to them bear data in a SYN, and where what a mirrored folder had is kept.
 //!
 //! A test of a server costs round trips, so its outcome is kept in `~/.cache/longhaul/servers.json`. Several `haul`s may
 //! learn at once, so each reads the file anew before it writes, under a lock on the folder, and changes the one entry it
@@ -17,7 +18,10 @@ use std::{
 };
 
 use dav::RemotePath;
-use haul_http::{Knowledge, Origin};
+use haul_http::{
+    Alternative, Knowledge, Origin,
+    connect::fast_open::{self, Way},
+};
 use serde::{Deserialize, Serialize};
 
 use super::settings::base;
@@ -29,19 +33,34 @@ const SCHEMA: &str = "longhaul.servers/1";
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// So many ways are kept.
+const MOST_WAYS: usize = 512;
+
 /// How long the listing of a folder is kept that is mirrored no more.
 const MIRRORED: Duration = Duration::from_hours(90 * 24);
 
 #[derive(Serialize, Deserialize)]
-struct Servers {
+struct Kept {
     schema: String,
     /// By origin.
-    servers: BTreeMap<String, Knowledge>,
+    servers: BTreeMap<String, Server>,
+    /// By the number of a network and a server's address. A network's number tells nobody which one it is.
+    #[serde(default)]
+    ways: BTreeMap<String, fast_open::Memory>,
 }
 
-impl Default for Servers {
+/// What is known of one.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+pub(super) struct Server {
+    #[serde(flatten)]
+    pub(super) pipelining: Knowledge,
+    #[serde(default)]
+    pub(super) http3: Alternative,
+}
+
+impl Default for Kept {
     fn default() -> Self {
-        Self { schema: SCHEMA.into(), servers: BTreeMap::new() }
+        Self { schema: SCHEMA.into(), servers: BTreeMap::new(), ways: BTreeMap::new() }
     }
 }
 
@@ -64,17 +83,30 @@ pub(super) fn mirror(origin: &Origin, user: Option<&str>, path: &RemotePath) -> 
     Some(folder.join(format!("{:016x}", mark.finish())))
 }
 
-/// What is known of a server. A broken file is told of.
-pub(super) fn recall(path: &Path, origin: &Origin) -> Option<Knowledge> {
-    let servers = read(path).unwrap_or_else(|why| {
-        say(format_args!("{} cannot be used, so servers are tested anew: {why}", path.display()));
-        Servers::default()
-    });
-    servers.servers.get(&origin.to_string()).copied()
+/// What is known: of a server, and of all ways.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Known {
+    pub(super) server: Server,
+    pub(super) ways: Vec<(Way, fast_open::Memory)>,
 }
 
-/// Keeps what is known of a server.
-pub(super) fn keep(path: &Path, origin: &Origin, known: Knowledge) -> io::Result<()> {
+/// What is known, if anything is. A broken file is told of.
+pub(super) fn recall(path: &Path, origin: &Origin) -> Option<Known> {
+    let servers = read(path).unwrap_or_else(|why| {
+        say(format_args!("{} cannot be used, so servers are tested anew: {why}", path.display()));
+        Kept::default()
+    });
+    let way = |(name, memory): (&String, _)| {
+        let (network, server) = name.split_once(' ')?;
+        Some((Way { network: u64::from_str_radix(network, 16).ok()?, server: server.parse().ok()? }, memory))
+    };
+    let ways: Vec<_> = servers.ways.iter().filter_map(|(name, memory)| way((name, *memory))).collect();
+    let server = servers.servers.get(&origin.to_string()).cloned();
+    (server.is_some() || !ways.is_empty()).then(|| Known { server: server.unwrap_or_default(), ways })
+}
+
+/// Keeps what is known of a server, and of ways. If no other network may be known of, those of others are forgotten.
+pub(super) fn keep(path: &Path, origin: &Origin, known: &Known, private: bool) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let alone = File::open(folder)?;
@@ -87,7 +119,16 @@ pub(super) fn keep(path: &Path, origin: &Origin, known: Knowledge) -> io::Result
         }
     }
     let mut servers = read(path).unwrap_or_default();
-    servers.servers.insert(origin.to_string(), known);
+    servers.servers.insert(origin.to_string(), known.server.clone());
+    if private && let Some((here, _)) = known.ways.first() {
+        let here = format!("{:016x} ", here.network);
+        servers.ways.retain(|name, _| name.starts_with(&here));
+    }
+    let name = |way: &Way| format!("{:016x} {}", way.network, way.server);
+    servers.ways.extend(known.ways.iter().map(|(way, memory)| (name(way), *memory)));
+    while servers.ways.len() > MOST_WAYS {
+        servers.ways.pop_first();
+    }
     // Its mode is 0600: which servers somebody uses is nobody else's business.
     let mut file = tempfile::Builder::new().prefix(".servers").tempfile_in(folder)?;
     serde_json::to_writer_pretty(&mut file, &servers)?;
@@ -97,12 +138,12 @@ pub(super) fn keep(path: &Path, origin: &Origin, known: Knowledge) -> io::Result
 }
 
 /// Nothing is known where there is no file that we may read.
-fn read(path: &Path) -> io::Result<Servers> {
+fn read(path: &Path) -> io::Result<Kept> {
     match fs::read(path) {
-        Ok(text) => Ok(serde_json::from_slice::<Servers>(&text)
-            .map(|servers| if servers.schema == SCHEMA { servers } else { Servers::default() })?),
+        Ok(text) => Ok(serde_json::from_slice::<Kept>(&text)
+            .map(|servers| if servers.schema == SCHEMA { servers } else { Kept::default() })?),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
-            Ok(Servers::default())
+            Ok(Kept::default())
         }
         Err(error) => Err(error),
     }
@@ -118,8 +159,10 @@ mod tests {
         Origin::of(&format!("https://{name}/").parse().unwrap()).unwrap()
     }
 
-    fn known(depth: u32) -> Knowledge {
-        serde_json::from_value(serde_json::json!({"depth": depth, "banned": false, "points": 0.0, "at": 0.0})).unwrap()
+    /// As written before there was HTTP/3.
+    fn known(depth: u32) -> Known {
+        let server = serde_json::json!({"depth": depth, "banned": false, "points": 0.0, "at": 0.0});
+        Known { server: serde_json::from_value(server).unwrap(), ways: Vec::new() }
     }
 
     #[test]
@@ -129,7 +172,7 @@ mod tests {
         std::thread::scope(|scope| {
             for number in 1..=6 {
                 let path = &path;
-                scope.spawn(move || keep(path, &origin(&format!("h{number}")), known(number)).unwrap());
+                scope.spawn(move || keep(path, &origin(&format!("h{number}")), &known(number), false).unwrap());
             }
         });
         for number in 1..=6 {
@@ -142,13 +185,29 @@ mod tests {
     }
 
     #[test]
+    fn ways_are_kept_and_those_of_other_networks_forgotten_where_they_must_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("servers.json");
+        let in_network = |network: u64| {
+            let way = Way { network, server: "[2001:db8::1]:443".parse().unwrap() };
+            Known { ways: vec![(way, fast_open::Memory::default())], ..known(2) }
+        };
+        keep(&path, &origin("a"), &in_network(1), false).unwrap();
+        keep(&path, &origin("a"), &in_network(u64::MAX), false).unwrap();
+        let both = recall(&path, &origin("a")).unwrap().ways;
+        assert_eq!(both.iter().map(|(way, _)| way.network).collect::<Vec<_>>(), [1, u64::MAX]);
+        keep(&path, &origin("a"), &in_network(1), true).unwrap();
+        assert_eq!(recall(&path, &origin("a")), Some(in_network(1)));
+    }
+
+    #[test]
     fn a_broken_file_is_as_good_as_none_and_is_mended() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("servers.json");
         for text in ["", "{", "[]", "{\"schema\":\"longhaul.servers/2\",\"servers\":{}}", "\u{feff}x"] {
             fs::write(&path, text).unwrap();
             assert_eq!(recall(&path, &origin("a")), None, "{text}");
-            keep(&path, &origin("a"), known(8)).unwrap();
+            keep(&path, &origin("a"), &known(8), true).unwrap();
             assert_eq!(recall(&path, &origin("a")), Some(known(8)));
         }
     }

@@ -5,7 +5,7 @@ use std::error::Error;
 use dav::RemotePath;
 
 use super::{
-    options::{Manner, Way},
+    options::Way,
     place::{one_server, remotes},
     report::Report,
     session::Session,
@@ -27,7 +27,7 @@ impl Named {
         command: &'static str,
     ) -> Result<(Session, Vec<RemotePath>, Report), Box<dyn Error>> {
         let urls = remotes(&self.urls)?;
-        let session = Session::open(one_server(&urls)?, &self.way, &Manner::default()).await?;
+        let session = Session::brief(one_server(&urls)?, &self.way).await?;
         let paths = urls.into_iter().map(|url| url.path).collect();
         Ok((session, paths, Report::new(command, self.way.json.as_deref())))
     }

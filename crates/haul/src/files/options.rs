@@ -10,12 +10,16 @@ use serde::Deserialize;
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "The way to the server")]
 pub(super) struct Way {
-    /// Which HTTP: `auto` pipelines over HTTP/1.1, and takes HTTP/2 where that is known to go wrong
+    /// Which HTTP: `auto` pipelines over HTTP/1.1, and takes HTTP/2 where that is known to go wrong; what moves no trees
+    /// takes HTTP/3 where the server is known to have it
     #[arg(long, value_enum, env = "HAUL_HTTP", value_name = "VERSION")]
     pub(super) http: Option<Http>,
     /// How boldly requests are sent before earlier ones are answered, over HTTP/1.1
     #[arg(long, value_enum, env = "HAUL_PIPELINE", value_name = "MODE")]
     pub(super) pipeline: Option<Pipeline>,
+    /// Whether a connection's first message travels in its SYN (TCP Fast Open), where the way is known to bear it
+    #[arg(long, value_enum, env = "HAUL_TFO", value_name = "MODE")]
+    pub(super) tfo: Option<Tfo>,
     /// Connections at a time, at most [6 unless said otherwise]
     #[arg(long, env = "HAUL_CONNECTIONS", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(super) connections: Option<u8>,
@@ -79,6 +83,9 @@ pub(super) enum Http {
     #[value(name = "2")]
     #[serde(rename = "2")]
     Two,
+    #[value(name = "3")]
+    #[serde(rename = "3")]
+    Three,
 }
 
 #[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -91,6 +98,18 @@ pub(super) enum Pipeline {
     Safe,
     /// At once and deep
     Aggressive,
+}
+
+#[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Tfo {
+    /// Never, and no cookie is asked for
+    Off,
+    /// Also with cookies from other programs and networks
+    On,
+    /// Only with cookies that were given in the network that we are in
+    #[default]
+    Private,
 }
 
 #[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,10 +1,12 @@
 //! `haul probe`: what a server and a path offer, and what Longhaul makes of it.
 //!
-//! It looks and changes nothing: two connections, one after the other, for TLS and its resumption; then OPTIONS and
+//! It looks and changes nothing: two connections, one after the other, for TLS and its resumption, and up to three for
+//! TCP Fast Open; then OPTIONS and
 //! PROPFIND, a few of them in a pipeline; and one byte of a file, if there is one. What is learned of the server's
 //! pipelining is remembered as from any other command.
 
 mod advice;
+mod early;
 mod examine;
 mod tell;
 
@@ -55,6 +57,8 @@ struct Connection {
     tcp_handshake_ms: f64,
     rtt_ms: Option<f64>,
     tls: Option<Tls>,
+    /// TCP Fast Open; null if it was not tried.
+    fast_open: Option<early::InSyn>,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]

@@ -9,14 +9,15 @@ use std::{error::Error, io::ErrorKind, path::PathBuf};
 
 use dav::{Dav, RemotePath};
 use haul_http::{
-    Client, Knowledge,
+    Client, Origin, Versions,
+    connect::FastOpen,
     credentials::{
         Authenticator, Credential, Credentials, Environment, Exposed, GiveUp, Netrc, Secret, Userinfo, default_netrc,
     },
 };
 
 use super::{
-    memory,
+    memory::{self, Known, Server},
     options::{Manner, Way},
     place::Remote,
     prompt,
@@ -31,14 +32,26 @@ pub(super) struct Session {
     /// Who asks, as others may know.
     pub(super) user: Option<String>,
     memory: Option<PathBuf>,
-    known: Knowledge,
+    known: Known,
 }
 
 impl Session {
     /// Prepares to speak with the server of `remote`. Nothing is sent yet, unless there is a person to ask for a
     /// password and it is not known whether one is needed.
     pub(super) async fn open(remote: &Remote, way: &Way, manner: &Manner) -> Result<Self, Box<dyn Error>> {
-        let settings = Settings::of(&remote.origin, way, manner)?;
+        Self::with(Settings::of(&remote.origin, way, manner)?, remote, way).await
+    }
+
+    /// The same for a command that asks for little.
+    pub(super) async fn brief(remote: &Remote, way: &Way) -> Result<Self, Box<dyn Error>> {
+        let mut settings = Settings::of(&remote.origin, way, &Manner::default())?;
+        if settings.client.versions == Versions::Auto {
+            settings.client.versions = Versions::Brief;
+        }
+        Self::with(settings, remote, way).await
+    }
+
+    async fn with(settings: Settings, remote: &Remote, way: &Way) -> Result<Self, Box<dyn Error>> {
         if way.insecure {
             say("--insecure: whoever is on the way to the server can read and change everything");
         }
@@ -59,9 +72,11 @@ impl Session {
         let client = client(&credentials)?;
         let memory = memory::place();
         if let Some(known) = memory.as_deref().and_then(|path| memory::recall(path, &remote.origin)) {
-            client.remember(remote.origin.clone(), known);
+            client.remember(remote.origin.clone(), known.server.pipelining);
+            client.remember_alternative(remote.origin.clone(), known.server.http3);
+            client.paths().remember(known.ways);
         }
-        let known = client.knowledge(&remote.origin);
+        let known = known(&client, &remote.origin);
         Ok(Self { dav: Dav::new(client, remote.origin.clone()), settings, user, memory, known })
     }
 
@@ -75,15 +90,22 @@ impl Drop for Session {
     /// What was learned is kept, however the command ends.
     fn drop(&mut self) {
         let origin = self.dav.requests().origin();
-        let known = self.dav.client().knowledge(origin);
+        let known = known(self.dav.client(), origin);
+        let private = self.settings.client.connect.fast_open == FastOpen::Private;
         if let Some(path) = self.memory.as_deref().filter(|_| known != self.known)
-            && let Err(error) = memory::keep(path, origin, known)
+            && let Err(error) = memory::keep(path, origin, &known, private)
             // Where nothing may be kept it is so each time, and known.
             && !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
         {
             say(format_args!("cannot remember the server in {}, so it is tested anew: {error}", path.display()));
         }
     }
+}
+
+/// What a client knows by now.
+fn known(client: &Client, origin: &Origin) -> Known {
+    let server = Server { pipelining: client.knowledge(origin), http3: client.alternative(origin) };
+    Known { server, ways: client.paths().all() }
 }
 
 /// The credentials for a server, whose they are, and whether there are any.

@@ -27,14 +27,14 @@ use std::{
 use dav::Policy;
 use haul_http::{
     Origin, Pipelining, Timeouts, Versions,
-    connect::{ConnectSettings, Identity, Proxies, Tcp, TlsSettings},
+    connect::{ConnectSettings, FastOpen, Identity, Proxies, TlsSettings},
     credentials::Clear,
 };
 use link::units::Span;
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
-use super::options::{Http, Lock, Manner, Pipeline, Verify, Way};
+use super::options::{Http, Lock, Manner, Pipeline, Tfo, Verify, Way};
 
 /// What a table of the file may say.
 #[derive(Deserialize, Debug, Clone, Default)]
@@ -42,6 +42,7 @@ use super::options::{Http, Lock, Manner, Pipeline, Verify, Way};
 struct Table {
     http: Option<Http>,
     pipeline: Option<Pipeline>,
+    tfo: Option<Tfo>,
     #[serde(deserialize_with = "connections")]
     connections: Option<u8>,
     #[serde(deserialize_with = "span")]
@@ -152,16 +153,23 @@ impl File {
             Identity { origin: origin.clone(), certificate, key }
         });
         let authority = way.ca.clone().or(host.ca).or_else(|| all.ca.clone());
-        let tls = TlsSettings { authorities: authority.into_iter().collect(), identity, unverified: way.insecure };
+        let authorities = authority.into_iter().collect();
+        let tls = TlsSettings { authorities, identity, unverified: way.insecure, ..TlsSettings::default() };
         let http = way.http.or(host.http).or(all.http).unwrap_or_default();
         let pipeline = way.pipeline.or(host.pipeline).or(all.pipeline).unwrap_or_default();
+        let fast_open = match way.tfo.or(host.tfo).or(all.tfo).unwrap_or_default() {
+            Tfo::Off => FastOpen::Off,
+            Tfo::On => FastOpen::On,
+            Tfo::Private => FastOpen::Private,
+        };
         let client = haul_http::Settings::default();
         let client = haul_http::Settings {
-            connect: ConnectSettings { tcp: Tcp::default(), tls, proxies },
+            connect: ConnectSettings { tls, proxies, fast_open, ..ConnectSettings::default() },
             versions: match http {
                 Http::Auto => Versions::Auto,
                 Http::One => Versions::Http1,
                 Http::Two => Versions::Http2,
+                Http::Three => Versions::Http3,
             },
             pipelining: match pipeline {
                 Pipeline::Off => Pipelining::Off,

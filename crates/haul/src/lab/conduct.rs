@@ -30,7 +30,7 @@ use lab::{
     servers::{self, Server},
     world,
 };
-use link::{calibrate::calibrate, sandbox};
+use link::{calibrate::calibrate, sandbox, units::Span};
 use report::live::Door;
 
 use super::{
@@ -42,11 +42,43 @@ use super::{
 };
 use crate::say;
 
-/// Runs an experiment, shows what it found and keeps it in a folder.
-pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
-    let (experiment, plan) = plan(name, options)?;
-    let tls = experiment.tls && !options.plain;
+/// How an experiment is conducted, whatever it is.
+#[derive(clap::Args)]
+pub(crate) struct How {
+    /// The most time for one sample
+    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = crate::patience)]
+    patience: Span,
+
+    /// Seed of everything random: the files' bytes, the order of the contenders
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Serve a page on loopback that shows its results as they come, and say at which address
+    #[arg(long)]
+    open: bool,
+
+    #[command(flatten)]
+    json: super::Json,
+}
+
+/// Runs an experiment that is called by its name.
+pub(super) fn run(name: &str, options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
+    let (mut experiment, plan) = plan(name, options)?;
+    experiment.tls &= !options.plain;
     let server = choose_server(&experiment, options.server.as_deref())?;
+    conduct(&experiment, &plan, server.as_ref(), options.quick, &options.place.runs, &options.how)
+}
+
+/// Runs an experiment, shows what it found and keeps it in a folder.
+pub(crate) fn conduct(
+    experiment: &Experiment,
+    plan: &Plan,
+    server: &dyn Server,
+    quick: bool,
+    runs: &Path,
+    options: &How,
+) -> Result<ExitCode, Box<dyn Error>> {
+    let tls = experiment.tls;
     let started = SystemTime::now();
     let began = Instant::now();
     // Loopback is another one in the sandbox.
@@ -60,27 +92,27 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
     let on_page = end.clone();
     sandbox.on_signal(move |_| end())?;
 
-    let mut folder = Folder::create(&options.place.runs, &experiment.name, started, place)?;
+    let mut folder = Folder::create(runs, &experiment.name, started, place)?;
     check_lasting(&folder.path)?;
     if let Some(json) = options.json.json.as_deref().filter(|json| *json != Path::new("-")) {
         check_lasting(json)?;
     }
     let scratch =
         world::furnish(&sandbox).map_err(|error| format!("cannot mount a tmpfs on {}: {error}", world::RUN))?;
-    machine::check_room(&plan, &scratch)?;
+    machine::check_room(plan, &scratch)?;
     if let Some(door) = &door {
         say(format_args!("watch it at {}", door.url()));
     }
-    let live = Live::new(&experiment, &plan, tls, started);
+    let live = Live::new(experiment, plan, tls, started);
     let telling = Telling::start(live, &folder.path, door, began, on_page)
         .map_err(|error| format!("cannot tell of the run: {error}"))?;
-    let mut progress = Progress::new(&plan);
+    let mut progress = Progress::new(plan);
     progress.say("measuring how true the emulator is here");
     let calibration = unless(&cancel, calibrate).ok_or("interrupted before anything was measured")??;
-    let host = machine::record(&plan, server.as_ref())?;
+    let host = machine::record(plan, server)?;
     let run = Run {
-        plan: &plan,
-        server: server.as_ref(),
+        plan,
+        server,
         tls,
         seed: options.seed,
         patience: options.patience.into(),
@@ -105,7 +137,7 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
         _ => folder.keep(),
     }
 
-    let settings = settings(options, server.as_ref(), tls, plan.samples, &host);
+    let settings = settings(options, server, quick, plan.samples, tls, &host);
     let circumstances = Circumstances {
         started,
         host,
@@ -115,7 +147,7 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
         tls,
         seed: options.seed,
     };
-    let mut result = assemble(&experiment, &plan, &outcomes, circumstances);
+    let mut result = assemble(experiment, plan, &outcomes, circumstances);
     for (cell, why) in result.cells.iter_mut().zip(reasons) {
         cell.why = why;
     }
@@ -145,10 +177,11 @@ pub(crate) fn conduct(name: &str, options: &RunOptions) -> Result<ExitCode, Box<
 
 /// What was chosen for the whole run.
 fn settings(
-    options: &RunOptions,
+    options: &How,
     server: &dyn Server,
-    tls: bool,
+    quick: bool,
     samples: u32,
+    tls: bool,
     host: &Host,
 ) -> BTreeMap<String, String> {
     let unknown = || "unknown".to_owned();
@@ -156,7 +189,7 @@ fn settings(
         ("server", server.name().to_owned()),
         ("tls", tls.to_string()),
         ("seed", options.seed.to_string()),
-        ("quick", options.quick.to_string()),
+        ("quick", quick.to_string()),
         ("samples", samples.to_string()),
         ("patience", options.patience.to_string()),
         ("congestion control", host.sysctls.get(machine::CONGESTION_CONTROL).cloned().unwrap_or_else(unknown)),

@@ -31,7 +31,9 @@ fn last_line(output: &std::process::Output) -> String {
 fn a_tree_goes_there_and_comes_back() {
     let place = Place::secured(&[]);
     grow(&place);
-    for way in [&["--http", "1.1"][..], &["--http", "2"], &["--pipeline", "off", "--connections", "1"]] {
+    for way in
+        [&["--http", "1.1"][..], &["--http", "2"], &["--http", "3"], &["--pipeline", "off", "--connections", "1"]]
+    {
         let with = |arguments: &[&str]| place.haul(&[arguments, way, &["--ca", "cert.pem"]].concat());
         let there = place.at("there");
         let up = with(&["cp", "-r", "source", &there, "--json", "up.json"]);

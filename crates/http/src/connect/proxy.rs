@@ -83,6 +83,10 @@ impl Io for BufReader<Box<dyn Io>> {
     fn tcp_info(&self) -> Option<TcpInfo> {
         self.get_ref().tcp_info()
     }
+
+    fn abort(&self) {
+        self.get_ref().abort();
+    }
 }
 
 /// The target of CONNECT: always with its port (RFC 9112 §3.2.3).

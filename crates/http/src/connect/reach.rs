@@ -15,13 +15,14 @@ use crate::{Cause, Origin};
 const NAMED: usize = 4;
 
 /// A host's addresses, as far as they can be reached from the local address asked for, and how long the resolver
-/// took. An address in place of a name is taken as it is, in no time.
+/// took. An address in place of a name is taken as it is, in no time; so is the one to connect to instead.
 ///
 /// The resolver is the system's (`getaddrinfo` on a thread of its own). Giving up the wait does not stop that
 /// thread: it ends by the resolver's own timeout.
 pub(crate) async fn look_up(whom: &Origin, tcp: &Tcp) -> Result<(Vec<SocketAddr>, Duration), Cause> {
-    if let Ok(ip) = whom.host().parse::<IpAddr>() {
-        return Ok((reachable([SocketAddr::new(ip, whom.port())], tcp)?, Duration::ZERO));
+    let literal = || whom.host().parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, whom.port()));
+    if let Some(address) = tcp.instead.or_else(literal) {
+        return Ok((reachable([address], tcp)?, Duration::ZERO));
     }
     let begin = Instant::now();
     let found = lookup_host((whom.host(), whom.port()))
@@ -49,7 +50,7 @@ pub(crate) async fn connect(addresses: Vec<SocketAddr>, tcp: &Tcp) -> Result<(So
 }
 
 /// All failures in one.
-fn lost(failures: &[(SocketAddr, io::Error)]) -> io::Error {
+pub(super) fn lost(failures: &[(SocketAddr, io::Error)]) -> io::Error {
     let kind = failures.last().map_or(io::ErrorKind::NotFound, |(_, error)| error.kind());
     let mut told: Vec<_> = failures.iter().take(NAMED).map(|(to, error)| format!("{to}: {error}")).collect();
     if failures.len() > NAMED {
@@ -77,6 +78,10 @@ mod tests {
         let origin = Origin::of(&"http://[::1]:81/".parse().unwrap()).unwrap();
         let (found, took) = look_up(&origin, &Tcp::default()).await.unwrap();
         assert_eq!((found, took), (vec!["[::1]:81".parse().unwrap()], Duration::ZERO));
+        let instead = "127.0.0.1:8443".parse().unwrap();
+        let named = Origin::of(&"https://no.such.host.invalid/".parse().unwrap()).unwrap();
+        let (found, _) = look_up(&named, &Tcp { instead: Some(instead), ..Tcp::default() }).await.unwrap();
+        assert_eq!(found, vec![instead]);
         let tcp = Tcp { local: Some([127, 0, 0, 1].into()), ..Tcp::default() };
         let told = look_up(&origin, &tcp).await.unwrap_err().to_string();
         assert!(told.contains("no IPv4 address") && told.contains("127.0.0.1"), "{told}");

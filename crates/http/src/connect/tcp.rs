@@ -3,8 +3,7 @@
 //! Nagle's algorithm is always off: this engine fills its segments itself, and a small request must not wait for
 //! the acknowledgement of the one before it. All else is the kernel's choice unless asked for. Every knob is
 //! turned before the handshake: the window scale is fixed in the SYN (RFC 7323 §2.2), so a receive buffer that
-//! is set later cannot grow the window beyond it. That is also the place where TCP Fast Open will be asked for
-//! (`TCP_FASTOPEN_CONNECT`): the handshake then begins with the first write.
+//! is set later cannot grow the window beyond it. (TCP Fast Open is a knob too, but with a memory: [`super::fast_open`].)
 //!
 //! The congestion control by name is Linux's (and FreeBSD's); all else works wherever `socket2` does.
 
@@ -36,6 +35,8 @@ pub struct Tcp {
     pub keepalive: Option<Keepalive>,
     /// The address to connect from. Hosts are then reached by this address's family alone.
     pub local: Option<IpAddr>,
+    /// Where every host is, whatever its name and port: no name is looked up. For a server that stands in for many.
+    pub instead: Option<SocketAddr>,
 }
 
 /// TCP keepalive (RFC 9293 §3.8.4): asks a silent peer whether it is still there.
@@ -52,7 +53,7 @@ pub struct Keepalive {
 impl Tcp {
     /// Connects one socket. Dropping the future closes it.
     pub(crate) async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
-        self.socket(to)?.connect(to).await
+        TcpSocket::from_std_stream(self.socket(to)?.into()).connect(to).await
     }
 
     /// Whether this address can be reached from the local address asked for.
@@ -60,7 +61,8 @@ impl Tcp {
         self.local.is_none_or(|local| local.is_ipv4() == to.is_ipv4())
     }
 
-    fn socket(&self, to: SocketAddr) -> io::Result<TcpSocket> {
+    /// A socket with its knobs turned.
+    pub(super) fn socket(&self, to: SocketAddr) -> io::Result<Socket> {
         let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_nonblocking(true)?;
         socket.set_tcp_nodelay(true)?;
@@ -87,7 +89,7 @@ impl Tcp {
         if let Some(local) = self.local {
             turned("the local address", local, socket.bind(&SocketAddr::new(local, 0).into()))?;
         }
-        Ok(TcpSocket::from_std_stream(socket.into()))
+        Ok(socket)
     }
 }
 
@@ -117,6 +119,7 @@ mod tests {
             receive_buffer: Some(40_000),
             keepalive: Some(Keepalive { after: Duration::from_secs(7), every: Duration::from_secs(3), probes: 2 }),
             local: Some(Ipv4Addr::new(127, 0, 0, 2).into()),
+            instead: None,
         };
         let stream = tcp.connect(listener.local_addr().unwrap()).await.unwrap();
         let socket = SockRef::from(&stream);

@@ -54,7 +54,29 @@ pub struct TcpInfo {
     pub sndbuf_limited: Option<Duration>,
     /// The window the peer offers, in bytes; Linux 5.4.
     pub snd_wnd: Option<u32>,
+    /// Whether the peer's answer to our SYN is still due.
+    pub connecting: bool,
+    /// Whether the SYN carried data and its acknowledgement covered it: TCP Fast Open (RFC 7413) has worked. Both
+    /// ends' kernels say so.
+    pub syn_data_accepted: bool,
+    /// Why it has not, where it was tried; Linux 5.5.
+    pub fast_open_failure: Option<FastOpenFailure>,
 }
+
+/// Why data in a SYN came to nothing, as Linux tells it (`tcp_fastopen_client_fail`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FastOpenFailure {
+    /// There was no cookie for the server, so that none was sent.
+    NoCookie,
+    /// The answer to the SYN acknowledged the SYN and not its data, which was then sent again.
+    NotAcknowledged,
+    /// The SYN was not answered before it was sent again, without data.
+    Retransmitted,
+}
+
+/// `TCP_SYN_SENT` among the states, and `TCPI_OPT_SYN_DATA` among the options.
+const SYN_SENT: u8 = 2;
+const SYN_DATA: u8 = 32;
 
 impl TcpInfo {
     /// Asks the kernel about a TCP socket.
@@ -90,7 +112,11 @@ impl TcpInfo {
         let u64_at = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         let micros = |count: u32| Duration::from_micros(count.into());
         // A C compiler puts the first bit field lowest on little-endian machines, and highest on the others.
-        let first_bit = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
+        let (first_bit, next_two) = if cfg!(target_endian = "little") {
+            (0x01, bytes.get(7)? >> 1 & 3)
+        } else {
+            (0x80, bytes.get(7)? >> 5 & 3)
+        };
         Some(Self {
             rto: micros(u32_at(8)?),
             snd_mss: u32_at(16)?,
@@ -111,6 +137,14 @@ impl TcpInfo {
             rwnd_limited: u64_at(176).map(Duration::from_micros),
             sndbuf_limited: u64_at(184).map(Duration::from_micros),
             snd_wnd: u32_at(228),
+            connecting: *bytes.first()? == SYN_SENT,
+            syn_data_accepted: bytes.get(5)? & SYN_DATA != 0,
+            fast_open_failure: match next_two {
+                1 => Some(FastOpenFailure::NoCookie),
+                2 => Some(FastOpenFailure::NotAcknowledged),
+                3 => Some(FastOpenFailure::Retransmitted),
+                _ => None,
+            },
         })
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! A full handshake costs a round trip with TLS 1.3 and two with TLS 1.2, and a certificate chain to carry and
 //! check; a resumed one spares the chain, and in TLS 1.2 a round trip. So the tickets of all connections of one
-//! connector go into one store, whatever they speak inside. No two connectors share a store: a session stands for
-//! whoever began it, and a connector is one user. (Early data would spare TLS 1.3's round trip too. It belongs
-//! here, as an argument of the handshake, once the engine knows which requests may be replayed: RFC 8470.)
+//! connector go into one store, whatever they speak inside, but for QUIC, whose tickets tell more and have a store of
+//! their own. No two connectors share a store: a session stands for whoever began it, and a connector is one user.
+//! Early data spares TLS 1.3's round trip too (`early`).
 //!
 //! A server is checked against the system's authorities and those named beside them. A proxy that is itself
 //! reached by TLS is checked the same way, but it is never shown the client's certificate, and never excused from
 //! the check: what was granted to the origin was not granted to it.
 
+mod counted;
+mod early;
 mod explain;
 mod pem;
 mod unverified;
@@ -23,6 +25,7 @@ use std::{
 
 use rustls::{
     CertificateError, ClientConfig, HandshakeKind, ProtocolVersion,
+    client::{Resumption, WebPkiServerVerifier, danger::ServerCertVerifier},
     crypto::{CryptoProvider, ring},
     pki_types::ServerName,
     sign::{CertifiedKey, SingleCertAndKey},
@@ -30,8 +33,9 @@ use rustls::{
 use tokio::sync::OnceCell;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-pub(crate) use self::explain::explain;
-use self::{pem::Roots, unverified::Unverified};
+pub use self::early::{Confirmation, EarlyData};
+pub(crate) use self::{counted::Counted, explain::explain};
+use self::{early::Early, pem::Roots, unverified::Unverified};
 use super::{Io, Offer, SettingsError, tcp_info::TcpInfo};
 use crate::{Cause, Origin};
 
@@ -48,6 +52,8 @@ pub struct TlsSettings {
     /// Take any certificate from an origin: whoever is on the way can then read and change everything. Meant for
     /// one command and one look, and for nothing that carries a password.
     pub unverified: bool,
+    /// Shake hands in full each time, as if no server had been visited before.
+    pub fresh: bool,
 }
 
 /// A client certificate and its key. Both may be in one file.
@@ -71,10 +77,13 @@ pub struct TlsFacts {
     pub version: &'static str,
     /// By its name in IANA's registry, such as `TLS_AES_128_GCM_SHA256`.
     pub cipher_suite: String,
-    /// Whether an earlier session was resumed: no certificate was sent, as it was checked then.
+    /// Whether an earlier session was resumed: no certificate was sent, as it was checked then. Over QUIC, a resumed
+    /// handshake counts as a full one if another connection made one at the same time.
     pub resumed: bool,
     /// The protocol agreed upon by ALPN (RFC 7301), such as `h2`.
     pub alpn: Option<String>,
+    /// What became of the data that did not wait for the handshake.
+    pub early: EarlyData,
 }
 
 /// What the settings name, and the sessions.
@@ -83,20 +92,27 @@ pub(crate) struct Tls {
     named: Roots,
     identity: Option<(Identity, Arc<CertifiedKey>)>,
     unverified: bool,
+    fresh: bool,
     ready: OnceCell<Ready>,
 }
 
-type Offers = [Arc<ClientConfig>; 3];
+/// By [`Offer`].
+type Offers = [Arc<ClientConfig>; 4];
+
+/// How many servers' sessions are kept for QUIC: as many as rustls keeps for TCP.
+const QUIC_SESSIONS: usize = 256;
 
 /// What handshakes are made with.
 struct Ready {
-    /// For each [`Offer`]; they differ in ALPN alone.
+    /// They differ in ALPN, and HTTP/3's in its sessions and its [`Counted`] checks.
     origins: Offers,
     /// The same with our identity, for its origin. Their sessions are their own: tickets are kept by a host's name, and
     /// what was proved at one of its ports is not to be shown at another.
     known: Option<(Origin, Offers)>,
     proxies: Arc<ClientConfig>,
     roots: Roots,
+    /// The certificates checked over QUIC, if anybody is trusted.
+    counted: Option<Arc<Counted>>,
 }
 
 impl Tls {
@@ -112,6 +128,7 @@ impl Tls {
                 .map(|files| Ok((files.clone(), certified(files, &provider)?)))
                 .transpose()?,
             unverified: settings.unverified,
+            fresh: settings.fresh,
             ready: OnceCell::new(),
             provider,
         })
@@ -122,22 +139,47 @@ impl Tls {
         self.ready().await.map(drop)
     }
 
-    /// Shakes hands with an origin. The answer to the offer is in the facts, or there is none.
-    pub(crate) async fn with_origin<S: Io>(
+    /// Shakes hands with an origin. The answer to the offer is in the facts, or there is none. If `early` and a session
+    /// allows it, the handshake is left to the first write and the first read, and its end is told in time.
+    pub(crate) async fn with_origin<S: Io + 'static>(
         &self,
         origin: &Origin,
         offer: Offer,
+        early: bool,
         io: S,
-    ) -> Result<(TlsStream<S>, TlsFacts), Cause> {
+    ) -> Result<(Box<dyn Io>, TlsFacts, Option<Confirmation>), Cause> {
         let ready = self.ready().await?;
-        let known = ready.known.as_ref().filter(|(to, _)| to == origin).map(|(_, offers)| offers);
-        self.shake(ready, &known.unwrap_or(&ready.origins)[offer as usize], origin, io).await
+        // What is chosen by the handshake cannot be spoken before it.
+        let early = early && offer != Offer::Both;
+        let begin = Instant::now();
+        let stream = self.shake(ready, &ready.config(origin, offer, early), early, origin, io).await?;
+        let told = facts(&stream, offer, begin.elapsed());
+        if told.early == EarlyData::Pending {
+            let (stream, confirmation) = Early::new(stream, offer, begin);
+            return Ok((Box::new(stream), told, Some(confirmation)));
+        }
+        Ok((Box::new(stream), told, None))
+    }
+
+    /// What QUIC shakes hands with, and the certificates that were checked so far.
+    pub(crate) async fn over_quic(
+        &self,
+        origin: &Origin,
+        early: bool,
+    ) -> Result<(Arc<ClientConfig>, Arc<Counted>), Cause> {
+        let ready = self.ready().await?;
+        let nobody = || Cause::Tls(format!("no authority is trusted here ({})", ready.roots));
+        let counted = ready.counted.clone().ok_or_else(nobody)?;
+        Ok((ready.config(origin, Offer::Http3, early), counted))
     }
 
     /// Shakes hands with a proxy.
     pub(crate) async fn with_proxy<S: Io>(&self, proxy: &Origin, io: S) -> Result<(TlsStream<S>, TlsFacts), Cause> {
         let ready = self.ready().await?;
-        self.shake(ready, &ready.proxies, proxy, io).await
+        let begin = Instant::now();
+        let stream = self.shake(ready, &ready.proxies, false, proxy, io).await?;
+        let told = facts(&stream, Offer::Http1, begin.elapsed());
+        Ok((stream, told))
     }
 
     async fn ready(&self) -> Result<&Ready, Cause> {
@@ -154,6 +196,16 @@ impl Tls {
     fn configure(&self, roots: Roots) -> Result<Ready, rustls::Error> {
         let trusted = Arc::new(roots.trusted.clone());
         let begin = || ClientConfig::builder_with_provider(self.provider.clone()).with_safe_default_protocol_versions();
+        let verifier: Option<Arc<dyn ServerCertVerifier>> = if self.unverified {
+            Some(Arc::new(Unverified(self.provider.clone())))
+        } else {
+            // It fails where there is nobody to trust; then nobody is reached.
+            WebPkiServerVerifier::builder_with_provider(trusted.clone(), self.provider.clone())
+                .build()
+                .ok()
+                .map(|verifier| verifier as _)
+        };
+        let counted = verifier.map(|verifier| Arc::new(Counted::new(verifier)));
         let checked = || -> Result<_, rustls::Error> {
             Ok(if self.unverified {
                 let unverified = Unverified(self.provider.clone());
@@ -162,10 +214,19 @@ impl Tls {
                 begin()?.with_root_certificates(trusted.clone())
             })
         };
-        let offers = |config: ClientConfig| {
-            [Offer::Http1, Offer::Http2, Offer::Both].map(|offer| {
+        let offers = |mut config: ClientConfig| {
+            let mut sessions = Resumption::in_memory_sessions(QUIC_SESSIONS);
+            if self.fresh {
+                sessions = Resumption::disabled();
+                config.resumption = sessions.clone();
+            }
+            [Offer::Http1, Offer::Http2, Offer::Both, Offer::Http3].map(|offer| {
                 let mut config = config.clone();
                 config.alpn_protocols = offer.alpn().iter().map(|protocol| protocol.to_vec()).collect();
+                if let (Offer::Http3, Some(counted)) = (offer, &counted) {
+                    config.resumption = sessions.clone();
+                    config.dangerous().set_certificate_verifier(counted.clone());
+                }
                 Arc::new(config)
             })
         };
@@ -179,25 +240,23 @@ impl Tls {
         };
         let mut proxies = begin()?.with_root_certificates(trusted.clone()).with_no_client_auth();
         proxies.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Ready { origins, known, proxies: Arc::new(proxies), roots })
+        Ok(Ready { origins, known, proxies: Arc::new(proxies), roots, counted })
     }
 
     async fn shake<S: Io>(
         &self,
         ready: &Ready,
         config: &Arc<ClientConfig>,
+        early: bool,
         whom: &Origin,
         io: S,
-    ) -> Result<(TlsStream<S>, TlsFacts), Cause> {
-        let name = ServerName::try_from(whom.host().to_owned())
-            .map_err(|_| Cause::Tls(format!("no certificate can be for the name {}", whom.host())))?;
-        let begin = Instant::now();
-        let stream = TlsConnector::from(config.clone())
+    ) -> Result<TlsStream<S>, Cause> {
+        let name = ServerName::try_from(whom.host().to_owned()).map_err(|_| nameless(whom))?;
+        TlsConnector::from(config.clone())
+            .early_data(early)
             .connect(name, io)
             .await
-            .map_err(|error| self.cause(ready, whom, error))?;
-        let facts = facts(&stream, begin.elapsed());
-        Ok((stream, facts))
+            .map_err(|error| self.cause(ready, whom, error))
     }
 
     /// Why a handshake failed, with the files that have to do with it.
@@ -220,6 +279,25 @@ impl Tls {
     }
 }
 
+impl Ready {
+    /// What handshakes with an origin are made with.
+    fn config(&self, origin: &Origin, offer: Offer, early: bool) -> Arc<ClientConfig> {
+        let known = self.known.as_ref().filter(|(to, _)| to == origin).map(|(_, offers)| offers);
+        let config = &known.unwrap_or(&self.origins)[offer as usize];
+        if !early {
+            return config.clone();
+        }
+        let mut config = (**config).clone();
+        config.enable_early_data = true;
+        Arc::new(config)
+    }
+}
+
+/// That no certificate can be for an origin.
+pub(crate) fn nameless(whom: &Origin) -> Cause {
+    Cause::Tls(format!("no certificate can be for the name {}", whom.host()))
+}
+
 /// What rustls said, inside what tokio-rustls says.
 pub(crate) fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
@@ -237,22 +315,30 @@ fn certified(files: &Identity, provider: &CryptoProvider) -> Result<Arc<Certifie
     })
 }
 
-fn facts<S>(stream: &TlsStream<S>, handshake: Duration) -> TlsFacts {
+fn facts<S>(stream: &TlsStream<S>, offer: Offer, handshake: Duration) -> TlsFacts {
     let (_, tls) = stream.get_ref();
     let suite = tls.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or("unknown");
+    // It is left for later only where a session of TLS 1.3 is resumed with early data.
+    let pending = tls.is_handshaking();
+    let alpn = tls.alpn_protocol().or_else(|| offer.alpn().first().copied().filter(|_| pending));
     TlsFacts {
-        handshake,
-        version: if tls.protocol_version() == Some(ProtocolVersion::TLSv1_3) { "1.3" } else { "1.2" },
+        handshake: if pending { Duration::ZERO } else { handshake },
+        version: if pending || tls.protocol_version() == Some(ProtocolVersion::TLSv1_3) { "1.3" } else { "1.2" },
         // rustls marks the suites of TLS 1.3 in their names, IANA does not.
         cipher_suite: suite.replacen("TLS13_", "TLS_", 1),
-        resumed: tls.handshake_kind() == Some(HandshakeKind::Resumed),
-        alpn: tls.alpn_protocol().map(|protocol| String::from_utf8_lossy(protocol).into_owned()),
+        resumed: pending || tls.handshake_kind() == Some(HandshakeKind::Resumed),
+        alpn: alpn.map(|protocol| String::from_utf8_lossy(protocol).into_owned()),
+        early: if pending { EarlyData::Pending } else { EarlyData::None },
     }
 }
 
 impl<S: Io> Io for TlsStream<S> {
     fn tcp_info(&self) -> Option<TcpInfo> {
         self.get_ref().0.tcp_info()
+    }
+
+    fn abort(&self) {
+        self.get_ref().0.abort();
     }
 }
 

@@ -109,6 +109,7 @@ struct UnderWay {
     /// Where its last byte ends, once that is known.
     end: Option<u64>,
     behind: u32,
+    follows: bool,
 }
 
 /// What came first.

@@ -37,6 +37,8 @@ struct Asked {
     expected: Expected,
     /// Whether others were under way with it, so that its answer could be another's.
     in_company: bool,
+    /// Whether a follower stands behind it.
+    followed: bool,
 }
 
 /// What came in.
@@ -68,12 +70,13 @@ pub(crate) struct Exchanges {
 
 impl Exchanges {
     /// A request is about to be written.
-    pub(crate) fn ask<B>(&mut self, job: JobId, request: &Request<B>) {
+    pub(crate) fn ask<B>(&mut self, job: JobId, request: &Request<B>, follows: bool) {
         let headers = request.headers();
         let conditions = [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE];
         let options = request.extensions().get::<Options>();
         if let Some(before) = self.asked.back_mut() {
             before.in_company = true;
+            before.followed = follows;
         }
         self.asked.push_back(Asked {
             job,
@@ -85,6 +88,7 @@ impl Exchanges {
             ranged: headers.get(RANGE).map(|range| first_byte(range.to_str().unwrap_or_default())),
             expected: options.map(|options| options.expected.clone()).unwrap_or_default(),
             in_company: !self.asked.is_empty(),
+            followed: false,
         });
     }
 
@@ -200,6 +204,10 @@ impl Asked {
             // The status of WebDAV alone.
             StatusCode::MULTI_STATUS if matches!(self.method, Method::GET | Method::HEAD | Method::PUT) => {
                 return wrong("207 to a method that has one resource");
+            }
+            // What the follower is told if the leader was dropped.
+            StatusCode::NOT_FOUND if self.followed && self.method == Method::PUT => {
+                return unexpected("404 to an upload, which may be to the look behind it");
             }
             _ => {}
         }

@@ -21,6 +21,7 @@ use tokio::{
 };
 
 use super::Windows;
+use crate::connect::Io;
 
 const FRAME_HEAD: usize = 9;
 const SETTINGS: u8 = 4;
@@ -82,13 +83,15 @@ pub(super) struct Heard {
     pub(super) read: Instant,
     /// When a byte was last taken by the network.
     pub(super) written: Instant,
+    /// Whether the connection is of no use any more, whatever its kernel still has to send.
+    pub(super) given_up: bool,
 }
 
 impl Heard {
     fn new() -> Self {
         let now = Instant::now();
         let (follower, windows) = (Follower::default(), Windows::default());
-        Self { follower, windows, granted: 0, news: false, read: now, written: now }
+        Self { follower, windows, granted: 0, news: false, read: now, written: now, given_up: false }
     }
 
     fn hear(&mut self, bytes: &[u8]) {
@@ -144,12 +147,20 @@ impl Ear {
 }
 
 /// A connection that is overheard.
-pub(super) struct Overheard<T> {
+pub(super) struct Overheard<T: Io> {
     io: T,
     ear: Ear,
 }
 
-impl<T> Overheard<T> {
+impl<T: Io> Drop for Overheard<T> {
+    fn drop(&mut self) {
+        if self.ear.with(|heard| heard.given_up) {
+            self.io.abort();
+        }
+    }
+}
+
+impl<T: Io> Overheard<T> {
     pub(super) fn new(io: T) -> (Self, Ear) {
         let ear = Ear(Arc::new(Mutex::new(Heard::new())));
         (Self { io, ear: ear.clone() }, ear)
@@ -163,7 +174,7 @@ impl<T> Overheard<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Overheard<T> {
+impl<T: Io> AsyncRead for Overheard<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -179,7 +190,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Overheard<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Overheard<T> {
+impl<T: Io> AsyncWrite for Overheard<T> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.io).poll_write(context, bytes);
         self.wrote(result)

@@ -4,32 +4,26 @@
 //! the request is: an upload that fails after an early success is no success. Whatever ends the exchange is met
 //! in one place, where it is decided whether the job goes back, its reader is told, or all is well.
 
-use std::{
-    pin::pin,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::{Arc, OnceLock, atomic::AtomicUsize};
 
 use bytes::Bytes;
-use futures_util::{FutureExt, StreamExt};
 use h2::{Reason, SendStream, client::ResponseFuture};
-use http::{Request, Response, StatusCode, Version};
+use http::{Response, StatusCode, Version};
 use http_body::Body as _;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::{
-    clock::{Clock, Sending, Traffic},
     end_of_connection,
     receive::{self, Unreceived},
-    send::{self, Unsent},
+    send,
 };
 use crate::{
-    Asked, Body, Cause, Chunks, Error, Incoming, Journey, Options, Step, Timeouts,
-    body::Piece,
-    method::is_idempotent,
+    Asked, Cause, Chunks, Error, Journey, Options, Timeouts,
+    streams::{
+        Answer, Count, End, Outcome, both,
+        clock::{Clock, Traffic},
+        failed, over,
+    },
     wire::{ConnectionId, Job, JobId, Report, Sent, Told},
 };
 
@@ -58,63 +52,15 @@ pub(super) struct Begun {
     pub(super) unanswered: (Count, usize),
 }
 
-/// How an exchange went.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    /// Whatever there was to say was said to the reader.
-    Over { job: JobId, sent: u64, received: u64, whole: bool },
-    /// There is no answer.
-    Back(Box<Job>, Sent, Cause),
-}
-
-/// What became of the answer so far.
-enum Answer {
-    Owed(oneshot::Sender<Result<Response<Incoming>, Error>>, Count),
-    Flowing(mpsc::Sender<Piece>),
-}
-
-/// One of a number, while it lives.
-pub(super) struct Count(Arc<AtomicUsize>);
-
-impl Count {
-    /// One more, and how many there were before.
-    pub(super) fn one_more(of: &Arc<AtomicUsize>) -> (Self, usize) {
-        let before = of.fetch_add(1, Ordering::Relaxed);
-        (Self(of.clone()), before)
-    }
-}
-
-impl Drop for Count {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// What ended an exchange.
-enum End {
-    Whole,
-    /// The answer is whole and refuses what has not been sent whole.
-    Refused,
-    /// Our own body could not be read, or was not as long as told.
-    Source(std::io::Error),
-    Overdue(Step, Duration),
-    Unwanted,
-    Failed(h2::Error),
-}
-
-impl From<Unreceived> for End {
-    fn from(unreceived: Unreceived) -> Self {
-        match unreceived {
-            Unreceived::Unwanted => Self::Unwanted,
-            Unreceived::Failed(error) => Self::Failed(error),
-        }
-    }
-}
-
 /// Brings the exchange to its end.
 pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
-    let Begun { job: Job { id, request, reply, sendings }, mut stream, response, chunks, unanswered: (count, behind) } =
-        begun;
+    let Begun {
+        job: Job { id, request, reply, sendings, follows },
+        mut stream,
+        response,
+        chunks,
+        unanswered: (count, behind),
+    } = begun;
     let bounds = request.extensions().get::<Options>().and_then(|options| options.timeouts).unwrap_or(common.timeouts);
     let clock = Clock::new(common.traffic.clone(), bounds);
     let journey = Journey {
@@ -155,42 +101,11 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     match answer {
         Answer::Owed(reply, _count) => {
             let sendings = sendings + u32::from(sent == Sent::Something);
-            Outcome::Back(Box::new(Job { id, request, reply, sendings }), sent, cause)
+            Outcome::Back(Box::new(Job { id, request, reply, sendings, follows }), sent, cause)
         }
         flowing @ Answer::Flowing(_) => {
             flowing.fail(failed(asked, cause)).await;
             over(id, &clock, whole)
-        }
-    }
-}
-
-/// Runs both halves until nothing more is to be had. A refusal that comes before the request is whole makes the
-/// rest of it pointless (RFC 9113 §8.1).
-async fn both(
-    sending: impl Future<Output = Result<(), Unsent>>,
-    receiving: impl Future<Output = Result<StatusCode, Unreceived>>,
-    clock: &Clock,
-) -> End {
-    let (mut sending, mut receiving, mut overdue) = (pin!(sending), pin!(receiving), pin!(clock.overdue()));
-    let (mut all_sent, mut answered) = (false, false);
-    loop {
-        tokio::select! {
-            biased;
-            received = &mut receiving, if !answered => match received {
-                Ok(_) if all_sent => return End::Whole,
-                Ok(status) if !status.is_success() => return End::Refused,
-                Ok(_) => answered = true,
-                Err(unreceived) => return unreceived.into(),
-            },
-            sent = &mut sending, if !all_sent => match sent {
-                Err(Unsent::Source(error)) => return End::Source(error),
-                Ok(()) | Err(Unsent::Closed) if answered => return End::Whole,
-                Ok(()) | Err(Unsent::Closed) => {
-                    all_sent = true;
-                    clock.sending(Sending::Done);
-                }
-            },
-            (step, bound) = &mut overdue => return End::Overdue(step, bound),
         }
     }
 }
@@ -227,28 +142,6 @@ async fn receive(
     Ok(status)
 }
 
-impl Answer {
-    /// Tells the reader that this was all.
-    async fn end(self) {
-        if let Self::Flowing(pieces) = self {
-            let _ = pieces.send(Piece::End).await;
-        }
-    }
-
-    /// Tells the reader why there is no answer, or no whole one.
-    async fn fail(self, error: Error) {
-        match self {
-            Self::Owed(reply, _) => drop(reply.send(Err(error))),
-            Self::Flowing(pieces) => drop(pieces.send(Piece::Failed(error)).await),
-        }
-    }
-}
-
-fn over(job: JobId, clock: &Clock, whole: bool) -> Outcome {
-    let (sent, received) = clock.counts();
-    Outcome::Over { job, sent, received, whole }
-}
-
 /// What an error of a stream, or of its connection, means for its request. Streams above the last one that a GOAWAY
 /// names, and those reset with REFUSED_STREAM, had no effect (RFC 9113 §6.8, §8.7); HTTP_1_1_REQUIRED refuses, too.
 fn fate(error: &h2::Error, common: &Common) -> (Sent, Cause) {
@@ -275,21 +168,4 @@ fn malformed(answer: &Answer, error: &h2::Error) -> Cause {
         }
         (Answer::Flowing(_), _) => "the answer's body is not as long as its head says".to_owned(),
     })
-}
-
-fn failed(asked: Asked, cause: Cause) -> Error {
-    if is_idempotent(asked.method()) { Error::Exchange { asked, cause } } else { Error::Undecided { asked, cause } }
-}
-
-/// Opens the body of a request, if it has one.
-pub(super) fn open(request: &mut Request<Body>) -> std::io::Result<Option<Chunks>> {
-    let empty = request.body().is_empty();
-    let mut chunks = request.body_mut().open()?;
-    if !empty {
-        return Ok(Some(chunks));
-    }
-    match chunks.next().now_or_never().flatten().transpose()? {
-        Some(chunk) if !chunk.is_empty() => Err(send::wrong_length("longer")),
-        _ => Ok(None),
-    }
 }

@@ -13,7 +13,8 @@ use std::{
 use h2::{Ping, PingPong};
 use tokio::time::Instant;
 
-use super::{clock::Alarm, ear::Ear};
+use super::ear::Ear;
+use crate::streams::clock::Alarm;
 
 /// Watches over a connection while any of its exchanges is under way.
 #[derive(Debug)]

@@ -15,17 +15,17 @@ use h2::{FlowControl, RecvStream, client::ResponseFuture};
 use http::{Response, header};
 use tokio::sync::mpsc;
 
-use super::clock::{Clock, Receiving};
-use crate::{Incoming, body::Piece};
+use crate::{
+    Incoming,
+    body::Piece,
+    streams::{
+        self,
+        clock::{Clock, Receiving},
+    },
+};
 
 /// Why an answer did not come whole.
-#[derive(Debug)]
-pub(super) enum Unreceived {
-    /// Nobody wants it any more.
-    Unwanted,
-    /// The stream or the connection ended before it.
-    Failed(h2::Error),
-}
+pub(super) type Unreceived = streams::Unreceived<h2::Error>;
 
 /// The answer's head; informational ones (RFC 9110 §15.2) are passed over, but show that the server is at work.
 pub(super) async fn head(response: &mut ResponseFuture, clock: &Clock) -> Result<Response<RecvStream>, Unreceived> {

@@ -4,26 +4,23 @@
 //! bytes go only once the source has ended: a body that turns out longer than told is an error on both sides of
 //! the connection, not a file cut short.
 
-use std::{future::poll_fn, io, task::Poll};
+use std::{future::poll_fn, task::Poll};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use h2::SendStream;
 
-use super::clock::{Clock, Sending};
-use crate::Chunks;
+use crate::{
+    Chunks,
+    streams::{
+        Unsent,
+        clock::{Clock, Sending},
+        wrong_length,
+    },
+};
 
 /// The most that is asked of a window at once: small, so that uploads take turns.
 const TURN: usize = 64 * 1024;
-
-/// Why a body was not sent whole.
-#[derive(Debug)]
-pub(super) enum Unsent {
-    /// Our own source failed, or was not as long as told.
-    Source(io::Error),
-    /// The stream takes no more; the receiving half learns why.
-    Closed,
-}
 
 /// Sends the body.
 pub(super) async fn send(
@@ -90,9 +87,4 @@ async fn pour(stream: &mut SendStream<Bytes>, mut chunk: Bytes, last: bool, cloc
         }
     }
     if last { stream.send_data(Bytes::new(), true).map_err(|_| Unsent::Closed) } else { Ok(()) }
-}
-
-/// The error of a body that does not have the length that was told.
-pub(super) fn wrong_length(it_is: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("its source is {it_is} than was said before"))
 }

@@ -42,7 +42,7 @@ struct Client {
 }
 
 impl Client {
-    fn new(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, settings: Http2Settings) -> Self {
+    fn new(io: impl Io + 'static, settings: Http2Settings) -> Self {
         let (jobs, taken) = mpsc::unbounded_channel();
         let (reporter, reports) = mpsc::unbounded_channel();
         let task = tokio::spawn(run(io, ConnectionId(7), settings, Timeouts::default(), taken, reporter));
@@ -62,7 +62,7 @@ impl Client {
     fn ask(&mut self, request: Request<Body>) -> Reply {
         let (reply, answer) = oneshot::channel();
         self.next += 1;
-        let job = Job { id: JobId(self.next), request, reply, sendings: 0 };
+        let job = Job { id: JobId(self.next), request, reply, sendings: 0, follows: false };
         self.jobs.as_ref().unwrap().send(job).unwrap();
         answer
     }

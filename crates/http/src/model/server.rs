@@ -19,8 +19,8 @@ use tokio::{
 use super::http2;
 use crate::{
     Error, Origin,
-    client::Dial,
     connect::{Connected, Facts, Io, Offer, TcpInfo},
+    dial::{Dial, Dialed},
 };
 
 /// What a server may do wrong with a request.
@@ -125,7 +125,14 @@ impl Model {
 pub(super) struct Server(pub(super) Arc<Mutex<Model>>);
 
 impl Dial for Server {
-    fn dial<'a>(&'a self, origin: &'a Origin, offer: Offer, _: Duration) -> BoxFuture<'a, Result<Connected, Error>> {
+    fn dial<'a>(
+        &'a self,
+        origin: &'a Origin,
+        offer: Offer,
+        _: bool,
+        _: Option<&'a Origin>,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Dialed, Error>> {
         Box::pin(async move {
             {
                 let mut model = self.0.lock().unwrap();
@@ -151,8 +158,13 @@ impl Dial for Server {
                 tokio::spawn(serve(far, self.0.clone()));
                 Version::HTTP_11
             };
-            Ok(Connected { io: Box::new(near), version, facts: nothing_special() })
+            let (io, facts) = (Box::new(near), nothing_special());
+            Ok(Dialed::Stream(Box::new(Connected { io, version, facts, confirmation: None })))
         })
+    }
+
+    fn takes_quic(&self, _: &Origin) -> bool {
+        false
     }
 }
 
@@ -160,11 +172,13 @@ impl Io for DuplexStream {
     fn tcp_info(&self) -> Option<TcpInfo> {
         None
     }
+
+    fn abort(&self) {}
 }
 
 fn nothing_special() -> Facts {
     let (peer, none) = (([127, 0, 0, 1], 80).into(), Duration::ZERO);
-    Facts { peer, proxy: None, look_up: none, tcp: none, tunnel: None, tls: None }
+    Facts { peer, proxy: None, look_up: none, tcp: none, tunnel: None, tls: None, quic: false }
 }
 
 /// Reads a request; none at the end.
@@ -198,7 +212,9 @@ async fn serve(mut stream: DuplexStream, model: Arc<Mutex<Model>>) {
         let (fault, delay) = model.lock().unwrap().draw();
         tokio::time::sleep(delay).await;
         // Nobody can tell whether a skipped PUT that others follow took effect: it is not done to them here.
-        let fault = fault.filter(|fault| method == "GET" || !matches!(fault, Fault::Skip | Fault::Swap | Fault::Echo));
+        let fault = fault.filter(|fault| {
+            matches!(method.as_str(), "GET" | "PROPFIND") || !matches!(fault, Fault::Skip | Fault::Swap | Fault::Echo)
+        });
         match fault {
             Some(Fault::Cut) => return,
             Some(Fault::TimeOut) => {
@@ -248,6 +264,7 @@ pub(super) fn take_effect(model: &mut Model, method: &str, path: &str, body: Vec
             *model.posts.entry(path.to_owned()).or_default() += 1;
             (200, Vec::new())
         }
+        "PROPFIND" => model.files.get(path).map_or((404, Vec::new()), |file| (207, file.clone())),
         "GET" => model.files.get(path).map_or((404, Vec::new()), |file| (200, file.clone())),
         other => panic!("a method that was not sent: {other}"),
     }

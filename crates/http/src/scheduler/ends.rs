@@ -81,11 +81,21 @@ impl Scheduler {
     /// Puts a request back in front of the queue, or fails it.
     fn again(&mut self, mut waiting: Waiting, sent: Sent, cause: &Cause) {
         waiting.returns += 1;
+        if waiting.shape.follows {
+            return self.fail(&waiting, cause, false);
+        }
         let undecided = sent == Sent::Something && (!waiting.shape.repeatable || may_be_at_work(&waiting, cause));
         if undecided || waiting.blames >= MOST_BLAMES || waiting.returns >= MOST_RETURNS {
-            self.actions.push(Action::Fail { job: waiting.shape.id, cause: Shared(cause.clone()), undecided });
+            self.fail(&waiting, cause, undecided);
         } else {
             self.queue.push_front(waiting);
+        }
+    }
+
+    /// Fails a request, and what would have gone behind it.
+    pub(super) fn fail(&mut self, waiting: &Waiting, cause: &Cause, undecided: bool) {
+        for job in [waiting.shape.id].into_iter().chain(waiting.shape.follower) {
+            self.actions.push(Action::Fail { job, cause: Shared(cause.clone()), undecided });
         }
     }
 

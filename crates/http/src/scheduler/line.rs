@@ -29,6 +29,12 @@ pub(super) struct Waiting {
     pub(super) passed: u32,
 }
 
+impl Waiting {
+    pub(super) fn new(shape: Shape) -> Self {
+        Self { shape, blames: 0, returns: 0, passed: 0 }
+    }
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Line {
@@ -45,6 +51,8 @@ pub(super) struct Line {
     /// What keeps others waiting.
     pub(super) slow: Option<Slow>,
     pub(super) retiring: bool,
+    /// Its handshake is not done.
+    pub(super) early: bool,
 }
 
 /// An answer that keeps those behind it waiting.
@@ -64,7 +72,7 @@ pub(super) enum State {
     Serial {
         old: bool,
     },
-    /// HTTP/2, with so many requests at a time.
+    /// HTTP/2 or HTTP/3, with so many requests at a time.
     Multiplexed {
         streams: usize,
     },
@@ -74,6 +82,11 @@ impl Line {
     /// Whether it takes a request now, as far as the server's own word goes and nothing is in the way.
     pub(super) fn takes_more(&self, now: Instant) -> bool {
         !self.retiring && self.slow.is_none() && self.more != Some(0) && !self.is_stale(now)
+    }
+
+    /// Whether its handshake is far enough for a request.
+    pub(super) fn is_open_to(&self, shape: &Shape) -> bool {
+        !self.early || shape.early
     }
 
     /// Whether the server is about to end it for being idle. A second early, or at half the time if that is less: a

@@ -16,10 +16,10 @@
 use std::{collections::VecDeque, time::Duration};
 
 use super::{
-    Action, Moment, Scheduler, Shape,
+    Action, Moment, Scheduler, Shape, Shared,
     line::{Line, State, Waiting},
 };
-use crate::{Class, pool::History, wire::ConnectionId};
+use crate::{Cause, Class, pool::History, wire::ConnectionId};
 
 /// So many waiting requests are looked at for one that can go now.
 const LOOK_AHEAD: usize = 64;
@@ -37,7 +37,7 @@ impl Scheduler {
             if let Some(connection) = self.place(&self.queue[at].shape, now) {
                 self.queue.iter_mut().take(at).for_each(|waiting| waiting.passed += 1);
                 if let Some(waiting) = self.queue.remove(at) {
-                    self.send(connection, waiting);
+                    self.send(connection, waiting, now);
                 }
             } else {
                 self.reserve(at, now);
@@ -66,13 +66,15 @@ impl Scheduler {
     /// Lets a connection run empty for a request that many have passed: pipelines never do by themselves while there
     /// is something to put on them.
     fn reserve(&mut self, at: usize, now: Moment) {
-        let waiting = &self.queue[at];
-        let id = waiting.shape.id;
+        let waiting = self.queue[at];
+        let (id, shape) = (waiting.shape.id, waiting.shape);
         if waiting.passed < MOST_PASSED || self.lines.values().any(|line| line.reserved == Some(id)) {
             return;
         }
-        let lines = self.lines.values_mut().filter(|line| line.takes_more(now.instant) && line.reserved.is_none());
-        if let Some(line) = lines.min_by_key(|line| line.bytes()) {
+        let lines = self.lines.iter().filter(|(_, line)| line.takes_more(now.instant) && line.reserved.is_none());
+        let lines = lines.filter(|(connection, _)| self.has_lane(**connection, &shape));
+        let found = lines.min_by_key(|(_, line)| line.bytes()).map(|(connection, _)| *connection);
+        if let Some(line) = found.and_then(|connection| self.lines.get_mut(&connection)) {
             line.reserved = Some(id);
         }
     }
@@ -82,7 +84,7 @@ impl Scheduler {
         let spare = self.may_open(now) || self.opening() > self.queue.len();
         let held_up = self.lines.iter().filter_map(|(id, line)| {
             let slow = line.slow.filter(|slow| !slow.called_back)?;
-            Some((*id, slow, line.jobs.get(1)?.shape))
+            Some((*id, slow, line.jobs.iter().skip(1).find(|waiting| !waiting.shape.follows)?.shape))
         });
         let elsewhere = held_up.filter(|(_, _, next)| spare || self.place(next, now).is_some());
         let called: Vec<_> = elsewhere.map(|(id, slow, _)| (id, slow)).collect();
@@ -125,6 +127,7 @@ impl Scheduler {
             reserved: None,
             slow: None,
             retiring: false,
+            early: false,
         };
         self.lines.insert(id, line);
         self.actions.push(Action::Open(id, pause));
@@ -133,7 +136,8 @@ impl Scheduler {
     /// The best connection that can take the request now.
     fn place(&self, shape: &Shape, now: Moment) -> Option<ConnectionId> {
         let own = |line: &Line| line.reserved.is_none_or(|job| job == shape.id);
-        let usable = || self.lines.iter().filter(|(_, line)| line.takes_more(now.instant) && own(line));
+        let takes = |line: &Line| line.takes_more(now.instant) && own(line) && line.is_open_to(shape);
+        let usable = || self.lines.iter().filter(|(id, line)| takes(line) && self.has_lane(**id, shape));
         let free = |line: &Line| match line.state {
             State::Multiplexed { streams } => line.jobs.len() < streams,
             State::Serial { .. } => line.jobs.is_empty(),
@@ -148,18 +152,12 @@ impl Scheduler {
         if !shape.pipelinable || shape.class != Class::Small {
             return None;
         }
-        let (depth, pipelines) = self.knowledge.allowed(self.limits.pipelining, now.seconds);
-        let deep = usable().filter(|(_, line)| line.jobs.len() > 1 && !line.is_multiplexed()).count();
         let others_open = self.opening() > 0;
+        let fits = |job: &Shape| job.pipelinable && job.class == Class::Small && job.safe == shape.safe;
         let takes = |line: &Line| {
-            line.state == (State::Serial { old: false })
-                && line.jobs.len() < depth as usize
+            self.may_pipeline(line, now)
                 && line.has_room(shape, others_open)
-                && (deep < pipelines || line.jobs.len() > 1)
-                && line
-                    .jobs
-                    .iter()
-                    .all(|job| job.shape.pipelinable && job.shape.class == Class::Small && job.shape.safe == shape.safe)
+                && line.jobs.iter().all(|job| job.shape.follows || fits(&job.shape))
         };
         usable()
             .filter(|(_, line)| takes(line))
@@ -167,7 +165,30 @@ impl Scheduler {
             .map(|(id, _)| *id)
     }
 
-    fn send(&mut self, connection: ConnectionId, waiting: Waiting) {
+    /// Whether a request may stand behind others there, as far as the server is known.
+    fn may_pipeline(&self, line: &Line, now: Moment) -> bool {
+        let (depth, pipelines) = self.knowledge.allowed(self.limits.pipelining, now.seconds);
+        let is_deep = |line: &&Line| line.jobs.len() > 1 && !line.is_multiplexed();
+        line.state == (State::Serial { old: false })
+            && line.jobs.len() < depth as usize
+            && (is_deep(&line) || self.lines.values().filter(is_deep).count() < pipelines)
+    }
+
+    /// Sends a request, and what goes right behind it.
+    fn send(&mut self, connection: ConnectionId, mut waiting: Waiting, now: Moment) {
+        let follower = waiting.shape.follower.take();
+        self.put_on(connection, waiting);
+        let Some(job) = follower else { return };
+        if self.lines.get(&connection).is_some_and(|line| line.takes_more(now.instant) && self.may_pipeline(line, now))
+        {
+            self.put_on(connection, Waiting::new(Shape::follower(job)));
+        } else {
+            let cause = Shared(Cause::Retired("nothing goes behind what it asks about"));
+            self.actions.push(Action::Fail { job, cause, undecided: false });
+        }
+    }
+
+    fn put_on(&mut self, connection: ConnectionId, waiting: Waiting) {
         // Another connection may have run empty first, and the one that was kept for it is free again.
         for line in self.lines.values_mut() {
             line.reserved.take_if(|job| *job == waiting.shape.id);

@@ -29,9 +29,12 @@ impl Play {
             repeatable: true,
             pipelinable: true,
             safe: true,
+            early: true,
             sending: false,
             class: Class::Small,
             bytes: 0,
+            follower: None,
+            follows: false,
         };
         change(&mut shape);
         self.scheduler.submit(shape, self.now);
@@ -99,6 +102,50 @@ fn what_changes_something_keeps_out_of_the_pipelines_of_what_does_not() {
     let gets = play.asks(2);
     let put = play.ask(|shape| shape.safe = false);
     assert_eq!(play.run(), [(1, gets[0]), (1, gets[1]), (2, put)]);
+}
+
+#[test]
+fn a_look_goes_right_behind_its_upload_or_nowhere() {
+    let look = |play: &mut Play, class| {
+        let follower = JobId(1000 + play.jobs);
+        let put = play.ask(|shape| (shape.safe, shape.class, shape.follower) = (false, class, Some(follower)));
+        (put, follower)
+    };
+    let mut play = Play::new(1, Pipelining::Aggressive);
+    let large = look(&mut play, Class::Large);
+    let small = look(&mut play, Class::Small);
+    assert_eq!(play.run(), [(1, large.0), (1, large.1)], "nothing else shares the connection of a large one");
+    play.answer(1, large.0, None);
+    assert_eq!(play.run(), [(1, small.0), (1, small.1)], "its look is in nobody's way");
+    let get = play.asks(1)[0];
+    assert_eq!(play.run(), []);
+    play.answer(1, large.1, None);
+    play.answer(1, small.0, None);
+    assert_eq!(play.run(), [(1, get)], "behind the look that is left");
+
+    // It is not sent again with its upload.
+    let last = look(&mut play, Class::Small);
+    play.answer(1, small.1, None);
+    play.answer(1, get, None);
+    assert_eq!(play.run(), [(1, last.0), (1, last.1)]);
+    play.scheduler.closed(
+        ConnectionId(1),
+        &Cause::Closed,
+        &[(last.0, Sent::Something), (last.1, Sent::Something)],
+        play.now,
+    );
+    let actions = play.scheduler.actions();
+    assert!(actions.iter().any(|action| matches!(action, Action::Fail { job, .. } if *job == last.1)), "{actions:?}");
+    assert!(!actions.iter().any(|action| matches!(action, Action::Fail { job, .. } if *job == last.0)), "{actions:?}");
+
+    // Where nothing may stand behind another it fails at once.
+    let mut play = Play::new(1, Pipelining::Off);
+    let (put, follower) = look(&mut play, Class::Small);
+    let Some(Action::Open(id, _)) = play.scheduler.actions().pop() else { panic!("no connection is opened") };
+    play.scheduler.opened(id, Version::HTTP_11, play.now);
+    let cause = Shared(Cause::Closed);
+    let failed = Action::Fail { job: follower, cause, undecided: false };
+    assert_eq!(play.scheduler.actions(), [Action::Send(id, put), failed]);
 }
 
 #[test]
@@ -405,4 +452,63 @@ fn a_connection_that_takes_no_more_does_not_stand_in_for_those_that_do_not_open(
         }
         play.scheduler.open_failed(ConnectionId(attempt), &Cause::Closed, play.now);
     }
+}
+
+/// What the kernel says of a connection with so many ms of round trip where 200 are the least.
+fn round_trip(ms: u64) -> Window {
+    let rtt = Duration::from_millis(ms);
+    Window { bytes: 14_600, rto: rtt * 2, rtt, least_rtt: Some(Duration::from_millis(200)) }
+}
+
+#[test]
+fn a_queue_that_stands_before_the_link_is_not_fed_by_more_connections_than_two() {
+    let mut play = Play::new(6, Pipelining::Aggressive);
+    play.asks(12);
+    let mut under_way: VecDeque<(u64, JobId)> = play.run().into();
+    let busy = |under_way: &VecDeque<(u64, JobId)>| {
+        let mut busy: Vec<u64> = under_way.iter().map(|(connection, _)| *connection).collect();
+        busy.sort_unstable();
+        busy.dedup();
+        busy.len()
+    };
+    // An answer, and one more to ask for, as long as this round trip is measured.
+    let go_on = |play: &mut Play, under_way: &mut VecDeque<(u64, JobId)>, ms, times| {
+        for _ in 0..times {
+            let (connection, job) = under_way.pop_front().unwrap();
+            play.now.instant += Duration::from_millis(ms);
+            play.scheduler.done(ConnectionId(connection), job, (100, 10), Some(round_trip(ms)), play.now);
+            play.asks(1);
+            under_way.extend(play.run());
+        }
+    };
+    go_on(&mut play, &mut under_way, 330, 30);
+    assert_eq!(busy(&under_way), 6, "that may be a burst");
+    go_on(&mut play, &mut under_way, 900, 40);
+    assert_eq!(busy(&under_way), 2);
+
+    // Something large leaves one of the two to what is small.
+    let large = [(); 2].map(|()| play.ask(|shape| shape.class = Class::Large));
+    let mut sent = 0;
+    for _ in 0..120 {
+        go_on(&mut play, &mut under_way, 900, 1);
+        let now = under_way.iter().filter(|(_, job)| large.contains(job)).count();
+        assert!(now <= 1, "{under_way:?}");
+        sent += now;
+    }
+    assert!(sent > 0, "nor does it wait for ever");
+    go_on(&mut play, &mut under_way, 210, 60);
+    assert!(busy(&under_way) > 2, "the queue is gone");
+}
+
+#[test]
+fn before_its_handshake_is_done_a_connection_gets_only_what_may_go_early() {
+    let mut play = Play::new(1, Pipelining::Safe);
+    let (put, get) = (play.ask(|shape| (shape.safe, shape.early) = (false, false)), play.ask(|_| ()));
+    let late = play.ask(|shape| shape.early = false);
+    let Some(Action::Open(connection, _)) = play.scheduler.actions().pop() else { panic!("none is opened") };
+    play.scheduler.opens_early(connection);
+    assert!(play.scheduler.opened(connection, Version::HTTP_3, play.now));
+    assert_eq!(play.scheduler.actions(), [Action::Send(connection, get)]);
+    play.scheduler.confirmed(connection, play.now);
+    assert_eq!(play.scheduler.actions(), [Action::Send(connection, put), Action::Send(connection, late)]);
 }

@@ -1,6 +1,7 @@
 //! Connections over loopback: to servers that speak TLS in every mood, and through proxies of every kind.
 
 mod doubles;
+mod given_up;
 mod leaks;
 mod plain;
 mod proxy;

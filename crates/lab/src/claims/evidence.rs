@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Count, Unit, Verdict};
+use super::{Count, Measure, Unit, Verdict};
 use crate::{
     results::{CellResult, Status, WorkloadRecord},
     stats::{
         Interval, range_coverage,
-        shift::{CONFIDENCE, LEAST_CONFIDENCE, Shift, ratio},
+        shift::{CONFIDENCE, LEAST_CONFIDENCE, Shift, hodges_lehmann, ratio},
     },
     words::counted,
 };
@@ -86,13 +86,33 @@ impl<'a> Evidence<'a> {
 
     /// How many times as long as `to` `of` takes, or why that cannot be said.
     pub(super) fn ratio(&self, of: &str, to: &str) -> Result<(Shift, &'a CellResult, &'a CellResult), Gap> {
-        let (of, to) = (self.cell(of)?, self.cell(to)?);
-        let ratio = ratio(&to.samples_s, &of.samples_s).ok_or_else(|| unusable("a time is not above zero"))?;
+        self.ratio_of(Measure::Time, self.cell(of)?, self.cell(to)?)
+    }
+
+    /// The same of two cells, and of another measure.
+    pub(super) fn ratio_of(
+        &self,
+        measure: Measure,
+        of: &'a CellResult,
+        to: &'a CellResult,
+    ) -> Result<(Shift, &'a CellResult, &'a CellResult), Gap> {
+        let samples = |cell: &'a CellResult| match measure {
+            Measure::Time => &cell.samples_s,
+            Measure::ServerCpu => &cell.server_cpu_samples_s,
+        };
+        let ratio = ratio(samples(to), samples(of)).ok_or_else(|| unusable("a time is missing, or not above zero"))?;
         if ratio.confidence < LEAST_CONFIDENCE - 1e-9 {
             let samples = counted(of.samples_s.len().min(to.samples_s.len()) as u64, "sample");
             return Err(unusable(format!("{samples} cannot bear a verdict; take at least three")));
         }
         Ok((ratio, of, to))
+    }
+
+    /// How much longer than `than` `what` takes, in seconds, or why that cannot be said.
+    pub(super) fn difference(&self, what: &str, than: &str) -> Result<(Shift, &'a CellResult, &'a CellResult), Gap> {
+        let (_, what, than) = self.ratio(what, than)?;
+        let shift = hodges_lehmann(&than.samples_s, &what.samples_s).ok_or_else(|| unusable("there are no samples"))?;
+        Ok((shift, what, than))
     }
 
     /// How many round trips, or floors, a contender's median takes, or why that cannot be said. How surely is what

@@ -1,7 +1,9 @@
 //! Checks against cells, and the sentences that go with the verdicts.
 
+use std::time::Duration;
+
 use super::{
-    Check, Claim, Count, Unit, Verdict,
+    Check, Claim, Count, Measure, Unit, Verdict,
     evidence::{Evidence, Finding, Gap},
 };
 use crate::{
@@ -27,9 +29,17 @@ pub fn judge(
     let finding = match &claim.check {
         Check::Slower { what, than, by } => slower(&evidence, what, than, *by),
         Check::Fastest { what, among, by } => slower(&evidence, among, std::slice::from_ref(what), *by),
-        Check::Ratio { of, to, at_least, at_most } => {
-            ratio(&evidence, of, to, Bound { at_least: *at_least, at_most: *at_most })
+        Check::Ratio { of, to, at_least, at_most, measure } => {
+            ratio(&evidence, *measure, of, to, Bound { at_least: *at_least, at_most: *at_most })
         }
+        Check::Across { what, on, at_least, at_most } => {
+            across(&evidence, what, on, Bound { at_least: *at_least, at_most: *at_most })
+        }
+        Check::SynData { what } => syn_data(&evidence, what),
+        Check::Saves { of, to, at_least, at_most } => {
+            saves(&evidence, of, to, Bound { at_least: *at_least, at_most: *at_most })
+        }
+        Check::Loses { what, than, at_most } => loses(&evidence, what, than, at_most.0),
         Check::Takes { what, unit, at_least, at_most } => {
             takes(&evidence, what, *unit, Bound { at_least: *at_least, at_most: *at_most })
         }
@@ -80,7 +90,7 @@ impl Bound {
     }
 
     fn verdict(self, interval: Interval) -> Verdict {
-        let (least, most) = (self.at_least.unwrap_or(0.0), self.at_most.unwrap_or(f64::INFINITY));
+        let (least, most) = (self.at_least.unwrap_or(f64::NEG_INFINITY), self.at_most.unwrap_or(f64::INFINITY));
         if least <= interval.lo && interval.hi <= most {
             Verdict::Reproduced
         } else if interval.hi < least || most < interval.lo {
@@ -144,21 +154,115 @@ fn telling<'a>(evidence: &Evidence<'_>, left: &'a [String], right: &'a [String])
 
 fn slower(evidence: &Evidence<'_>, slow: &[String], fast: &[String], by: f64) -> Result<Finding, Gap> {
     let pairs = telling(evidence, slow, fast);
-    let mut finding = weakest(pairs.iter().map(|(slow, fast)| ratio(evidence, slow, fast, Bound::least(by))))?;
+    let mut finding =
+        weakest(pairs.iter().map(|(slow, fast)| ratio(evidence, Measure::Time, slow, fast, Bound::least(by))))?;
     if pairs.len() > 1 && finding.needs.is_some() {
         finding.measured = format!("{}, the closest of {} pairs", finding.measured, pairs.len());
     }
     Ok(finding)
 }
 
-fn ratio(evidence: &Evidence<'_>, of: &str, to: &str, bound: Bound) -> Result<Finding, Gap> {
-    let (ratio, of, to) = evidence.ratio(of, to)?;
+fn ratio(evidence: &Evidence<'_>, measure: Measure, of: &str, to: &str, bound: Bound) -> Result<Finding, Gap> {
+    let (ratio, of, to) = evidence.ratio_of(measure, evidence.cell(of)?, evidence.cell(to)?)?;
+    let [verb, what] = match measure {
+        Measure::Time => ["takes", "as long as"],
+        Measure::ServerCpu => ["costs the server", "as much processor time as"],
+    };
     Ok(Finding {
         verdict: bound.verdict(ratio.interval),
-        measured: format!("{} takes {} as long as {}", of.label(), said(&ratio), to.label()),
+        measured: format!("{} {verb} {} {what} {}", of.label(), said(&ratio), to.label()),
         needs: Some(bound.needs()),
         interval: Some((ratio.interval, ratio.confidence)),
         margin: bound.margin(ratio.value),
+        in_run: true,
+    })
+}
+
+fn across(here: &Evidence<'_>, what: &str, on: &str, bound: Bound) -> Result<Finding, Gap> {
+    let there = Evidence { network: on, ..*here };
+    let (ratio, cell, _) = here.ratio_of(Measure::Time, here.cell(what)?, there.cell(what)?)?;
+    Ok(Finding {
+        verdict: bound.verdict(ratio.interval),
+        measured: format!("{} takes {} as long on {} as on {on}", cell.label(), said(&ratio), here.network),
+        needs: Some(bound.needs()),
+        interval: Some((ratio.interval, ratio.confidence)),
+        margin: bound.margin(ratio.value),
+        in_run: true,
+    })
+}
+
+fn syn_data(evidence: &Evidence<'_>, what: &str) -> Result<Finding, Gap> {
+    let cell = evidence.cell(what)?;
+    let uncounted = || Gap::Unusable(format!("no tap saw the SYNs of {}", cell.label()));
+    let syns = cell.syns.filter(|syns| syns.firsts > 0).ok_or_else(uncounted)?;
+    let holds = syns.firsts_with_data == 0 && syns.later > 0 && syns.later_with_data == syns.later;
+    Ok(Finding {
+        verdict: if holds { Verdict::Reproduced } else { Verdict::Refuted },
+        measured: format!(
+            "of {}'s connections, {} of {} first ones have data in their SYN, and {} of {} later ones",
+            cell.label(),
+            syns.firsts_with_data,
+            syns.firsts,
+            syns.later_with_data,
+            syns.later
+        ),
+        needs: Some("none of the first and all of the later".to_owned()),
+        interval: None,
+        margin: 0.0,
+        in_run: true,
+    })
+}
+
+/// The interval is that of a difference of medians whose errors add up as badly as they can.
+fn saves(evidence: &Evidence<'_>, of: &str, to: &str, bound: Bound) -> Result<Finding, Gap> {
+    let (of, to) = (evidence.cell(of)?, evidence.cell(to)?);
+    let allowed = of.ideal_s.zip(to.ideal_s).map(|(of, to)| of - to).filter(|allowed| *allowed > 0.0);
+    let allowed = allowed.ok_or_else(|| Gap::Unusable("its dependencies allow no saving".to_owned()))?;
+    let median = |cell: &CellResult| {
+        cell.median_s.zip(cell.ci95_s).ok_or_else(|| Gap::Unusable("there is no interval".to_owned()))
+    };
+    let ((slow, slow_in), (quick, quick_in)) = (median(of)?, median(to)?);
+    let share = |saved: f64| saved / allowed;
+    let interval = Interval { lo: share(slow_in.lo - quick_in.hi), hi: share(slow_in.hi - quick_in.lo) };
+    let saved = slow - quick;
+    Ok(Finding {
+        verdict: bound.verdict(interval),
+        measured: format!(
+            "{} saves {:.0} ms of {}, and the dependencies allow {:.0} ms: {}",
+            to.label(),
+            1e3 * saved,
+            of.label(),
+            1e3 * allowed,
+            estimated(share(saved), interval)
+        ),
+        needs: Some(bound.needs()),
+        interval: Some((interval, CONFIDENCE)),
+        margin: bound.margin(share(saved)),
+        in_run: true,
+    })
+}
+
+fn loses(evidence: &Evidence<'_>, what: &str, than: &str, at_most: Duration) -> Result<Finding, Gap> {
+    let (lost, what, than) = evidence.difference(what, than)?;
+    let [lo, value, hi] = [lost.interval.lo, lost.value, lost.interval.hi].map(|s| s * 1000.0);
+    let most = at_most.as_secs_f64();
+    // Whoever gains loses nothing.
+    let bound = Bound { at_least: None, at_most: Some(most) };
+    let sure = if lost.confidence < CONFIDENCE {
+        format!(", {:.0} % confidence", 100.0 * lost.confidence)
+    } else {
+        String::new()
+    };
+    Ok(Finding {
+        verdict: bound.verdict(lost.interval),
+        measured: format!(
+            "{} takes {value:+.0} ms ({lo:+.0} to {hi:+.0}{sure}) against {}",
+            what.label(),
+            than.label()
+        ),
+        needs: Some(format!("at most {:+.0} ms", most * 1000.0)),
+        interval: Some((lost.interval, lost.confidence)),
+        margin: most - lost.value,
         in_run: true,
     })
 }
@@ -263,7 +367,7 @@ fn shrinks(here: &Evidence<'_>, of: &str, to: &str, on: &str, by: f64) -> Result
     let there = Evidence { network: on, ..*here };
     let (far, far_of, far_to) = here.ratio(of, to)?;
     let (near, near_of, near_to) = there.ratio(of, to)?;
-    let mut benefit = ratio(here, of, to, Bound::least(1.0))?;
+    let mut benefit = ratio(here, Measure::Time, of, to, Bound::least(1.0))?;
     if benefit.verdict != Verdict::Reproduced {
         benefit.measured += match benefit.verdict {
             Verdict::Refuted => ", so there is no benefit here",

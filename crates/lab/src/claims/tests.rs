@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
-use super::{Check, Claim, Count, Unit, Verdict, judge};
+use super::{Check, Claim, Count, Measure, Unit, Verdict, judge};
 use crate::{
     example::run,
     results::{CellResult, ClaimResult, RunResult, Status},
@@ -26,7 +26,7 @@ fn judged(run: &RunResult, check: Check<&str>) -> ClaimResult {
 }
 
 fn ratio<'a>(of: &'a str, to: &'a str, at_least: f64) -> Check<&'a str> {
-    Check::Ratio { of, to, at_least: Some(at_least), at_most: None }
+    Check::Ratio { of, to, at_least: Some(at_least), at_most: None, measure: Measure::Time }
 }
 
 /// The cell of a contender, to be changed.
@@ -47,7 +47,13 @@ fn an_interval_within_reproduces_without_refutes_and_across_leaves_open() {
         (interval.hi + 1e-6, Verdict::Refuted),
     ] {
         assert_eq!(judged(&run, ratio("davfs2", "davfs2-nolocks", at_least)).verdict, verdict);
-        let at_most = Check::Ratio { of: "davfs2", to: "davfs2-nolocks", at_least: None, at_most: Some(interval.hi) };
+        let at_most = Check::Ratio {
+            of: "davfs2",
+            to: "davfs2-nolocks",
+            at_least: None,
+            at_most: Some(interval.hi),
+            measure: Measure::Time,
+        };
         assert_eq!(judged(&run, at_most).verdict, Verdict::Reproduced);
     }
 }
@@ -118,6 +124,20 @@ fn times_are_held_against_round_trips_and_floors() {
     assert_eq!(takes(&run, Unit::Connections, Some(17.0), None).verdict, Verdict::Refuted);
     cell(&mut run, "curl").samples_s.truncate(2);
     assert_eq!(takes(&run, Unit::Floors, None, Some(2.0)).verdict, Verdict::Inconclusive);
+}
+
+#[test]
+fn what_is_lost_is_a_difference_and_who_gains_loses_nothing() {
+    let run = run(5, 1.0, &[]);
+    let loses =
+        |what, than, at_most: &str| judged(&run, Check::Loses { what, than, at_most: at_most.parse().unwrap() });
+    let within = loses("davfs2", "curl", "1h");
+    assert_eq!((within.verdict, loses("curl", "curl", "1ms").verdict), (Verdict::Reproduced, Verdict::Reproduced));
+    let lost = within.ci95.unwrap();
+    let (more, less) = if lost.lo > 0.0 { ("davfs2", "curl") } else { ("curl", "davfs2") };
+    assert_eq!(loses(more, less, "1ms").verdict, Verdict::Refuted);
+    assert_eq!(loses(less, more, "1ms").verdict, Verdict::Reproduced);
+    insta::assert_snapshot!(within.measured);
 }
 
 #[test]

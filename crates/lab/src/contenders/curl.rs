@@ -62,13 +62,13 @@ fn work(sample: &Sample) -> Result<Done, Failure> {
                 curl(sample, &[Path::new("--upload-file"), &file, Path::new(&url(&name))])?;
             }
         }
-        Work::Download { .. } | Work::Page { .. } => {
+        Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
             for name in sample.task.names() {
                 let file = sample.task.target.join(&name);
                 curl(sample, &[Path::new("--output"), &file, Path::new(&url(&name))])?;
             }
         }
-        Work::List { .. } => {
+        Work::List { .. } | Work::LookUp { .. } => {
             let args = ["--request", "PROPFIND", "--header", "Depth: 1", "--data", PROPFIND, &sample.url];
             let answer = curl(sample, &args.map(Path::new))?.stdout;
             done.listing = names(&answer, &format!("/{}", sample.task.folder));

@@ -71,11 +71,13 @@ impl Contender for CurlParallel {
             _ if self.http == Http::Two && !tls => {
                 Some("curl's parallel transfers fail over HTTP/2 without TLS".to_owned())
             }
-            Work::Upload { .. } | Work::Download { .. } | Work::Page { .. } => None,
+            Work::Upload { .. } | Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => None,
             Work::Tree { .. } => {
                 Some("curl's parallel transfers keep no order, and a folder must be there before its files".to_owned())
             }
-            Work::List { .. } => Some("a listing is one request, with nothing to do in parallel".to_owned()),
+            Work::List { .. } | Work::LookUp { .. } => {
+                Some("a listing is one request, with nothing to do in parallel".to_owned())
+            }
             Work::Edit { .. } => Some("saves of one file cannot be made in parallel".to_owned()),
         }
     }

@@ -182,7 +182,7 @@ impl Drop for Worker {
 }
 
 fn work(task: &Task, folder: &Path, root: &Path, bounds: &Bounds) -> Result<Done, Failure> {
-    let mut done = Done { listing: None, writes_behind: task.work().writes() };
+    let mut done = Done { writes_behind: task.work().writes(), ..Done::default() };
     match task.work() {
         Work::Upload { .. } | Work::Tree { .. } => {
             for name in task.folders() {
@@ -193,12 +193,12 @@ fn work(task: &Task, folder: &Path, root: &Path, bounds: &Bounds) -> Result<Done
                 copy(&file, &folder.join(name))?;
             }
         }
-        Work::Download { .. } | Work::Page { .. } => {
+        Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
             for name in task.names() {
                 copy(&folder.join(&name), &task.target.join(&name))?;
             }
         }
-        Work::List { .. } => {
+        Work::List { .. } | Work::LookUp { .. } => {
             let shown = |entry: io::Result<DirEntry>| {
                 let entry = entry?;
                 entry.metadata()?;

@@ -37,6 +37,7 @@ pub(super) const NO_PIPELINING: Registered = registered!(
     &["--pipeline", "off"]
 );
 pub(super) const HTTP2: Registered = registered!("haul-http2", "haul cp -r over HTTP/2 only", &["--http", "2"]);
+pub(super) const HTTP3: Registered = registered!("haul-http3", "haul cp -r over HTTP/3", &["--http", "3"]);
 pub(super) const LOCKS: Registered =
     registered!("haul-locks", "haul cp -r with a lock around every upload", &["--lock", "always"]);
 
@@ -61,9 +62,14 @@ impl Contender for Haul {
         if tls || self.options.contains(&"--http") { Http::Two } else { Http::One }
     }
 
-    fn unable(&self, work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
+    fn unable(&self, work: &Work, server: &dyn Server, tls: bool) -> Option<String> {
         let locks = self.options.contains(&"--lock") && !work.writes();
-        program().err().or_else(|| locks.then(|| "only what is written is locked".to_owned()))
+        let http3 = self.options.contains(&"3");
+        program()
+            .err()
+            .or_else(|| locks.then(|| "only what is written is locked".to_owned()))
+            .or_else(|| (http3 && !tls).then(|| "HTTP/3 needs TLS".to_owned()))
+            .or_else(|| (http3 && !server.http3()).then(|| format!("{} has no HTTP/3", server.name())))
     }
 
     fn settings(&self) -> Vec<(String, String)> {
@@ -97,10 +103,10 @@ impl Haul {
                 let folders = task.folders().into_iter().map(|folder| task.source.join(folder));
                 run(self.command(program, sample, "cp").arg("-r").args(folders).arg(&sample.url))?;
             }
-            Work::Download { .. } | Work::Page { .. } => {
+            Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
                 run(self.command(program, sample, "cp").arg("-r").arg(&sample.url).arg(&task.target))?;
             }
-            Work::List { .. } => {
+            Work::List { .. } | Work::LookUp { .. } => {
                 // Each line ends with the name.
                 let lines = run(self.command(program, sample, "ls").arg("-l").arg(&sample.url))?.stdout;
                 let names = lines.lines().filter_map(|line| line.split_whitespace().last());

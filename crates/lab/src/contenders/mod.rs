@@ -12,12 +12,16 @@
 //! a thread of ours copies, pay for the start of no process; that is a millisecond or two for the
 //! whole work, where `cp -r` would be started once.
 
+mod chromium;
 mod chunked;
+mod connections;
 mod curl;
 mod curl_parallel;
 mod davfs2;
 mod engine;
 mod haul;
+mod kdig;
+mod page;
 mod rclone;
 mod redirector;
 mod samba;
@@ -28,6 +32,7 @@ use std::{
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use crate::{
@@ -57,6 +62,8 @@ pub struct Sample<'a> {
     pub client: &'a dyn Place,
     /// The third host, for a contender that asks for one.
     pub pc: Option<Pc<'a>>,
+    /// Where the server listens.
+    pub address: SocketAddr,
     /// The URL of the task's folder on the server, with a slash at the end.
     pub url: String,
     /// What to trust, when the URL is https.
@@ -203,6 +210,21 @@ pub trait Contender: Send + Sync {
         false
     }
 
+    /// Whether it loads recorded pages, and does nothing else.
+    fn replays(&self) -> bool {
+        false
+    }
+
+    /// Whether it does its work over TLS, where the experiment's is done so or not.
+    fn tls(&self, experiment: bool) -> bool {
+        experiment
+    }
+
+    /// Whether what it does is to look names up by DNS, and nothing else.
+    fn resolves(&self) -> bool {
+        false
+    }
+
     /// Options and facts about it to be recorded; versions of its programs come from
     /// [`needs`](Self::needs).
     fn settings(&self) -> Vec<(String, String)> {
@@ -300,7 +322,17 @@ impl Values<'_> {
 
 /// All contenders.
 pub fn all() -> &'static [Registered] {
-    &[
+    static ALL: LazyLock<Vec<Registered>> = LazyLock::new(|| {
+        let mut all = programs_and_models();
+        all.extend(page::registered());
+        all
+    });
+    &ALL
+}
+
+/// Those whose names are known before the program runs.
+fn programs_and_models() -> Vec<Registered> {
+    vec![
         curl::REGISTERED,
         curl_parallel::HTTP1,
         curl_parallel::HTTP2,
@@ -315,6 +347,7 @@ pub fn all() -> &'static [Registered] {
         haul::DEFAULT,
         haul::NO_PIPELINING,
         haul::HTTP2,
+        haul::HTTP3,
         haul::LOCKS,
         engine::OLDEST,
         engine::NEWEST,
@@ -325,6 +358,16 @@ pub fn all() -> &'static [Registered] {
         engine::AGGRESSIVE,
         engine::HTTP2,
         chunked::REGISTERED,
+        connections::CURL_TCP,
+        connections::CURL_TFO,
+        connections::ENGINE,
+        connections::ENGINE_TFO,
+        kdig::UDP,
+        kdig::TCP,
+        kdig::TFO,
+        chromium::HTTP1,
+        chromium::HTTP2,
+        chromium::HTTP3,
     ]
 }
 
@@ -348,6 +391,17 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
         .or_else(|| {
             let page = matches!(work, Work::Page { .. }) && !contender.loads_pages();
             page.then(|| "it has no page open between two loads".to_owned())
+        })
+        .or_else(|| match (matches!(work, Work::Load { .. }), contender.replays(), server.replays()) {
+            (false, false, _) | (true, true, true) => None,
+            (true, true, false) => Some("only the server `pages` answers for the hosts of a recorded page".to_owned()),
+            (true, false, _) => Some("it loads no recorded pages".to_owned()),
+            (false, true, _) => Some("it is a way to load recorded pages, and does nothing else".to_owned()),
+        })
+        .or_else(|| {
+            let wanted = matches!(work, Work::LookUp { .. });
+            let odd = [contender.resolves(), server.resolves()] != [wanted; 2];
+            odd.then(|| "names are looked up by a DNS client at a DNS server, and nothing else is".to_owned())
         })
         .or_else(|| contender.unable(work, server, tls))
 }

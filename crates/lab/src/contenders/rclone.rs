@@ -76,10 +76,10 @@ impl Rclone {
             Work::Upload { .. } | Work::Tree { .. } => {
                 run(self.command(sample)?.arg("copy").arg(&task.source).arg(REMOTE))?;
             }
-            Work::Download { .. } | Work::Page { .. } => {
+            Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
                 run(self.command(sample)?.args(["copy", REMOTE]).arg(&task.target))?;
             }
-            Work::List { .. } => {
+            Work::List { .. } | Work::LookUp { .. } => {
                 // Each line: size, date, time, name.
                 let lines = run(self.command(sample)?.args(["lsl", REMOTE]))?.stdout;
                 let names = lines.lines().filter_map(|line| line.split_whitespace().nth(3));

@@ -109,14 +109,14 @@ async fn work(connection: Connection, folder: String, task: Task) -> Result<Done
                 windows.save(&format!("{folder}{name}"), content).await?;
             }
         }
-        Work::Download { .. } | Work::Page { .. } => {
+        Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
             for name in task.names() {
                 let content = windows.read(&format!("{folder}{name}")).await?;
                 let file = task.target.join(name);
                 std::fs::write(&file, content).map_err(super::io_failure("write", &file))?;
             }
         }
-        Work::List { .. } => done.listing = windows.list(&folder).await?,
+        Work::List { .. } | Work::LookUp { .. } => done.listing = windows.list(&folder).await?,
     }
     Ok(done)
 }

@@ -131,16 +131,16 @@ impl Shared<'_> {
 impl Prepared for Shared<'_> {
     fn run(&mut self) -> Result<Done, Failure> {
         let task = self.sample.task;
-        let mut done = Done { listing: None, writes_behind: task.work().writes() };
+        let mut done = Done { writes_behind: task.work().writes(), ..Done::default() };
         let enter = format!("cd {}; prompt", task.folder);
         match task.work() {
             Work::Upload { .. } | Work::Tree { .. } => {
                 self.smbclient(&format!("{enter}; recurse; lcd \"{}\"; mput *", task.source.display()))?;
             }
-            Work::Download { .. } | Work::Page { .. } => {
+            Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
                 self.smbclient(&format!("{enter}; lcd \"{}\"; mget file*", task.target.display()))?;
             }
-            Work::List { .. } => {
+            Work::List { .. } | Work::LookUp { .. } => {
                 let printed = self.smbclient(&format!("{enter}; ls"))?;
                 done.listing = Some(names(&printed));
             }

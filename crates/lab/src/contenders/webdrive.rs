@@ -74,9 +74,9 @@ impl Contender for WebDrive {
         let endpoint = Endpoint::new(&sample.url, sample.certificates, &[&rustls::version::TLS12], Http::One)?;
         let workers = match sample.task.work() {
             Work::Upload { .. } | Work::Tree { .. } => self.uploads.min(self.connections),
-            Work::Download { .. } | Work::Page { .. } => self.connections,
+            Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => self.connections,
             // One file or one folder: nothing to share out.
-            Work::List { .. } | Work::Edit { .. } => 1,
+            Work::List { .. } | Work::LookUp { .. } | Work::Edit { .. } => 1,
         };
         let task = Arc::new(sample.task.clone());
         let first = endpoint.clone();
@@ -101,10 +101,10 @@ async fn work(first: Connection, endpoint: Endpoint, task: Arc<Task>, workers: u
             .writes()
             .map(|(_, content, name)| Job::Write { path: path(&name), content: content.to_vec() })
             .collect(),
-        Work::Download { .. } | Work::Page { .. } => {
+        Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
             task.names().into_iter().map(|name| Job::Read { path: path(&name), name }).collect()
         }
-        Work::List { .. } => [Job::List { folder: folder.to_owned() }].into(),
+        Work::List { .. } | Work::LookUp { .. } => [Job::List { folder: folder.to_owned() }].into(),
     };
     let jobs = Arc::new(Mutex::new(jobs));
     let mut running = JoinSet::new();

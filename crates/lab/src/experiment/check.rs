@@ -1,7 +1,7 @@
 //! From the text's shape to what it means: every name must refer to something, every
 //! quantity must be possible.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use toml::Spanned;
 
@@ -11,7 +11,11 @@ use super::{
     mistake::Fault,
     names::advice,
 };
-use crate::{claims::Claim, contenders::Parameters, work::Work};
+use crate::{
+    claims::Claim,
+    contenders::Parameters,
+    work::{Page, Work},
+};
 
 /// More than enough to see any difference, and what [`stats`](crate::stats) is written for.
 pub(super) const MOST_SAMPLES: u32 = 100;
@@ -231,7 +235,18 @@ fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work,
             idle: amounts.idle.take().map(Spanned::into_inner).ok_or_else(|| missing("idle"))?,
             size: size(&mut amounts.size)?,
         },
+        Kind::Load => {
+            let name = amounts.page.take().ok_or_else(|| missing("page"))?;
+            let page = Page::find(name.get_ref()).map_err(|error| Fault::new(name.span(), error.to_string()))?;
+            Work::Load { page }
+        }
+        Kind::Visits => {
+            let (files, at_once) = (count(&mut amounts.files, "files")?, count(&mut amounts.at_once, "at-once")?);
+            let size = size(&mut amounts.size)?.as_bytes();
+            Work::Load { page: Page(Arc::new(page::replay::visits(files, at_once, size))) }
+        }
         Kind::List => Work::List { entries: count(&mut amounts.entries, "entries")? },
+        Kind::LookUp => Work::LookUp { times: count(&mut amounts.times, "times")? },
         Kind::Edit => Work::Edit { times: count(&mut amounts.times, "times")?, size: size(&mut amounts.size)? },
     };
     match amounts.leftover() {
@@ -242,13 +257,19 @@ fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work,
 
 impl Amounts {
     fn leftover(self) -> Option<(&'static str, std::ops::Range<usize>)> {
-        let counts =
-            [("folders", self.folders), ("files", self.files), ("entries", self.entries), ("times", self.times)];
+        let counts = [
+            ("folders", self.folders),
+            ("files", self.files),
+            ("entries", self.entries),
+            ("times", self.times),
+            ("at-once", self.at_once),
+        ];
         let counted = counts.into_iter().find_map(|(key, count)| Some((key, count?.span())));
         counted
             .or_else(|| Some(("size", self.size?.span())))
             .or_else(|| Some(("objects", self.objects?.span())))
             .or_else(|| Some(("idle", self.idle?.span())))
+            .or_else(|| Some(("page", self.page?.span())))
     }
 
     /// These amounts where given, else those of the whole race.
@@ -261,6 +282,8 @@ impl Amounts {
             times: self.times.or(whole.times),
             objects: self.objects.or(whole.objects),
             idle: self.idle.or(whole.idle),
+            page: self.page.or(whole.page),
+            at_once: self.at_once.or(whole.at_once),
         }
     }
 }

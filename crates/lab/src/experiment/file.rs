@@ -58,6 +58,9 @@ pub(super) struct Workload {
     times: Option<Spanned<u32>>,
     objects: Option<Spanned<Sizes>>,
     idle: Option<Spanned<Span>>,
+    page: Option<Spanned<String>>,
+    #[serde(rename = "at-once")]
+    at_once: Option<Spanned<u32>>,
     #[serde(default)]
     pub(super) networks: Vec<Spanned<String>>,
     #[serde(default)]
@@ -66,8 +69,8 @@ pub(super) struct Workload {
 
 impl Workload {
     pub(super) fn amounts(&self) -> Amounts {
-        let Self { folders, files, size, entries, times, objects, idle, .. } = self.clone();
-        Amounts { folders, files, size, entries, times, objects, idle }
+        let Self { folders, files, size, entries, times, objects, idle, page, at_once, .. } = self.clone();
+        Amounts { folders, files, size, entries, times, objects, idle, page, at_once }
     }
 }
 
@@ -97,7 +100,10 @@ pub(super) enum Kind {
     Tree,
     Download,
     Page,
+    Load,
+    Visits,
     List,
+    LookUp,
     Edit,
 }
 
@@ -112,6 +118,9 @@ pub(super) struct Amounts {
     pub(super) times: Option<Spanned<u32>>,
     pub(super) objects: Option<Spanned<Sizes>>,
     pub(super) idle: Option<Spanned<Span>>,
+    pub(super) page: Option<Spanned<String>>,
+    #[serde(rename = "at-once")]
+    pub(super) at_once: Option<Spanned<u32>>,
 }
 
 #[derive(Debug, Deserialize)]

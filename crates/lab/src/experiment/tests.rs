@@ -10,7 +10,7 @@ const RACE: &str = include_str!("../../../../experiments/webdav-race.toml");
 /// The rows that the quick race leaves out.
 const TRICKS: usize = 3;
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "curl",
     "curl-parallel-h1",
     "curl-parallel-h2",
@@ -25,6 +25,7 @@ const NAMES: [&str; 15] = [
     "haul",
     "haul-no-pipelining",
     "haul-http2",
+    "haul-http3",
     "haul-locks",
 ];
 
@@ -74,7 +75,7 @@ fn the_race_is_what_it_should_be() {
             "save a file of 10KiB in place 20 times",
         ]
     );
-    assert_eq!(race.plan(&Selection::default()).unwrap().cells.len(), 3 * 6 * 15 + 2 * 5);
+    assert_eq!(race.plan(&Selection::default()).unwrap().cells.len(), 3 * 6 * 16 + 2 * 6);
 }
 
 #[test]

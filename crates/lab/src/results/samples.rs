@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use serde::Serialize;
+use capture::{Summary, summary::Connection};
+use serde::{Deserialize, Serialize};
 
 use super::ResultsError;
 use crate::{experiment::Cell, servers::Protocol};
@@ -33,9 +34,47 @@ pub struct Sample {
     pub protocols: Option<BTreeSet<Protocol>>,
     /// TCP connections, if a tap saw them.
     pub connections: Option<u64>,
-    /// The processor time that the server's processes used meanwhile, in seconds, in steps of the kernel's clock
-    /// (10 ms).
+    /// What the SYNs carried, if a tap saw them.
+    pub syns: Option<Syns>,
+    /// The processor time that the server used meanwhile, in seconds; of a server that is a program, in steps of the
+    /// kernel's clock (10 ms).
     pub server_cpu_s: Option<f64>,
+}
+
+/// Whether SYNs carried data (TCP Fast Open): those of connections that were opened before the clock started too.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Syns {
+    /// Samples with a connection.
+    pub firsts: u64,
+    /// Of their first connections, those whose SYN carried data.
+    pub firsts_with_data: u64,
+    /// All connections after the first of each sample.
+    pub later: u64,
+    /// Of these, those whose SYN carried data.
+    pub later_with_data: u64,
+}
+
+impl Syns {
+    pub(crate) fn of(seen: &Summary) -> Self {
+        let with_data =
+            |connections: &[Connection]| connections.iter().filter(|connection| connection.syn_data > 0).count() as u64;
+        let Some((first, later)) = seen.connections.split_first() else { return Self::default() };
+        Self {
+            firsts: 1,
+            firsts_with_data: with_data(std::slice::from_ref(first)),
+            later: later.len() as u64,
+            later_with_data: with_data(later),
+        }
+    }
+
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            firsts: self.firsts + other.firsts,
+            firsts_with_data: self.firsts_with_data + other.firsts_with_data,
+            later: self.later + other.later,
+            later_with_data: self.later_with_data + other.later_with_data,
+        }
+    }
 }
 
 impl Sample {

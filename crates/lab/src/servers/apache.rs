@@ -175,6 +175,7 @@ mod tests {
             address: "[fd00::2]:443".parse().unwrap(),
             certificates: None,
             http,
+            page: None,
             scratch: Path::new("/s"),
             bounds: Bounds::tidy(std::time::Duration::ZERO),
         };

@@ -1,10 +1,15 @@
 //! Longhaul's own WebDAV server, on a thread of the server's host: what a race falls back
 //! on where no other is installed.
 //!
-//! It offers HTTP/2 and HTTP/1.1 always. That changes no race: every contender that is to
-//! speak HTTP/1.1 asks for it or knows nothing else.
+//! It offers HTTP/2 and HTTP/1.1 always, and over TLS HTTP/3 as well. That changes no race: every contender that is to
+//! speak another version asks for it or knows nothing else.
 
-use std::{net::TcpListener, sync::mpsc, thread::JoinHandle};
+use std::{
+    net::TcpListener,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    thread::JoinHandle,
+    time::Duration,
+};
 
 use tokio::sync::oneshot;
 
@@ -19,6 +24,21 @@ pub(super) struct Embedded;
 pub(super) struct Handle {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    threads: Threads,
+}
+
+/// The threads of a server, by their numbers in the kernel.
+#[derive(Debug, Clone, Default)]
+struct Threads(Arc<Mutex<Vec<i32>>>);
+
+impl Threads {
+    fn add_current(&self) {
+        self.lock().push(nix::unistd::gettid().as_raw());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<i32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Server for Embedded {
@@ -32,6 +52,10 @@ impl Server for Embedded {
 
     fn missing(&self) -> Option<Missing> {
         None
+    }
+
+    fn http3(&self) -> bool {
+        true
     }
 
     fn settings(&self) -> Vec<(String, String)> {
@@ -56,15 +80,35 @@ impl Server for Embedded {
         };
 
         let address = setup.address;
+        let handle = Handle::start(NAME, setup, move || {
+            let listener = TcpListener::bind(address).map_err(|error| error.to_string())?;
+            serve::Server::on(config, vec![listener]).map_err(|error| error.to_string())
+        })?;
+        let log = RequestLog::new(log);
+        Ok(Running { url: url(setup), root, owner: None, log, process: Process::Embedded(handle) })
+    }
+}
+
+impl Handle {
+    /// Runs a server on threads of its host.
+    pub(super) fn start(
+        name: &'static str,
+        setup: &Setup,
+        make: impl FnOnce() -> Result<serve::Server, String> + Send + 'static,
+    ) -> Result<Self, ServerError> {
+        let failed = |why: String| ServerError::Start { server: name, address: setup.address, why };
         let (started, outcome) = mpsc::channel();
         let (stop, stopped) = oneshot::channel::<()>();
+        let threads = Threads::default();
+        let (ours, theirs) = (threads.clone(), threads.clone());
         let run = move || {
+            ours.add_current();
             // On this thread because the socket belongs to the host it is made on.
             let listen = || -> Result<_, String> {
-                let listener = TcpListener::bind(address).map_err(|error| error.to_string())?;
-                let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-                let server = serve::Server::on(config, vec![listener]).map_err(|error| error.to_string())?;
-                Ok((runtime.map_err(|error| error.to_string())?, server))
+                let server = make()?;
+                let mut runtime = tokio::runtime::Builder::new_multi_thread();
+                runtime.worker_threads(2).enable_all().on_thread_start(move || theirs.add_current());
+                Ok((runtime.build().map_err(|error| error.to_string())?, server))
             };
             match listen() {
                 Ok((runtime, server)) => {
@@ -75,24 +119,32 @@ impl Server for Embedded {
                 Err(why) => drop(started.send(Err(why))),
             }
         };
-        let thread = setup.place.thread(NAME, Box::new(run)).map_err(|error| failed(error.to_string()))?;
-        let handle = Handle { stop: Some(stop), thread: Some(thread) };
+        let thread = setup.place.thread(name, Box::new(run)).map_err(|error| failed(error.to_string()))?;
+        let handle = Handle { stop: Some(stop), thread: Some(thread), threads };
         match outcome.recv() {
-            Ok(Ok(())) => {}
-            Ok(Err(why)) => return Err(failed(why)),
-            Err(_) => return Err(failed("its thread ended early".to_owned())),
+            Ok(Ok(())) => Ok(handle),
+            Ok(Err(why)) => Err(failed(why)),
+            Err(_) => Err(failed("its thread ended early".to_owned())),
         }
-        let log = RequestLog::new(log);
-        Ok(Running { url: url(setup), root, owner: None, log, process: Process::Embedded(handle) })
     }
-}
 
-impl Handle {
     pub(super) fn check(&mut self) -> Result<(), ProcessError> {
         match &self.thread {
             Some(thread) if !thread.is_finished() => Ok(()),
             _ => Err(ProcessError::Ended { program: "the embedded server".to_owned() }),
         }
+    }
+}
+
+impl Handle {
+    /// The time that its threads have been on a processor, as /proc/PID/task/TID/schedstat has it in nanoseconds.
+    pub(super) fn processor_time(&self) -> Option<Duration> {
+        let of = |thread: &i32| {
+            let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+            text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+        };
+        let times: Option<Vec<Duration>> = self.threads.lock().iter().map(of).collect();
+        times.map(|times| times.iter().sum())
     }
 }
 

@@ -9,7 +9,9 @@
 mod apache;
 mod embedded;
 mod nginx;
+mod pages;
 mod requests;
+mod unbound;
 
 use std::{
     fs, io,
@@ -29,7 +31,11 @@ use crate::{
     certs::{CertError, Certificates},
     place::Place,
     process::{Daemon, Missing, ProcessError, ordinary_user},
+    work::Page,
 };
+
+/// The zone that is known to servers that look names up.
+pub const ZONE: &str = "example.test";
 
 /// Which HTTP is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +56,8 @@ pub struct Setup<'a> {
     pub certificates: Option<&'a Certificates>,
     /// What it offers.
     pub http: Http,
+    /// The page that it is to answer for, if the work is to load one.
+    pub page: Option<&'a Page>,
     /// A folder for all it writes. When we are root it is opened to the ordinary user the
     /// server runs as; the folders above it must let that user through.
     pub scratch: &'a Path,
@@ -112,6 +120,21 @@ pub trait Server: Send + Sync {
         true
     }
 
+    /// Whether it answers for the hosts of recorded pages, and for nothing else.
+    fn replays(&self) -> bool {
+        false
+    }
+
+    /// Whether it answers for names, and serves no files.
+    fn resolves(&self) -> bool {
+        false
+    }
+
+    /// Whether it has HTTP/3.
+    fn http3(&self) -> bool {
+        false
+    }
+
     /// Its version and what is set other than by default, to be recorded.
     fn settings(&self) -> Vec<(String, String)>;
 
@@ -119,10 +142,17 @@ pub trait Server: Send + Sync {
     fn start(&self, setup: &Setup) -> Result<Running, ServerError>;
 }
 
-/// All servers; the first that is not missing is the race's default. nginx comes last: it knows no
-/// PROPPATCH, so Windows could not take part.
+/// All servers; the first that is not missing is the race's default. nginx comes after the
+/// others: it knows no PROPPATCH, so Windows could not take part. The last two serve no files: one answers for
+/// recorded pages, one for names.
 pub fn all() -> Vec<Box<dyn Server>> {
-    vec![Box::new(apache::Apache), Box::new(embedded::Embedded), Box::new(nginx::Nginx)]
+    vec![
+        Box::new(apache::Apache),
+        Box::new(embedded::Embedded),
+        Box::new(nginx::Nginx),
+        Box::new(pages::Pages),
+        Box::new(unbound::Unbound),
+    ]
 }
 
 /// What keeps a server running; dropping it ends the server.
@@ -168,11 +198,11 @@ impl Running {
         self.log.since_mark()
     }
 
-    /// The processor time that it has used since it was started; none of a server that is a thread of ours.
+    /// The processor time that it has used since it was started.
     pub fn processor_time(&self) -> Option<Duration> {
         match &self.process {
             Process::Daemon(daemon) => daemon.processor_time(),
-            Process::Embedded(_) => None,
+            Process::Embedded(handle) => handle.processor_time(),
         }
     }
 

@@ -72,11 +72,15 @@ fn table(rivals: &Rivals<'_>, look: Look) -> String {
         Column { side: CellAlignment::Left, ..column("\ncontender", 0, &|cell| Some(cell.label())) },
         column("\ntime", 0, &|cell| cell.median_s.map(|median| scale.with_unit(median))),
         column(spread, 2, &interval),
+        column("quicker\nthan h1", 1, &|cell| rivals.quicker(cell)),
         column("times\nthe floor", 1, &|cell| cell.times_floor.map(times)),
         column("time\n÷ RTT", 3, &|cell| cell.round_trips.map(|trips| format!("{trips:.0}"))),
         column("\nrequests", 5, &|cell| whole(cell.requests)),
         column("connec-\ntions", 4, &|cell| whole(cell.connections)),
     ];
+    if rivals.plain().is_none() {
+        columns.retain(|column| !column.heading.starts_with("quicker"));
+    }
     if rivals.comparable() {
         columns.insert(1, Column { cells: places.collect(), ..column("\nplace", 2, &|_| None) });
     }

@@ -1,9 +1,10 @@
 //! The kinds of work, and what is known of each before it is done.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use link::units::{Size, Span};
-use serde::Serialize;
+use page::{Spec, SpecError};
+use serde::{Serialize, Serializer};
 
 /// What there is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -42,10 +43,21 @@ pub enum Work {
         /// The size of the object after.
         size: Size,
     },
+    /// Load a page as it was recorded, from a server that answers for all its hosts. It was loaded once before, and
+    /// all connections have ended since.
+    Load {
+        /// The page.
+        page: Page,
+    },
     /// Show what is in a folder, with size and time of each entry.
     List {
         /// How many entries it has.
         entries: u32,
+    },
+    /// Look names up by DNS, one after another.
+    LookUp {
+        /// How many.
+        times: u32,
     },
     /// Save a file in place, again and again; each save begins when the last is confirmed.
     Edit {
@@ -56,13 +68,34 @@ pub enum Work {
     },
 }
 
+/// A recorded page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page(pub Arc<Spec>);
+
+// There is no number in a spec that differs from itself.
+impl Eq for Page {}
+
+impl Page {
+    /// One that comes with Longhaul, by its name; else from a file.
+    pub fn find(name: &str) -> Result<Self, SpecError> {
+        Spec::find(name).map(|spec| Self(Arc::new(spec)))
+    }
+}
+
+impl Serialize for Page {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.name)
+    }
+}
+
 impl Work {
     /// How many things are done one by one: files, listings, saves.
     pub fn steps(&self) -> u32 {
         match self {
             Self::Upload { files, .. } | Self::Tree { files, .. } | Self::Download { files, .. } => *files,
             Self::List { .. } | Self::Page { .. } => 1,
-            Self::Edit { times, .. } => *times,
+            Self::Load { page } => page.0.requests.len() as u32,
+            Self::Edit { times, .. } | Self::LookUp { times } => *times,
         }
     }
 
@@ -76,21 +109,24 @@ impl Work {
         match self {
             Self::Upload { .. } | Self::Tree { .. } | Self::Download { .. } => "file",
             Self::Page { .. } => "object",
+            Self::Load { .. } => "request",
             Self::List { .. } => "listing",
+            Self::LookUp { .. } => "name",
             Self::Edit { .. } => "save",
         }
     }
 
     /// Whether it brings bytes from the server.
     pub fn reads(&self) -> bool {
-        matches!(self, Self::Download { .. } | Self::Page { .. })
+        matches!(self, Self::Download { .. } | Self::Page { .. } | Self::Load { .. })
     }
 
     /// The bytes of the files that cross the link while the clock runs; a listing has none.
     pub fn payload(&self) -> u64 {
         match self {
             Self::Page { size, .. } => size.as_bytes(),
-            Self::List { .. } => 0,
+            Self::List { .. } | Self::LookUp { .. } => 0,
+            Self::Load { page } => page.0.response_bytes(),
             _ => self.sizes().map(Size::as_bytes).fold(0, u64::saturating_add),
         }
     }
@@ -102,10 +138,17 @@ impl Work {
             Self::Upload { files, size } | Self::Tree { files, size, .. } => (std::slice::from_ref(size), None, *files),
             Self::Download { files, size } => (size.as_slice(), None, *files),
             Self::Page { objects, size, .. } => (objects.as_slice(), Some(*size), objects.len() as u32),
-            Self::List { entries } => (&[EMPTY][..], None, *entries),
+            // Its bodies are the replaying server's.
+            Self::Load { .. } => (&[EMPTY][..], None, 0),
+            Self::List { entries: count } | Self::LookUp { times: count } => (&[EMPTY][..], None, *count),
             Self::Edit { times, size } => (std::slice::from_ref(size), None, *times),
         };
         list.iter().copied().cycle().take(count as usize).chain(after)
+    }
+
+    /// Whether it is a recorded page's load.
+    pub fn is_load(&self) -> bool {
+        matches!(self, Self::Load { .. })
     }
 
     /// How long it rests on purpose before the clock starts.
@@ -146,7 +189,9 @@ impl fmt::Display for Work {
                 write!(f, "an object of {size}, {idle} after a page with objects of ")?;
                 in_turn(f, objects)
             }
+            Self::Load { page } => write!(f, "load {}", page.0.title),
             Self::List { entries } => write!(f, "list a folder of {entries} entries"),
+            Self::LookUp { times } => write!(f, "look up {times} names, one after another"),
             Self::Edit { times, size } => write!(f, "save a file of {size} in place {times} times"),
         }
     }

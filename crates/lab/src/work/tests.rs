@@ -96,7 +96,7 @@ fn a_download_is_looked_for_on_the_client() {
 #[test]
 fn a_listing_names_each_entry_once() {
     let (_folder, root, task) = task(Work::List { entries: 1000 });
-    let mut done = Done { listing: Some(task.names()), writes_behind: false };
+    let mut done = Done { listing: Some(task.names()), took: None, writes_behind: false };
     done.listing.as_mut().unwrap().reverse();
     task.wait_done(&root, &done, &bounds()).unwrap();
     done.listing.as_mut().unwrap().push("entry0000.txt".to_owned());

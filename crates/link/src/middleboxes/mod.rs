@@ -8,14 +8,17 @@
 //! A packet that a middlebox cannot make sense of passes as it is, and none panics.
 
 mod arguments;
+mod balance;
 mod both;
 mod drop_syn;
+mod drop_udp;
 mod flows;
 mod hold_acks;
 mod nat;
 mod reset;
 mod silent;
 mod strip;
+mod swallow;
 
 pub use arguments::{Arguments, Middlebox, MiddleboxError};
 
@@ -30,10 +33,14 @@ pub const ALL: &[&Kind] = &[
     &strip::WSCALE,
     &drop_syn::UNKNOWN_OPTIONS,
     &drop_syn::DATA,
+    &swallow::DATA,
+    &swallow::AFTER,
+    &drop_udp::KIND,
     &hold_acks::KIND,
     &reset::KIND,
     &silent::KIND,
     &nat::KIND,
+    &balance::KIND,
 ];
 
 /// A kind of middlebox, as it is registered.

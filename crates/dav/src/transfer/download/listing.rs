@@ -31,6 +31,8 @@ struct Contents<'a> {
     names: HashMap<Box<[u8]>, bool>,
     /// All of it, if it is to be remembered.
     kept: Option<Content>,
+    /// The first entry that has no place in it, why, and how many more there are.
+    odd: Option<(String, u64)>,
     found: &'a UnboundedSender<Found>,
 }
 
@@ -58,6 +60,7 @@ impl Work<'_> {
             folder,
             names: HashMap::new(),
             kept,
+            odd: None,
             found,
         };
         if let Some(known) = known {
@@ -184,6 +187,10 @@ impl Contents<'_> {
 
     /// All has been said. What could not be made was not gone through.
     fn end(mut self) {
+        if let Some((why, more)) = self.odd.take() {
+            let why = if more > 0 { format!("{why}, and {more} more like it") } else { why };
+            self.work.failed(&self.path.to_string(), Error::Differs { path: self.path.clone(), why });
+        }
         let Some(here) = self.here() else { return };
         if let (Some(kept), Some(known)) = (self.kept.take(), &mut *lock(&self.work.remembered)) {
             known.keep(self.path.clone(), kept);
@@ -194,11 +201,14 @@ impl Contents<'_> {
         }
     }
 
-    /// A folder with anything odd in it is not remembered.
+    /// A folder with anything odd in it is not remembered. It is named itself, and once: the listing may be another
+    /// folder's, and then nothing of this one is here.
     fn misplaced(&mut self, name: &str, why: &str) {
         self.kept = None;
-        let why = format!("{why} ({name})");
-        self.work.failed(name, Error::Differs { path: self.path.clone(), why });
+        match &mut self.odd {
+            Some((_, more)) => *more += 1,
+            None => self.odd = Some((format!("{why} ({name})"), 0)),
+        }
     }
 
     /// Whoever is to hear of it is there until all listings have ended.

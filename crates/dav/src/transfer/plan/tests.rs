@@ -42,7 +42,7 @@ fn listing(entries: &[(&str, There)]) -> Listing {
 }
 
 fn sent(etag: &str) -> Sent {
-    Sent { bytes: 10, etag: Some(tag(etag)), compared: false }
+    Sent { bytes: 10, etag: Some(tag(etag)), compared: false, seen: None }
 }
 
 fn wrong() -> Error {
@@ -292,5 +292,62 @@ fn small_files_of_a_new_folder_go_with_it_where_that_can_be() {
         (Options { dry_run: true, ..Options::default() }, true),
     ] {
         assert_eq!(ready(&mut plan(rules, bulk, None)), [Step::Make(0)]);
+    }
+}
+
+#[test]
+fn the_last_files_are_looked_at_behind_their_uploads_and_those_before_them_listed() {
+    let mut many = outline();
+    many.folders.truncate(1);
+    many.files.truncate(1);
+    // One more than are looked at so, and another that the plan's end is not yet in sight of.
+    while many.files.len() < 258 {
+        many.files.push(File { name: many.files.len().to_string().into(), ..file_like(&many.files[0]) });
+    }
+    let plan = |rules| Plan::new(many_like(&many), rules, false, vec![(0, Some(Listing::new()))]).looking_behind(true);
+    let mut last = plan(Options::default());
+    let steps = ready(&mut last);
+    assert_eq!(steps[..2], [0, 1].map(|file| Step::Upload(file, Before::Nothing)));
+    assert!(steps[2..].iter().all(|step| matches!(step, Step::UploadAndLook(_, Before::Nothing))));
+    last.take(Outcome::Uploaded(1, Ok(sent("a"))));
+    let seen = |length, etag| Sent { seen: Some(there(length, etag)), ..sent("a") };
+    last.take(Outcome::Uploaded(2, Ok(seen(10, "a"))));
+    assert_eq!((ready(&mut last), told(&mut last)), (vec![], vec!["done 2".to_owned()]));
+    last.take(Outcome::Uploaded(0, Ok(sent("a"))));
+    assert_eq!(ready(&mut last), [Step::Check(0, vec![1, 0])], "the others are not waited for");
+    // What was seen is short, another's, or nothing: it is looked at once more.
+    for (file, sent) in [(3, seen(9, "a")), (4, seen(10, "b")), (5, sent("a"))] {
+        last.take(Outcome::Uploaded(file, Ok(sent)));
+        assert_eq!(ready(&mut last), [Step::Look(file)]);
+    }
+    last.take(Outcome::Uploaded(6, Err(wrong())));
+    assert_eq!((ready(&mut last), told(&mut last)), (vec![], vec!["failed one".to_owned()]));
+
+    // Digests are asked for where they are wanted, and nothing is looked at where nothing is verified.
+    let mut digests = plan(Options { verify: Verify::Digest, ..Options::default() });
+    ready(&mut digests);
+    digests.take(Outcome::Uploaded(2, Ok(seen(10, "a"))));
+    assert_eq!(ready(&mut digests), [Step::Compare(2, Vec::new())]);
+    for rules in
+        [Options { verify: Verify::None, ..Options::default() }, Options { temporary: true, ..Options::default() }]
+    {
+        assert!(ready(&mut plan(rules)).iter().all(|step| matches!(step, Step::Upload(..))));
+    }
+
+    // While a folder is not known, there may be more files than these.
+    let mut early =
+        Plan::new(outline(), Options::default(), false, vec![(0, Some(Listing::new()))]).looking_behind(true);
+    let upload = |file| Step::Upload(file, Before::Nothing);
+    assert_eq!(ready(&mut early), [Step::Make(1), upload(0), upload(1)]);
+    early.take(Outcome::Made(1, Ok(true)));
+    assert_eq!(ready(&mut early), [Step::UploadAndLook(2, Before::Nothing)]);
+}
+
+fn many_like(outline: &Outline) -> Outline {
+    let folder = |folder: &Folder| Folder { path: folder.path.clone(), ..*folder };
+    Outline {
+        folders: outline.folders.iter().map(folder).collect(),
+        files: outline.files.iter().map(file_like).collect(),
+        left_out: Vec::new(),
     }
 }

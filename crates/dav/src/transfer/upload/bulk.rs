@@ -137,9 +137,10 @@ impl Upload<'_> {
         let written: HashMap<String, Written> =
             serde_json::from_slice(&answer).map_err(|error| unread(format!("what it did cannot be read: {error}")))?;
         let confirmed = parts.into_iter().map(|Part { file, own_path, length }| match written.get(&own_path) {
-            Some(Written { error: false, etag, .. }) => {
-                Ok((file, Sent { bytes: length, etag: etag.as_deref().and_then(ETag::parse), compared: false }))
-            }
+            Some(Written { error: false, etag, .. }) => Ok((
+                file,
+                Sent { bytes: length, etag: etag.as_deref().and_then(ETag::parse), compared: false, seen: None },
+            )),
             other => {
                 let said = other.and_then(|other| other.message.as_deref()).unwrap_or("nothing");
                 Err(unread(format!("{own_path} was sent, and the server says {said:?} of it")))

@@ -64,7 +64,7 @@ impl Upload<'_> {
             Err(why) if alone.is_some() && is_passing(why) => {}
             Err(why) => self.discard(&folder, why.refusal().is_some()).await,
         }
-        sent.map(|()| Sent { bytes: length, etag: None, compared: false })
+        sent.map(|()| Sent { bytes: length, etag: None, compared: false, seen: None })
     }
 
     /// Sends the chunks that are not there, and once more what the server has lost of them.

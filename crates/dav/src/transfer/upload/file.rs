@@ -18,13 +18,13 @@ use crate::{
     Abilities, Error, Guard, If, RemotePath,
     transfer::{
         SHARED,
-        plan::{Before, Sent},
+        plan::{Before, Sent, There},
         temporary_name,
     },
 };
 
 impl Upload<'_> {
-    /// Uploads a file under its lock, if it needs one.
+    /// Uploads a file under its lock, if it needs one, and looks right behind it whether it is there, if that is wanted.
     pub(super) async fn file(
         &self,
         local: &Path,
@@ -32,6 +32,7 @@ impl Upload<'_> {
         length: u64,
         modified: Option<SystemTime>,
         before: Before,
+        looks: bool,
     ) -> Result<Sent, Error> {
         let exists = before != Before::Nothing;
         let _turn = self.holding.turn(exists).await;
@@ -43,11 +44,12 @@ impl Upload<'_> {
             Before::Nothing => Guard::Absent,
             Before::File(guard) => guard,
         };
-        let sent = self.send(local, path, length, modified, &guard, &claims).await;
+        let sent = self.send(local, path, length, modified, &guard, &claims, looks).await;
         self.holding.release(path, sent.is_ok()).await;
         sent
     }
 
+    #[expect(clippy::too_many_arguments, reason = "each is a part of the request")]
     async fn send(
         &self,
         local: &Path,
@@ -56,6 +58,7 @@ impl Upload<'_> {
         modified: Option<SystemTime>,
         guard: &Guard,
         claims: &If,
+        looks: bool,
     ) -> Result<Sent, Error> {
         match (self.way(path, length).await, &self.cloud) {
             (Way::Chunks { size, lanes }, Some(cloud)) => {
@@ -79,11 +82,12 @@ impl Upload<'_> {
         let options = haul_http::Options { class, pipeline: true, ..haul_http::Options::default() };
         if self.options.temporary {
             self.send_renamed(path, source, headers, guard, claims, options).await?;
-            return Ok(Sent { bytes, etag: None, compared: false });
+            return Ok(Sent { bytes, etag: None, compared: false, seen: None });
         }
-        let stored = self.dav.put(path, source.body, headers, guard, claims, options).await?;
+        let look = looks.then(|| self.options.wanted());
+        let (stored, seen) = self.dav.put_and_look(path, source.body, headers, guard, claims, options, look).await?;
         source.seen.still(local)?;
-        Ok(Sent { bytes, etag: stored.etag, compared: false })
+        Ok(Sent { bytes, etag: stored.etag, compared: false, seen: seen.as_ref().map(There::from) })
     }
 
     /// How a file is sent. What the server can do is waited for only where it may matter.

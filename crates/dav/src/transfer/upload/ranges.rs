@@ -88,7 +88,7 @@ impl Upload<'_> {
             Err(why) => self.discard(&temporary, why.refusal().is_some()).await,
         }
         let compared = self.options.verify == Verify::Digest;
-        staged.map(|fits| fits.then_some(Sent { bytes: length, etag: None, compared }))
+        staged.map(|fits| fits.then_some(Sent { bytes: length, etag: None, compared, seen: None }))
     }
 
     /// Writes all that is missing under the temporary name; whether what is there then is what was sent.

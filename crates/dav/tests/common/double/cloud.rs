@@ -5,7 +5,10 @@ use std::{fmt::Write as _, time::Duration};
 use dav::RemotePath;
 use haul_http::digest::{Algorithm, Digests, Field};
 
-use super::{Answer, Node, Request, State, etag, parent};
+use super::{
+    Answer, Node, Request, State,
+    verbs::{etag, parent},
+};
 
 /// The user's files, as they stand in requests.
 pub(crate) const FILES: &str = "/remote.php/dav/files/ann";

@@ -82,6 +82,7 @@ fn protocol(found: &Found, settings: &Settings) -> String {
             "HTTP/2 is asked for, and the server does not speak it: nothing will be done.".to_owned()
         }
         (Versions::Http2, _) => "HTTP/2 is spoken, as asked for.".to_owned(),
+        (Versions::Http3, _) => "HTTP/3 is spoken, as asked for, unless UDP does not get through.".to_owned(),
         (Versions::Auto, _) if banned && http.versions.contains(&"2") => {
             "HTTP/2 is spoken, as pipelining over HTTP/1.1 goes wrong.".to_owned()
         }

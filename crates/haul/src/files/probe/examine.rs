@@ -6,7 +6,7 @@ use ::dav::{Abilities, Depth, ETags, Entry, RemotePath, Wanted};
 use futures_util::future::join_all;
 use haul_http::{
     Answer, Body, Class, Client, Journey, Options, Versions,
-    connect::{Connector, Facts, Io, Offer},
+    connect::{ConnectSettings, Connector, Facts, FastOpen, Io, Offer},
     credentials::Authenticator,
     digest::{Algorithm, Field, claims, want},
 };
@@ -17,7 +17,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{super::session::Session, Connection, Dav, Found, Pipelining, Tls, origin};
+use super::{super::session::Session, Connection, Dav, Found, Pipelining, Tls, early, origin};
 
 /// How long a server's TLS tickets are waited for beyond a round trip.
 const TICKETS: Duration = Duration::from_millis(100);
@@ -32,6 +32,7 @@ const LARGEST: usize = 1024 * 1024;
 /// Fills in what can be found out; an error if there is nothing to talk to, or nothing at the path.
 pub(super) async fn examine(session: &Session, path: &RemotePath, found: &mut Found) -> Result<(), Box<dyn Error>> {
     connections(session, found).await?;
+    found.connection.fast_open = early::examine(session).await;
     let abilities = options(session, path, found).await?;
     let (abilities, file) = listing(session, path, abilities, found).await?;
     found.files.etags = match abilities.etags {
@@ -53,7 +54,8 @@ pub(super) async fn examine(session: &Session, path: &RemotePath, found: &mut Fo
 /// Two connections: what is negotiated on the first, and whether the second may begin where that one ended.
 async fn connections(session: &Session, found: &mut Found) -> Result<(), Box<dyn Error>> {
     let (origin, settings) = (origin(session), &session.settings.client);
-    let connector = Connector::new(settings.connect.clone())?;
+    // So that each step is timed by itself.
+    let connector = Connector::new(ConnectSettings { fast_open: FastOpen::Off, ..settings.connect.clone() })?;
     let mut first = connector.connect(origin, Offer::Both, settings.timeouts.connect).await?;
     let rtt = first.io.tcp_info().map(|info| info.min_rtt.unwrap_or(info.rtt));
     let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
@@ -70,6 +72,7 @@ async fn connections(session: &Session, found: &mut Found) -> Result<(), Box<dyn
             handshake_ms: milliseconds(tls.handshake),
             ..Tls::default()
         }),
+        fast_open: None,
     };
     if first.version != Version::HTTP_2 && !origin.is_tls() {
         found.http.versions.push("1.1");

@@ -8,7 +8,7 @@ use super::{super::show, Found, Pipelining};
 pub(super) fn text(found: &Found) -> String {
     let mut text = format!("{}\n", found.url);
     let mut row = |what: &str, is: String| {
-        let _ = writeln!(text, "  {what:14}{}", show::name(is.as_bytes()));
+        let _ = writeln!(text, "  {what:15}{}", show::name(is.as_bytes()));
     };
     let yes = |it: bool| if it { "yes" } else { "no" };
     let list = |items: &[String]| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
@@ -33,6 +33,7 @@ pub(super) fn text(found: &Found) -> String {
             row("", format!("a second connection {again}, {:.1} ms", tls.second_handshake_ms));
         }
     }
+    row("TCP Fast Open", super::early::text(connection.fast_open));
     let http = &found.http;
     row("HTTP", http.versions.join(", "));
     let pipelining = match http.pipelining {

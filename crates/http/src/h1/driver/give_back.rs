@@ -55,7 +55,14 @@ impl Driver {
     }
 
     /// Gives every job back that got no answer, and tells the reader of an answer that it is cut.
+    ///
+    /// What it has begun and not ended is given up. It may wait in the kernel for a link that comes back in an hour, and must
+    /// not take effect by then: whoever asked has been told, and may have asked again.
     pub(super) async fn end(mut self, cause: Cause) {
+        if !self.under_way.is_empty() {
+            self.io.abort();
+        }
+        drop(self.io);
         let mut unanswered = Vec::new();
         let mut cut = None;
         for under_way in self.under_way.drain(..) {
@@ -89,7 +96,7 @@ impl Driver {
 }
 
 /// Whether a request that has left may be asked for once more while it is: it changes nothing, and it is the first
-/// time.
+/// time. What follows another does so only once.
 fn may_be_asked_for_twice(job: &Job) -> bool {
-    is_safe(job.request.method()) && job.request.body().is_repeatable() && job.sendings == 0
+    !job.follows && is_safe(job.request.method()) && job.request.body().is_repeatable() && job.sendings == 0
 }

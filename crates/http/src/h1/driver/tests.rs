@@ -33,7 +33,7 @@ impl Owner {
         self.next += 1;
         let request = Request::builder().method(method).uri(format!("http://model/{}", self.next)).body(body).unwrap();
         let (reply, answer) = oneshot::channel();
-        assert!(self.jobs.send(Job { id: JobId(self.next), request, reply, sendings: 0 }).is_ok());
+        assert!(self.jobs.send(Job { id: JobId(self.next), request, reply, sendings: 0, follows: false }).is_ok());
         answer
     }
 
@@ -221,8 +221,13 @@ impl Io for Acknowledged {
             rwnd_limited: None,
             sndbuf_limited: None,
             snd_wnd: None,
+            connecting: false,
+            syn_data_accepted: false,
+            fast_open_failure: None,
         })
     }
+
+    fn abort(&self) {}
 }
 
 impl AsyncRead for Acknowledged {
@@ -271,7 +276,7 @@ async fn a_body_in_memory_is_not_copied_as_a_whole() {
         let body = Body::repeatable(length, || Box::pin(futures_util::stream::iter([Ok(vec![7; 10 << 20].into())])));
         let request = Request::put("http://model/").body(body).unwrap();
         let (reply, _answer) = oneshot::channel();
-        driver.waiting.push_back(Job { id: JobId(1), request, reply, sendings: 0 });
+        driver.waiting.push_back(Job { id: JobId(1), request, reply, sendings: 0, follows: false });
         driver.begin_waiting().unwrap();
         assert!(driver.out.len() <= 2 * AHEAD, "{}", driver.out.len());
         let serving = tokio::spawn(async move { driver.serve().await });

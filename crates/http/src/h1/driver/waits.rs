@@ -26,7 +26,9 @@ impl Driver {
     fn deadline(&self) -> Option<(Instant, Cause)> {
         let timed_out = |wait, after| Some((self.moved + after, Cause::TimedOut(wait, after)));
         let first = self.under_way.front()?;
-        let (first, in_company) = (&first.timeouts, self.under_way.len() > 1 || first.behind > 0);
+        // A follower is no company: its leader is waited for as if it were alone.
+        let in_company = first.behind > 0 || self.under_way.iter().skip(1).any(|other| !other.follows);
+        let first = &first.timeouts;
         let unwritten = !self.out.is_empty() || self.unflushed;
         if matches!(self.reader, Reader::Somebody(_, Some(_))) {
             // The reader takes its time; only what is written can be late.

@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use super::{AHEAD, Driver, UnderWay, head};
 use crate::{
     Asked, Cause, Chunks, Error, Options,
+    method::is_safe,
     wire::{Job, Report},
 };
 
@@ -53,12 +54,14 @@ impl Driver {
         };
         let length = job.request.body().length();
         head::write(&mut self.out, &job.request, length);
-        self.exchanges.ask(job.id, &job.request);
+        self.io.repeatable(is_safe(job.request.method()));
+        self.exchanges.ask(job.id, &job.request, job.follows);
         let timeouts = job.request.extensions().get::<Options>().and_then(|options| options.timeouts);
         let timeouts = timeouts.unwrap_or(self.timeouts);
         let end = (length == Some(0)).then(|| self.written + self.out.len() as u64);
         let behind = self.under_way.len() as u32;
-        self.under_way.push_back(UnderWay { id: job.id, asked, timeouts, job: Some(job), start, end, behind });
+        let (id, follows) = (job.id, job.follows);
+        self.under_way.push_back(UnderWay { id, asked, timeouts, job: Some(job), start, end, behind, follows });
         if end.is_none() {
             self.sending = Some(Sending { chunks, left: length, held: Bytes::new() });
             // What is in memory is sent in the same breath as its head.

@@ -4,7 +4,7 @@ type Change = fn(http::request::Builder) -> http::request::Builder;
 
 fn ask(exchanges: &mut Exchanges, number: u64, change: impl Fn(http::request::Builder) -> http::request::Builder) {
     let request = change(Request::get(format!("http://example.org/{number}")));
-    exchanges.ask(JobId(number), &request.body(()).unwrap());
+    exchanges.ask(JobId(number), &request.body(()).unwrap(), false);
 }
 
 fn feed(exchanges: &mut Exchanges, text: &str) -> Result<Vec<(u64, u16)>, Cause> {
@@ -51,6 +51,19 @@ fn what_cannot_be_an_answer_is_refused() {
         let mut exchanges = Exchanges::default();
         ask(&mut exchanges, 1, change);
         let found = feed(&mut exchanges, &format!("HTTP/1.1 {answer}\r\n"));
+        assert_eq!(found.is_ok(), fits, "{answer}: {found:?}");
+    }
+}
+
+#[test]
+fn a_look_is_never_taken_for_the_upload_before_it() {
+    for (answer, fits) in [("201 Created", true), ("404 Not Found", false), ("207 Multi-Status", false)] {
+        let mut exchanges = Exchanges::default();
+        let [put, look] =
+            ["PUT", "PROPFIND"].map(|method| Request::builder().method(method).uri("http://example.org/"));
+        exchanges.ask(JobId(1), &put.body(()).unwrap(), false);
+        exchanges.ask(JobId(2), &look.body(()).unwrap(), true);
+        let found = feed(&mut exchanges, &format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n"));
         assert_eq!(found.is_ok(), fits, "{answer}: {found:?}");
     }
 }

@@ -289,7 +289,9 @@ async fn play(setting: Setting, steps: Vec<Step>) {
                 }
                 continue;
             }
-            Report::Streams { .. } | Report::Draining { .. } | Report::Stalled { .. } => continue,
+            Report::Streams { .. } | Report::Draining { .. } | Report::Stalled { .. } | Report::Confirmed { .. } => {
+                continue;
+            }
         };
         fates.entry(job).or_default().push(fate);
     }

@@ -1,6 +1,11 @@
 //! Every wait ends, and ends for the right reason.
 
+use std::sync::atomic::AtomicBool;
+
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+
 use super::*;
+use crate::connect::TcpInfo;
 
 async fn for_ever() {
     std::future::pending::<()>().await;
@@ -95,7 +100,8 @@ async fn our_own_slowness_is_borne() {
 async fn a_dead_link_is_noticed_before_its_streams_are_given_up() {
     bounded(async {
         let (near, far) = tokio::io::duplex(1 << 16);
-        let mut client = Client::new(near, Http2Settings::default());
+        let aborted = Arc::new(AtomicBool::new(false));
+        let mut client = Client::new(Abortable { io: near, aborted: aborted.clone() }, Http2Settings::default());
         let start = tokio::time::Instant::now();
         let _replies: Vec<_> = (0..3).map(|_| client.ask(get("/"))).collect();
         let closed = |report| match report {
@@ -108,9 +114,46 @@ async fn a_dead_link_is_noticed_before_its_streams_are_given_up() {
         assert!(
             unanswered.len() == 3 && unanswered.iter().all(|(job, sent)| *sent == Sent::Something && job.sendings == 1)
         );
+        assert!(aborted.load(Ordering::Relaxed), "what its kernel holds may arrive late");
         drop(far);
     })
     .await;
+}
+
+/// A connection that says whether it was to end by a reset.
+struct Abortable {
+    io: DuplexStream,
+    aborted: Arc<AtomicBool>,
+}
+
+impl Io for Abortable {
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        None
+    }
+
+    fn abort(&self) {
+        self.aborted.store(true, Ordering::Relaxed);
+    }
+}
+
+impl AsyncRead for Abortable {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Abortable {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
 }
 
 #[tokio::test]

@@ -19,7 +19,6 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::Http2Settings;
 use crate::{Step, Timeouts, wire::MOVEMENT};
 
 /// How many times the bound a stream may stand still while others on its connection move.
@@ -28,15 +27,15 @@ const PATIENCE: u32 = 5;
 /// A timer that is put forward only when it would ring too late: moving it with every byte would cost more than
 /// ringing now and then for nothing.
 #[derive(Debug)]
-pub(super) struct Alarm(Pin<Box<Sleep>>);
+pub(crate) struct Alarm(Pin<Box<Sleep>>);
 
 impl Alarm {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Box::pin(sleep_until(Instant::now())))
     }
 
     /// Ready when the time has come; otherwise the task is woken then, or before.
-    pub(super) fn poll_at(&mut self, time: Instant, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_at(&mut self, time: Instant, context: &mut Context<'_>) -> Poll<()> {
         loop {
             if time <= Instant::now() {
                 return Poll::Ready(());
@@ -51,8 +50,10 @@ impl Alarm {
 
 /// What the streams of a connection know of each other.
 #[derive(Debug)]
-pub(super) struct Traffic {
-    settings: Http2Settings,
+pub(crate) struct Traffic {
+    /// What may be under way to one stream, and to all together, in bytes.
+    stream_window: u32,
+    connection_window: u32,
     /// When anything of any stream last moved.
     moved: Mutex<Instant>,
     /// How many streams wait for their readers.
@@ -62,25 +63,26 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    pub(super) fn new(settings: Http2Settings) -> Self {
-        Self { settings, moved: Mutex::new(Instant::now()), held_up: AtomicUsize::new(0), sent: AtomicU64::new(0) }
+    pub(crate) fn new(stream_window: u32, connection_window: u32) -> Self {
+        let moved = Mutex::new(Instant::now());
+        Self { stream_window, connection_window, moved, held_up: AtomicUsize::new(0), sent: AtomicU64::new(0) }
     }
 
     /// How many bytes of bodies were sent.
-    pub(super) fn sent(&self) -> u64 {
+    pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
     /// Whether readers that do not read may have used the connection's window up.
     fn is_dammed(&self) -> bool {
-        let held = self.held_up.load(Ordering::Relaxed) as u64 * u64::from(self.settings.stream_window);
-        held >= u64::from(self.settings.connection_window)
+        let held = self.held_up.load(Ordering::Relaxed) as u64 * u64::from(self.stream_window);
+        held >= u64::from(self.connection_window)
     }
 }
 
 /// What the sending half of an exchange does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sending {
+pub(crate) enum Sending {
     /// It waits for the source of the body.
     Source,
     /// It waits for the server's window, or for the network to take what it wrote.
@@ -91,7 +93,7 @@ pub(super) enum Sending {
 
 /// What the receiving half of an exchange does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Receiving {
+pub(crate) enum Receiving {
     /// It waits for the answer's head.
     Head,
     /// It waits for more of the body.
@@ -104,7 +106,7 @@ pub(super) enum Receiving {
 
 /// The clock of one exchange, and the count of what it moved.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     traffic: Arc<Traffic>,
     bounds: Timeouts,
     state: Mutex<State>,
@@ -123,20 +125,20 @@ struct State {
 }
 
 impl Clock {
-    pub(super) fn new(traffic: Arc<Traffic>, bounds: Timeouts) -> Self {
+    pub(crate) fn new(traffic: Arc<Traffic>, bounds: Timeouts) -> Self {
         let state = State { since: Instant::now(), crumbs: 0, sending: Sending::Source, receiving: Receiving::Head };
         Self { traffic, bounds, state: Mutex::new(state), sent: AtomicU64::new(0), received: AtomicU64::new(0) }
     }
 
     /// So many bytes of the request's body went out.
-    pub(super) fn sent(&self, bytes: usize) {
+    pub(crate) fn sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
         self.traffic.sent.fetch_add(bytes as u64, Ordering::Relaxed);
         self.moved();
     }
 
     /// So many bytes of the answer's body came in.
-    pub(super) fn received(&self, bytes: usize) {
+    pub(crate) fn received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
         let mut state = self.state();
         state.crumbs += bytes;
@@ -148,19 +150,19 @@ impl Clock {
     }
 
     /// How many bytes of bodies went out and came in.
-    pub(super) fn counts(&self) -> (u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
 
     /// Some of this stream moved.
-    pub(super) fn moved(&self) {
+    pub(crate) fn moved(&self) {
         let now = Instant::now();
         self.state().since = now;
         *lock(&self.traffic.moved) = now;
     }
 
     /// The sending half waits for something else now.
-    pub(super) fn sending(&self, sending: Sending) {
+    pub(crate) fn sending(&self, sending: Sending) {
         let mut state = self.state();
         if state.sending != sending {
             (state.sending, state.since) = (sending, Instant::now());
@@ -168,7 +170,7 @@ impl Clock {
     }
 
     /// The receiving half waits for something else now.
-    pub(super) fn receiving(&self, receiving: Receiving) {
+    pub(crate) fn receiving(&self, receiving: Receiving) {
         let mut state = self.state();
         if state.receiving != receiving {
             self.count_held_up(state.receiving, receiving);
@@ -177,7 +179,7 @@ impl Clock {
     }
 
     /// Ends when the server has kept this stream waiting for too long.
-    pub(super) async fn overdue(&self) -> (Step, Duration) {
+    pub(crate) async fn overdue(&self) -> (Step, Duration) {
         let mut alarm = Alarm::new();
         std::future::poll_fn(|context| {
             let Some((step, bound)) = self.due() else { return Poll::Pending };
@@ -245,7 +247,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_what_the_server_owes_is_timed() {
-        let traffic = Arc::new(Traffic::new(Http2Settings::default()));
+        let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
         let clock = clock(&traffic);
         let seconds = Duration::from_secs;
         assert_eq!(rings_after(&clock).await, None, "our own source is slow");
@@ -261,7 +263,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_byte_now_and_then_is_no_movement() {
-        let traffic = Arc::new(Traffic::new(Http2Settings::default()));
+        let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
         for (piece, patient) in [(1, false), (MOVEMENT, true)] {
             let clock = clock(&traffic);
             clock.receiving(Receiving::Body);
@@ -278,7 +280,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_waits_its_turn_while_others_move_but_not_for_ever() {
-        let traffic = Arc::new(Traffic::new(Http2Settings::default()));
+        let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
         let (waits, moves) = (clock(&traffic), clock(&traffic));
         waits.receiving(Receiving::Body);
         let busy = async {
@@ -293,7 +295,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn readers_that_hold_the_whole_window_are_no_fault_of_the_server() {
-        let traffic = Arc::new(Traffic::new(Http2Settings::default()));
+        let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
         let starved = clock(&traffic);
         starved.receiving(Receiving::Body);
         let mut holders: Vec<_> = (0..4).map(|_| clock(&traffic)).collect();

@@ -1,7 +1,7 @@
-//! The head of a request, as HTTP/2 has it.
+//! The head of a request, as HTTP/2 and HTTP/3 have it.
 //!
-//! What HTTP/1.1 says of the connection has no place in HTTP/2 (RFC 9113 §8.2.2), and the server's name stands in
-//! `:authority` (§8.3.1), without user and password.
+//! What HTTP/1.1 says of the connection has no place in them (RFC 9113 §8.2.2, RFC 9114 §4.2), and the server's name
+//! stands in `:authority` (§8.3.1, §4.3.1), without user and password.
 
 use http::{
     HeaderMap, HeaderValue, Method, Request, Uri, Version,
@@ -21,7 +21,7 @@ const OF_THE_CONNECTION: [HeaderName; 6] = [
 ];
 
 /// The head to send for a request, whose own is kept whole in case it must be sent again.
-pub(super) fn head(request: &Request<Body>) -> Result<Request<()>, Error> {
+pub(crate) fn head(request: &Request<Body>) -> Result<Request<()>, Error> {
     let mut headers = request.headers().clone();
     strip(&mut headers);
     let authority = match headers.remove(header::HOST).map(|host| Authority::try_from(host.as_bytes())) {

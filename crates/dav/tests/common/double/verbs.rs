@@ -1,0 +1,299 @@
+//! What it does when nothing goes wrong: WebDAV, as far as it is needed, on files in memory.
+
+use std::{
+    fmt::Write as _,
+    time::{Duration, SystemTime},
+};
+
+use chrono::{DateTime, Utc};
+
+use super::{Answer, Manner, Node, Request, State, cloud};
+
+pub(super) fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+pub(super) fn etag(version: u64) -> String {
+    format!("\"v{version}\"")
+}
+
+impl State {
+    pub(super) fn is_folder(&self, path: &str) -> bool {
+        matches!(self.nodes.get(path), Some(Node::Folder))
+    }
+
+    pub(super) fn put(&mut self, path: &str, content: &[u8], age: Duration) {
+        self.versions += 1;
+        for (at, _) in path.match_indices('/').skip(1) {
+            if self.nodes.insert(path[..at].into(), Node::Folder).is_none() {
+                self.note(&path[..at]);
+            }
+        }
+        let (version, modified) = (self.versions, SystemTime::now() - age);
+        self.nodes.insert(path.into(), Node::File { content: content.into(), version, modified });
+        self.note(path);
+    }
+
+    pub(super) fn remove(&mut self, path: &str) -> Vec<(String, Node)> {
+        let below = format!("{path}/");
+        let gone: Vec<String> =
+            self.nodes.keys().filter(|known| *known == path || known.starts_with(&below)).cloned().collect();
+        gone.into_iter().filter_map(|path| self.nodes.remove(&path).map(|node| (path, node))).collect()
+    }
+
+    /// Whether a lock, or a condition on the state, forbids to write.
+    pub(super) fn forbids(&self, path: &str, request: &Request) -> Option<u16> {
+        if let Some((token, _)) = self.locks.get(path)
+            && !request.header("if").is_some_and(|claims| claims.contains(token.as_str()))
+        {
+            return Some(423);
+        }
+        let tag = match self.nodes.get(path) {
+            Some(Node::File { version, .. }) => Some(etag(*version)),
+            Some(Node::Folder) | None => None,
+        };
+        let absent = request.header("if-none-match").is_some() && self.nodes.contains_key(path);
+        let fits = |wanted: &str| tag.as_deref().is_some_and(|tag| wanted == "*" || wanted == tag);
+        let changed = request.header("if-match").is_some_and(|wanted| !fits(wanted));
+        (absent || changed).then_some(412)
+    }
+
+    pub(super) fn answer(&mut self, request: &Request, body: &[u8]) -> Answer {
+        let path = request.path.as_str();
+        let writes = matches!(request.method.as_str(), "PUT" | "DELETE" | "MKCOL" | "MOVE");
+        if writes && let Some(status) = self.forbids(path, request) {
+            return Answer::new(status);
+        }
+        if self.manner == Manner::Cloud
+            && let Some(answer) = self.cloud(request, body)
+        {
+            return answer;
+        }
+        match request.method.as_str() {
+            "OPTIONS" if self.manner == Manner::Plain => Answer::new(200).with("dav", "1, 2"),
+            "OPTIONS" => Answer::new(200).with("dav", "1,2, <http://apache.org/dav/propset/fs/1>"),
+            "PROPFIND" => self.list(path, request.header("depth") == Some("1")),
+            "REPORT" => self.changes(path, &String::from_utf8_lossy(body)),
+            "GET" => self.get(path, request),
+            "PUT" if !self.is_folder(parent(path)) => Answer::new(409),
+            "PUT" if self.is_folder(path) => Answer::new(405),
+            "PUT" => match self.content(path, request, body) {
+                None => Answer::new(400),
+                Some(content) => {
+                    self.stored += body.len() as u64;
+                    let mtime = request.header("x-oc-mtime").filter(|_| self.manner == Manner::Cloud);
+                    let existed = self.store(path, content, mtime);
+                    Answer::new(if existed { 204 } else { 201 }).with("etag", &etag(self.versions))
+                }
+            },
+            "MKCOL" if self.nodes.contains_key(path) => Answer::new(405),
+            "MKCOL" if !self.is_folder(parent(path)) => Answer::new(409),
+            "MKCOL" => {
+                self.nodes.insert(path.into(), Node::Folder);
+                Answer::new(201)
+            }
+            "DELETE" => {
+                let gone = self.remove(path);
+                self.locks.remove(path);
+                Answer::new(if gone.is_empty() { 404 } else { 204 })
+            }
+            "MOVE" => self.rename(path, request),
+            "LOCK" => self.take_lock(path, request, &String::from_utf8_lossy(body)),
+            "UNLOCK" => Answer::new(if self.locks.remove(path).is_some() { 204 } else { 409 }),
+            _ => Answer::new(405),
+        }
+    }
+
+    fn get(&self, path: &str, request: &Request) -> Answer {
+        let Some(Node::File { content, version, .. }) = self.nodes.get(path) else { return Answer::new(404) };
+        let tag = etag(*version);
+        if request.header("if-match").is_some_and(|wanted| wanted != tag) {
+            return Answer::new(412);
+        }
+        let range = request.header("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+        let range = range.and_then(|(first, last)| Some((first.parse().ok()?, last.parse::<usize>().ok()?)));
+        let (mut answer, content) = match range {
+            Some((first, last)) => {
+                let told = format!("bytes {first}-{last}/{}", content.len());
+                (Answer::new(206).with("content-range", &told), &content[first..=last])
+            }
+            None => (Answer::new(200), &content[..]),
+        };
+        answer.body = content.into();
+        answer.with("etag", &tag)
+    }
+
+    /// What a file is after a PUT, which may be of a part; none if it may not.
+    fn content(&self, path: &str, request: &Request, body: &[u8]) -> Option<Vec<u8>> {
+        let range = request.header("content-range").and_then(|range| range.strip_prefix("bytes ")?.split_once('-'));
+        let start = range.and_then(|(first, _)| first.parse::<usize>().ok());
+        match (self.manner, start) {
+            (Manner::Apache | Manner::Spoiling, Some(start)) => {
+                let Some(Node::File { content, .. }) = self.nodes.get(path) else { return None };
+                let mut content = content.clone();
+                content.resize(content.len().max(start + body.len()), 0);
+                content[start..start + body.len()].copy_from_slice(body);
+                content[start] ^= u8::from(self.manner == Manner::Spoiling);
+                Some(content)
+            }
+            (Manner::Plain | Manner::Refusing | Manner::Cloud, Some(_)) => None,
+            (_, None) | (Manner::Replacing, Some(_)) => Some(body.into()),
+        }
+    }
+
+    fn rename(&mut self, path: &str, request: &Request) -> Answer {
+        let to = cloud::destination(request);
+        let exists = self.nodes.contains_key(&to);
+        if !self.nodes.contains_key(path) {
+            return Answer::new(404);
+        }
+        if let Some(status) = self.forbids_move(&to, request) {
+            return Answer::new(status);
+        }
+        self.remove(&to);
+        for (from, node) in self.remove(path) {
+            self.nodes.insert(from.replacen(path, &to, 1), node);
+        }
+        Answer::new(if exists { 204 } else { 201 })
+    }
+
+    fn take_lock(&mut self, path: &str, request: &Request, body: &str) -> Answer {
+        let refresh = request.header("if").is_some();
+        let status = match self.locks.get(path) {
+            Some(_) if !refresh => return Answer::new(423),
+            Some(_) => 200,
+            None if refresh => return Answer::new(412),
+            None if self.nodes.contains_key(path) => 200,
+            None => 201,
+        };
+        self.versions += 1;
+        let version = self.versions;
+        let empty = Node::File { content: Vec::new(), version, modified: SystemTime::now() };
+        self.nodes.entry(path.into()).or_insert(empty);
+        let owner = body.split_once("owner>").and_then(|(_, rest)| rest.split_once('<')).map_or("", |(owner, _)| owner);
+        let lock = || (format!("urn:lock:{version}"), owner.to_owned());
+        let (token, _) = self.locks.entry(path.into()).or_insert_with(lock).clone();
+        let mut answer = Answer::new(status).with("lock-token", &format!("<{token}>"));
+        answer.body = format!("<d:prop xmlns:d='DAV:'>{}</d:prop>", self.discover(path)).into();
+        answer
+    }
+
+    /// The property `lockdiscovery`.
+    fn discover(&self, path: &str) -> String {
+        let Some((token, owner)) = self.locks.get(path) else { return String::new() };
+        format!(
+            "<d:lockdiscovery><d:activelock><d:locktype><d:write/></d:locktype><d:lockscope><d:exclusive/></d:lockscope>\
+             <d:depth>0</d:depth><d:owner>{owner}</d:owner><d:timeout>Second-600</d:timeout><d:locktoken><d:href>{token}\
+             </d:href></d:locktoken></d:activelock></d:lockdiscovery>"
+        )
+    }
+
+    fn list(&self, path: &str, children: bool) -> Answer {
+        if !self.nodes.contains_key(path) {
+            return Answer::new(404);
+        }
+        let mut text = String::from("<?xml version='1.0'?><d:multistatus xmlns:d='DAV:'>");
+        for (known, node) in &self.nodes {
+            if known != path && !(children && !known.is_empty() && parent(known) == path) {
+                continue;
+            }
+            self.describe(&mut text, known, node);
+        }
+        text.push_str("</d:multistatus>");
+        let mut answer = Answer::new(207).with("content-type", "application/xml");
+        answer.body = text.into();
+        answer
+    }
+
+    fn describe(&self, text: &mut String, path: &str, node: &Node) {
+        let (slash, properties) = match node {
+            Node::Folder => {
+                let state = self.reports.map_or(String::new(), |_| {
+                    let token = self.versions;
+                    format!(
+                        "<d:sync-token>urn:state:{token}</d:sync-token><d:supported-report-set><d:supported-report>\
+                         <d:report><d:sync-collection/></d:report></d:supported-report></d:supported-report-set>"
+                    )
+                });
+                ("/", format!("<d:resourcetype><d:collection/></d:resourcetype>{state}"))
+            }
+            Node::File { content, version, modified } => {
+                let date = DateTime::<Utc>::from(*modified).format("%a, %d %b %Y %H:%M:%S GMT");
+                let (length, tag, locks) = (content.len(), etag(*version), self.discover(path));
+                (
+                    "",
+                    format!(
+                        "<d:resourcetype/><d:getcontentlength>{length}</d:getcontentlength><d:getlastmodified>{date}\
+                         </d:getlastmodified><d:getetag>{tag}</d:getetag>{locks}"
+                    ),
+                )
+            }
+        };
+        let _ = write!(
+            text,
+            "<d:response><d:href>{path}{slash}</d:href><d:propstat><d:prop>{properties}</d:prop><d:status>HTTP/1.1 200 \
+             OK</d:status></d:propstat></d:response>"
+        );
+    }
+
+    /// Something of this name is not what it was, and so is nothing below it.
+    pub(super) fn note(&mut self, path: &str) {
+        self.changed.insert(path.into(), self.versions);
+    }
+
+    /// What has changed in a folder, the oldest first (RFC 6578 §3).
+    fn changes(&self, path: &str, body: &str) -> Answer {
+        let Some(reports) = self.reports else { return Answer::new(403) };
+        if reports.refuses && body.contains("infinite") {
+            return Answer::new(400);
+        }
+        let token = body.split_once("urn:state:").and_then(|(_, rest)| rest.split_once('<')?.0.parse::<u64>().ok());
+        if token.is_some_and(|token| token < reports.oldest) {
+            let mut refused = Answer::new(403).with("content-type", "application/xml");
+            refused.body = "<d:error xmlns:d='DAV:'><d:valid-sync-token/></d:error>".into();
+            return refused;
+        }
+        let below = format!("{path}/");
+        let reached = |known: &str| {
+            known
+                .strip_prefix(&below)
+                .is_some_and(|rest| (reports.deep && body.contains("infinite")) || !rest.contains('/'))
+        };
+        let since = token.unwrap_or(0);
+        let mut changed: Vec<(u64, &String)> = self
+            .changed
+            .iter()
+            .filter(|(known, at)| **at > since && reached(known))
+            .map(|(known, at)| (*at, known))
+            .collect();
+        changed.sort_unstable();
+        let left = changed.len().saturating_sub(reports.limit);
+        changed.truncate(reports.limit);
+        let mut text = String::from("<?xml version='1.0'?><d:multistatus xmlns:d='DAV:'>");
+        for (_, known) in &changed {
+            match self.nodes.get(*known) {
+                Some(node) => self.describe(&mut text, known, node),
+                None if token.is_none() => {}
+                None => {
+                    let _ = write!(
+                        text,
+                        "<d:response><d:href>{known}</d:href><d:status>HTTP/1.1 404 Not Found</d:status></d:response>"
+                    );
+                }
+            }
+        }
+        let mut now = self.versions;
+        if left > 0 {
+            now = changed.last().map_or(since, |(at, _)| *at);
+            let _ = write!(
+                text,
+                "<d:response><d:href>{path}/</d:href><d:status>HTTP/1.1 507 Insufficient Storage</d:status><d:error>\
+                 <d:number-of-matches-within-limits/></d:error></d:response>"
+            );
+        }
+        let _ = write!(text, "<d:sync-token>urn:state:{now}</d:sync-token></d:multistatus>");
+        let mut answer = Answer::new(207).with("content-type", "application/xml");
+        answer.body = text.into();
+        answer
+    }
+}

@@ -1,0 +1,76 @@
+//! `haul page record`.
+
+use std::{
+    error::Error,
+    path::PathBuf,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use ::page::{browser::Options, import::Imported, record::record};
+use link::units::Span;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::spawn_blocking,
+};
+use url::Url;
+
+/// Load a page in headless Chromium, and write down what it asks for
+///
+/// The spec has the requests, who caused each, and their bodies, so that the page can be replayed without the Internet.
+/// Cookies and credentials are not kept.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The page
+    #[arg(value_name = "URL", value_parser = address)]
+    url: Url,
+
+    /// The spec to write; bodies go into the folder of its name. Left out: HOST.toml, here
+    #[arg(value_name = "SPEC")]
+    to: Option<PathBuf>,
+
+    /// How long to record at most; it ends before if the page has loaded and asks for nothing more
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = crate::patience)]
+    timeout: Span,
+}
+
+fn address(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("{error}; write an address like https://example.org/"))?;
+    if matches!(url.scheme(), "http" | "https") {
+        Ok(url)
+    } else {
+        Err("only http and https can be recorded".to_owned())
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    let host = args.url.host_str().unwrap_or("page").replace(['[', ']', ':'], "");
+    let to = args.to.clone().unwrap_or_else(|| format!("{host}.toml").into());
+    super::is_new(&to)?;
+    let recorded = conduct(args.url.clone(), to.clone(), args.timeout.0)?;
+    super::write(&recorded.spec, &recorded.notes, &to)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Records; after Ctrl-C the browser and its folder go before we do.
+fn conduct(url: Url, to: PathBuf, patience: Duration) -> Result<Imported, Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let stop = Arc::new(AtomicBool::new(false));
+        let wish = stop.clone();
+        let mut work = spawn_blocking(move || record(&url, &to, patience, &Options::default(), &wish));
+        let done = tokio::select! {
+            done = &mut work => done,
+            () = async { tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} } } => {
+                stop.store(true, Ordering::Relaxed);
+                work.await
+            }
+        };
+        Ok(done??)
+    })
+}

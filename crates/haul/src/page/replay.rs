@@ -1,0 +1,136 @@
+//! `haul page replay`: an experiment made of its arguments, and conducted as all are.
+
+use std::{error::Error, path::PathBuf, process::ExitCode};
+
+use ::page::replay::Over;
+use lab::{
+    contenders::Parameters,
+    experiment::{Experiment, LinkSpec, Network, Row, Selection, Source, Stack, Workload},
+    servers,
+    work::{Page, Work},
+};
+use link::{
+    spec::{LossSpec, QueueSpec, RateSpec},
+    units::Span,
+};
+
+use crate::{
+    lab::{How, conduct},
+    usage,
+};
+
+/// Load a recorded page over several ways and round-trip times, and compare them
+///
+/// Each load has a world of its own, and counts from the first request to the last byte. Before it the page is loaded
+/// once, over the same way and uncounted, for the cookie of TCP Fast Open and the tickets of TLS. All ways run once
+/// before any runs twice.
+#[derive(clap::Args)]
+#[command(after_long_help = HELP)]
+pub(crate) struct Args {
+    /// The page: the name of one that comes with Longhaul, or a file
+    spec: String,
+
+    /// The ways to load it, of the list that --help ends with
+    #[arg(long, value_name = "WAY,…", value_delimiter = ',', default_value = "h1,h1+tfo")]
+    over: Vec<Over>,
+
+    /// Have Chromium load it as well, over HTTP/1.1, HTTP/2 and HTTP/3; the page has to be a recorded one
+    #[arg(long)]
+    browser: bool,
+
+    /// The round-trip times
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "21ms,85ms,172ms")]
+    rtt: Vec<Span>,
+
+    /// How often each way loads the page at each round-trip time
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    runs: u32,
+
+    /// The folder that the results are kept in
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    folder: PathBuf,
+
+    /// Rate of each direction, or up/down: 100mbit, 20mbit/100mbit; without it there is no limit
+    #[arg(long, value_name = "RATE")]
+    rate: Option<RateSpec>,
+
+    /// Queue before the rate: bdp (what one RTT holds; the default), 100p (packets), 64KiB, codel, infinite
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<QueueSpec>,
+
+    /// Loss each way: 0.1%, or in bursts (Gilbert–Elliott): ge:p=1%,r=20%
+    #[arg(long, value_name = "LOSS")]
+    loss: Option<LossSpec>,
+
+    #[command(flatten)]
+    how: How,
+}
+
+/// The sysctl without whose second bit no server takes data in a SYN.
+const FAST_OPEN: &str = "net.ipv4.tcp_fastopen";
+
+/// Chromium's contenders.
+const BROWSERS: [&str; 3] = ["chromium-h1", "chromium-h2", "chromium-h3"];
+
+const HELP: &str = "\
+A way is a version of HTTP, and what goes with it after a +:
+  h1              HTTP/1.1, on the connections that were recorded
+  h1x6            HTTP/1.1, on up to six connections to a host
+  h2              HTTP/2, one connection to a host; without TLS by prior knowledge
+  h3              HTTP/3, one connection to a host
+  +pipelining     with h1 and h1x6: requests are sent back to back
+  +tls            TLS 1.3 with a full handshake; h3 has that without saying so
+  +resumed        TLS 1.3, resuming a session of an earlier load
+  +early          the same, with requests that may be repeated as early data (0-RTT)
+  +tfo            the first bytes go with the SYN (TCP Fast Open)
+as in: --over h1,h1+tfo,h1x6+pipelining,h2+early,h3";
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    let page = Page::find(&args.spec)?;
+    let name = format!("page-{}", page.0.name);
+    let network = |rtt: &Span| Network {
+        name: rtt.to_string(),
+        link: LinkSpec {
+            rtt: *rtt,
+            rate: args.rate.clone(),
+            queue: args.queue.clone(),
+            loss: args.loss.clone(),
+            ..LinkSpec::default()
+        },
+        note: None,
+        server: Stack { sysctls: [(FAST_OPEN.to_owned(), "3".to_owned())].into(), ..Stack::default() },
+    };
+    let row = |contender: String| Row { contender, settings: Parameters::new(), model: false };
+    let browsers = BROWSERS.into_iter().filter(|_| args.browser).map(str::to_owned);
+    let mut networks: Vec<Network> = args.rtt.iter().map(network).collect();
+    networks.dedup_by(|one, other| one.name == other.name);
+    let mut contenders: Vec<Row> = Vec::new();
+    for row in args.over.iter().map(Over::to_string).chain(browsers).map(row) {
+        if !contenders.contains(&row) {
+            contenders.push(row);
+        }
+    }
+    let workload = Workload {
+        name: page.0.name.clone(),
+        work: Work::Load { page: page.clone() },
+        networks: vec![],
+        contenders: vec![],
+    };
+    let experiment = Experiment {
+        name,
+        title: page.0.title.clone(),
+        question: "Which way loads the page soonest?".to_owned(),
+        source: Source { title: page.0.source.clone().unwrap_or_else(|| args.spec.clone()), author: None, at: None },
+        networks,
+        workloads: vec![workload],
+        contenders,
+        servers: vec!["pages".to_owned()],
+        tls: false,
+        samples: args.runs,
+        quick: None,
+        claims: Vec::new(),
+    };
+    let plan = experiment.plan(&Selection::default()).map_err(usage)?;
+    let server = servers::all().into_iter().find(|server| server.replays()).ok_or("there is no server of pages")?;
+    conduct(&experiment, &plan, server.as_ref(), false, &args.folder, &args.how)
+}

@@ -1,0 +1,68 @@
+//! HTTP/3 over emulated links: through loss, and where UDP does not pass.
+
+use std::fs;
+
+use crate::{
+    common::{HAUL, Room, printed, text},
+    place::{tree, write},
+};
+
+/// Copies forty files over HTTP/3, twice, across a link; gives what the server's log says of the uploads, and what is
+/// remembered of the server. Nothing where there can be no links.
+fn copy(link: &[&str]) -> Option<(Vec<String>, serde_json::Value)> {
+    let room = Room::new();
+    let probe = room.link(&["--", "true"]);
+    if !probe.status.success() {
+        eprintln!("SKIPPED: HTTP/3 over a link: {}", text(&probe.stderr));
+        return None;
+    }
+    let (source, root, home) = (room.path("source"), room.path("root"), room.path("home"));
+    let names: Vec<String> = (0..40).map(|number| format!("{number:02}")).collect();
+    let content = "0123456789abcdef".repeat(600);
+    write(&source, &names.iter().map(|name| (name.as_str(), content.as_str())).collect::<Vec<_>>());
+    fs::create_dir(&root).unwrap();
+    fs::create_dir(&home).unwrap();
+    let (log, certificate) = (room.path("log"), room.path("cert.pem"));
+    let server = format!(
+        "exec {HAUL} serve {} --listen $HAUL_SERVER_IP:8443 --tls self-signed --cert-out {} --log {}",
+        root.display(),
+        certificate.display(),
+        log.display()
+    );
+    let client = format!(
+        "export HOME={home} XDG_CACHE_HOME={home}; until [ -s {ca} ]; do sleep 0.05; done
+         for copy in one two; do
+           {HAUL} cp -r --http 3 --ca {ca} {source} https://$HAUL_SERVER_IP:8443/$copy || exit 1
+         done",
+        home = home.display(),
+        ca = certificate.display(),
+        source = source.display(),
+    );
+    printed(&room.link(&[link, &["--server", &server, "--", "sh", "-c", &client]].concat()));
+    for copy in ["one", "two"] {
+        assert!(tree(&source) == tree(&root.join(copy)), "{copy}");
+    }
+    let log = fs::read_to_string(log).unwrap();
+    let puts = log.lines().filter(|line| line.contains("\"PUT ")).map(str::to_owned).collect();
+    let known = fs::read(home.join("longhaul/servers.json")).unwrap();
+    let known: serde_json::Value = serde_json::from_slice(&known).unwrap();
+    let entry = known["servers"].as_object().unwrap().values().next().unwrap();
+    Some((puts, entry["http3"].clone()))
+}
+
+#[test]
+fn what_is_lost_is_sent_again() {
+    let Some((puts, _)) = copy(&["--rtt", "20ms", "--loss", "2%"]) else { return };
+    assert_eq!(puts.len(), 80);
+    assert!(puts.iter().all(|put| put.contains("HTTP/3.0")), "{puts:?}");
+}
+
+#[test]
+fn where_udp_does_not_pass_tcp_does_and_it_is_remembered() {
+    let Some((puts, known)) = copy(&["--rtt", "20ms", "--middlebox", "drop-udp"]) else { return };
+    assert_eq!(puts.len(), 80);
+    assert!(puts.iter().all(|put| put.contains("HTTP/2.0")), "{puts:?}");
+    // The second run did not try again.
+    assert_eq!(known["failures"], 1);
+    assert!(known["avoided_until"].as_f64().unwrap() > 0.0);
+}

@@ -1,0 +1,82 @@
+//! Which network we are in: by rtnetlink(7), the ways out of this machine and its addresses on them.
+//!
+//! Two networks that use the same private addresses are told apart by their gateway's link-layer address, as far as
+//! the kernel has met it; a machine that moves from one to the other must not show a cookie of the first in the
+//! second. Where something changes that is no move (a second interface comes up), a new network is met: what is
+//! forgotten then costs a round trip, and what is not forgotten would cost privacy.
+
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use super::netlink::{ROUTE, ask, attributes};
+
+/// For so long an answer holds: connections that are made together are in one network.
+const FRESH: Duration = Duration::from_millis(500);
+
+/// `struct ifaddrmsg`, `struct rtmsg` and `struct ndmsg`: how long they are.
+const ADDRESS: usize = 8;
+const ROUTES: usize = 12;
+const NEIGHBOUR: usize = 12;
+
+/// The network, told anew now and then.
+#[derive(Debug, Default)]
+pub(super) struct Network(Mutex<Option<(Instant, u64)>>);
+
+impl Network {
+    /// The number of the network that we are in. Where the kernel tells nothing, all is one network.
+    pub(super) fn now(&self) -> u64 {
+        let mut last = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match *last {
+            Some((at, number)) if at.elapsed() < FRESH => number,
+            _ => {
+                let number = number();
+                *last = Some((Instant::now(), number));
+                number
+            }
+        }
+    }
+}
+
+/// A number made of all that tells networks apart.
+fn number() -> u64 {
+    let dump = |kind: u16| ask(ROUTE, kind, libc::NLM_F_DUMP, &[0; 16]).unwrap_or_default();
+    let mut seen = BTreeSet::new();
+    let mut gateways = BTreeSet::new();
+    for route in dump(libc::RTM_GETROUTE) {
+        // Default routes: to a destination of no bits, by which gateway, out of which device.
+        let Some((&[_, 0, ..], rest)) = route.split_at_checked(ROUTES) else { continue };
+        let told = attributes(rest).filter(|(kind, _)| matches!(*kind, libc::RTA_GATEWAY | libc::RTA_OIF));
+        let told: Vec<_> = told.map(|(kind, value)| (kind, value.to_vec())).collect();
+        gateways.extend(told.iter().filter(|(kind, _)| *kind == libc::RTA_GATEWAY).map(|(_, value)| value.clone()));
+        seen.insert((0, told));
+    }
+    for address in dump(libc::RTM_GETADDR) {
+        let Some(([_, bits, _, scope, device @ ..], rest)) = address.split_at_checked(ADDRESS) else { continue };
+        // Those of the host itself are the same everywhere; those that IPv6 makes up for privacy come and go, so of
+        // it the network's part counts.
+        if *scope == libc::RT_SCOPE_HOST {
+            continue;
+        }
+        let told = attributes(rest).filter(|(kind, _)| *kind == libc::IFA_ADDRESS);
+        let network = usize::from(bits / 8).min(16);
+        let prefix = |value: &[u8]| if value.len() == 16 { value[..network].to_vec() } else { value.to_vec() };
+        seen.insert((1, told.map(|(_, value)| (device[0].into(), prefix(value))).collect()));
+    }
+    for neighbour in dump(libc::RTM_GETNEIGH) {
+        let Some((_, rest)) = neighbour.split_at_checked(NEIGHBOUR) else { continue };
+        let told: Vec<_> = attributes(rest).collect();
+        let of = |kind: u16| told.iter().find(|(this, _)| *this == kind).map(|(_, value)| value.to_vec());
+        if let (Some(address), Some(link)) = (of(libc::NDA_DST), of(libc::NDA_LLADDR))
+            && gateways.contains(&address)
+        {
+            seen.insert((2, vec![(0, address), (0, link)]));
+        }
+    }
+    let mut hasher = DefaultHasher::new();
+    seen.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,122 @@
+//! Connections of either kind, and the race between them.
+//!
+//! Whether UDP reaches a server shows only in the trying. So QUIC has a head start, and then TCP runs beside it: the way
+//! that a path blocks costs the head start, and no more.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use http::Version;
+use tokio::time::timeout;
+
+use crate::{
+    Error, Origin,
+    connect::{Connected, Connector, Facts, Offer, Quic},
+};
+
+/// How long HTTP/3 has the field to itself before TCP is tried beside it: as long as an address has (RFC 8305 §5).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Whoever makes connections.
+pub(crate) trait Dial: Send + Sync + 'static {
+    /// Makes one; `early` allows requests before its handshake is done, `at` is where HTTP/3 is if not at the origin.
+    fn dial<'a>(
+        &'a self,
+        origin: &'a Origin,
+        offer: Offer,
+        early: bool,
+        at: Option<&'a Origin>,
+        within: Duration,
+    ) -> BoxFuture<'a, Result<Dialed, Error>>;
+
+    /// Whether HTTP/3 can lead to an origin.
+    fn takes_quic(&self, origin: &Origin) -> bool;
+}
+
+impl Dial for Connector {
+    fn dial<'a>(
+        &'a self,
+        origin: &'a Origin,
+        offer: Offer,
+        early: bool,
+        at: Option<&'a Origin>,
+        within: Duration,
+    ) -> BoxFuture<'a, Result<Dialed, Error>> {
+        Box::pin(async move {
+            Ok(match offer {
+                Offer::Http3 => Dialed::Quic(Box::new(self.connect_quic(origin, at, early, within).await?)),
+                _ => Dialed::Stream(Box::new(self.connect_early(origin, offer, early, within).await?)),
+            })
+        })
+    }
+
+    fn takes_quic(&self, origin: &Origin) -> bool {
+        self.takes_quic(origin)
+    }
+}
+
+impl<D: Dial> Dial for Arc<D> {
+    fn dial<'a>(
+        &'a self,
+        origin: &'a Origin,
+        offer: Offer,
+        early: bool,
+        at: Option<&'a Origin>,
+        within: Duration,
+    ) -> BoxFuture<'a, Result<Dialed, Error>> {
+        (**self).dial(origin, offer, early, at, within)
+    }
+
+    fn takes_quic(&self, origin: &Origin) -> bool {
+        (**self).takes_quic(origin)
+    }
+}
+
+/// A connection of either kind.
+#[derive(Debug)]
+pub(crate) enum Dialed {
+    Stream(Box<Connected>),
+    Quic(Box<Quic>),
+}
+
+impl Dialed {
+    pub(crate) fn version(&self) -> Version {
+        match self {
+            Self::Stream(connected) => connected.version,
+            Self::Quic(_) => Version::HTTP_3,
+        }
+    }
+
+    pub(crate) fn facts(&self) -> &Facts {
+        match self {
+            Self::Stream(connected) => &connected.facts,
+            Self::Quic(quic) => &quic.facts,
+        }
+    }
+
+    /// Whether its handshake is still under way.
+    pub(crate) fn is_pending(&self) -> bool {
+        match self {
+            Self::Stream(connected) => connected.confirmation.is_some(),
+            Self::Quic(quic) => quic.pending.is_some(),
+        }
+    }
+}
+
+/// Whichever is there first; TCP starts when it may, or when there is nothing else.
+pub(crate) async fn race(
+    quic: impl Future<Output = Result<Dialed, Error>>,
+    tcp: impl Future<Output = Result<Dialed, Error>>,
+) -> Result<Dialed, Error> {
+    let (mut quic, mut tcp) = (pin!(quic), pin!(tcp));
+    if let Ok(dialed) = timeout(HEAD_START, &mut quic).await {
+        return if dialed.is_ok() { dialed } else { tcp.await };
+    }
+    tokio::select! {
+        dialed = &mut quic => if dialed.is_ok() { dialed } else { tcp.await },
+        dialed = &mut tcp => match dialed {
+            Err(error) => quic.await.map_err(|_| error),
+            dialed => dialed,
+        },
+    }
+}

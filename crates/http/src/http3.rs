@@ -1,0 +1,268 @@
+//! HTTP/3: many exchanges at once on one QUIC connection (RFC 9114), by the crates `h3` and `quinn`.
+//!
+//! It differs from HTTP/2 where the link loses packets, and at its beginning. A lost packet holds up the streams whose
+//! bytes it carried and no others. One handshake brings transport and keys, a round trip less than TCP with TLS 1.3;
+//! and when a session is resumed, requests that may be repeated leave with its first packet (0-RTT).
+//!
+//! # Before the handshake is done
+//! The driver's [`Report::Confirmed`] tells when the handshake is done; until then the scheduler gives this connection
+//! nothing but requests with safe methods. A server that does not take early data has done nothing with it, so its
+//! jobs go back as never sent, and `h3` begins anew on the same connection: its own streams went with the data. What
+//! is never confirmed is given up within [`PATIENCE`]: a path that swallows UDP says nothing at all.
+//!
+//! # Windows, liveness and fates
+//! `quinn` gives windows back as the exchanges read, and these read no faster than their readers, so that what a slow
+//! reader holds is bounded as over HTTP/2. It also asks a silent server for a sign of life. Each job is settled
+//! exactly once, and what becomes of it is decided as over HTTP/2 (`streams`).
+
+mod exchange;
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, OnceLock, atomic::Ordering},
+    task::Poll,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use h3::error::Code;
+use tokio::{sync::mpsc, time::timeout};
+
+use self::exchange::{Begun, Common};
+use crate::{
+    Cause, Step, Timeouts,
+    connect::{EarlyData, Pending, Quic, QuicSettings, TlsFacts, end_of_quic},
+    streams::{Count, Outcome, clock::Traffic},
+    wire::{ConnectionId, Job, JobId, Report, Sent},
+};
+
+/// How long a handshake may go on under early data: a second for the first packet to be taken for lost and sent again
+/// (RFC 9002 §6.2.2), a round trip across the world, and some more.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The most that the head of an answer may be, in bytes.
+const FIELD_SECTION: u64 = 64 * 1024;
+/// How long a farewell may take to leave.
+const FAREWELL: Duration = Duration::from_millis(100);
+
+type Driver = h3::client::Connection<h3_quinn::Connection, Bytes>;
+type Sender = h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>;
+
+/// Serves jobs on a connection until it ends, or until `jobs` is dropped and all is done.
+pub(crate) async fn run(
+    quic: Quic,
+    id: ConnectionId,
+    settings: QuicSettings,
+    timeouts: Timeouts,
+    jobs: mpsc::UnboundedReceiver<Job>,
+    reports: mpsc::UnboundedSender<Report>,
+) {
+    let Quic { connection: quic, endpoint, pending, facts: _ } = quic;
+    let common = Common {
+        id,
+        timeouts,
+        reports,
+        traffic: Arc::new(Traffic::new(settings.stream_window, settings.connection_window)),
+        unanswered: Arc::default(),
+        ended: OnceLock::new(),
+    };
+    let mut connection = Connection {
+        common: Arc::new(common),
+        quic: quic.clone(),
+        pending,
+        jobs,
+        open: true,
+        waiting: VecDeque::new(),
+        exchanges: FuturesUnordered::new(),
+        farewell: None,
+    };
+    let cause = connection.live().await;
+    quic.close(quinn::VarInt::from_u32(Code::H3_NO_ERROR.value() as u32), b"");
+    connection.close(cause).await;
+    let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
+}
+
+struct Connection {
+    common: Arc<Common>,
+    quic: quinn::Connection,
+    /// The handshake, until it is known how it came out.
+    pending: Option<Pending>,
+    jobs: mpsc::UnboundedReceiver<Job>,
+    /// Whether more jobs may come.
+    open: bool,
+    /// Jobs that came while there was nothing to begin them with.
+    waiting: VecDeque<Job>,
+    exchanges: FuturesUnordered<Pin<Box<dyn Future<Output = Outcome> + Send>>>,
+    /// Why no more are begun, once that is so.
+    farewell: Option<Cause>,
+}
+
+/// Why a connection is not served on.
+enum End {
+    Over(Cause),
+    /// The server did not take early data, and with it went the streams of `h3` itself.
+    Rejected(TlsFacts),
+}
+
+impl Connection {
+    /// Serves until the end, and gives its reason.
+    async fn live(&mut self) -> Cause {
+        loop {
+            let mut http3 = h3::client::builder();
+            http3.max_field_section_size(FIELD_SECTION).send_grease(false);
+            let built = http3.build(h3_quinn::Connection::new(self.quic.clone()));
+            let end = match timeout(self.common.timeouts.connect, built).await {
+                Ok(Ok((driver, sender))) => self.serve(driver, sender).await,
+                Ok(Err(error)) => self.unbuilt(error.to_string()).await,
+                Err(_) => End::Over(Cause::TimedOut(Step::Send, self.common.timeouts.connect)),
+            };
+            match end {
+                End::Over(cause) => return cause,
+                End::Rejected(told) => self.confirm(told),
+            }
+        }
+    }
+
+    /// Why there is no HTTP/3: the early data may have been rejected meanwhile.
+    async fn unbuilt(&mut self, why: String) -> End {
+        if let Some(mut pending) = self.pending.take()
+            && let Ok(told) = timeout(PATIENCE, pending.end()).await
+            && self.quic.close_reason().is_none()
+        {
+            return End::Rejected(told);
+        }
+        End::Over(self.ended().unwrap_or(Cause::Protocol(why)))
+    }
+
+    async fn serve(&mut self, mut driver: Driver, sender: Sender) -> End {
+        loop {
+            while let Some(job) = self.waiting.pop_front() {
+                self.begin(job, &sender);
+            }
+            if !self.open && self.exchanges.is_empty() {
+                return End::Over(Cause::Retired("the connection was not needed any more"));
+            }
+            let pending = self.pending.as_mut();
+            tokio::select! {
+                biased;
+                error = poll_fn(|context| driver.poll_close(context)) => {
+                    return End::Over(self.ended().unwrap_or_else(|| Cause::Protocol(error.to_string())));
+                }
+                end = async { timeout(PATIENCE, pending?.end()).await.ok() }, if pending.is_some() => {
+                    if let Some(end) = self.confirmed(end).await {
+                        return end;
+                    }
+                }
+                job = self.jobs.recv(), if self.open => self.take(job),
+                Some(outcome) = self.exchanges.next() => self.settle(outcome),
+            }
+        }
+    }
+
+    /// The handshake is done, or is not waited for any longer.
+    async fn confirmed(&mut self, end: Option<TlsFacts>) -> Option<End> {
+        self.pending = None;
+        let Some(told) = end else { return Some(End::Over(Cause::TimedOut(Step::Quic, PATIENCE))) };
+        if let Some(cause) = self.ended() {
+            return Some(End::Over(cause));
+        }
+        if told.early == EarlyData::Accepted {
+            self.confirm(told);
+            return None;
+        }
+        // Their streams are gone: all come back at once.
+        while let Some(outcome) = self.exchanges.next().await {
+            self.settle(outcome);
+        }
+        Some(End::Rejected(told))
+    }
+
+    fn confirm(&self, tls: TlsFacts) {
+        self.report(Report::Confirmed { connection: self.common.id, tls: Box::new(tls) });
+    }
+
+    /// What the connection ended from, if it did.
+    fn ended(&self) -> Option<Cause> {
+        let waiting = if self.pending.is_some() { Step::Quic } else { Step::Receive };
+        self.quic.close_reason().map(|error| end_of_quic(&error, waiting))
+    }
+
+    fn take(&mut self, job: Option<Job>) {
+        match (job, &self.farewell) {
+            (None, _) => self.open = false,
+            (Some(job), None) => self.waiting.push_back(job),
+            (Some(job), Some(cause)) => self.return_job(Box::new(job), Sent::Nothing, cause.clone()),
+        }
+    }
+
+    fn begin(&mut self, job: Job, sender: &Sender) {
+        if job.reply.is_closed() {
+            return self.over(job.id, 0, 0, false);
+        }
+        let unanswered = Count::one_more(&self.common.unanswered);
+        let begun = Begun { job, sender: sender.clone(), unanswered };
+        self.exchanges.push(Box::pin(exchange::exchange(begun, self.common.clone())));
+    }
+
+    fn settle(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Over { job, sent, received, whole } => self.over(job, sent, received, whole),
+            Outcome::Back(job, sent, cause) => {
+                if exchange::says_farewell(&cause) && self.farewell.is_none() {
+                    self.drain(cause.clone());
+                }
+                self.return_job(job, sent, cause);
+            }
+        }
+    }
+
+    /// Begins no more.
+    fn drain(&mut self, cause: Cause) {
+        self.jobs.close();
+        self.report(Report::Draining { connection: self.common.id, cause: cause.clone() });
+        self.farewell = Some(cause);
+    }
+
+    fn over(&self, job: JobId, sent: u64, received: u64, whole: bool) {
+        let connection = self.common.id;
+        self.report(if whole {
+            Report::Done { connection, job, sent, received, window: None }
+        } else {
+            Report::Abandoned { connection, job }
+        });
+    }
+
+    fn return_job(&self, job: Box<Job>, sent: Sent, cause: Cause) {
+        self.report(Report::Returned { connection: self.common.id, job, sent, cause });
+    }
+
+    /// A driver that is gone needs no reports.
+    fn report(&self, report: Report) {
+        let _ = self.common.reports.send(report);
+    }
+
+    /// Hands back what has no answer; then waits for the readers of what has come whole.
+    async fn close(mut self, cause: Cause) {
+        let _ = self.common.ended.set(cause.clone());
+        let mut unanswered = Vec::new();
+        poll_fn(|context| {
+            while let Poll::Ready(Some(outcome)) = self.exchanges.poll_next_unpin(context) {
+                match outcome {
+                    Outcome::Back(job, sent, _) => unanswered.push((*job, sent)),
+                    over @ Outcome::Over { .. } => self.settle(over),
+                }
+            }
+            if self.common.unanswered.load(Ordering::Relaxed) == 0 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        self.jobs.close();
+        unanswered.extend(self.waiting.drain(..).map(|job| (job, Sent::Nothing)));
+        while let Some(job) = self.jobs.recv().await {
+            unanswered.push((job, Sent::Nothing));
+        }
+        self.report(Report::Closed { connection: self.common.id, cause, unanswered });
+        while self.exchanges.next().await.is_some() {}
+    }
+}

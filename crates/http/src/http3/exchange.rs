@@ -1,0 +1,338 @@
+//! One request and its answer, on a stream of their own.
+//!
+//! Both halves run at once, as over HTTP/2. What `h3` leaves to its caller is here: that a body is as long as its head
+//! says (RFC 9114 §4.1.2), and that a request given up is cancelled on both of its halves (§4.1.1).
+
+use std::sync::{Arc, OnceLock, atomic::AtomicUsize};
+
+use bytes::{Buf, Bytes};
+use futures_util::StreamExt;
+use h3::{
+    client::RequestStream,
+    error::{Code, StreamError},
+};
+use http::{Method, Request, Response, StatusCode, Version, header};
+use http_body::Body as _;
+use tokio::sync::mpsc;
+
+use super::Sender;
+use crate::{
+    Asked, Body, Cause, Chunks, Error, Incoming, Journey, Options, Timeouts,
+    body::Piece,
+    streams::{
+        self, Answer, Count, End, Outcome, Unreceived, Unsent, both,
+        clock::{Clock, Receiving, Sending, Traffic},
+        failed, head, over, wrong_length,
+    },
+    wire::{ConnectionId, Job, JobId, Report, Sent, Told},
+};
+
+/// How many pieces of an answer wait for their reader.
+const PIECES: usize = 16;
+/// The most that is written in one go: small, so that uploads take turns.
+const TURN: usize = 64 * 1024;
+/// Why a connection is left to others (RFC 9114 §5.2).
+const GOING_AWAY: &str = "the server takes no more requests on the connection";
+
+type Upstream = RequestStream<h3_quinn::SendStream<Bytes>, Bytes>;
+type Downstream = RequestStream<h3_quinn::RecvStream, Bytes>;
+
+/// What the exchanges of a connection have in common.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) id: ConnectionId,
+    pub(super) timeouts: Timeouts,
+    pub(super) reports: mpsc::UnboundedSender<Report>,
+    pub(super) traffic: Arc<Traffic>,
+    /// How many exchanges wait for a head.
+    pub(super) unanswered: Arc<AtomicUsize>,
+    /// What the connection ended from, once it has.
+    pub(super) ended: OnceLock<Cause>,
+}
+
+/// A request that is to be sent.
+pub(super) struct Begun {
+    pub(super) job: Job,
+    pub(super) sender: Sender,
+    /// Its being one of those that wait for a head, and how many were before it.
+    pub(super) unanswered: (Count, usize),
+}
+
+/// Why there is no answer, or no whole one.
+pub(super) enum Failure {
+    Stream(StreamError),
+    /// It is not what HTTP/3 allows, or not as long as told.
+    Malformed(String),
+}
+
+impl From<StreamError> for Unreceived<Failure> {
+    fn from(error: StreamError) -> Self {
+        Self::Failed(Failure::Stream(error))
+    }
+}
+
+/// Brings the exchange to its end.
+pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
+    let Begun { job: Job { id, mut request, reply, sendings, follows }, sender, unanswered: (count, behind) } = begun;
+    let bounds = request.extensions().get::<Options>().and_then(|options| options.timeouts).unwrap_or(common.timeouts);
+    let clock = Clock::new(common.traffic.clone(), bounds);
+    let journey = Journey {
+        connection: common.id.0,
+        version: Version::HTTP_3,
+        sendings: sendings + 1,
+        behind: behind.try_into().unwrap_or(u32::MAX),
+    };
+    let asked = Asked::of(&request);
+    let mut answer = Answer::Owed(reply, count);
+    let (head, chunks) = match ready(&mut request, &asked) {
+        Ok(ready) => ready,
+        Err(error) => {
+            answer.fail(error).await;
+            return over(id, &clock, false);
+        }
+    };
+    let told = request.body().length();
+    let end = match begin(sender, head, &mut answer, &clock).await {
+        Ok((mut up, down)) => {
+            let sending = async {
+                match chunks {
+                    Some(chunks) => send(&mut up, chunks, told, &clock).await,
+                    None => up.finish().await.map_err(|_| Unsent::Closed),
+                }
+            };
+            let receiving = receive(down, &mut answer, (id, request.method()), journey, &common, &clock);
+            let end = both(sending, receiving, &clock).await;
+            // Given up, its receiving half has told the server by being dropped.
+            if !matches!(end, End::Whole) {
+                up.stop_stream(Code::H3_REQUEST_CANCELLED);
+            }
+            end
+        }
+        Err(end) => end,
+    };
+    let whole = matches!(end, End::Whole | End::Refused);
+    let (sent, cause) = match end {
+        End::Whole | End::Refused => {
+            answer.end().await;
+            return over(id, &clock, whole);
+        }
+        End::Unwanted => return over(id, &clock, whole),
+        End::Source(source) => {
+            answer.fail(Error::Sending { asked, source: Arc::new(source) }).await;
+            return over(id, &clock, whole);
+        }
+        End::Overdue(step, bound) => (Sent::Something, Cause::TimedOut(step, bound)),
+        End::Failed(Failure::Malformed(why)) => {
+            answer.fail(failed(asked, Cause::Protocol(why))).await;
+            return over(id, &clock, whole);
+        }
+        End::Failed(Failure::Stream(error)) => fate(&error, &common),
+    };
+    match answer {
+        Answer::Owed(reply, _count) => {
+            let sendings = sendings + u32::from(sent == Sent::Something);
+            Outcome::Back(Box::new(Job { id, request, reply, sendings, follows }), sent, cause)
+        }
+        flowing @ Answer::Flowing(_) => {
+            flowing.fail(failed(asked, cause)).await;
+            over(id, &clock, whole)
+        }
+    }
+}
+
+/// The head and the body to send.
+fn ready(request: &mut Request<Body>, asked: &Asked) -> Result<(Request<()>, Option<Chunks>), Error> {
+    let mut head = head::head(request)?;
+    *head.version_mut() = Version::HTTP_3;
+    let chunks =
+        streams::open(request).map_err(|error| Error::Sending { asked: asked.clone(), source: Arc::new(error) })?;
+    Ok((head, chunks))
+}
+
+/// Opens the stream, once the server allows one more, and sends the head.
+async fn begin(
+    mut sender: Sender,
+    head: Request<()>,
+    answer: &mut Answer,
+    clock: &Clock,
+) -> Result<(Upstream, Downstream), End<Failure>> {
+    let Answer::Owed(reply, _) = answer else { return Err(End::Unwanted) };
+    clock.sending(Sending::Window);
+    tokio::select! {
+        biased;
+        stream = sender.send_request(head) => match stream {
+            Ok(stream) => Ok(stream.split()),
+            Err(error) => Err(End::Failed(Failure::Stream(error))),
+        },
+        () = reply.closed() => Err(End::Unwanted),
+        (step, bound) = clock.overdue() => Err(End::Overdue(step, bound)),
+    }
+}
+
+/// Sends the body. If its length was told, the last bytes go only once the source has ended: a body that turns out
+/// longer than told is an error on both sides of the connection, not a file cut short.
+async fn send(stream: &mut Upstream, mut chunks: Chunks, told: Option<u64>, clock: &Clock) -> Result<(), Unsent> {
+    let mut left = told;
+    let mut held = Bytes::new();
+    loop {
+        clock.sending(Sending::Source);
+        let Some(chunk) = chunks.next().await.transpose().map_err(Unsent::Source)? else { break };
+        if chunk.is_empty() {
+            continue;
+        }
+        pour(stream, std::mem::take(&mut held), clock).await?;
+        if let Some(left) = &mut left {
+            let rest = left.checked_sub(chunk.len() as u64);
+            *left = rest.ok_or_else(|| Unsent::Source(wrong_length("longer")))?;
+        }
+        if left == Some(0) {
+            held = chunk;
+        } else {
+            pour(stream, chunk, clock).await?;
+        }
+    }
+    if left.is_some_and(|left| left > 0) {
+        return Err(Unsent::Source(wrong_length("shorter")));
+    }
+    pour(stream, held, clock).await?;
+    stream.finish().await.map_err(|_| Unsent::Closed)?;
+    clock.sending(Sending::Done);
+    Ok(())
+}
+
+async fn pour(stream: &mut Upstream, mut chunk: Bytes, clock: &Clock) -> Result<(), Unsent> {
+    while !chunk.is_empty() {
+        clock.sending(Sending::Window);
+        let piece = chunk.split_to(chunk.len().min(TURN));
+        let length = piece.len();
+        stream.send_data(piece).await.map_err(|_| Unsent::Closed)?;
+        clock.sent(length);
+    }
+    Ok(())
+}
+
+/// The receiving half: head, then body. Gives the status of an answer that came whole.
+async fn receive(
+    mut stream: Downstream,
+    answer: &mut Answer,
+    (job, method): (JobId, &Method),
+    journey: Journey,
+    common: &Common,
+    clock: &Clock,
+) -> Result<StatusCode, Unreceived<Failure>> {
+    clock.receiving(Receiving::Head);
+    let head = {
+        let Answer::Owed(reply, _) = answer else { return Err(Unreceived::Unwanted) };
+        loop {
+            let head = tokio::select! {
+                biased;
+                head = stream.recv_response() => head?,
+                () = reply.closed() => return Err(Unreceived::Unwanted),
+            };
+            clock.moved();
+            // Informational ones (RFC 9110 §15.2) show that the server is at work.
+            if !head.status().is_informational() {
+                break head;
+            }
+        }
+    };
+    let (mut parts, ()) = head.into_parts();
+    let status = parts.status;
+    let told = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let bare = *method == Method::HEAD || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let length = if bare { Some(0) } else { told };
+    let (pieces, incoming) = Incoming::channel(length, PIECES);
+    parts.extensions.insert(journey);
+    let told = Told { version: Version::HTTP_3, length: incoming.size_hint().exact(), keep: None, last: false };
+    let owed = std::mem::replace(answer, Answer::Flowing(pieces.clone()));
+    let _ = common.reports.send(Report::Head { connection: common.id, job, told });
+    if let Answer::Owed(reply, count) = owed {
+        drop(count);
+        reply.send(Ok(Response::from_parts(parts, incoming))).map_err(|_| Unreceived::Unwanted)?;
+    }
+    body(&mut stream, &pieces, length, clock).await?;
+    Ok(status)
+}
+
+/// Hands the body to its reader, all but the end, which is not told before the request is whole.
+async fn body(
+    stream: &mut Downstream,
+    pieces: &mpsc::Sender<Piece>,
+    length: Option<u64>,
+    clock: &Clock,
+) -> Result<(), Unreceived<Failure>> {
+    let mut left = length;
+    let wrong =
+        || Unreceived::Failed(Failure::Malformed("the answer's body is not as long as its head says".to_owned()));
+    loop {
+        room(pieces, clock).await?;
+        let data = tokio::select! {
+            biased;
+            data = stream.recv_data() => data?,
+            () = pieces.closed() => return Err(Unreceived::Unwanted),
+        };
+        let Some(mut data) = data else { break };
+        let data = data.copy_to_bytes(data.remaining());
+        clock.received(data.len());
+        if let Some(left) = &mut left {
+            *left = left.checked_sub(data.len() as u64).ok_or_else(wrong)?;
+        }
+        if !data.is_empty() {
+            pieces.try_send(Piece::Data(data)).map_err(|_| Unreceived::Unwanted)?;
+        }
+    }
+    if left.is_some_and(|left| left > 0) {
+        return Err(wrong());
+    }
+    if let Some(trailers) = stream.recv_trailers().await? {
+        room(pieces, clock).await?;
+        pieces.try_send(Piece::Trailers(trailers)).map_err(|_| Unreceived::Unwanted)?;
+    }
+    clock.receiving(Receiving::Done);
+    Ok(())
+}
+
+/// Waits until the reader takes a piece more.
+async fn room(pieces: &mpsc::Sender<Piece>, clock: &Clock) -> Result<(), Unreceived<Failure>> {
+    if pieces.capacity() == 0 {
+        clock.receiving(Receiving::Reader);
+    }
+    let room = pieces.reserve().await.map_err(|_| Unreceived::Unwanted)?;
+    drop(room);
+    clock.receiving(Receiving::Body);
+    Ok(())
+}
+
+/// What an error of a stream, or of its connection, means for its request. Those that the server rejects, or that come
+/// after its GOAWAY, had no effect (RFC 9114 §4.1.1, §5.2); nor had early data that it did not take.
+fn fate(error: &StreamError, common: &Common) -> (Sent, Cause) {
+    if let StreamError::Undefined(inner) = error
+        && matches!(
+            (inner.downcast_ref(), inner.downcast_ref()),
+            (Some(quinn::ReadError::ZeroRttRejected), _) | (_, Some(quinn::WriteError::ZeroRttRejected))
+        )
+    {
+        return (Sent::Nothing, Cause::Retired("the server did not take early data"));
+    }
+    match error {
+        StreamError::RemoteTerminate { code } => {
+            let nothing = matches!(*code, Code::H3_REQUEST_REJECTED | Code::H3_VERSION_FALLBACK);
+            let sent = if nothing { Sent::Nothing } else { Sent::Something };
+            (sent, Cause::Http3 { code: code.value(), said: format!("the server ended the request's stream ({code})") })
+        }
+        StreamError::RemoteClosing => (Sent::Nothing, Cause::Retired(GOING_AWAY)),
+        StreamError::HeaderTooBig { max_size, .. } => {
+            (Sent::Something, Cause::Protocol(format!("header fields of more than {max_size} bytes")))
+        }
+        other => {
+            let cause = common.ended.get().cloned();
+            (Sent::Something, cause.unwrap_or_else(|| Cause::Protocol(other.to_string())))
+        }
+    }
+}
+
+/// Whether the cause for which a request came back says that the connection takes no more.
+pub(super) fn says_farewell(cause: &Cause) -> bool {
+    matches!(cause, Cause::Retired(GOING_AWAY))
+        || matches!(cause, Cause::Http3 { code, .. } if *code == Code::H3_VERSION_FALLBACK.value())
+}

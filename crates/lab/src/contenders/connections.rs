@@ -1,0 +1,177 @@
+//! A connection for each request: what every handshake saved is worth, and what it costs where the way does not bear
+//! it.
+//!
+//! Files are fetched one after another, and each asks for its connection to be closed. Two clients do it, each with
+//! TCP Fast Open and without: Longhaul's engine, which remembers what a way did and has a plain connection overtake
+//! one that is not answered; and curl, which leaves all of that to the kernel, as most programs that use TCP Fast
+//! Open do. Neither holds a cookie when it begins. curl is given twenty seconds for each file, as a person would
+//! not wait for longer.
+
+use std::time::Duration;
+
+use haul_http::{
+    Origin,
+    connect::{ConnectSettings, Connector, FastOpen, Offer},
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{Contender, Failure, Prepared, Ready, Registered, Sample, curl::CURL, io_failure};
+use crate::{
+    models::start,
+    process::{Program, run},
+    servers::{Http, Server},
+    work::{Done, Work},
+};
+
+/// curl's bound on each file, in seconds.
+const PATIENCE: &str = "20";
+
+/// The engine's bound on a handshake; the sample has another, on all of it.
+const HANDSHAKE: Duration = Duration::from_secs(20);
+
+macro_rules! registered {
+    ($name:literal, $who:expr) => {
+        Registered { name: $name, parameters: &[], make: |_| Box::new(Connections { name: $name, who: $who }) }
+    };
+}
+
+pub(super) const ENGINE: Registered = registered!("engine-tcp", Who::Engine(FastOpen::Off));
+pub(super) const ENGINE_TFO: Registered = registered!("engine-tfo", Who::Engine(FastOpen::On));
+pub(super) const CURL_TCP: Registered = registered!("curl-tcp", Who::Curl(&[]));
+pub(super) const CURL_TFO: Registered = registered!("curl-tfo", Who::Curl(&["--tcp-fastopen"]));
+
+#[derive(Clone, Copy)]
+enum Who {
+    Engine(FastOpen),
+    /// With these options.
+    Curl(&'static [&'static str]),
+}
+
+struct Connections {
+    name: &'static str,
+    who: Who,
+}
+
+impl Contender for Connections {
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
+
+    fn describe(&self) -> &'static str {
+        match self.who {
+            Who::Engine(FastOpen::Off) => "Longhaul's engine, a new TCP connection for each file",
+            Who::Engine(_) => "the same with TCP Fast Open, which is given up where the way does not bear it",
+            Who::Curl([]) => "curl, one process, a new TCP connection for each file",
+            Who::Curl(_) => "the same with --tcp-fastopen, which leaves everything to the kernel",
+        }
+    }
+
+    fn needs(&self) -> &'static [Program] {
+        if let Who::Curl(_) = self.who { &[CURL] } else { &[] }
+    }
+
+    fn http(&self, _tls: bool) -> Http {
+        Http::One
+    }
+
+    fn unable(&self, work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
+        (!matches!(work, Work::Download { .. })).then(|| "it only fetches files".to_owned())
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        match self.who {
+            Who::Engine(fast_open) => vec![("fast open".to_owned(), format!("{fast_open:?}").to_lowercase())],
+            Who::Curl(options) => {
+                let options = [&["--http1.1", "--max-time", PATIENCE], options].concat();
+                vec![("options".to_owned(), options.join(" "))]
+            }
+        }
+    }
+
+    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+        match self.who {
+            Who::Engine(fast_open) => engine(sample, fast_open),
+            Who::Curl(options) => Ok(Box::new(Ready(move || curl(sample, options)))),
+        }
+    }
+}
+
+fn engine<'a>(sample: &'a Sample<'a>, fast_open: FastOpen) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    let mut settings = ConnectSettings { fast_open, ..ConnectSettings::default() };
+    settings.tls.authorities =
+        sample.certificates.map(|certificates| certificates.ca_file.clone()).into_iter().collect();
+    let connector = Connector::new(settings).map_err(|error| Failure::Engine(error.to_string()))?;
+    let (url, task) = (sample.url.clone(), sample.task.clone());
+    let open = || async { Ok(()) };
+    let work = move |()| async move {
+        for name in task.names() {
+            let content = fetch(&connector, &format!("{url}{name}")).await?;
+            let file = task.target.join(name);
+            std::fs::write(&file, content).map_err(io_failure("write", &file))?;
+        }
+        Ok(Done::default())
+    };
+    Ok(Box::new(start(sample.client, &sample.bounds, open, work)?))
+}
+
+/// Fetches a file over a connection of its own. Its end is known by its length: a server's FIN waits for the end of the
+/// handshake also where the answer does not (Linux sends none in SYN-RECEIVED), so that whoever reads to the end of the
+/// connection gains nothing.
+async fn fetch(connector: &Connector, url: &str) -> Result<Vec<u8>, Failure> {
+    let uri = url.parse().map_err(|_| Failure::Url(url.to_owned()))?;
+    let failed = |why: String| Failure::Engine(format!("{url}: {why}"));
+    let origin = Origin::of(&uri).map_err(|error| failed(error.to_string()))?;
+    let connected = connector.connect(&origin, Offer::Http1, HANDSHAKE).await;
+    let mut io = connected.map_err(|error| failed(error.to_string()))?.io;
+    let request = format!("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", uri.path(), origin.host());
+    io.repeatable(true);
+    let mut answer = Vec::new();
+    let exchange = async {
+        io.write_all(request.as_bytes()).await?;
+        io.flush().await?;
+        loop {
+            let done = whole(&answer);
+            if done.is_some() || io.read_buf(&mut answer).await? == 0 {
+                return std::io::Result::Ok(done);
+            }
+        }
+    };
+    match exchange.await.map_err(|error| failed(error.to_string()))? {
+        Some(content) => Ok(answer.split_off(content)),
+        None => {
+            Err(failed(format!("the answer begins `{}`", String::from_utf8_lossy(&answer[..answer.len().min(40)]))))
+        }
+    }
+}
+
+/// Where the content of an answer begins, once all of it is there.
+fn whole(answer: &[u8]) -> Option<usize> {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let head = std::str::from_utf8(&answer[..end]).ok().filter(|head| head.starts_with("HTTP/1.1 200 "))?;
+    let field = |line: &str| {
+        Some(
+            line.split_once(':')
+                .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))?
+                .1
+                .trim()
+                .parse()
+                .ok()?,
+        )
+    };
+    let length: usize = head.lines().find_map(field)?;
+    (answer.len() >= end + length).then_some(end)
+}
+
+fn curl(sample: &Sample, options: &[&str]) -> Result<Done, Failure> {
+    let mut command = CURL.command(sample.scratch)?;
+    command.args(["--silent", "--show-error", "--fail", "--http1.1", "--header", "Connection: close"]);
+    command.args(["--max-time", PATIENCE]).args(options);
+    if let Some(certificates) = sample.certificates {
+        command.arg("--cacert").arg(&certificates.ca_file);
+    }
+    for name in sample.task.names() {
+        command.arg("--output").arg(sample.task.target.join(&name)).arg(format!("{}{name}", sample.url));
+    }
+    run(sample.client, &mut command, &sample.bounds)?;
+    Ok(Done::default())
+}

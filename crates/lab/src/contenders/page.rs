@@ -1,0 +1,77 @@
+//! The ways to load a recorded page, each a contender under its own name: `h1`, `h1+tfo`, `h3+early`.
+//!
+//! A load that counts is the second in its world. The first, over the same way and outside the clock, brings what an
+//! earlier visit leaves behind: TCP Fast Open's cookie, the tickets of TLS. A way that uses neither has the first load
+//! as well, so that all that differs is the way.
+
+use std::sync::Arc;
+
+use page::replay::{Http as PageHttp, Over, Replay, ReplayError};
+
+use super::{Contender, Failure, Prepared, Registered, Sample, Values};
+use crate::{
+    models::start,
+    servers::{Http, Server},
+    work::{Done, Work},
+};
+
+/// All ways.
+pub(super) fn registered() -> impl Iterator<Item = Registered> {
+    let make = |values: &Values| -> Box<dyn Contender> {
+        let over = values.registered.name.parse().unwrap_or(Over::PLAIN);
+        Box::new(Page { over })
+    };
+    Over::all().into_iter().map(move |over| Registered { name: over.to_string().leak(), parameters: &[], make })
+}
+
+struct Page {
+    over: Over,
+}
+
+impl Contender for Page {
+    fn name(&self) -> String {
+        self.over.to_string()
+    }
+
+    fn describe(&self) -> &'static str {
+        match self.over.http {
+            PageHttp::Recorded => "a recorded page over HTTP/1.1, on the connections it was recorded on",
+            PageHttp::Six => "a recorded page over HTTP/1.1, on up to six connections to a host",
+            PageHttp::Two => "a recorded page over HTTP/2",
+            PageHttp::Three => "a recorded page over HTTP/3",
+        }
+    }
+
+    fn http(&self, _tls: bool) -> Http {
+        match self.over.http {
+            PageHttp::Recorded | PageHttp::Six => Http::One,
+            PageHttp::Two | PageHttp::Three => Http::Two,
+        }
+    }
+
+    fn unable(&self, _work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
+        None
+    }
+
+    fn replays(&self) -> bool {
+        true
+    }
+
+    fn tls(&self, _experiment: bool) -> bool {
+        self.over.is_tls()
+    }
+
+    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+        let Work::Load { page } = sample.task.work() else { return Err(Failure::Engine("there is no page".into())) };
+        let failed = |error: ReplayError| Failure::Engine(error.to_string());
+        let authorities = sample.certificates.map(|certificates| certificates.ca_file.clone()).into_iter().collect();
+        let replay = Replay::new(page.0.clone(), self.over, sample.address, authorities).map_err(failed)?;
+        let replay = Arc::new(replay);
+        let first = move || async move { replay.load().await.map(|_| replay).map_err(failed) };
+        let second = move |replay: Arc<Replay>| async move {
+            let load = replay.load().await.map_err(failed)?;
+            Ok(Done { took: Some(load.took), ..Done::default() })
+        };
+        Ok(Box::new(start(sample.client, &sample.bounds, first, second)?))
+    }
+}

@@ -1,0 +1,287 @@
+//! Headless Chromium, told what to do over its DevTools protocol.
+//!
+//! The protocol is JSON messages, each ended by a zero byte, over two pipes that Chromium finds as its descriptors 3
+//! and 4 (`--remote-debugging-pipe`). Compared with a WebSocket there is no port to wait for that anybody on the machine
+//! could use as well, and when we are gone the pipe is closed, upon which Chromium ends by itself. A shell puts the pipes
+//! where they have to be, since no safe call does.
+//!
+//! A thread reads; everything else happens where it is asked for, each wait with a bound.
+
+pub mod load;
+
+use std::{
+    collections::VecDeque,
+    env,
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    path::PathBuf,
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The names under which Chromium is installed, Debian's first.
+const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
+
+/// The package that brings it.
+pub const PACKAGE: &str = "chromium";
+
+/// How long Chromium may take for one answer.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// How long it may take to end when asked.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// The largest message that is taken, in bytes; bodies come whole.
+const LARGEST: u64 = 512 << 20;
+
+/// Why the browser did not do as it was told.
+#[derive(Debug, thiserror::Error)]
+pub enum BrowserError {
+    /// It is not installed.
+    #[error("Chromium is not installed; the package `{PACKAGE}` brings it")]
+    Missing,
+    /// It cannot be started.
+    #[error("cannot start {program}: {source}")]
+    Start {
+        /// What was to be started.
+        program: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It ended, or closed its pipe.
+    #[error("Chromium ended while it was asked for {asked}{said}")]
+    Ended {
+        /// What it was asked for.
+        asked: String,
+        /// What it had said last, if anything, after a colon.
+        said: String,
+    },
+    /// It did not answer in time.
+    #[error("Chromium did not answer {asked} within {waited:?}")]
+    Silent {
+        /// What it was asked for.
+        asked: String,
+        /// How long.
+        waited: Duration,
+    },
+    /// It refused.
+    #[error("Chromium refuses {asked}: {said}")]
+    Refused {
+        /// What it was asked for.
+        asked: String,
+        /// What it says.
+        said: String,
+    },
+    /// The page did not load.
+    #[error("{url} does not load: {said}")]
+    Load {
+        /// Which page.
+        url: String,
+        /// What Chromium says.
+        said: String,
+    },
+}
+
+/// How a browser is to be started.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Flags besides those that every one has.
+    pub flags: Vec<String>,
+    /// Leave Chromium's own sandbox out, which cannot be set up by root, nor everywhere inside namespaces. Only for pages
+    /// that are our own.
+    pub without_sandbox: bool,
+    /// Where its folder is made; none: where temporary files are.
+    pub folder: Option<PathBuf>,
+}
+
+/// A message that was not asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// The session it belongs to; empty: the browser's.
+    pub session: String,
+    /// What happened.
+    pub method: String,
+    /// How.
+    pub params: Value,
+}
+
+/// A running browser; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Browser {
+    child: Child,
+    messages: Receiver<Value>,
+    events: VecDeque<Event>,
+    next: u64,
+    errors: PathBuf,
+    /// Dropped last: the folder with everything that Chromium writes.
+    _profile: TempDir,
+}
+
+/// Chromium on this machine.
+pub fn find() -> Result<PathBuf, BrowserError> {
+    let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
+    let paths = NAMES.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    paths.into_iter().find(|path| path.is_file()).ok_or(BrowserError::Missing)
+}
+
+impl Browser {
+    /// Starts Chromium with an empty profile. `place` may still change the command: put it on another host.
+    pub fn start(options: &Options, place: impl FnOnce(&mut Command)) -> Result<Self, BrowserError> {
+        let program = find()?;
+        let failed = |source| BrowserError::Start { program: program.display().to_string(), source };
+        let folder = options.folder.clone().unwrap_or_else(env::temp_dir);
+        let profile = tempfile::Builder::new().prefix("longhaul-chromium-").tempdir_in(folder).map_err(failed)?;
+        let errors = profile.path().join("stderr");
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null"]).arg(&program);
+        // Nothing of its own account: no updates, no reports, no guesses at what will be wanted.
+        command.args([
+            "--headless",
+            "--remote-debugging-pipe",
+            "--disable-gpu",
+            "--no-first-run",
+            "--no-default-browser-check",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-default-apps",
+            "--disable-domain-reliability",
+            "--disable-extensions",
+            "--disable-sync",
+            "--disable-breakpad",
+            "--disable-features=OptimizationHints,MediaRouter,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable",
+            "--metrics-recording-only",
+            "--password-store=basic",
+            "--disable-dev-shm-usage",
+        ]);
+        if options.without_sandbox || nix::unistd::geteuid().is_root() {
+            command.arg("--no-sandbox");
+        }
+        command.arg(format!("--user-data-dir={}", profile.path().display())).args(&options.flags).arg("about:blank");
+        let log = std::fs::File::create(&errors).map_err(failed)?;
+        command.env("HOME", profile.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        place(&mut command);
+        let mut child = command.spawn().map_err(failed)?;
+        let (to, messages) = sync_channel(256);
+        let from = child.stdout.take();
+        let reader = thread::Builder::new().name("chromium".to_owned());
+        if let Some(from) = from {
+            reader.spawn(move || read(from, &to)).map_err(failed)?;
+        }
+        Ok(Self { child, messages, events: VecDeque::new(), next: 0, errors, _profile: profile })
+    }
+
+    /// Opens a page without an address; its session.
+    pub fn page(&mut self) -> Result<String, BrowserError> {
+        let target = self.call("", "Target.createTarget", &json!({ "url": "about:blank" }))?;
+        let attached =
+            self.call("", "Target.attachToTarget", &json!({ "targetId": target["targetId"], "flatten": true }))?;
+        Ok(attached["sessionId"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Asks for something and waits for the answer; what happens meanwhile is kept for [`Self::event`].
+    pub fn call(&mut self, session: &str, method: &str, params: &Value) -> Result<Value, BrowserError> {
+        let id = self.send(session, method, params)?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let Some(mut message) = self.next(until, method)? else {
+                return Err(BrowserError::Silent { asked: method.to_owned(), waited: PATIENCE });
+            };
+            if message["id"] != id {
+                self.keep(message);
+            } else if let Some(error) = message.get("error") {
+                let said = error["message"].as_str().unwrap_or("it does not say why").to_owned();
+                return Err(BrowserError::Refused { asked: method.to_owned(), said });
+            } else {
+                return Ok(message["result"].take());
+            }
+        }
+    }
+
+    /// Asks for something whose answer does not matter.
+    pub fn tell(&mut self, session: &str, method: &str, params: &Value) -> Result<(), BrowserError> {
+        self.send(session, method, params).map(drop)
+    }
+
+    /// The next event; none, if there is none until then.
+    pub fn event(&mut self, until: Instant) -> Result<Option<Event>, BrowserError> {
+        while self.events.is_empty() {
+            let Some(message) = self.next(until, "events")? else { return Ok(None) };
+            self.keep(message);
+        }
+        Ok(self.events.pop_front())
+    }
+
+    fn send(&mut self, session: &str, method: &str, params: &Value) -> Result<u64, BrowserError> {
+        self.next += 1;
+        let mut message = json!({ "id": self.next, "method": method, "params": params });
+        if !session.is_empty() {
+            message["sessionId"] = session.into();
+        }
+        let mut text = message.to_string().into_bytes();
+        text.push(0);
+        let sent = self.child.stdin.as_mut().map_or(Ok(()), |to| to.write_all(&text).and_then(|()| to.flush()));
+        sent.map_err(|_| self.ended(method))?;
+        Ok(self.next)
+    }
+
+    /// The next message; none, if there is none until then.
+    fn next(&mut self, until: Instant, asked: &str) -> Result<Option<Value>, BrowserError> {
+        match self.messages.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(message) => Ok(Some(message)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(self.ended(asked)),
+        }
+    }
+
+    fn keep(&mut self, mut message: Value) {
+        let Some(method) = message["method"].as_str().map(str::to_owned) else { return };
+        let session = message["sessionId"].as_str().unwrap_or_default().to_owned();
+        self.events.push_back(Event { session, method, params: message["params"].take() });
+    }
+
+    fn ended(&self, asked: &str) -> BrowserError {
+        let text = std::fs::read(&self.errors).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let last = text.lines().rev().find(|line| !line.trim().is_empty());
+        let said = last.map_or(String::new(), |line| format!(": {}", line.trim().replace(char::is_control, " ")));
+        BrowserError::Ended { asked: asked.to_owned(), said }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.send("", "Browser.close", &json!({}));
+        // It ends at the latest when its pipe does; whoever does not is made to.
+        self.child.stdin.take();
+        let until = Instant::now() + FAREWELL;
+        while Instant::now() < until {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            let _ = self.messages.recv_timeout(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads messages until the pipe ends or nobody wants them.
+fn read(from: ChildStdout, to: &SyncSender<Value>) {
+    let mut from = BufReader::with_capacity(1 << 16, from);
+    loop {
+        let mut text = Vec::new();
+        match from.by_ref().take(LARGEST).read_until(0, &mut text) {
+            Ok(1..) if text.pop() == Some(0) => {}
+            _ => return,
+        }
+        if let Ok(message) = serde_json::from_slice(&text)
+            && to.send(message).is_err()
+        {
+            return;
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A real browser loads a page from a replay server.
+//!
+//! Our own client follows the recorded dependencies; a browser makes its own, from the recorded bodies. So this is the
+//! check on the replay, and the measure of what a person would see. Every name is mapped to the server, which is told
+//! from others by the hash of its key, and everything goes through TLS, as browsers have no other way to HTTP/2 and
+//! HTTP/3. Each load has a browser context of its own: no connection, cookie, ticket or cached byte of an earlier one.
+//!
+//! The time is that between two marks of the browser's own clock: the first request is sent, the `load` event fires.
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use super::{Browser, BrowserError, Event, Options};
+use crate::{Body, Spec};
+
+/// The version of HTTP that the browser is to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// HTTP/1.1; the server offers nothing else by ALPN.
+    One,
+    /// HTTP/2, never HTTP/3.
+    Two,
+    /// HTTP/3 from the first packet on.
+    Three,
+}
+
+impl Version {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::One, Self::Two, Self::Three];
+
+    /// What Chromium calls it.
+    fn protocol(self) -> &'static str {
+        match self {
+            Self::One => "http/1.1",
+            Self::Two => "h2",
+            Self::Three => "h3",
+        }
+    }
+}
+
+/// A browser that loads one page, again and again.
+#[derive(Debug)]
+pub struct Loader {
+    browser: Browser,
+    url: String,
+    version: Version,
+}
+
+/// What a load took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded {
+    /// From the first request to the `load` event.
+    pub took: Duration,
+    /// Responses that came over the network.
+    pub requests: usize,
+    /// Addresses that got no answer, or the answer that there is none.
+    pub missing: Vec<String>,
+}
+
+/// Why a browser cannot load this page, if so: it needs the page's own HTML.
+pub fn unable(page: &Spec) -> Option<String> {
+    let kept = page.requests.iter().any(|request| {
+        let html = request.response.content_type.as_deref().is_some_and(|kind| kind.contains("html"));
+        html && matches!(request.response.body, Body::Kept(_))
+    });
+    (!kept).then(|| format!("the HTML of the page {} was not kept; `haul page record` keeps it", page.name))
+}
+
+impl Loader {
+    /// Starts a browser for `page`, whose hosts all answer at `address`. `key` is the SHA-256 of the server's public key
+    /// (its SubjectPublicKeyInfo) in base64; what the browser writes goes into `folder`; `place` puts it on its host.
+    pub fn start(
+        page: &Spec,
+        version: Version,
+        address: SocketAddr,
+        key: &str,
+        folder: PathBuf,
+        place: impl FnOnce(&mut Command),
+    ) -> Result<Self, BrowserError> {
+        let mut flags = vec![
+            format!("--host-resolver-rules=MAP * {address}"),
+            format!("--ignore-certificate-errors-spki-list={key}"),
+        ];
+        let authority = |host: &str| {
+            if host.ends_with(']') || !host.contains(':') { format!("{host}:443") } else { host.to_owned() }
+        };
+        match version {
+            Version::One => flags.extend(["--disable-http2", "--disable-quic"].map(str::to_owned)),
+            Version::Two => flags.push("--disable-quic".to_owned()),
+            Version::Three => {
+                let origins: Vec<String> = page.hosts().into_iter().map(authority).collect();
+                flags.push(format!("--origin-to-force-quic-on={}", origins.join(",")));
+            }
+        }
+        // The pages are our own server's.
+        let options = Options { flags, without_sandbox: true, folder: Some(folder) };
+        let browser = Browser::start(&options, place)?;
+        let url = page.requests.first().map(|first| format!("https://{}{}", first.host, first.path));
+        Ok(Self { browser, url: url.unwrap_or_default(), version })
+    }
+
+    /// Loads the page with nothing left of an earlier load; waits for so long at most.
+    pub fn load(&mut self, patience: Duration) -> Result<Loaded, BrowserError> {
+        let browser = &mut self.browser;
+        let context = browser.call("", "Target.createBrowserContext", &json!({}))?["browserContextId"].take();
+        let blank = json!({ "url": "about:blank", "browserContextId": context });
+        let target = browser.call("", "Target.createTarget", &blank)?["targetId"].take();
+        let attached = browser.call("", "Target.attachToTarget", &json!({ "targetId": target, "flatten": true }))?;
+        let session = attached["sessionId"].as_str().unwrap_or_default().to_owned();
+        browser.call(&session, "Network.enable", &json!({}))?;
+        browser.call(&session, "Page.enable", &json!({}))?;
+        let loaded = self.navigate(&session, Instant::now() + patience);
+        self.browser.call("", "Target.disposeBrowserContext", &json!({ "browserContextId": context }))?;
+        let late = || format!("it had not loaded after {patience:?}");
+        loaded?.ok_or_else(|| BrowserError::Load { url: self.url.clone(), said: late() })
+    }
+
+    /// Follows a load to its end; none, if that had not come by `until`.
+    fn navigate(&mut self, session: &str, until: Instant) -> Result<Option<Loaded>, BrowserError> {
+        let failed = |said: String| BrowserError::Load { url: self.url.clone(), said };
+        let navigated = self.browser.call(session, "Page.navigate", &json!({ "url": self.url }))?;
+        if let Some(said) = navigated["errorText"].as_str().filter(|said| !said.is_empty()) {
+            return Err(failed(said.to_owned()));
+        }
+        let mut begin = None;
+        let mut loaded = Loaded { took: Duration::ZERO, requests: 0, missing: Vec::new() };
+        while let Some(Event { session: whose, method, params }) = self.browser.event(until)? {
+            // What a context that is gone had still to say.
+            if whose != session {
+                continue;
+            }
+            let time = params["timestamp"].as_f64();
+            match method.as_str() {
+                "Network.requestWillBeSent" => begin = begin.or(time),
+                "Network.responseReceived" => {
+                    let response = &params["response"];
+                    let protocol = response["protocol"].as_str().unwrap_or_default();
+                    let url = response["url"].as_str().unwrap_or_default();
+                    if !url.starts_with("https:") {
+                        continue;
+                    }
+                    if protocol != self.version.protocol() {
+                        return Err(failed(format!("{url} came over {protocol}, not {}", self.version.protocol())));
+                    }
+                    loaded.requests += 1;
+                    if response["status"] == 404 {
+                        loaded.missing.push(url.to_owned());
+                    }
+                }
+                "Network.loadingFailed" => {
+                    loaded.missing.push(params["errorText"].as_str().unwrap_or_default().to_owned());
+                }
+                "Page.loadEventFired" => {
+                    let took = begin.zip(time).map(|(begin, end)| Duration::try_from_secs_f64(end - begin));
+                    loaded.took = took.and_then(Result::ok).unwrap_or_default();
+                    return Ok(Some(loaded));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+}

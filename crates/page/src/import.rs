@@ -1,0 +1,97 @@
+//! Page loads that others wrote down.
+//!
+//! Three kinds of files tell of a page load, and each tells something else: the manifests of the 2013 reproduction of the
+//! TCP Fast Open paper have sizes, connections and dependencies, and no hosts ([`manifests`]); a HAR has everything but
+//! the dependencies, unless its writer added initiators ([`har`]); a capture has bytes and times ([`capture`]). The last
+//! two are brought into one form, a list of requests as somebody has [`seen`](mod@seen) them, as is what we record
+//! ourselves; what waited for what is concluded in that one place.
+//!
+//! Whatever had to be assumed or left out is told, a sentence for each request.
+
+pub mod capture;
+pub mod har;
+pub mod manifests;
+pub mod seen;
+mod streams;
+
+use std::{fs, io::Read as _, path::Path};
+
+use crate::Spec;
+
+/// A page load that was imported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Imported {
+    /// The load.
+    pub spec: Spec,
+    /// What had to be assumed or left out, a sentence for each.
+    pub notes: Vec<String>,
+}
+
+/// Why nothing was imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// A file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// Which.
+        path: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// An entry is not what it should be.
+    #[error("{file}: {message}")]
+    Mistake {
+        /// The file.
+        file: String,
+        /// Which entry, and what is wrong with it.
+        message: String,
+    },
+    /// A capture cannot be read.
+    #[error(transparent)]
+    Capture(#[from] ::capture::Error),
+}
+
+/// The largest file that is read as a whole, in bytes.
+const LARGEST: u64 = 512 << 20;
+
+/// Imports whatever `path` is: a folder or a `.reqs` file with manifests of 2013, a HAR, or else a capture.
+pub fn import(path: &Path) -> Result<Imported, ImportError> {
+    let ending = path.extension().map(std::ffi::OsStr::to_ascii_lowercase);
+    if path.is_dir() || ending.as_deref().is_some_and(|ending| ending == "reqs") {
+        return manifests::read(path);
+    }
+    if ending.is_some_and(|ending| ending == "har" || ending == "json") {
+        return har::parse(&text(path)?, path);
+    }
+    capture::read(path)
+}
+
+/// A whole file of bounded size; what is no UTF-8 in it is replaced.
+fn text(path: &Path) -> Result<String, ImportError> {
+    let mut bytes = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes));
+    read.map_err(|source| ImportError::Read { path: path.display().to_string(), source })?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(mistake(path, "is larger than 512 MiB, which no page load is"));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn mistake(path: &Path, message: impl Into<String>) -> ImportError {
+    let message = message.into().replace(char::is_control, " ");
+    ImportError::Mistake { file: path.display().to_string(), message }
+}
+
+/// The name of a page that was imported from `path`.
+fn name(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "page".into(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// As much of an address as fits into a sentence.
+fn short(address: &str) -> String {
+    let cut = address.char_indices().nth(120).map_or(address.len(), |(at, _)| at);
+    if cut < address.len() { format!("{}…", &address[..cut]) } else { address.to_owned() }
+}
+
+#[cfg(test)]
+mod tests;

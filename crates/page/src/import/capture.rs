@@ -1,0 +1,201 @@
+//! A page load in a capture: plain HTTP/1.1, as packets.
+//!
+//! Packets have no initiators; `referer` and the times have to do. What is encrypted, or HTTP/2, cannot be read, and each
+//! such connection is named.
+
+use std::path::Path;
+
+use ::bytes::Bytes;
+use url::Url;
+
+use super::{
+    ImportError, Imported, mistake,
+    seen::{self, Content, Seen, field},
+    streams::{self, Pair, Stream},
+};
+
+/// Header fields that are read of one message.
+const FIELDS: usize = 128;
+
+/// The most requests that are read of one connection.
+const MOST: usize = 10_000;
+
+/// Makes a page of the HTTP/1.1 in a capture of any format.
+pub fn read(path: &Path) -> Result<Imported, ImportError> {
+    let mut source = ::capture::open(path, None)?;
+    let (pairs, error) = streams::read(&mut *source);
+    let mut notes: Vec<String> =
+        error.iter().map(|error| format!("{error}; what came before it is imported")).collect();
+    let mut all = Vec::new();
+    for (number, pair) in pairs.iter().enumerate() {
+        if pair.sent.bytes.is_empty() && pair.received.bytes.is_empty() {
+            continue;
+        }
+        let (seen, said) = connection(pair, number);
+        let ends = format!("{} > {}", pair.client, pair.server);
+        notes.extend(said.map(|said| format!("connection {ends}: {said}")));
+        all.extend(seen);
+    }
+    if all.is_empty() {
+        let why = notes.first().map_or(String::new(), |note| format!("; {note}"));
+        return Err(mistake(path, format!("there is no plain HTTP/1.1 in it{why}")));
+    }
+    let source = format!("Imported from a capture, {}.", path.file_name().unwrap_or_default().to_string_lossy());
+    let mut imported = seen::spec(all, super::name(path), source, path)?;
+    notes.append(&mut imported.notes);
+    Ok(Imported { notes, ..imported })
+}
+
+/// What was asked and answered on a connection, and what could not be read of it.
+fn connection(pair: &Pair, number: usize) -> (Vec<Seen>, Option<String>) {
+    let mut seen = Vec::new();
+    let (mut asked, mut answered) = (0, 0);
+    let mut opened = Some(pair.opened);
+    while asked < pair.sent.bytes.len() && seen.len() < MOST {
+        let Some(request) = request(&pair.sent, asked) else {
+            let what = if seen.is_empty() { "it is no plain HTTP/1.1" } else { "its requests break off" };
+            return (seen, Some(what.to_owned()));
+        };
+        let (_, _, method) = &request.line;
+        let Some(response) = response(&pair.received, answered, method) else {
+            let Message { line: (target, ..), .. } = request;
+            return (seen, Some(format!("{target} has no whole response, so nothing is imported from there on")));
+        };
+        let host = field(&request.fields, "host").map_or_else(|| pair.server.to_string(), str::to_owned);
+        let (target, _, method) = request.line;
+        // A proxy is asked for the whole address.
+        let url = if target.starts_with('/') { format!("http://{host}{target}") } else { target };
+        let Ok(url) = Url::parse(&url) else {
+            return (seen, Some(format!("{} is no address", super::short(&url))));
+        };
+        let (head, sent) = (request.head, request.content);
+        seen.push(Seen {
+            url,
+            method,
+            started: opened.take().unwrap_or_else(|| pair.sent.time(asked)),
+            first: pair.received.time(response.start),
+            end: pair.received.time(response.end.saturating_sub(1)),
+            connection: Some(number.to_string()),
+            initiators: Vec::new(),
+            fetched: false,
+            headers: request.fields,
+            head: Some(head),
+            body: sent,
+            status: response.line.1,
+            response_headers: response.fields,
+            response_head: Some(response.head),
+            response_body: response.content,
+        });
+        (asked, answered) = (request.end, response.end);
+    }
+    (seen, None)
+}
+
+/// A message in a stream.
+struct Message {
+    start: usize,
+    end: usize,
+    /// Target, status, method: those that its kind has.
+    line: (String, u16, String),
+    fields: Vec<(String, String)>,
+    head: u64,
+    content: Content,
+}
+
+fn request(stream: &Stream, start: usize) -> Option<Message> {
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+    let mut request = httparse::Request::new(&mut fields);
+    let rest = stream.bytes.get(start..)?;
+    let Ok(httparse::Status::Complete(head)) = request.parse(rest) else { return None };
+    let line = (request.path?.to_owned(), 0, request.method?.to_owned());
+    message(stream, start, head, line, request.headers, false)
+}
+
+fn response(stream: &Stream, mut start: usize, method: &str) -> Option<Message> {
+    loop {
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+        let mut response = httparse::Response::new(&mut fields);
+        let rest = stream.bytes.get(start..)?;
+        let Ok(httparse::Status::Complete(head)) = response.parse(rest) else { return None };
+        let status = response.code?;
+        if (100..200).contains(&status) && status != 101 {
+            start += head;
+            continue;
+        }
+        let line = (String::new(), status, String::new());
+        if method == "HEAD" || matches!(status, 204 | 304) {
+            let none: Vec<_> = response.headers.iter().filter(|field| !frames(field.name)).copied().collect();
+            return message(stream, start, head, line, &none, false);
+        }
+        return message(stream, start, head, line, response.headers, true);
+    }
+}
+
+/// Whether a field says how long the body is (RFC 9112, section 6).
+fn frames(name: &str) -> bool {
+    name.eq_ignore_ascii_case("content-length") || name.eq_ignore_ascii_case("transfer-encoding")
+}
+
+/// A message whose head, of so many bytes, has been read. `until_end`: without a length, it goes on to the stream's end.
+fn message(
+    stream: &Stream,
+    start: usize,
+    head: usize,
+    line: (String, u16, String),
+    fields: &[httparse::Header<'_>],
+    until_end: bool,
+) -> Option<Message> {
+    let body = start + head;
+    if !stream.is_whole(&(start..body)) {
+        return None;
+    }
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let fields: Vec<(String, String)> = fields.iter().map(|field| (field.name.to_owned(), text(field.value))).collect();
+    let rest = &stream.bytes[body..];
+    let chunked =
+        field(&fields, "transfer-encoding").is_some_and(|coding| coding.to_ascii_lowercase().contains("chunked"));
+    let (len, content) = if chunked {
+        if !stream.is_whole(&(body..stream.bytes.len())) {
+            return None;
+        }
+        chunks(rest)?
+    } else {
+        let len = match field(&fields, "content-length") {
+            Some(length) => length.trim().parse().ok()?,
+            None if until_end => rest.len(),
+            None => 0,
+        };
+        (len, Bytes::copy_from_slice(rest.get(..len)?))
+    };
+    let end = body + len;
+    let whole = stream.is_whole(&(body..end));
+    let content = Content { size: Some(content.len() as u64), coded: true, bytes: whole.then_some(content) };
+    Some(Message { start, end, line, fields, head: head as u64, content })
+}
+
+/// The length of a chunked body with all that belongs to it, and its content (RFC 9112, section 7.1).
+fn chunks(bytes: &[u8]) -> Option<(usize, Bytes)> {
+    let (mut at, mut content) = (0, Vec::new());
+    loop {
+        let Ok(httparse::Status::Complete((line, size))) = httparse::parse_chunk_size(&bytes[at..]) else {
+            return None;
+        };
+        at += line;
+        if size == 0 {
+            break;
+        }
+        let size = usize::try_from(size).ok()?;
+        let end = at.checked_add(size)?;
+        content.extend_from_slice(bytes.get(at..end)?);
+        at = end.checked_add(2).filter(|at| *at <= bytes.len())?;
+    }
+    // Trailers end with an empty line.
+    loop {
+        let line = bytes[at..].iter().position(|byte| *byte == b'\n')?;
+        let empty = bytes[at..at + line].iter().all(|byte| *byte == b'\r');
+        at += line + 1;
+        if empty {
+            return Some((at, content.into()));
+        }
+    }
+}

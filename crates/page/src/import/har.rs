@@ -1,0 +1,273 @@
+//! HAR, the HTTP archive that browsers and proxies export (version 1.2), with the fields that Chromium adds.
+//!
+//! The format asks for much and writers leave much out, so nearly everything is optional here. What a request cannot be
+//! replayed without is named with its address; a HAR that was cut off is refused.
+
+use std::{path::Path, time::Duration};
+
+use ::bytes::Bytes;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use url::Url;
+
+use super::{
+    ImportError, Imported, mistake,
+    seen::{self, Content, Initiator, Seen},
+    short,
+};
+
+#[derive(Deserialize)]
+struct Har<'a> {
+    #[serde(borrow)]
+    log: Log<'a>,
+}
+
+#[derive(Deserialize)]
+struct Log<'a> {
+    #[serde(borrow)]
+    entries: Vec<&'a RawValue>,
+    #[serde(default)]
+    pages: Vec<Page>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    title: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    started_date_time: Option<String>,
+    time: Option<f64>,
+    request: Option<Request>,
+    response: Option<Response>,
+    #[serde(default)]
+    timings: Timings,
+    connection: Option<serde_json::Value>,
+    #[serde(rename = "_initiator")]
+    initiator: Option<Caller>,
+    #[serde(rename = "_resourceType")]
+    kind: Option<String>,
+    #[serde(rename = "_fromCache")]
+    from_cache: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request {
+    #[serde(default)]
+    method: String,
+    url: Option<String>,
+    #[serde(default)]
+    http_version: String,
+    #[serde(default)]
+    headers: Vec<Field>,
+    headers_size: Option<f64>,
+    body_size: Option<f64>,
+    post_data: Option<PostData>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Response {
+    status: Option<f64>,
+    #[serde(default)]
+    http_version: String,
+    #[serde(default)]
+    headers: Vec<Field>,
+    headers_size: Option<f64>,
+    body_size: Option<f64>,
+    #[serde(default)]
+    content: Body,
+    #[serde(rename = "_transferSize")]
+    transfer_size: Option<f64>,
+    #[serde(rename = "_error")]
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Field {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    value: String,
+}
+
+#[derive(Deserialize)]
+struct PostData {
+    text: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    size: Option<f64>,
+    mime_type: Option<String>,
+    text: Option<String>,
+    encoding: Option<String>,
+}
+
+/// In milliseconds; -1: does not apply.
+#[derive(Deserialize, Default)]
+struct Timings {
+    blocked: Option<f64>,
+    dns: Option<f64>,
+    connect: Option<f64>,
+    send: Option<f64>,
+    wait: Option<f64>,
+    receive: Option<f64>,
+}
+
+/// What Chromium says of who caused a request.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Caller {
+    url: Option<String>,
+    line_number: Option<f64>,
+    column_number: Option<f64>,
+    stack: Option<Stack>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stack {
+    #[serde(default)]
+    call_frames: Vec<Frame>,
+    parent: Option<Box<Stack>>,
+}
+
+#[derive(Deserialize)]
+struct Frame {
+    #[serde(default)]
+    url: String,
+}
+
+impl Caller {
+    /// The nearest first: the scripts of the stack, then those that had caused them, then what is named beside.
+    pub(crate) fn initiators(&self) -> Vec<Initiator> {
+        let stacks = std::iter::successors(self.stack.as_ref(), |stack| stack.parent.as_deref());
+        let frames = stacks.take(100).flat_map(|stack| &stack.call_frames);
+        let frames = frames.map(|frame| Initiator { url: frame.url.clone(), place: None });
+        let line = self.line_number.filter(|line| *line >= 0.0).map(|line| line as u64);
+        let place = line.map(|line| (line, self.column_number.unwrap_or(0.0).max(0.0) as u64));
+        let named = self.url.iter().map(|url| Initiator { url: url.clone(), place });
+        frames.filter(|frame| !frame.url.is_empty()).take(100).chain(named).collect()
+    }
+}
+
+/// Makes a page of a HAR; `path` names it.
+pub fn parse(text: &str, path: &Path) -> Result<Imported, ImportError> {
+    let text = text.trim_start_matches('\u{feff}');
+    let har: Har = serde_json::from_str(text).map_err(|error| {
+        let what = if error.is_eof() { "breaks off" } else { "is no HAR" };
+        mistake(path, format!("{what}: {error}"))
+    })?;
+    let title = har.log.pages.into_iter().find_map(|page| page.title).unwrap_or_else(|| super::name(path));
+    let mut notes = Vec::new();
+    let mut seen: Vec<Seen> = Vec::new();
+    let mut begin = None;
+    for (number, raw) in har.log.entries.iter().enumerate() {
+        let said = |what: String| mistake(path, format!("entry {} {what}", number + 1));
+        let entry: Entry =
+            serde_json::from_str(raw.get()).map_err(|error| said(format!("is none of a HAR: {error}")))?;
+        let url = entry.request.as_ref().and_then(|request| request.url.clone());
+        let url = url.ok_or_else(|| said("has no request with an address".to_owned()))?;
+        let parsed = Url::parse(&url).map_err(|error| said(format!("has the address {}: {error}", short(&url))))?;
+        let told = |what: &str| mistake(path, format!("{}: {what}", short(&url)));
+        if !matches!(parsed.scheme(), "http" | "https") || entry.from_cache.is_some() {
+            continue;
+        }
+        let when = entry.started_date_time.as_deref().and_then(|text| chrono::DateTime::parse_from_rfc3339(text).ok());
+        let when = when.ok_or_else(|| told("`startedDateTime` is missing, or is no time"))?;
+        let begin = *begin.get_or_insert(when);
+        // An hour before the first entry is as good as an hour after: only differences count.
+        let started = (when - begin).num_microseconds().unwrap_or(0).saturating_add(HOUR);
+        match one(entry, parsed, Duration::from_micros(u64::try_from(started).unwrap_or(0))) {
+            Ok(one) => seen.push(one),
+            Err(said) => notes.push(format!("{} is left out: {said}", short(&url))),
+        }
+    }
+    let source = format!("Imported from a HAR, {}.", path.file_name().unwrap_or_default().to_string_lossy());
+    let mut imported = seen::spec(seen, title, source, path)?;
+    notes.append(&mut imported.notes);
+    Ok(Imported { notes, ..imported })
+}
+
+/// In microseconds.
+const HOUR: i64 = 3_600_000_000;
+
+fn one(entry: Entry, url: Url, started: Duration) -> Result<Seen, String> {
+    let request = entry.request.ok_or("it has no request")?;
+    let response = entry.response.ok_or("it has no response")?;
+    let status = response.status.filter(|status| (200.0..600.0).contains(status));
+    let status = status.ok_or_else(|| match &response.error {
+        Some(error) => format!("it has no response ({})", short(error)),
+        None => "it has no response".to_owned(),
+    })?;
+    let timings = &entry.timings;
+    let before = [timings.blocked, timings.dns, timings.connect, timings.send, timings.wait];
+    let first = started + before.into_iter().map(millis).sum::<Duration>();
+    let end = (started + millis(entry.time)).max(first + millis(timings.receive));
+    // Where several requests share a connection at a time, none waits for another.
+    let shared = [&request.http_version, &response.http_version].into_iter().any(|version| {
+        let version = version.to_ascii_lowercase();
+        ["h2", "h3", "http/2", "http/3", "quic"].iter().any(|shared| version.starts_with(shared))
+    });
+    let connection = entry.connection.map(|connection| match connection {
+        serde_json::Value::String(name) => name,
+        other => other.to_string(),
+    });
+    let bytes = match (response.content.text, response.content.encoding.as_deref()) {
+        (None, _) => None,
+        (Some(text), None | Some("")) => Some(Bytes::from(text)),
+        (Some(text), Some("base64")) => {
+            Some(STANDARD.decode(text).map_err(|_| "its content is no base64, as its `encoding` says")?.into())
+        }
+        (Some(_), Some(other)) => return Err(format!("its content has the unknown encoding `{}`", short(other))),
+    };
+    let head = bytes_known(response.headers_size);
+    let transferred = bytes_known(response.transfer_size).zip(head).map(|(all, head)| all.saturating_sub(head));
+    let size = bytes_known(response.body_size).filter(|size| *size > 0).or(transferred);
+    let mut response_headers = fields(response.headers);
+    if let Some(kind) = response.content.mime_type.filter(|_| seen::field(&response_headers, "content-type").is_none())
+    {
+        response_headers.push(("content-type".to_owned(), kind));
+    }
+    Ok(Seen {
+        url,
+        method: request.method,
+        started,
+        first,
+        end,
+        connection: connection.filter(|name| !shared && !name.is_empty()),
+        initiators: entry.initiator.map_or_else(Vec::new, |caller| caller.initiators()),
+        fetched: entry.kind.is_some_and(|kind| matches!(kind.as_str(), "fetch" | "xhr")),
+        head: bytes_known(request.headers_size),
+        headers: fields(request.headers),
+        body: Content {
+            size: bytes_known(request.body_size),
+            bytes: request.post_data.and_then(|data| data.text).map(Bytes::from),
+            coded: false,
+        },
+        status: status as u16,
+        response_headers,
+        response_head: head,
+        response_body: Content { size: size.or(bytes_known(response.content.size)), bytes, coded: false },
+    })
+}
+
+fn fields(fields: Vec<Field>) -> Vec<(String, String)> {
+    fields.into_iter().map(|field| (field.name, field.value)).collect()
+}
+
+/// A number of bytes; -1 stands for one that is not known.
+fn bytes_known(number: Option<f64>) -> Option<u64> {
+    number.filter(|number| (0.0..1e18).contains(number)).map(|number| number as u64)
+}
+
+/// A time in milliseconds; what is no time, or longer than an hour, is none.
+fn millis(number: Option<f64>) -> Duration {
+    Duration::from_secs_f64(number.filter(|ms| (0.0..3.6e6).contains(ms)).unwrap_or(0.0) / 1e3)
+}

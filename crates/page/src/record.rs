@@ -1,0 +1,319 @@
+//! Recording: Chromium loads a page, and what it asks for becomes a spec.
+//!
+//! Chromium tells who caused each request: the parser, with the line and column of the reference, or a script, with
+//! its stack. So the dependencies are not guessed from times. The cache is off; frames of other sites and workers, which
+//! live in processes of their own, are listened to as well. Recording ends when the page has loaded and nothing has been
+//! asked for some time.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use ::bytes::Bytes;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use url::Url;
+
+use crate::{
+    browser::{Browser, BrowserError, Options},
+    import::{
+        ImportError, Imported,
+        har::Caller,
+        seen::{self, Content, Seen},
+    },
+    spec::MAX_REQUESTS,
+};
+
+/// Nothing has to happen for so long before a loaded page is taken to be complete.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Why nothing was recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The browser does not do it.
+    #[error(transparent)]
+    Browser(#[from] BrowserError),
+    /// Somebody wished it.
+    #[error("stopped; nothing was written")]
+    Stopped,
+    /// What it told makes no page.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+}
+
+/// How long at most until a wish to stop is seen.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Records the page at `url` for at most `patience`, or until `stop` is set; `path` is where the spec will be
+/// written.
+pub fn record(
+    url: &Url,
+    path: &Path,
+    patience: Duration,
+    options: &Options,
+    stop: &AtomicBool,
+) -> Result<Imported, RecordError> {
+    let mut browser = Browser::start(options, |_| {})?;
+    let session = browser.page()?;
+    let version = browser.call("", "Browser.getVersion", &json!({}))?;
+    let mut recording = Recording::default();
+    listen(&mut browser, &session)?;
+    browser.call(&session, "Page.enable", &json!({}))?;
+    let until = Instant::now() + patience;
+    let navigated = browser.call(&session, "Page.navigate", &json!({ "url": url.as_str() }))?;
+    if let Some(said) = navigated["errorText"].as_str().filter(|said| !said.is_empty()) {
+        return Err(BrowserError::Load { url: url.to_string(), said: said.to_owned() }.into());
+    }
+    let mut loaded = false;
+    let mut quiet = Instant::now() + QUIET;
+    loop {
+        let wait = if loaded && recording.open() == 0 { quiet.min(until) } else { until };
+        let now = Instant::now();
+        if now >= wait {
+            break;
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(RecordError::Stopped);
+        }
+        let Some(event) = browser.event(wait.min(now + LOOK))? else { continue };
+        match event.method.as_str() {
+            "Page.loadEventFired" => loaded = true,
+            "Target.attachedToTarget" => {
+                let attached = event.params["sessionId"].as_str().unwrap_or_default();
+                // Some targets have no network of their own; that is no reason to stop.
+                let _ = listen(&mut browser, attached);
+                browser.tell(attached, "Runtime.runIfWaitingForDebugger", &json!({}))?;
+            }
+            _ if event.method.starts_with("Network.") => {
+                recording.take(&event.session, &event.method, &event.params);
+                quiet = Instant::now() + QUIET;
+            }
+            _ => {}
+        }
+    }
+    let mut notes = Vec::new();
+    if !loaded {
+        notes.push(format!("the page had not loaded after {patience:?}; what had come by then is kept"));
+    }
+    let title = browser.call(&session, "Runtime.evaluate", &json!({ "expression": "document.title" }))?;
+    let title =
+        title["result"]["value"].as_str().filter(|title| !title.trim().is_empty()).unwrap_or(url.as_str()).to_owned();
+    for exchange in recording.exchanges.iter_mut().filter(|exchange| exchange.end.is_some() && exchange.has_body) {
+        let asked = json!({ "requestId": exchange.id });
+        if let Ok(body) = browser.call(&exchange.session, "Network.getResponseBody", &asked) {
+            exchange.bytes = bytes(&body);
+        }
+    }
+    drop(browser);
+    let product = version["product"].as_str().unwrap_or("Chromium");
+    let source = format!("Recorded from {url} with {product}.");
+    let begin = recording.exchanges.iter().map(|exchange| exchange.started).fold(f64::INFINITY, f64::min);
+    let mut all = Vec::new();
+    for exchange in recording.exchanges {
+        let address = exchange.url.clone();
+        match exchange.seen(begin) {
+            Ok(Some(seen)) => all.push(seen),
+            Ok(None) => {}
+            Err(said) => notes.push(format!("{address} is left out: {said}")),
+        }
+    }
+    let mut imported = seen::spec(all, title, source, path)?;
+    notes.append(&mut imported.notes);
+    Ok(Imported { notes, ..imported })
+}
+
+fn listen(browser: &mut Browser, session: &str) -> Result<(), BrowserError> {
+    let room = json!({ "maxTotalBufferSize": 512 << 20, "maxResourceBufferSize": 128 << 20 });
+    browser.call(session, "Network.enable", &room)?;
+    browser.call(session, "Network.setCacheDisabled", &json!({ "cacheDisabled": true }))?;
+    // Scripts that are called back have a stack only if somebody who debugs asks for it.
+    if browser.call(session, "Debugger.enable", &json!({})).is_ok() {
+        browser.call(session, "Debugger.setSkipAllPauses", &json!({ "skip": true }))?;
+        browser.call(session, "Debugger.setAsyncCallStackDepth", &json!({ "maxDepth": 32 }))?;
+    }
+    let others = json!({ "autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true });
+    browser.call(session, "Target.setAutoAttach", &others).map(drop)
+}
+
+fn bytes(body: &Value) -> Option<Bytes> {
+    let text = body["body"].as_str()?;
+    if body["base64Encoded"] == true {
+        STANDARD.decode(text).ok().map(Bytes::from)
+    } else {
+        Some(text.to_owned().into())
+    }
+}
+
+/// What has been told so far.
+#[derive(Default)]
+struct Recording {
+    exchanges: Vec<Exchange>,
+    /// The latest exchange of a request: a redirect makes another one under the same name.
+    latest: HashMap<(String, String), usize>,
+    /// Header fields of requests that are told of later: the order is not promised.
+    early: HashMap<(String, String), Value>,
+}
+
+/// A request and its response, as Chromium tells of them. Times are seconds of its clock.
+#[derive(Default)]
+struct Exchange {
+    session: String,
+    id: String,
+    url: String,
+    method: String,
+    started: f64,
+    first: Option<f64>,
+    end: Option<f64>,
+    failed: Option<String>,
+    initiator: Value,
+    /// What it is for: `Document`, `Fetch`, …
+    kind: String,
+    headers: Value,
+    sent: Option<String>,
+    response: Value,
+    /// The fields that were really received, which scripts must not all see.
+    received: Value,
+    /// The head as it came, where it was text.
+    head: Option<usize>,
+    status: Option<u16>,
+    transferred: Option<f64>,
+    has_body: bool,
+    bytes: Option<Bytes>,
+}
+
+impl Recording {
+    /// How many requests have begun and not ended.
+    fn open(&self) -> usize {
+        self.exchanges.iter().filter(|exchange| exchange.end.is_none() && exchange.failed.is_none()).count()
+    }
+
+    fn take(&mut self, session: &str, method: &str, params: &Value) {
+        let Some(id) = params["requestId"].as_str() else { return };
+        let key = (session.to_owned(), id.to_owned());
+        let time = params["timestamp"].as_f64();
+        if method == "Network.requestWillBeSent" {
+            let before = self.latest.get(&key).copied();
+            if let (Some(before), Some(response)) = (before, params.get("redirectResponse")) {
+                let before = &mut self.exchanges[before];
+                before.respond(response);
+                before.end = time;
+            }
+            if self.exchanges.len() < MAX_REQUESTS {
+                let mut exchange = Exchange::new(session, id, params);
+                if let Some(headers) = self.early.remove(&key) {
+                    exchange.headers = headers;
+                }
+                self.latest.insert(key, self.exchanges.len());
+                self.exchanges.push(exchange);
+            }
+            return;
+        }
+        let Some(exchange) = self.latest.get(&key).and_then(|at| self.exchanges.get_mut(*at)) else {
+            if method == "Network.requestWillBeSentExtraInfo" && self.early.len() < MAX_REQUESTS {
+                self.early.insert(key, params["headers"].clone());
+            }
+            return;
+        };
+        match method {
+            "Network.requestWillBeSentExtraInfo" => exchange.headers = params["headers"].clone(),
+            "Network.responseReceived" => exchange.respond(&params["response"]),
+            "Network.responseReceivedExtraInfo" => {
+                exchange.received = params["headers"].clone();
+                exchange.head = params["headersText"].as_str().map(str::len);
+                exchange.status = params["statusCode"].as_u64().and_then(|code| u16::try_from(code).ok());
+            }
+            "Network.loadingFinished" => {
+                exchange.end = time;
+                exchange.has_body = true;
+                exchange.transferred = params["encodedDataLength"].as_f64();
+            }
+            "Network.loadingFailed" => {
+                exchange.failed = Some(params["errorText"].as_str().unwrap_or("it failed").to_owned());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Exchange {
+    fn new(session: &str, id: &str, params: &Value) -> Self {
+        let request = &params["request"];
+        Self {
+            session: session.to_owned(),
+            id: id.to_owned(),
+            url: request["url"].as_str().unwrap_or_default().to_owned(),
+            method: request["method"].as_str().unwrap_or_default().to_owned(),
+            started: params["timestamp"].as_f64().unwrap_or(0.0),
+            initiator: params["initiator"].clone(),
+            kind: params["type"].as_str().unwrap_or_default().to_owned(),
+            headers: request["headers"].clone(),
+            sent: request["postData"].as_str().map(str::to_owned),
+            ..Self::default()
+        }
+    }
+
+    fn respond(&mut self, response: &Value) {
+        let timing = &response["timing"];
+        let from = timing["requestTime"].as_f64();
+        let headers_end = timing["receiveHeadersEnd"].as_f64().filter(|ms| *ms >= 0.0);
+        self.first = from.zip(headers_end).map(|(from, ms)| from + ms / 1e3);
+        self.response = response.clone();
+    }
+
+    /// What a spec is made of; none, if nothing went over the network. `begin` is when the first request began.
+    fn seen(self, begin: f64) -> Result<Option<Seen>, String> {
+        let Ok(url) = Url::parse(&self.url) else { return Ok(None) };
+        // What nothing on the page asks for is the browser's own: the tab's icon.
+        let own = self.kind == "Other" && self.initiator["type"] == "other";
+        if own || !matches!(url.scheme(), "http" | "https") {
+            return Ok(None);
+        }
+        if let Some(failed) = self.failed {
+            return Err(format!("it failed ({failed})"));
+        }
+        let Some(end) = self.end else { return Err("it was not finished".to_owned()) };
+        let response = &self.response;
+        let status = self.status.or_else(|| response["status"].as_u64().and_then(|status| status.try_into().ok()));
+        let since = |time: f64| Duration::try_from_secs_f64(time - begin).unwrap_or_default();
+        let one_by_one = response["protocol"].as_str().is_some_and(|protocol| protocol.starts_with("http/1"));
+        let connection = response["connectionId"].as_f64().filter(|number| one_by_one && *number > 0.0);
+        let initiators = Caller::deserialize(&self.initiator).map_or_else(|_| Vec::new(), |caller| caller.initiators());
+        let sent = self.sent.map(Bytes::from);
+        let received = if self.received.is_object() { &self.received } else { &response["headers"] };
+        let mut response_headers = fields(received);
+        if let Some(kind) = response["mimeType"].as_str().filter(|kind| !kind.is_empty())
+            && !response_headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"))
+        {
+            response_headers.push(("content-type".to_owned(), kind.to_owned()));
+        }
+        let head = self.head.map(|head| head as u64);
+        let size =
+            self.transferred.filter(|size| *size >= 0.0).map(|size| (size as u64).saturating_sub(head.unwrap_or(0)));
+        Ok(Some(Seen {
+            url,
+            method: self.method,
+            started: since(self.started),
+            first: since(self.first.unwrap_or(end)),
+            end: since(end),
+            connection: connection.map(|number| format!("{} {number}", self.session)),
+            initiators,
+            fetched: matches!(self.kind.as_str(), "Fetch" | "XHR"),
+            head: None,
+            headers: fields(&self.headers),
+            body: Content { size: None, bytes: sent, coded: false },
+            status: status.unwrap_or(0),
+            response_headers,
+            response_head: head,
+            response_body: Content { size: size.or(Some(0)), bytes: self.bytes, coded: false },
+        }))
+    }
+}
+
+fn fields(headers: &Value) -> Vec<(String, String)> {
+    let fields = headers.as_object().into_iter().flatten();
+    fields.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
+}

@@ -1,0 +1,228 @@
+//! What may be sent now: the order of a page's requests, without sockets and without a clock.
+//!
+//! A request passes through three states. It waits until all that it is after has come; then something is computed,
+//! if only for no time; then it may be sent. Where it keeps to the connection that it was recorded on, it may be sent
+//! only behind those that went before it there: whoever sends keeps a connection's requests in the order in which they
+//! are given.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{Spec, Until};
+
+/// What is to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Let so much time pass, then say that it is [`Order::computed`].
+    Compute(usize, Duration),
+    /// Send this request.
+    Send(usize),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// For so many others.
+    Waits(usize),
+    Computes,
+    Ready,
+    Sent,
+    Ended,
+}
+
+/// A request that waits for another one.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    who: usize,
+    /// Until so many bytes of the body are here; none: until all is.
+    bytes: Option<u64>,
+}
+
+/// One load of a page, as far as it has come.
+#[derive(Debug)]
+pub struct Order {
+    states: Vec<State>,
+    computes: Vec<Duration>,
+    /// By request, those that still wait for it.
+    waiting: Vec<Vec<Waiting>>,
+    /// The next request on the same connection.
+    next: Vec<Option<usize>>,
+    /// The request before it on the same connection.
+    before: Vec<Option<usize>>,
+    left: usize,
+}
+
+impl Order {
+    /// The load of a page, and what it begins with. `recorded`: requests keep to their recorded connections.
+    pub fn new(spec: &Spec, recorded: bool) -> (Self, Vec<Action>) {
+        let count = spec.requests.len();
+        let mut waiting = vec![Vec::new(); count];
+        let (mut next, mut before, mut last) = (vec![None; count], vec![None; count], BTreeMap::new());
+        for (who, request) in spec.requests.iter().enumerate() {
+            for after in &request.after {
+                let bytes = match after.until {
+                    Until::Head(_) => Some(after.until.body_bytes(&spec.requests[after.request].response)),
+                    Until::End => None,
+                };
+                waiting[after.request].push(Waiting { who, bytes });
+            }
+            if let Some(number) = request.connection.filter(|_| recorded)
+                && let Some(earlier) = last.insert(number, who)
+            {
+                next[earlier] = Some(who);
+                before[who] = Some(earlier);
+            }
+        }
+        let states = spec.requests.iter().map(|request| State::Waits(request.after.len())).collect();
+        let computes = spec.requests.iter().map(|request| request.compute).collect();
+        let mut order = Self { states, computes, waiting, next, before, left: count };
+        let first: Vec<usize> = (0..count).filter(|who| order.states[*who] == State::Waits(0)).collect();
+        let actions = first.into_iter().flat_map(|who| order.free(who)).collect();
+        (order, actions)
+    }
+
+    /// The head of a response is here, and so many bytes of its body.
+    pub fn received(&mut self, request: usize, bytes: u64) -> Vec<Action> {
+        self.come(request, |waiting| waiting.bytes.is_some_and(|enough| enough <= bytes))
+    }
+
+    /// All of a response is here.
+    pub fn ended(&mut self, request: usize) -> Vec<Action> {
+        if std::mem::replace(&mut self.states[request], State::Ended) != State::Ended {
+            self.left -= 1;
+        }
+        self.come(request, |_| true)
+    }
+
+    /// What was to be computed before a request has been.
+    pub fn computed(&mut self, request: usize) -> Vec<Action> {
+        self.states[request] = State::Ready;
+        let mut actions = Vec::new();
+        let mut at = Some(request);
+        while let Some(who) = at.filter(|who| self.may_go(*who)) {
+            self.states[who] = State::Sent;
+            actions.push(Action::Send(who));
+            at = self.next[who];
+        }
+        actions
+    }
+
+    /// Whether every response is here.
+    pub fn is_done(&self) -> bool {
+        self.left == 0
+    }
+
+    fn may_go(&self, who: usize) -> bool {
+        let sent = |before: usize| matches!(self.states[before], State::Sent | State::Ended);
+        self.states[who] == State::Ready && self.before[who].is_none_or(sent)
+    }
+
+    fn come(&mut self, request: usize, enough: impl Fn(&Waiting) -> bool) -> Vec<Action> {
+        let freed: Vec<Waiting> = self.waiting[request].extract_if(.., |waiting| enough(waiting)).collect();
+        let mut actions = Vec::new();
+        for Waiting { who, .. } in freed {
+            if let State::Waits(others) = &mut self.states[who] {
+                *others -= 1;
+                if *others == 0 {
+                    actions.extend(self.free(who));
+                }
+            }
+        }
+        actions
+    }
+
+    /// A request waits for no other one any more.
+    fn free(&mut self, who: usize) -> Vec<Action> {
+        self.states[who] = State::Computes;
+        match self.computes[who] {
+            Duration::ZERO => self.computed(who),
+            time => vec![Action::Compute(who, time)],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn spec(text: &str) -> Spec {
+        Spec::parse(&format!("schema = \"longhaul.page/1\"\ntitle = \"t\"\n{text}"), "t.toml".as_ref()).unwrap()
+    }
+
+    fn request(id: &str, rest: &str) -> String {
+        format!(
+            "[[request]]\nid = \"{id}\"\nhost = \"a\"\npath = \"/{id}\"\nresponse = {{ head = 300, body = 9000 }}\n{rest}\n"
+        )
+    }
+
+    #[test]
+    fn a_head_an_end_and_a_computation_are_waited_for() {
+        let text = request("page", "")
+            + &request("early", "after = [{ head = \"page\", bytes = 4000 }]")
+            + &request("late", "after = [{ end = \"page\" }]\ncompute = \"5ms\"");
+        let (mut order, first) = Order::new(&spec(&text), true);
+        assert_eq!(first, [Action::Send(0)]);
+        assert_eq!(order.received(0, 3699), []);
+        assert_eq!(order.received(0, 3700), [Action::Send(1)], "the head's 300 bytes count");
+        assert_eq!(order.received(0, 9000), [], "nobody is sent twice");
+        assert_eq!(order.ended(0), [Action::Compute(2, Duration::from_millis(5))]);
+        assert_eq!(order.computed(2), [Action::Send(2)]);
+        assert!(!order.is_done());
+        order.ended(1);
+        order.ended(2);
+        assert!(order.is_done());
+    }
+
+    #[test]
+    fn on_its_recorded_connection_nobody_overtakes() {
+        let text = request("page", "connection = 0")
+            + &request("slow", "connection = 1\nafter = [{ end = \"page\" }]")
+            + &request("quick", "connection = 1");
+        let (mut order, first) = Order::new(&spec(&text), true);
+        assert_eq!(first, [Action::Send(0)]);
+        assert_eq!(order.ended(0), [Action::Send(1), Action::Send(2)]);
+        let (_, first) = Order::new(&spec(&text), false);
+        assert_eq!(first, [Action::Send(0), Action::Send(2)], "any connection will do");
+    }
+
+    proptest! {
+        /// Whatever waits for whatever before it: everything is sent, once, behind all that it is after.
+        #[test]
+        fn everything_is_sent_once_and_in_order(
+            waits in prop::collection::vec((0usize..20, any::<bool>(), 0u64..9000, 0u32..4, any::<bool>()), 1..20),
+            recorded: bool,
+        ) {
+            let text: String = waits.iter().enumerate().map(|(at, (on, end, bytes, connection, computes))| {
+                let after = match (at, end) {
+                    (0, _) => String::new(),
+                    (_, true) => format!("after = [{{ end = \"r{}\" }}]\n", on % at),
+                    (_, false) => format!("after = [{{ head = \"r{}\", bytes = {} }}]\n", on % at, bytes.max(&1)),
+                };
+                let compute = if *computes { "compute = \"1ms\"\n" } else { "" };
+                request(&format!("r{at}"), &format!("{after}connection = {connection}\n{compute}"))
+            }).collect();
+            let spec = spec(&text);
+            let (mut order, mut todo) = Order::new(&spec, recorded);
+            let (mut sent, mut ended) = (Vec::new(), vec![false; spec.requests.len()]);
+            while let Some(action) = todo.pop() {
+                let more = match action {
+                    Action::Compute(who, _) => order.computed(who),
+                    Action::Send(who) => {
+                        prop_assert!(!sent.contains(&who));
+                        sent.push(who);
+                        for after in &spec.requests[who].after {
+                            prop_assert!(after.until != Until::End || ended[after.request]);
+                        }
+                        let mut more = order.received(who, spec.requests[who].response.body.len());
+                        ended[who] = true;
+                        more.extend(order.ended(who));
+                        more
+                    }
+                };
+                todo.extend(more);
+            }
+            prop_assert!(order.is_done());
+            prop_assert_eq!(sent.len(), spec.requests.len());
+        }
+    }
+}

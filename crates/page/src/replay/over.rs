@@ -1,0 +1,177 @@
+//! The ways to ask for a page, by their names: `h1`, `h1x6+pipelining`, `h2+tls+tfo`, `h3+early`.
+
+use std::{fmt, str::FromStr};
+
+/// A way to ask for a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Over {
+    /// The version of HTTP, and over which connections.
+    pub http: Http,
+    /// How TLS begins; none: in the clear.
+    pub tls: Option<Session>,
+    /// Requests are sent back to back where they may be (HTTP/1.1).
+    pub pipelining: bool,
+    /// The first bytes go with the SYN (TCP Fast Open, RFC 7413).
+    pub fast_open: bool,
+}
+
+/// The version of HTTP, and over which connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Http {
+    /// HTTP/1.1 over the connections as they were recorded; requests that were recorded on none share six to a host.
+    Recorded,
+    /// HTTP/1.1 over as many as six connections to a host, as browsers do; whichever is free.
+    Six,
+    /// HTTP/2 over one connection to a host; without TLS by prior knowledge.
+    Two,
+    /// HTTP/3 over one connection to a host.
+    Three,
+}
+
+/// How TLS 1.3 begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Session {
+    /// With a full handshake, as on a first visit.
+    Full,
+    /// By resuming a session of an earlier visit (RFC 8446 §2.2): no certificate, but the same round trip.
+    Resumed,
+    /// The same, with requests that may be repeated as early data (RFC 8446 §2.3, RFC 8470).
+    Early,
+}
+
+/// A name that is no way's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` is no way to ask for a page: {why}")]
+pub struct UnknownWay {
+    name: String,
+    why: &'static str,
+}
+
+impl Over {
+    /// Every way there is.
+    pub fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        for http in [Http::Recorded, Http::Six, Http::Two, Http::Three] {
+            for tls in [None, Some(Session::Full), Some(Session::Resumed), Some(Session::Early)] {
+                for [pipelining, fast_open] in [[false, false], [true, false], [false, true], [true, true]] {
+                    all.push(Self { http, tls, pipelining, fast_open });
+                }
+            }
+        }
+        all.retain(|over| over.complaint().is_none());
+        all
+    }
+
+    /// HTTP/1.1 in the clear, over the recorded connections: what others are compared with.
+    pub const PLAIN: Self = Self { http: Http::Recorded, tls: None, pipelining: false, fast_open: false };
+
+    /// Round trips before the first request on a new one of the recorded connections; none for ways over others, and
+    /// where requests do not wait for one another.
+    pub fn handshakes(&self) -> Option<u32> {
+        let tcp = u32::from(!self.fast_open);
+        let tls = u32::from(matches!(self.tls, Some(Session::Full | Session::Resumed)));
+        (self.http == Http::Recorded && !self.pipelining).then_some(tcp + tls)
+    }
+
+    /// Whether it goes through TLS.
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    fn complaint(&self) -> Option<&'static str> {
+        let serial = matches!(self.http, Http::Recorded | Http::Six);
+        match self.http {
+            Http::Three if self.fast_open => Some("HTTP/3 runs over QUIC, and TCP Fast Open is TCP's"),
+            Http::Three if self.tls.is_none() => Some("HTTP/3 is never without TLS"),
+            _ if self.pipelining && !serial => Some("only HTTP/1.1 is pipelined; HTTP/2 and HTTP/3 have streams"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Over {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.http {
+            Http::Recorded => "h1",
+            Http::Six => "h1x6",
+            Http::Two => "h2",
+            Http::Three => "h3",
+        })?;
+        if self.pipelining {
+            f.write_str("+pipelining")?;
+        }
+        match self.tls {
+            // HTTP/3 has no other way to begin.
+            Some(Session::Full) if self.http == Http::Three => {}
+            Some(Session::Full) => f.write_str("+tls")?,
+            Some(Session::Resumed) => f.write_str("+resumed")?,
+            Some(Session::Early) => f.write_str("+early")?,
+            None => {}
+        }
+        f.write_str(if self.fast_open { "+tfo" } else { "" })
+    }
+}
+
+impl FromStr for Over {
+    type Err = UnknownWay;
+
+    fn from_str(name: &str) -> Result<Self, UnknownWay> {
+        let unknown = |why| UnknownWay { name: name.to_owned(), why };
+        let mut words = name.split('+');
+        let http = match words.next() {
+            Some("h1") => Http::Recorded,
+            Some("h1x6") => Http::Six,
+            Some("h2") => Http::Two,
+            Some("h3") => Http::Three,
+            _ => return Err(unknown("it begins with h1, h1x6, h2 or h3")),
+        };
+        let tls = (http == Http::Three).then_some(Session::Full);
+        let mut over = Self { http, tls, pipelining: false, fast_open: false };
+        for word in words {
+            let before = over;
+            match word {
+                "tls" => over.tls = Some(Session::Full),
+                "resumed" => over.tls = Some(Session::Resumed),
+                "early" => over.tls = Some(Session::Early),
+                "pipelining" => over.pipelining = true,
+                "tfo" => over.fast_open = true,
+                _ => return Err(unknown("what follows a + is pipelining, tls, resumed, early or tfo")),
+            }
+            let another = before.tls.is_some() && before.tls != over.tls && before.tls != tls;
+            if before == over || another {
+                return Err(unknown("of tls, resumed and early it takes one, and each word once"));
+            }
+        }
+        over.complaint().map_or(Ok(over), |why| Err(unknown(why)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_has_a_name_of_its_own_that_means_it() {
+        let all = Over::all();
+        assert_eq!(all.len(), 16 + 16 + 8 + 3);
+        for over in all {
+            assert_eq!(over.to_string().parse(), Ok(over));
+        }
+    }
+
+    #[test]
+    fn words_may_stand_in_any_order_and_nonsense_is_told_apart() {
+        assert_eq!("h1+tfo+pipelining".parse::<Over>().unwrap().to_string(), "h1+pipelining+tfo");
+        for (name, part) in [
+            ("h3+tfo", "QUIC"),
+            ("h2+pipelining", "streams"),
+            ("h4", "begins with"),
+            ("h1+fast", "follows"),
+            ("h1+tls+early", "takes one"),
+            ("h1+tfo+tfo", "once"),
+        ] {
+            let told = name.parse::<Over>().unwrap_err().to_string();
+            assert!(told.contains(part), "{told}");
+        }
+    }
+}

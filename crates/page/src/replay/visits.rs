@@ -1,0 +1,45 @@
+//! Visitors in place of a page: each asks once, over a connection of its own.
+
+use std::time::Duration;
+
+use http::{HeaderMap, Method, StatusCode};
+
+use crate::{After, Body, Request, Response, Spec, Until};
+
+/// The head of a request and of a response, in bytes.
+const HEAD: u32 = 300;
+
+/// `count` requests of `bytes` each, every one on a connection of its own, `at_once` of them at any time: whoever has
+/// an answer makes place for the next. What a server can do is seen in them, and no dependency of a page.
+pub fn visits(count: u32, at_once: u32, bytes: u64) -> Spec {
+    let request = |number: u32| Request {
+        id: format!("visit{number}"),
+        method: Method::GET,
+        secure: false,
+        host: "www.example.org".to_owned(),
+        path: format!("/{number}"),
+        connection: Some(number),
+        head: HEAD,
+        headers: HeaderMap::new(),
+        body: Body::Synthetic { len: 0, seed: 0 },
+        after: number
+            .checked_sub(at_once.max(1))
+            .map(|before| After { request: before as usize, until: Until::End })
+            .into_iter()
+            .collect(),
+        compute: Duration::ZERO,
+        response: Response {
+            status: StatusCode::OK,
+            content_type: None,
+            head: HEAD,
+            headers: HeaderMap::new(),
+            body: Body::Synthetic { len: bytes, seed: u64::from(number) },
+        },
+    };
+    Spec {
+        name: "visits".to_owned(),
+        title: format!("{count} visits, {at_once} at once, each one request for {bytes} bytes"),
+        source: None,
+        requests: (0..count).map(request).collect(),
+    }
+}

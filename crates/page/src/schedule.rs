@@ -1,0 +1,305 @@
+//! The load on an ideal network: when each request could be sent and when its response would have come.
+//!
+//! Three questions, one calculation. With nothing but the dependencies (every connection is open already, any number of
+//! them) it gives the *floor*: the round trips that no protocol can save, and the bytes. With the recorded connections,
+//! one request after another on each and a handshake before the first, it says what HTTP/1.1 needs at best; one
+//! round trip less for the handshake is what TCP Fast Open can give at most. With an initial window, TCP's slow start
+//! is counted as well: a response that does not fit waits for acknowledgements, in round trips.
+//!
+//! The critical path is the chain of waits that ends with the last byte; its *depth* is how many requests are on
+//! it. It is followed backwards from the end, as Wang et al. do (WProf, NSDI 2013): what lies beside it costs nothing.
+
+use std::{collections::HashMap, time::Duration};
+
+use link::units::Rate;
+
+use crate::{Spec, Until};
+
+/// What a load has to cross.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    /// The round-trip time.
+    pub rtt: Duration,
+    /// The rate towards the client, of all connections together; none: as quick as one likes. What the client sends is
+    /// taken for short.
+    pub rate: Option<Rate>,
+    /// What the requests go over.
+    pub connections: Connections,
+}
+
+/// What the requests go over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connections {
+    /// All together, over something that is open already and has no slow start.
+    Open,
+    /// The recorded ones, one request at a time on each, opened when first needed. A request without one has one of
+    /// its own.
+    Recorded {
+        /// Round trips before the first request can be sent: TCP 1, with TLS 1.3 2, with Fast Open or early data less.
+        handshake: u32,
+        /// The server's initial window in bytes, which then grows by what is acknowledged (RFC 5681, section 3.1);
+        /// none: no slow start.
+        initial_window: Option<u64>,
+    },
+}
+
+/// Ten segments of 1460 bytes: the usual initial window (RFC 6928).
+pub const INITIAL_WINDOW: u64 = 14_600;
+
+/// When everything happens. Times count from the load's begin; the places are those of the spec's requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule {
+    /// When each request could go, had it a connection: what it waits for has come, and its computation has passed.
+    pub ready: Vec<Duration>,
+    /// When the connection of each begins its handshake, where the request is the first on it.
+    pub opened: Vec<Option<Duration>>,
+    /// When each is sent.
+    pub sent: Vec<Duration>,
+    /// When the first byte of each response comes.
+    pub first: Vec<Duration>,
+    /// When the last byte of each response comes.
+    pub end: Vec<Duration>,
+    /// The requests on the critical path, from the first on.
+    pub critical: Vec<usize>,
+    /// When the last byte of all has come.
+    pub load: Duration,
+}
+
+impl Schedule {
+    /// How many connections are opened on the critical path: what one round trip less for each handshake would save, in
+    /// round trips.
+    pub fn handshakes(&self) -> usize {
+        self.critical.iter().filter(|place| self.opened[**place].is_some()).count()
+    }
+}
+
+impl Spec {
+    /// The floor: no load over a path of this round-trip time and rate takes less, whatever the protocol. Round trips that
+    /// cannot be saved, computations, and the bytes of all responses.
+    pub fn floor(&self, rtt: Duration, rate: Option<Rate>) -> Duration {
+        self.schedule(&Way { rtt, rate, connections: Connections::Open }).load
+    }
+
+    /// How many requests the longest chain of dependencies has: so many round trips cannot be saved.
+    pub fn depth(&self) -> usize {
+        self.critical_path().len()
+    }
+
+    /// The requests of the longest chain of dependencies, from the first on. Where several are as long, the one that
+    /// ends first in the file.
+    pub fn critical_path(&self) -> Vec<usize> {
+        let mut chains = vec![(1, None); self.requests.len()];
+        for place in self.order().unwrap_or_default() {
+            let above = self.requests[place].after.iter().map(|after| after.request);
+            let longest = above.max_by_key(|above| (chains[*above].0, usize::MAX - above));
+            chains[place] = (longest.map_or(0, |above| chains[above].0) + 1, longest);
+        }
+        let mut next = (0..chains.len()).max_by_key(|place| (chains[*place].0, usize::MAX - place));
+        let mut path = Vec::new();
+        while let Some(place) = next {
+            path.push(place);
+            next = chains[place].1;
+        }
+        path.reverse();
+        path
+    }
+
+    /// The load as it would go over `way`.
+    pub fn schedule(&self, way: &Way) -> Schedule {
+        let none = vec![Duration::ZERO; self.requests.len()];
+        let mut schedule = Schedule {
+            ready: none.clone(),
+            opened: vec![None; self.requests.len()],
+            sent: none.clone(),
+            first: none.clone(),
+            end: none,
+            critical: Vec::new(),
+            load: Duration::ZERO,
+        };
+        let mut cause = vec![None; self.requests.len()];
+        let mut windows = vec![None; self.requests.len()];
+        // Whoever was last on each connection.
+        let mut last: HashMap<u32, usize> = HashMap::new();
+        for place in self.order().unwrap_or_default() {
+            let request = &self.requests[place];
+            let comes = |until: &Until, of: usize| match until {
+                Until::End => schedule.end[of],
+                Until::Head(bytes) => schedule.sent[of].saturating_add(arrival(*bytes, windows[of], way)),
+            };
+            let waits = request.after.iter().map(|after| (comes(&after.until, after.request), after.request));
+            let (come, by) = waits.max().map_or((Duration::ZERO, None), |(time, by)| (time, Some(by)));
+            let ready = come.saturating_add(request.compute);
+            schedule.ready[place] = ready;
+            cause[place] = by;
+            schedule.sent[place] = match way.connections {
+                Connections::Open => ready,
+                Connections::Recorded { handshake, initial_window } => {
+                    let before = request.connection.and_then(|number| last.insert(number, place));
+                    let (open, sent) = match before {
+                        Some(before) if schedule.end[before] > ready => {
+                            cause[place] = Some(before);
+                            (None, schedule.end[before])
+                        }
+                        Some(_) => (None, ready),
+                        None => (Some(ready), ready.saturating_add(way.rtt.saturating_mul(handshake))),
+                    };
+                    schedule.opened[place] = open;
+                    let grown = before.and_then(|before| windows[before].map(|window| (window, before)));
+                    windows[place] = match grown {
+                        Some((window, before)) => Some(self.requests[before].response.size().saturating_add(window)),
+                        None => initial_window,
+                    };
+                    sent
+                }
+            };
+            let arrives = |bytes| schedule.sent[place].saturating_add(arrival(bytes, windows[place], way));
+            (schedule.first[place], schedule.end[place]) = (arrives(1), arrives(request.response.size()));
+        }
+        let mut next = (0..self.requests.len()).max_by_key(|place| (schedule.end[*place], usize::MAX - place));
+        schedule.load = next.map_or(Duration::ZERO, |place| schedule.end[place]);
+        while let Some(place) = next {
+            schedule.critical.push(place);
+            next = cause[place];
+        }
+        schedule.critical.reverse();
+        let bytes = way.rate.map_or(Duration::ZERO, |rate| rate.time_for(self.response_bytes()));
+        schedule.load = schedule.load.max(way.rtt.saturating_add(bytes));
+        schedule
+    }
+
+    /// An order in which every request comes after those that it waits for and those before it on its connection; else
+    /// requests that wait for each other, each for the next, the last for the first.
+    pub(crate) fn order(&self) -> Result<Vec<usize>, Vec<usize>> {
+        let mut waits: Vec<Vec<usize>> =
+            self.requests.iter().map(|request| request.after.iter().map(|after| after.request).collect()).collect();
+        let mut last = HashMap::new();
+        for (place, request) in self.requests.iter().enumerate() {
+            let before = request.connection.and_then(|number| last.insert(number, place));
+            waits[place].extend(before);
+        }
+        let mut open: Vec<usize> = waits.iter().map(Vec::len).collect();
+        let mut waiters = vec![Vec::new(); waits.len()];
+        for (place, waits) in waits.iter().enumerate() {
+            for wait in waits {
+                waiters[*wait].push(place);
+            }
+        }
+        let mut order: Vec<usize> = (0..waits.len()).filter(|place| open[*place] == 0).collect();
+        let mut at = 0;
+        while let Some(place) = order.get(at).copied() {
+            at += 1;
+            for waiter in &waiters[place] {
+                open[*waiter] -= 1;
+                if open[*waiter] == 0 {
+                    order.push(*waiter);
+                }
+            }
+        }
+        let Some(mut place) = open.iter().position(|open| *open > 0) else { return Ok(order) };
+        // Whoever is left waits for somebody who is left: going that way must come round.
+        let mut seen = vec![None; waits.len()];
+        let mut way = Vec::new();
+        while seen[place].is_none() {
+            seen[place] = Some(way.len());
+            way.push(place);
+            place = waits[place].iter().copied().find(|wait| open[*wait] > 0).unwrap_or(place);
+        }
+        Err(way.split_off(seen[place].unwrap_or(0)))
+    }
+}
+
+/// When so many bytes of a response have come, after its request was sent into a connection with this window.
+fn arrival(bytes: u64, window: Option<u64>, way: &Way) -> Duration {
+    let mut rounds = 0;
+    if let Some(mut window) = window.filter(|window| *window > 0) {
+        let mut sent = window;
+        while sent < bytes {
+            window = window.saturating_mul(2);
+            sent = sent.saturating_add(window);
+            rounds += 1;
+        }
+    }
+    let bytes = way.rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes));
+    way.rtt.saturating_add(bytes.max(way.rtt.saturating_mul(rounds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// A page, whose style sheet is needed for its font, and a picture over the page's connection.
+    const PAGE: &str = r#"
+        schema = "longhaul.page/1"
+        [[request]]
+        id = "page"
+        host = "a.example"
+        path = "/"
+        connection = 0
+        response = { head = 200, body = 20000 }
+        [[request]]
+        id = "picture"
+        host = "a.example"
+        path = "/picture"
+        connection = 0
+        after = [{ head = "page" }]
+        response = { head = 200, body = 1000 }
+        [[request]]
+        id = "style"
+        host = "b.example"
+        path = "/style"
+        connection = 1
+        after = [{ head = "page" }]
+        compute = "5ms"
+        response = { head = 200, body = 1000 }
+        [[request]]
+        id = "font"
+        host = "b.example"
+        path = "/font"
+        after = [{ end = "style" }]
+        response = { head = 200, body = 1000 }
+    "#;
+
+    fn page() -> Spec {
+        Spec::parse(PAGE, Path::new("page.toml")).unwrap()
+    }
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn the_floor_is_depth_and_computation_and_bytes() {
+        let page = page();
+        assert_eq!(page.depth(), 3);
+        assert_eq!(page.floor(ms(100), None), ms(305));
+        assert_eq!(page.floor(ms(0), None), ms(5));
+        // 23 800 bytes at a megabit take 190.4 ms, and the first of them comes after a round trip.
+        let rate = Rate::bits_per_second(1_000_000);
+        assert_eq!(page.floor(ms(10), Some(rate)), Duration::from_micros(200_400));
+    }
+
+    #[test]
+    fn recorded_connections_cost_handshakes_and_slow_start() {
+        let over = |handshake, initial_window| {
+            let connections = Connections::Recorded { handshake, initial_window };
+            page().schedule(&Way { rtt: ms(100), rate: None, connections })
+        };
+        let plain = over(1, None);
+        // The page 200; the style sheet's connection, its request; the font has one of its own.
+        assert_eq!((plain.load, plain.critical.clone(), plain.handshakes()), (ms(605), vec![0, 2, 3], 3));
+        assert_eq!(over(0, None).load, ms(305));
+        // The picture waits for the page's second round trip.
+        let slow = over(1, Some(INITIAL_WINDOW));
+        assert_eq!((slow.end[0], slow.sent[1], slow.sent[2]), (ms(300), ms(300), ms(305)));
+        assert_eq!(slow.opened[2], Some(ms(205)));
+    }
+
+    #[test]
+    fn slow_start_doubles() {
+        let way = Way { rtt: ms(1), rate: None, connections: Connections::Open };
+        let rounds = [0, 1, 10, 11, 30, 31, 70, 71].map(|bytes| arrival(bytes, Some(10), &way).as_millis());
+        assert_eq!(rounds, [1, 1, 1, 2, 2, 3, 3, 4]);
+        assert!(arrival(u64::MAX, Some(1), &way) < ms(70));
+    }
+}

@@ -1,0 +1,79 @@
+//! The page loads that come with the program: the two of the seed, imported from the manifests of 2013 by
+//! [`crate::import::manifests`].
+
+use std::path::Path;
+
+use crate::{Spec, SpecError};
+
+/// The names of the pages that come with the program, and their specs.
+pub const SHIPPED: [(&str, &str); 2] =
+    [("wikipedia", include_str!("../specs/wikipedia.toml")), ("amazon", include_str!("../specs/amazon.toml"))];
+
+impl Spec {
+    /// The page that comes with the program under this name.
+    pub fn shipped(name: &str) -> Option<Self> {
+        let (name, text) = SHIPPED.into_iter().find(|(shipped, _)| *shipped == name)?;
+        Self::parse(text, Path::new(&format!("{name}.toml"))).ok()
+    }
+
+    /// The page that comes with the program under this name, else the one in the file of this name.
+    pub fn find(name: &str) -> Result<Self, SpecError> {
+        match Self::shipped(name) {
+            Some(spec) => Ok(spec),
+            None if name.contains(['.', '/']) || Path::new(name).is_file() => Self::read(Path::new(name)),
+            None => Err(SpecError::Unknown {
+                name: name.to_owned(),
+                shipped: SHIPPED.map(|(shipped, _)| shipped).join(", "),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Connections, Way};
+    use std::time::Duration;
+
+    /// What the seed says of them: requests, connections, bytes; and what follows from its description: Wikipedia in six
+    /// stages, of which the styles and scripts of the second are both waited for; Amazon in two.
+    #[test]
+    fn they_are_the_seed_s_pages() {
+        for (name, requests, connections, bytes, depth) in
+            [("wikipedia", 56, 16, 818_538, 5), ("amazon", 72, 21, 677_007, 2)]
+        {
+            let spec = Spec::shipped(name).unwrap();
+            assert_eq!((spec.requests.len(), spec.connections()), (requests, connections), "{name}");
+            assert_eq!((spec.response_bytes(), spec.depth()), (bytes, depth), "{name}");
+            let mean = (2 * spec.request_bytes() / requests as u64).div_ceil(2);
+            assert_eq!(mean, if name == "wikipedia" { 556 } else { 623 });
+            // A host has no more connections than browsers opened to one: the hosts are believable.
+            for host in spec.hosts() {
+                let mut numbers: Vec<_> = spec
+                    .requests
+                    .iter()
+                    .filter(|request| request.host == host)
+                    .map(|request| request.connection)
+                    .collect();
+                numbers.sort_unstable();
+                numbers.dedup();
+                assert!(numbers.len() <= 6, "{host}: {}", numbers.len());
+            }
+        }
+    }
+
+    #[test]
+    fn fast_open_saves_a_round_trip_for_each_connection_on_the_critical_path() {
+        for (name, _) in SHIPPED {
+            let spec = Spec::shipped(name).unwrap();
+            let rtt = Duration::from_millis(100);
+            let over = |handshake| {
+                let connections = Connections::Recorded { handshake, initial_window: None };
+                spec.schedule(&Way { rtt, rate: None, connections })
+            };
+            let (plain, open) = (over(1), over(0));
+            assert!(plain.load <= open.load + rtt * plain.handshakes() as u32);
+            assert!(spec.floor(rtt, None) < open.load, "one request at a time on each connection takes longer");
+        }
+    }
+}

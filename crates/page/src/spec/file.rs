@@ -1,0 +1,137 @@
+//! The shape of the file, in TOML or JSON. Each request keeps its place in the text, for what is said about it.
+
+use std::{fs, io::Read as _, ops::Range, path::Path};
+
+use link::units::{Size, Span};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use toml::Spanned;
+
+use super::{MAX_KEPT, SpecError, mistake::Fault};
+
+/// A spec as it is written.
+pub(super) struct File {
+    pub(super) schema: Option<String>,
+    pub(super) title: Option<String>,
+    pub(super) source: Option<String>,
+    pub(super) request: Vec<(Range<usize>, Request)>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Whole<Entry> {
+    schema: Option<String>,
+    title: Option<String>,
+    source: Option<String>,
+    #[serde(default = "Vec::new")]
+    request: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Request {
+    pub(super) id: String,
+    pub(super) method: Option<String>,
+    #[serde(default)]
+    pub(super) scheme: Scheme,
+    pub(super) host: String,
+    pub(super) path: String,
+    pub(super) connection: Option<u32>,
+    pub(super) head: Option<Bytes>,
+    #[serde(default)]
+    pub(super) headers: Vec<String>,
+    pub(super) body: Option<Bytes>,
+    pub(super) text: Option<String>,
+    pub(super) file: Option<String>,
+    #[serde(default)]
+    pub(super) after: Vec<After>,
+    pub(super) compute: Option<Span>,
+    pub(super) response: Response,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Response {
+    pub(super) status: Option<u16>,
+    #[serde(rename = "type")]
+    pub(super) content_type: Option<String>,
+    pub(super) head: Option<Bytes>,
+    #[serde(default)]
+    pub(super) headers: Vec<String>,
+    pub(super) body: Option<Bytes>,
+    pub(super) text: Option<String>,
+    pub(super) file: Option<String>,
+}
+
+#[derive(Deserialize, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Scheme {
+    Http,
+    #[default]
+    Https,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct After {
+    pub(super) head: Option<String>,
+    pub(super) end: Option<String>,
+    pub(super) bytes: Option<Bytes>,
+}
+
+/// A number of bytes, as a number or as a size with its unit.
+#[derive(Deserialize, Clone, Copy)]
+#[serde(untagged, expecting = "a number of bytes is needed here, like 12000 or \"12KiB\"")]
+pub(super) enum Bytes {
+    Number(u64),
+    Size(Size),
+}
+
+impl Bytes {
+    pub(super) fn get(self) -> u64 {
+        match self {
+            Self::Number(bytes) => bytes,
+            Self::Size(size) => size.as_bytes(),
+        }
+    }
+}
+
+impl File {
+    pub(super) fn parse(text: &str, path: &Path) -> Result<Self, Fault> {
+        if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
+            Self::json(text)
+        } else {
+            let Whole { schema, title, source, request } = toml::from_str::<Whole<Spanned<Request>>>(text)?;
+            let request = request.into_iter().map(|entry| (entry.span(), entry.into_inner())).collect();
+            Ok(Self { schema, title, source, request })
+        }
+    }
+
+    /// JSON keeps no places, but the text of a value that is read later is a part of the whole text.
+    fn json(text: &str) -> Result<Self, Fault> {
+        let Whole { schema, title, source, request } =
+            serde_json::from_str::<Whole<&RawValue>>(text).map_err(|error| at_line(text, 0, &error))?;
+        let request = request.into_iter().map(|raw| {
+            let start = raw.get().as_ptr() as usize - text.as_ptr() as usize;
+            let entry = serde_json::from_str(raw.get()).map_err(|error| at_line(raw.get(), start, &error))?;
+            Ok((start..start + raw.get().len(), entry))
+        });
+        Ok(Self { schema, title, source, request: request.collect::<Result<_, Fault>>()? })
+    }
+}
+
+/// The place of an error in `text`, which begins at `start` of the whole.
+fn at_line(text: &str, start: usize, error: &serde_json::Error) -> Fault {
+    let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    let said = error.to_string();
+    let said = said.rsplit_once(" at line ").map_or(said.as_str(), |(said, _)| said);
+    Fault::new(start + before..start + before, said)
+}
+
+/// The text of a spec, of bounded size.
+pub(super) fn text(path: &Path) -> Result<String, SpecError> {
+    let mut text = String::new();
+    let read = fs::File::open(path).and_then(|file| file.take(MAX_KEPT).read_to_string(&mut text));
+    read.map_err(|source| SpecError::Read { path: path.display().to_string(), source })?;
+    Ok(text)
+}

@@ -1,0 +1,154 @@
+use super::*;
+use proptest::prelude::*;
+
+fn parse(text: &str) -> Result<Spec, SpecError> {
+    Spec::parse(text, Path::new("a/page.toml"))
+}
+
+/// A spec of requests `a`, `b`, … with these lines in them.
+fn requests(lines: &[&str]) -> String {
+    let entries = lines.iter().zip('a'..).map(|(lines, id)| {
+        let response = if lines.contains("response") { "" } else { "response = { head = 100, body = 900 }" };
+        format!("[[request]]\nid = \"{id}\"\nhost = \"x.example\"\npath = \"/{id}\"\n{lines}\n{response}\n")
+    });
+    format!("schema = \"{SCHEMA}\"\n{}", entries.collect::<String>())
+}
+
+fn said(lines: &[&str]) -> String {
+    parse(&requests(lines)).unwrap_err().to_string()
+}
+
+#[test]
+fn reads_what_the_page_says() {
+    let spec = parse(&requests(&[
+        "method = \"POST\"\ntext = \"ab\"\nhead = 300\nconnection = 7",
+        "after = [{ head = \"a\", bytes = 500 }, { end = \"a\" }]\ncompute = \"1.5ms\"\nscheme = \"http\"",
+    ]))
+    .unwrap();
+    let [a, b] = spec.requests.as_slice() else { panic!("two requests") };
+    assert_eq!((a.method.as_str(), a.body.len(), a.head, a.connection), ("POST", 2, 300, Some(7)));
+    assert_eq!(a.response.size(), 1000);
+    assert_eq!(b.after[0], After { request: 0, until: Until::Head(500) });
+    assert_eq!(b.after[0].until.body_bytes(&a.response), 400);
+    assert_eq!((b.after[1].until, b.compute, b.secure), (Until::End, Duration::from_micros(1500), false));
+    assert_eq!((spec.name.as_str(), spec.connections(), spec.hosts()), ("page", 1, vec!["x.example"]));
+}
+
+#[test]
+fn heads_have_their_size_to_the_byte() {
+    for head in [70, 90, 300, 5000] {
+        let spec = parse(&requests(&[&format!(
+            "head = {head}\nheaders = [\"accept: */*\"]\nresponse = {{ type = \"text/css\", head = {}, body = 5 }}",
+            head + 10
+        )]))
+        .unwrap();
+        let request = &spec.requests[0];
+        let sent = |fields: HeaderMap| -> usize {
+            fields.iter().map(|(name, value)| format!("{name}: {}\r\n", value.to_str().unwrap()).len()).sum()
+        };
+        let asked = sent(request.fields()) + "GET /a HTTP/1.1\r\n\r\n".len();
+        let answered = sent(request.response.fields("x.example")) + "HTTP/1.1 200 OK\r\n\r\n".len();
+        for (is, wanted) in [(asked, head), (answered, head + 10)] {
+            assert!((wanted - 8..=wanted).contains(&is) && (wanted < 100 || is == wanted), "{is}, not {wanted}");
+        }
+    }
+}
+
+#[test]
+fn says_in_one_sentence_what_is_wrong_and_where() {
+    let after = |what: &str| format!("after = [{what}]");
+    for (lines, wanted) in [
+        (vec!["", &after("{ end = \"z\" }")], "a/page.toml:8: request `b` is after `z`, and there is no such request"),
+        (vec![&after("{ end = \"a\" }")], "a/page.toml:2: request `a` waits for itself; take the wait out"),
+        (
+            vec![&after("{ end = \"b\" }"), &after("{ end = \"a\" }")],
+            "request `a` waits for itself, by way of `b`; take one of the waits out, or change a connection",
+        ),
+        (
+            vec![&format!("connection = 1\n{}", after("{ end = \"b\" }")), "connection = 1"],
+            "request `a` waits for itself, by way of `b`",
+        ),
+        (
+            vec!["", &after("{ head = \"a\" }")],
+            "request `b` waits for 4000 bytes of `a`, whose response has 1000; write `end` to wait for all of it",
+        ),
+        (vec!["", &after("{ end = \"a\", bytes = 5 }")], "request `b` waits for something unclear"),
+        (
+            vec!["head = 20"],
+            "request `a`: the request does not fit into a head of 20 bytes: what stands in it takes 36",
+        ),
+        (
+            vec!["response = { head = 1000000000 }"],
+            "the response has a head of 1000000000 bytes, and 262144 is the most",
+        ),
+        (vec!["response = { body = 9000000000000000 }"], "the response has a body of 9000000000000000 bytes"),
+        (vec!["response = { text = \"abc\", body = 4 }"], "the response has `body = 4`, but what is given has 3 bytes"),
+        (vec!["response = { file = \"../../etc/passwd\" }"], "file `../../etc/passwd` does not lie beside the spec"),
+        (vec!["response = { file = \"no\" }"], "cannot read the body's file a/no: No such file"),
+        (vec!["response = { status = 101 }"], "`status` is none that ends a response"),
+        (vec!["response = { status = 304, body = 4 }"], "the response to GET with status 304 has no body"),
+        (vec!["headers = [\"content-length: 5\"]"], "`content-length` does not stand among the headers"),
+        (vec!["headers = [\"a b: 5\"]"], "`a b: 5` is no header field"),
+        (vec!["compute = \"fast\""], "`fast` is not a time"),
+        (vec!["colour = 1"], "a/page.toml:6: unknown field `colour`"),
+    ] {
+        let lines: Vec<&str> = lines.iter().map(|line| &**line).collect();
+        let said = said(&lines);
+        assert!(said.contains(wanted) && !said.contains('\n'), "{said}");
+    }
+    for host in ["..", "a..b", "", "a/b", "u@h", "a:0", "a:99999", "a b", "/"] {
+        let text = requests(&[""]).replace("x.example", host);
+        let said = parse(&text).unwrap_err().to_string();
+        assert!(said.ends_with(&format!("request `a`: `{host}` is no host")), "{said}");
+    }
+    for host in ["a", "a:8080", "10.0.0.1", "[2001:db8::1]:8080", "a_b.example"] {
+        assert_eq!(parse(&requests(&[""]).replace("x.example", host)).unwrap().requests[0].host, host);
+    }
+    assert!(parse(&requests(&["", ""]).replace("\"b\"", "\"a\"")).unwrap_err().to_string().contains("`a` already"));
+    assert!(parse("").unwrap_err().to_string().contains("this is not a page"));
+    assert!(parse(&requests(&[])).unwrap_err().to_string().contains("from one to"));
+}
+
+#[test]
+fn json_has_the_same_shape_and_its_mistakes_a_line() {
+    let text = format!(
+        r#"{{"schema": "{SCHEMA}", "request": [
+  {{"id": "a", "host": "x.example", "path": "/a", "response": {{"body": 7}}}},
+  {{"id": "b", "host": "x.example", "path": "/b",
+    "after": [{{"end": "a"}}], "response": {{}}}}
+]}}"#
+    );
+    let json = |text: &str| Spec::parse(text, Path::new("page.json"));
+    assert_eq!(json(&text).unwrap().requests[1].after, [After { request: 0, until: Until::End }]);
+    let said = |wrong: &str, right: &str| json(&text.replace(right, wrong)).unwrap_err().to_string();
+    assert!(said("\"end\": \"c\"", "\"end\": \"a\"").starts_with("page.json:3: request `b` is after `c`"));
+    assert!(said("[{\"ende\": 1}]", "[{\"end\": \"a\"}]").starts_with("page.json:4: unknown field `ende`"));
+    assert!(said("", "]}").starts_with("page.json:5: EOF"));
+}
+
+#[test]
+fn a_spec_survives_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("site.toml");
+    let mut spec = parse(&requests(&[
+        "headers = [\"accept: */*\", \"cookie: a=\\\"1\\\"\"]\ntext = \"sent\"\nmethod = \"POST\"",
+        "after = [{ head = \"a\", bytes = 50 }]\nresponse = { status = 404, type = \"text/html\", text = \"no\\n\" }",
+        "after = [{ end = \"b\" }]\ncompute = \"12ms\"\nscheme = \"http\"\nconnection = 3",
+    ]))
+    .unwrap();
+    spec.source = Some("somewhere \"else\"\nfrom a\u{7f}far".to_owned());
+    spec.write(&path).unwrap();
+    assert!(folder.path().join("site/0001.html").is_file());
+    let mut read = Spec::read(&path).unwrap();
+    read.name.clone_from(&spec.name);
+    assert_eq!(read, spec);
+}
+
+proptest! {
+    #[test]
+    fn never_panics(text in ".*") {
+        let _ = parse(&text);
+        let _ = Spec::parse(&text, Path::new("x.json"));
+        let _ = parse(&format!("schema = \"{SCHEMA}\"\n{text}"));
+    }
+}

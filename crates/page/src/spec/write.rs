@@ -1,0 +1,142 @@
+//! The spec as a file: one block for each request, one line for each response.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use http::HeaderMap;
+use toml::Value;
+
+use super::{HEAD_BYTES, Request, SCHEMA, Spec, SpecError, Until};
+use crate::body::Body;
+
+/// Writes the spec to `path`, and the bodies that were kept into the folder beside it that has its name.
+pub(super) fn write(spec: &Spec, path: &Path) -> Result<(), SpecError> {
+    let failed = |path: &Path, source| SpecError::Write { path: path.display().to_string(), source };
+    let folder = path.with_extension("");
+    let name = folder.file_name().map_or_else(|| "bodies".into(), |name| name.to_string_lossy().into_owned());
+    let folder = if folder == path { path.with_extension("bodies") } else { folder };
+    let mut files: Vec<(PathBuf, &Body)> = Vec::new();
+    let text = toml(spec, |file, body| {
+        files.push((folder.join(&file), body));
+        Some(format!("{name}/{file}"))
+    });
+    if !files.is_empty() {
+        fs::create_dir_all(&folder).map_err(|error| failed(&folder, error))?;
+    }
+    for (file, body) in files {
+        fs::write(&file, body.part(0, usize::MAX)).map_err(|error| failed(&file, error))?;
+    }
+    fs::write(path, text).map_err(|error| failed(path, error))
+}
+
+/// The spec as TOML. `keep` is given each body that was kept, with the name of a file for it, and says what the spec is to
+/// call it, if it was written.
+pub(super) fn toml<'a>(spec: &'a Spec, mut keep: impl FnMut(String, &'a Body) -> Option<String>) -> String {
+    let mut text = format!("schema = {}\ntitle = {}\n", quoted(SCHEMA), quoted(&spec.title));
+    if let Some(source) = &spec.source {
+        let _ = writeln!(text, "source = {}", quoted(source));
+    }
+    for (place, request) in spec.requests.iter().enumerate() {
+        let entries = entries(spec, request, &mut |which, kind, body| keep(format!("{place:04}{which}.{kind}"), body));
+        let _ = write!(text, "\n[[request]]\n{}\n", entries.join("\n"));
+    }
+    text
+}
+
+fn entries<'a>(
+    spec: &Spec,
+    request: &'a Request,
+    keep: &mut dyn FnMut(&str, &str, &'a Body) -> Option<String>,
+) -> Vec<String> {
+    let mut lines = vec![format!("id = {}", quoted(&request.id))];
+    if request.method != http::Method::GET {
+        lines.push(format!("method = {}", quoted(request.method.as_str())));
+    }
+    if !request.secure {
+        lines.push("scheme = \"http\"".to_owned());
+    }
+    lines.push(format!("host = {}", quoted(&request.host)));
+    lines.push(format!("path = {}", quoted(&request.path)));
+    lines.extend(request.connection.map(|number| format!("connection = {number}")));
+    lines.push(format!("head = {}", request.head));
+    lines.extend(headers(&request.headers, "\n"));
+    lines.extend(body(&request.body, |body| keep("-sent", "bin", body)));
+    if !request.after.is_empty() {
+        let waits = request.after.iter().map(|after| {
+            let id = quoted(&spec.requests[after.request].id);
+            match after.until {
+                Until::End => format!("{{ end = {id} }}"),
+                Until::Head(HEAD_BYTES) => format!("{{ head = {id} }}"),
+                Until::Head(bytes) => format!("{{ head = {id}, bytes = {bytes} }}"),
+            }
+        });
+        lines.push(format!("after = [{}]", waits.collect::<Vec<_>>().join(", ")));
+    }
+    if !request.compute.is_zero() {
+        lines.push(format!("compute = {}", quoted(&link::units::Span(request.compute).to_string())));
+    }
+    let response = &request.response;
+    let mut inline = Vec::new();
+    if response.status != http::StatusCode::OK {
+        inline.push(format!("status = {}", response.status.as_u16()));
+    }
+    inline.extend(response.content_type.as_deref().map(|kind| format!("type = {}", quoted(kind))));
+    inline.push(format!("head = {}", response.head));
+    inline.extend(headers(&response.headers, ""));
+    let ending = ending(response.content_type.as_deref().unwrap_or_default());
+    inline.extend(body(&response.body, |body| keep("", ending, body)));
+    lines.push(format!("response = {{ {} }}", inline.join(", ")));
+    lines
+}
+
+fn body<'a>(body: &'a Body, mut keep: impl FnMut(&'a Body) -> Option<String>) -> Option<String> {
+    match body {
+        _ if body.is_empty() => None,
+        Body::Synthetic { len, .. } => Some(format!("body = {len}")),
+        Body::Kept(bytes) => Some(match keep(body) {
+            Some(file) => format!("file = {}", quoted(&file)),
+            None => match std::str::from_utf8(bytes) {
+                Ok(text) => format!("text = {}", quoted(text)),
+                Err(_) => format!("body = {}", bytes.len()),
+            },
+        }),
+    }
+}
+
+fn headers(headers: &HeaderMap, between: &str) -> Option<String> {
+    let fields: Vec<String> = headers
+        .iter()
+        .map(|(name, value)| quoted(&format!("{name}: {}", String::from_utf8_lossy(value.as_bytes()))))
+        .collect();
+    let (before, after) = if between.is_empty() { ("", " ") } else { ("\n  ", ",\n") };
+    match (fields.is_empty(), between.is_empty()) {
+        (true, _) => None,
+        (_, true) => Some(format!("headers = [{}]", fields.join(&format!(",{after}")))),
+        (_, false) => Some(format!("headers = [{before}{}{after}]", fields.join(",\n  "))),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// The ending of a file for a body of this type, so that people can open it.
+fn ending(content_type: &str) -> &'static str {
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    match kind {
+        "text/html" => "html",
+        "text/css" => "css",
+        "text/javascript" | "application/javascript" => "js",
+        "application/json" => "json",
+        "image/png" => "png",
+        "image/jpeg" => "jpg",
+        "image/gif" => "gif",
+        "image/svg+xml" => "svg",
+        "image/webp" => "webp",
+        "font/woff2" => "woff2",
+        _ => "bin",
+    }
+}

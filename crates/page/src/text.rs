@@ -1,0 +1,208 @@
+//! The waterfall and the floors, for a terminal.
+//!
+//! ```text
+//!                 conn      size  0              0.5 s              1 s
+//! * page             0   20.2 kB  ╌╌╌╌────━━━━
+//!   picture          0    1.2 kB              ────
+//! * style            1    1.2 kB          ╌╌╌╌────
+//! ```
+//!
+//! Colour only tells again what signs say already.
+
+use std::{fmt::Write as _, time::Duration};
+
+use link::units::Rate;
+use textwrap::core::display_width;
+
+use crate::{Connections, Schedule, Spec, Way, schedule::INITIAL_WINDOW};
+
+/// How it is to look.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    /// The width of the terminal, in columns.
+    pub width: usize,
+    /// Whether it shows colours.
+    pub colour: bool,
+}
+
+/// What is drawn for each part of a request's time, and its colour.
+const OPENING: (char, &str) = ('╌', "33");
+const HELD: (char, &str) = ('·', "2");
+const WAITING: (char, &str) = ('─', "34");
+const RECEIVING: (char, &str) = ('━', "32");
+const CRITICAL: &str = "1;31";
+
+/// The load over the recorded connections with TCP's usual initial window, after a handshake of so many round trips.
+pub fn recorded(spec: &Spec, rtt: Duration, rate: Option<Rate>, handshake: u32) -> Schedule {
+    let connections = Connections::Recorded { handshake, initial_window: Some(INITIAL_WINDOW) };
+    spec.schedule(&Way { rtt, rate, connections })
+}
+
+/// The page, its waterfall at the last of `rtts`, its critical path, and its floors at all of them.
+pub fn render(spec: &Spec, rtts: &[Duration], rate: Option<Rate>, look: Look) -> String {
+    let mut text = String::new();
+    let paint =
+        |colour: &str, text: &str| if look.colour { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() };
+    let _ = writeln!(text, "{}", paint("1", &shown(&spec.title)));
+    let hosts = spec.hosts().len();
+    let over = match spec.connections() {
+        0 => String::new(),
+        count => format!(" over {}", counted(count, "connection")),
+    };
+    let _ = writeln!(
+        text,
+        "{} to {}{over}: {} sent, {} received\n",
+        counted(spec.requests.len(), "request"),
+        counted(hosts, "host"),
+        size(spec.request_bytes()),
+        size(spec.response_bytes()),
+    );
+    let rtt = rtts.last().copied().unwrap_or_default();
+    let schedule = recorded(spec, rtt, rate, 1);
+    text += &waterfall(spec, &schedule, look, &paint);
+    let legend = [(OPENING, "connecting"), (HELD, "held up"), (WAITING, "waiting"), (RECEIVING, "receiving")];
+    let legend = legend.map(|((sign, colour), what)| format!("{} {what}", paint(colour, &sign.to_string().repeat(2))));
+    let _ = writeln!(text, "\n{}; * the critical path; at {}", legend.join(", "), millis(rtt));
+
+    let names =
+        |places: &[usize]| places.iter().map(|place| shown(&spec.requests[*place].id)).collect::<Vec<_>>().join(" > ");
+    let depth = format!("Depth {}: {}", spec.depth(), names(&spec.critical_path()));
+    let critical = format!(
+        "Critical path: {}; it opens {}",
+        names(&schedule.critical),
+        counted(schedule.handshakes(), "connection")
+    );
+    for line in [depth, critical] {
+        let _ =
+            writeln!(text, "\n{}", textwrap::fill(&line, textwrap::Options::new(look.width).subsequent_indent("  ")));
+    }
+    let _ =
+        writeln!(text, "\n{:>8}  {:>9}  {:>9}  {:>15}  {:>6}", "RTT", "floor", "HTTP/1.1", "with Fast Open", "saves");
+    for rtt in rtts {
+        let [plain, fast] = [1, 0].map(|handshake| recorded(spec, *rtt, rate, handshake).load);
+        let saves = if plain.is_zero() { 0.0 } else { 100.0 * (1.0 - fast.as_secs_f64() / plain.as_secs_f64()) };
+        let _ = writeln!(
+            text,
+            "{:>8}  {:>9}  {:>9}  {:>15}  {saves:>5.1}%",
+            millis(*rtt),
+            seconds(spec.floor(*rtt, rate)),
+            seconds(plain),
+            seconds(fast),
+        );
+    }
+    text
+}
+
+fn waterfall(spec: &Spec, schedule: &Schedule, look: Look, paint: &dyn Fn(&str, &str) -> String) -> String {
+    let mut text = String::new();
+    let widest = spec.requests.iter().map(|request| display_width(&shown(&request.id))).max().unwrap_or(0);
+    let name_width = widest.clamp(4, (look.width / 4).clamp(8, 40));
+    // Two for the mark, five and eleven for the numbers, two before the bar.
+    let bar = look.width.saturating_sub(name_width + 20).max(10);
+    let scale = |time: Duration| {
+        let share = time.as_secs_f64() / schedule.load.as_secs_f64().max(1e-9);
+        ((share * bar as f64).round() as usize).min(bar)
+    };
+    let ends = seconds(schedule.load);
+    let ruler = format!("0{ends:>width$}", width = bar.saturating_sub(1));
+    let _ = writeln!(text, "  {:name_width$} {:>4} {:>9}  {ruler}", "", "conn", "size");
+    for (place, request) in spec.requests.iter().enumerate() {
+        let critical = schedule.critical.contains(&place);
+        let (sent, first, end) =
+            (scale(schedule.sent[place]), scale(schedule.first[place]), scale(schedule.end[place]));
+        let ready = scale(schedule.ready[place]);
+        let opened = schedule.opened[place].map_or(sent, scale);
+        // What takes any time at all is seen.
+        let end = end.max(first + usize::from(schedule.end[place] > schedule.first[place])).min(bar);
+        let first = first.min(end);
+        let mut line = " ".repeat(ready);
+        for ((sign, colour), from, to) in
+            [(HELD, ready, opened), (OPENING, opened, sent), (WAITING, sent, first), (RECEIVING, first, end)]
+        {
+            let part = sign.to_string().repeat(to.saturating_sub(from));
+            if !part.is_empty() {
+                line += &paint(colour, &part);
+            }
+        }
+        let name = cut(&shown(&request.id), name_width);
+        let padded = format!("{name}{}", " ".repeat(name_width.saturating_sub(display_width(&name))));
+        let connection = request.connection.map_or_else(String::new, |number| number.to_string());
+        let size = size(request.response.size());
+        let (mark, name) =
+            if critical { (paint(CRITICAL, "*"), paint(CRITICAL, &padded)) } else { (" ".to_owned(), padded) };
+        let _ = writeln!(text, "{mark} {name} {connection:>4} {size:>9}  {line}");
+    }
+    text
+}
+
+/// A name with nothing in it that a terminal would obey.
+fn shown(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+/// The name within so many columns; of a long one the beginning and the end stay.
+fn cut(name: &str, width: usize) -> String {
+    if display_width(name) <= width {
+        return name.to_owned();
+    }
+    let letters: Vec<char> = name.chars().collect();
+    let end = letters.len() - (width / 3).min(letters.len());
+    let tail: String = letters[end..].iter().collect();
+    let mut head = String::new();
+    for letter in &letters[..end] {
+        let longer = format!("{head}{letter}");
+        if display_width(&longer) + display_width(&tail) + 1 > width {
+            break;
+        }
+        head = longer;
+    }
+    format!("{head}…{tail}")
+}
+
+fn counted(count: usize, one: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+}
+
+/// `355 B`, `91.4 kB`: powers of ten, as the seed counts.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    let (mut value, mut unit) = (bytes as f64 / 1000.0, 0);
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1000.0, unit + 1);
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.3} s", time.as_secs_f64())
+}
+
+fn millis(time: Duration) -> String {
+    link::units::Span(time).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fits_the_terminal_and_is_coloured_on_request() {
+        let spec = Spec::shipped("wikipedia").unwrap();
+        let rtts = [21, 172].map(Duration::from_millis);
+        for width in [90, 120, 200] {
+            let text = render(&spec, &rtts, None, Look { width, colour: false });
+            let widest = text.lines().map(display_width).max().unwrap();
+            assert!(widest <= width && !text.contains('\x1b'), "{width}: {widest}");
+        }
+        assert!(render(&spec, &rtts, None, Look { width: 80, colour: true }).contains("\x1b["));
+    }
+
+    #[test]
+    fn long_names_keep_their_ends() {
+        assert_eq!(cut("a-long-name.jpg", 10), "a-long…jpg");
+        assert_eq!(cut("short", 10), "short");
+    }
+}

@@ -1,0 +1,169 @@
+//! Chromium loads a small site of ours, and the spec knows who asked for what. Then it loads the spec, from the replay
+//! server, over each version of HTTP.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    thread,
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use page::{
+    Body, Spec, Until,
+    browser::{
+        self,
+        load::{Loader, Version},
+    },
+    record::record,
+    replay::Site,
+};
+use rcgen::PublicKeyData as _;
+
+/// Path, type, body. The picture stands 3000 bytes and more after the style sheet; the script fetches data and then what
+/// they name; the style sheet has a background.
+const SITE: [(&str, &str, &str); 6] = [
+    ("/style.css", "text/css", "body { background: url(/back.svg) }"),
+    ("/script.js", "text/javascript", "fetch('/data.json').then(r => r.json()).then(d => fetch(d.show))"),
+    ("/data.json", "application/json", "{\"show\": \"/shown.svg\"}"),
+    ("/back.svg", "image/svg+xml", "<svg xmlns='http://www.w3.org/2000/svg' width='1' height='1'/>"),
+    ("/picture.svg", "image/svg+xml", "<svg xmlns='http://www.w3.org/2000/svg' width='2' height='2'/>"),
+    ("/shown.svg", "image/svg+xml", "<svg xmlns='http://www.w3.org/2000/svg' width='3' height='3'/>"),
+];
+
+fn page() -> String {
+    let filling = "<p>filling, a line of it\n".repeat(200);
+    format!(
+        "<!doctype html><title>Small</title>\n<link rel=stylesheet href=/style.css>\n{filling}\
+         <img src=/picture.svg>\n{filling}<script src=/script.js></script>\n"
+    )
+}
+
+fn answer(stream: TcpStream) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut to = stream;
+    loop {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            if line == "\r\n" {
+                break;
+            }
+            lines.push(line);
+        }
+        let path = lines.first().and_then(|line| line.split(' ').nth(1)).unwrap_or("/");
+        let page = page();
+        let found = SITE.iter().find(|(known, ..)| *known == path).map(|(_, kind, body)| (200, *kind, *body));
+        let (status, kind, body, more) = match (path, found) {
+            ("/", _) => (302, "text/plain", "", "Location: /page\r\nSet-Cookie: secret=1\r\n"),
+            ("/page", _) => (200, "text/html", page.as_str(), ""),
+            (_, Some((status, kind, body))) => (status, kind, body, ""),
+            _ => (404, "text/plain", "nothing", ""),
+        };
+        write!(
+            to,
+            "HTTP/1.1 {status} Told\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{more}\r\n{body}",
+            body.len()
+        )?;
+    }
+}
+
+#[test]
+fn a_site_is_recorded_with_its_dependencies_and_bodies() {
+    if browser::find().is_err() {
+        println!("skipped: Chromium is not installed (sudo apt-get install {})", browser::PACKAGE);
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || answer(stream));
+        }
+    });
+    let url = format!("http://{address}/").parse().unwrap();
+    let options = browser::Options { without_sandbox: true, ..Default::default() };
+    let recorded =
+        record(&url, Path::new("small.toml"), Duration::from_mins(1), &options, &AtomicBool::new(false)).unwrap();
+    let spec = &recorded.spec;
+    println!("{}\n{:?}", spec.to_toml(), recorded.notes);
+    assert_eq!(spec.title, "Small");
+
+    let at = |path: &str| spec.requests.iter().position(|request| request.path == path).unwrap();
+    let waits = |path: &str| {
+        let Some(after) = spec.requests[at(path)].after.first() else { panic!("{path} waits for nothing") };
+        (spec.requests[after.request].path.as_str(), after.until)
+    };
+    assert!(spec.requests[at("/")].after.is_empty());
+    assert_eq!(waits("/page"), ("/", Until::End));
+    for (path, cause) in [
+        ("/back.svg", "/style.css"),
+        ("/data.json", "/script.js"),
+        ("/shown.svg", "/script.js"),
+        ("/script.js", "/page"),
+    ] {
+        assert_eq!(waits(path).0, cause, "{path}");
+    }
+    let data = spec.requests[at("/shown.svg")].after.last().map(|after| after.request);
+    assert_eq!(data, Some(at("/data.json")), "the script shows what the data named");
+    assert!(spec.requests.iter().all(|request| request.path != "/favicon.ico"), "the tab's icon is not the page's");
+    // Each waits for as much of the page as its reference stands in.
+    let (("/page", Until::Head(style)), ("/page", Until::Head(picture))) = (waits("/style.css"), waits("/picture.svg"))
+    else {
+        panic!("both wait for the head of the page: {:?}, {:?}", waits("/style.css"), waits("/picture.svg"));
+    };
+    let head = u64::from(spec.requests[at("/page")].response.head);
+    let place = |text: &str| head + page().find(text).unwrap() as u64;
+    assert!((place("<link")..=place("<p>")).contains(&style), "{style}");
+    assert!((place("<img")..place("<script")).contains(&picture), "{picture}");
+
+    for (path, kind, body) in SITE {
+        let response = &spec.requests[at(path)].response;
+        assert_eq!(response.body, Body::Kept(body.into()), "{path}");
+        assert_eq!(response.content_type.as_deref(), Some(kind));
+    }
+    assert!(!spec.to_toml().contains("secret"), "no cookies");
+    assert!(spec.connections() >= 1 && spec.depth() >= 4);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("small.toml");
+    spec.write(&path).unwrap();
+    let read = Spec::read(&path).unwrap();
+    assert_eq!(&read, spec);
+    for version in Version::ALL {
+        let (address, key) = serve(&read, folder.path());
+        let mut loader = Loader::start(&read, version, address, &key, folder.path().to_owned(), |_| {}).unwrap();
+        let loaded = loader.load(Duration::from_mins(1)).unwrap();
+        assert_eq!(loaded.missing, [""; 0], "{version:?}");
+        assert!(loaded.requests >= 4 && !loaded.took.is_zero(), "{version:?}: {loaded:?}");
+    }
+}
+
+/// The replay server with a page on loopback, and the hash of its key.
+fn serve(page: &Spec, folder: &Path) -> (SocketAddr, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let files = [folder.join("certificate.pem"), folder.join("key.pem")];
+    std::fs::write(&files[0], certificate.pem()).unwrap();
+    std::fs::write(&files[1], key.serialize_pem()).unwrap();
+    let [certificate, private] = files;
+    let tls = Some(serve::Tls::Files { certificate, key: private });
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let config = serve::Config { tls, ..serve::Config::default() };
+    let site = Arc::new(Site::new(page).unwrap());
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let server = serve::Server::answering(site, config, vec![listener]).unwrap();
+            server.run(std::future::pending()).await
+        })
+    });
+    let hash = ring::digest::digest(&ring::digest::SHA256, &key.subject_public_key_info());
+    (address, STANDARD.encode(hash))
+}

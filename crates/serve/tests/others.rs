@@ -1,0 +1,155 @@
+//! HTTP/3 and early data with other people's programs: ngtcp2's client and server, and nginx.
+//!
+//! Debian has no other server with HTTP/3 that serves as little as these tests need: curl 7.88 and nginx 1.22 have none.
+//! ngtcp2's come with the packages `ngtcp2-client` and `ngtcp2-server`.
+
+mod common;
+
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::{LIMIT, start, until};
+use haul_http::connect::{ConnectSettings, Connector, EarlyData, Offer, TlsSettings};
+use haul_http::{Body, Lone, Origin, Settings};
+use http::Request;
+use http_body_util::BodyExt;
+use serve::Tls;
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+/// The program, if it is there; a skipped test is told of.
+fn program(name: &str, package: &str) -> Option<PathBuf> {
+    let found = ["/usr/bin", "/usr/sbin"].map(|folder| Path::new(folder).join(name)).into_iter().find(|at| at.exists());
+    if found.is_none() {
+        eprintln!("skipped: {name} is not installed; `apt install {package}` brings it");
+    }
+    found
+}
+
+/// A program that ends with the test.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder with a certificate for loopback, its key, and a file to serve.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).unwrap();
+    std::fs::write(folder.path().join("c.pem"), made.cert.pem()).unwrap();
+    std::fs::write(folder.path().join("k.pem"), made.signing_key.serialize_pem()).unwrap();
+    std::fs::create_dir(folder.path().join("www")).unwrap();
+    std::fs::write(folder.path().join("www/file"), vec![7; 200_000]).unwrap();
+    folder
+}
+
+fn connector(folder: &Path) -> Connector {
+    let tls = TlsSettings { authorities: vec![folder.join("c.pem")], ..TlsSettings::default() };
+    Connector::new(ConnectSettings { tls, ..ConnectSettings::default() }).unwrap()
+}
+
+fn origin(port: u16) -> Origin {
+    Origin::of(&format!("https://127.0.0.1:{port}/").parse().unwrap()).unwrap()
+}
+
+/// Gets the file over a connection of its own: what became of early data, and the header `x-early`.
+async fn get(connector: &Connector, port: u16, offer: Offer, early: bool) -> (EarlyData, Option<String>) {
+    let lone = Lone::open(connector, &origin(port), offer, early, &Settings::default()).await.unwrap();
+    let request = Request::get(format!("https://127.0.0.1:{port}/file")).body(Body::empty()).unwrap();
+    let answer = timeout(LIMIT, lone.send(request)).await.unwrap().unwrap();
+    assert_eq!(answer.status(), 200);
+    let told = answer.headers().get("x-early").map(|told| told.to_str().unwrap().to_owned());
+    assert_eq!(timeout(LIMIT, answer.into_body().collect()).await.unwrap().unwrap().to_bytes(), vec![7; 200_000]);
+    assert!(timeout(LIMIT, lone.confirmed()).await.unwrap());
+    // Tickets may come behind the answer.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    (lone.facts().tls.unwrap().early, told)
+}
+
+#[tokio::test]
+async fn ngtcp2s_client_is_answered_early_and_refused_what_changes_something() {
+    let Some(client) = program("gtlsclient", "ngtcp2-client") else { return };
+    let server = start(|config| config.tls = Some(Tls::SelfSigned));
+    server.write("file", vec![7; 200_000]);
+    let files = tempfile::tempdir().unwrap();
+    let ask = async |method: &str| {
+        let mut command = Command::new(&client);
+        command.args([
+            "--exit-on-all-streams-close",
+            "--timeout=10s",
+            "--no-quic-dump",
+            "--no-http-dump",
+            "-m",
+            method,
+        ]);
+        for (option, name) in [("--session-file", "session"), ("--tp-file", "parameters"), ("--download", "")] {
+            command.arg(format!("{option}={}", files.path().join(name).display()));
+        }
+        command.arg("127.0.0.1").arg(server.address.port().to_string());
+        command.arg(format!("https://{}/file", server.address));
+        let run = tokio::task::spawn_blocking(move || command.output().unwrap());
+        let output = timeout(LIMIT, run).await.unwrap().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        let status = said.split("[:status: ").nth(1).and_then(|rest| rest.split(']').next()).map(str::to_owned);
+        (status.unwrap_or_else(|| panic!("no answer: {said}")), said.contains("type=0RTT"))
+    };
+    assert_eq!(ask("GET").await, ("200".to_owned(), false));
+    assert_eq!(std::fs::read(files.path().join("file")).unwrap(), vec![7; 200_000]);
+    assert_eq!(ask("GET").await, ("200".to_owned(), true));
+    assert_eq!(ask("DELETE").await, ("425".to_owned(), true));
+    assert!(server.read("file").is_some());
+}
+
+#[tokio::test]
+async fn ngtcp2s_server_is_asked_early() {
+    let Some(server) = program("gtlsserver", "ngtcp2-server") else { return };
+    let folder = folder();
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let at = |name: &str| folder.path().join(name);
+    let mut command = Command::new(server);
+    command.arg("-q").arg("-d").arg(at("www")).arg("127.0.0.1").arg(port.to_string()).arg(at("k.pem")).arg(at("c.pem"));
+    let _running = Running::start(&mut command);
+    until(|| UdpSocket::bind(("127.0.0.1", port)).err()).await;
+    let connector = connector(folder.path());
+    assert_eq!(get(&connector, port, Offer::Http3, true).await.0, EarlyData::None);
+    assert_eq!(get(&connector, port, Offer::Http3, true).await.0, EarlyData::Accepted);
+}
+
+#[tokio::test]
+async fn nginx_is_asked_early_over_tcp() {
+    let Some(nginx) = program("nginx", "nginx") else { return };
+    for (offer, option) in [(Offer::Http1, ""), (Offer::Http2, " http2")] {
+        let folder = folder();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (certificate, key, www, pid, log) = (at("c.pem"), at("k.pem"), at("www"), at("pid"), at("log"));
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {};\n", at(kind)))
+            .concat();
+        let config = format!(
+            "daemon off; master_process off; pid {pid}; error_log {log};\nevents {{}}\nhttp {{\naccess_log off;\n{temporary}\
+             server {{ listen 127.0.0.1:{port} ssl{option}; ssl_certificate {certificate}; ssl_certificate_key {key};\n\
+             ssl_protocols TLSv1.3; ssl_early_data on; ssl_session_cache shared:x:1m;\n\
+             add_header X-Early $ssl_early_data; root {www}; }} }}\n"
+        );
+        std::fs::write(at("conf"), config).unwrap();
+        let _running = Running::start(Command::new(&nginx).args(["-p", &at(""), "-e", &log, "-c", &at("conf")]));
+        until(|| std::net::TcpStream::connect(("127.0.0.1", port)).ok()).await;
+        let connector = connector(folder.path());
+        assert_eq!(get(&connector, port, offer, true).await.0, EarlyData::None);
+        let (early, told) = get(&connector, port, offer, true).await;
+        assert_eq!((early, told.as_deref()), (EarlyData::Accepted, Some("1")), "{offer:?}");
+    }
+}
