@@ -8,7 +8,7 @@ import { createRequire } from "node:module";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** No rule of axe's is broken, or only this one is asked; of a run's blocks, all alike, the first is looked at. @param {Page} page @param {string} what @param {string} [rule] */
+/** No rule of axe's is broken, or only this one is asked; of blocks, which are all alike, the first is looked at. @param {Page} page @param {string} what @param {string} [rule] */
 export async function accessible(page, what, rule) {
   await page.evaluate(AXE);
   const violations = await page.evaluate(async (rule) => {

@@ -176,7 +176,7 @@ impl Connection {
             packets_kept: None,
             events: Vec::new(),
         };
-        explained.packets_kept = keeper.and_then(|keeper| keeper.keep(connection, &place, &timeline, &explained));
+        explained.packets_kept = keeper.and_then(|keeper| keeper.keep(connection, &timeline, &explained));
         Some(explained)
     }
 }

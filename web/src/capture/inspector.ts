@@ -32,6 +32,8 @@ export function inspector(capture: Capture, selection: Selection): HTMLElement {
     const { trace, packet } = selection;
     panel.replaceChildren(...(trace && packet !== null ? told(capture, trace, packet) : []));
     panel.hidden = !trace;
+    // On paper nobody chooses one.
+    panel.classList.toggle("screen", packet === null);
     if (trace && packet === null) {
       panel.append(h("p", { class: "soft" }, "No packet chosen. Click one in a chart, or step through them with the buttons or the arrow keys."));
     }

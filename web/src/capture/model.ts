@@ -8,6 +8,8 @@ export interface Band {
   from: number;
   to: number;
   cause: string;
+  /** The number of the packet that ended it, where one did. */
+  packet?: number;
 }
 
 export interface Trace {
@@ -67,8 +69,9 @@ export class Capture {
       const [begin, end] = [Math.max(from, pieces.from[i] ?? 0), Math.min(to, pieces.to[i] ?? 0)];
       if (end <= begin) continue;
       const last = bands[bands.length - 1];
-      if (last?.cause === cause) last.to = end;
-      else bands.push({ from: begin, to: end, cause });
+      const packet = pieces.number[i] ?? 0;
+      if (last?.cause === cause) Object.assign(last, { to: end, packet });
+      else bands.push({ from: begin, to: end, cause, packet });
     }
     return bands;
   }
@@ -83,11 +86,15 @@ export class Capture {
     return this.bands(trace, transfer.start_s, end);
   }
 
-  /** What the time between a packet and the one before it was spent on. */
+  /** What the time between a packet and the one before it was spent on; when all was over, nobody waited. */
   gap(trace: Trace, packet: number): Band[] {
     const { time } = trace.packets;
     const before = packet === 0 ? trace.begin : (time[packet - 1] ?? 0);
-    return this.bands(trace, before, time[packet] ?? 0);
+    const now = time[packet] ?? 0;
+    const bands = this.bands(trace, before, now);
+    const over = bands[bands.length - 1]?.to ?? before;
+    if (now - over > 2e-6) bands.push({ from: over, to: now, cause: "idle" });
+    return bands;
   }
 
   /** Which transfer of a connection a moment belongs to. */

@@ -92,6 +92,7 @@ function pieceTable(capture: Capture, selection: Selection, page: number): Part 
       { head: "to", number: true, cell: ({ to }) => exact(to - transfer.start_s) },
       { head: "time", number: true, cell: ({ from, to }) => time(to - from) },
       { head: "share", number: true, cell: ({ from, to }) => share((to - from) / transfer.duration_s) },
+      { head: "ended by packet", number: true, cell: ({ packet }) => packet ?? "–" },
     ],
     bands.slice(page, page + PAGE),
   );

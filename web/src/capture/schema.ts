@@ -54,9 +54,6 @@ export interface Connection {
 /** Packets and pieces of time, coded as the Rust module `explain::view::trace` says. */
 export interface TraceText {
   begin_s: number;
-  /** From the capture to each end and back. */
-  to_client_s: number;
-  to_server_s: number;
   count: number;
   packets: string;
   pieces: string;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::trace::Trace;
-use crate::{collect, report::Connection, timeline::Timeline, vantage::Place};
+use crate::{collect, report::Connection, timeline::Timeline};
 
 /// How many packets a page carries.
 pub const PACKETS: u64 = 250_000;
@@ -41,7 +41,6 @@ impl Keeper {
     pub(crate) fn keep(
         &self,
         connection: &collect::Connection,
-        place: &Place,
         timeline: &Timeline,
         explained: &Connection,
     ) -> Option<Slot> {
@@ -59,7 +58,7 @@ impl Keeper {
         room.make_room();
         drop(room);
         let from = u64::try_from(worst.start.as_nanos()).unwrap_or(u64::MAX);
-        let trace = Trace::of(connection, place, timeline, PACKETS, from);
+        let trace = Trace::of(connection, timeline, PACKETS, from);
         // It may have been turned away meanwhile.
         let room = self.shelf();
         let kept = room.slots.contains_key(&worth);

@@ -91,8 +91,6 @@ struct Connection {
 #[derive(Debug, Serialize)]
 struct TraceView {
     begin_s: f64,
-    to_client_s: f64,
-    to_server_s: f64,
     count: u64,
     packets: String,
     pieces: String,
@@ -202,11 +200,8 @@ fn connection(seen: &Seen, begin: Duration) -> Connection {
 
 fn trace(slot: &MutexGuard<Option<Trace>>, begin: Duration) -> Option<TraceView> {
     let trace = slot.as_ref()?;
-    let seconds = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
     Some(TraceView {
         begin_s: Duration::from_nanos(trace.begin).saturating_sub(begin).as_secs_f64(),
-        to_client_s: seconds(trace.to.client),
-        to_server_s: seconds(trace.to.server),
         count: trace.count,
         packets: BASE64_STANDARD.encode(&trace.packets),
         pieces: BASE64_STANDARD.encode(&trace.pieces),

@@ -29,7 +29,6 @@ use crate::{
     event::{Both, Event, ORIGIN, Offsets, Side},
     facts::scale,
     timeline::Timeline,
-    vantage::Place,
 };
 
 const SERVER: u64 = 64;
@@ -43,8 +42,6 @@ const STRAY: u64 = 1024;
 pub(crate) struct Trace {
     /// When it begins, in nanoseconds since the epoch: all times are from here.
     pub(super) begin: u64,
-    /// The distance from the capture to each end and back, in nanoseconds.
-    pub(super) to: Both<u64>,
     pub(super) count: u64,
     pub(super) packets: Vec<u8>,
     pub(super) pieces: Vec<u8>,
@@ -53,7 +50,7 @@ pub(crate) struct Trace {
 impl Trace {
     /// Of `connection`, at most so many packets: those from a time on, in nanoseconds since the epoch, if they are
     /// more.
-    pub(super) fn of(connection: &Connection, place: &Place, timeline: &Timeline, most: u64, from: u64) -> Self {
+    pub(super) fn of(connection: &Connection, timeline: &Timeline, most: u64, from: u64) -> Self {
         let events = &connection.events;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let first = if events.len() <= most { 0 } else { events.partition_point(|event| event.time < from) };
@@ -63,13 +60,7 @@ impl Trace {
         let end = if last == events.len() { u64::MAX } else { events.get(last).map_or(u64::MAX, |event| event.time) };
         let mut writer = Writer::new(connection, begin);
         events.iter().enumerate().take(last).for_each(|(at, event)| writer.packet(event, at >= first));
-        Self {
-            begin,
-            to: place.to,
-            count: (last - first) as u64,
-            packets: writer.bytes,
-            pieces: pieces(timeline, begin, end),
-        }
+        Self { begin, count: (last - first) as u64, packets: writer.bytes, pieces: pieces(timeline, begin, end) }
     }
 }
 

@@ -55,7 +55,8 @@ proptest! {
             let place = place.index(other.len());
             other[place] ^= bits;
         }
-        let keep = explain::Keep { for_ends: true, ..explain::Keep::default() };
+        let keeper = explain::view::Keeper::default();
+        let keep = explain::Keep { for_ends: true, for_page: Some(&keeper) };
         let ends = [&script, &other].map(|script| explain::explain_keeping(&mut Script::new(script), keep).0);
         let seen = explain::match_ends(ends);
         for page in explain::pages(&seen) {
@@ -64,6 +65,7 @@ proptest! {
         let names = ["one".to_owned(), "other".to_owned()];
         let asked = explain::json::Asked::default();
         serde_json::to_writer(std::io::sink(), &explain::json::document(&names, &seen, &asked)).unwrap();
+        serde_json::to_writer(std::io::sink(), &explain::view::document(&names, &seen, 1, &asked)).unwrap();
         explain::text::render(&seen, 1, &asked, &explain::text::Look { width: 100, colour: false, top: 5 });
     }
 
