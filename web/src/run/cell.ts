@@ -32,14 +32,22 @@ function facts(cell: Cell): Child {
   const methods = Object.entries(cell.methods ?? {}).sort(([, a], [, b]) => b - a).map(([method, number]) => `${count(number)} ${method}`);
   const rows: [string, string | null][] = [
     ["Median", cell.median_s === null ? null : `${time(cell.median_s)}${cell.ci95_s ? `, interval ${times(...cell.ci95_s)}` : ""}`],
+    ["Ideal", cell.ideal_s ? `${time(cell.ideal_s)}: the page between ends that compute nothing` : null],
     ["Samples, in order", cell.samples_s.length > 0 ? cell.samples_s.map(time).join(", ") : null],
     ["Requests", cell.requests === null ? null : `${counted(cell.requests, "request")}${methods.length > 0 ? `: ${spoken(methods)}` : ""}`],
     ["Over", protocols.length > 0 ? protocols.join("; ") : null],
     ["Connections", cell.connections === null ? null : counted(cell.connections, "TCP connection")],
+    ["Data in SYNs", fastOpen(cell)],
     ["Bytes on the link", cell.bytes === null ? null : `${bytes(cell.bytes)}, both directions, with headers`],
     ["Server's processor", cell.server_cpu_s === null || cell.server_cpu_s === undefined ? null : `${time(cell.server_cpu_s)}${cell.median_s ? `, ${share(cell.server_cpu_s / cell.median_s)} of one core` : ""}`],
   ];
   return definitions(rows);
+}
+
+/** Whether TCP Fast Open had its way, where any SYN carried data. */
+function fastOpen({ syns }: Cell): string | null {
+  if (!syns || syns.firsts_with_data + syns.later_with_data === 0) return null;
+  return `in ${syns.firsts_with_data} of ${syns.firsts} first connections, and ${syns.later_with_data} of ${syns.later} later ones, of all samples`;
 }
 
 /** Names and values; those without a value are left out. */

@@ -44,7 +44,7 @@ fn the_json_has_the_names_of_the_schema() {
     calibration cells claims command comparisons experiment host networks question schema settings started title workloads
     cpu kernel sysctls tools
     delay_error_p50_us delay_error_p99_us delay_errors packets_per_s rate_error real_time
-    bytes ci95_s connections contender floor_s median_s methods model network protocols reason requests round_trips samples_s server_cpu_s status times_floor why workload
+    bytes ci95_s connections contender floor_s ideal_s median_s methods model network protocols reason requests round_trips samples_s server_cpu_s server_cpu_samples_s status syns times_floor why workload
     a b ci95 confidence differs ratio
     ci95 confidence id in_run measured network said source verdict workload
     ");

@@ -139,25 +139,27 @@ fn answer(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     const OWN: &str = "127.0.0.1:4711";
     const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-    fn ask(method: Method, path: &str, headers: &[(HeaderName, &str)]) -> Asked {
+    fn ask(method: &Method, path: &str, headers: &[(HeaderName, &str)]) -> Asked {
         let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
         let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
-        asked(OWN, TOKEN, &method, &path.replace("TOKEN", TOKEN), query, &headers)
+        asked(OWN, TOKEN, method, &path.replace("TOKEN", TOKEN), query, &headers)
     }
 
     #[test]
     fn who_knows_the_token_is_answered() {
         let host = (header::HOST, OWN);
-        assert_eq!(ask(Method::GET, "/TOKEN/", &[host.clone()]), Asked::Page);
-        assert_eq!(ask(Method::GET, "/TOKEN/state?after=7", &[host.clone()]), Asked::State(7));
-        assert_eq!(ask(Method::GET, "/TOKEN/report", &[host.clone()]), Asked::Report);
+        assert_eq!(ask(&Method::GET, "/TOKEN/", slice::from_ref(&host)), Asked::Page);
+        assert_eq!(ask(&Method::GET, "/TOKEN/state?after=7", slice::from_ref(&host)), Asked::State(7));
+        assert_eq!(ask(&Method::GET, "/TOKEN/report", slice::from_ref(&host)), Asked::Report);
         let own = (header::ORIGIN, "http://127.0.0.1:4711");
-        assert_eq!(ask(Method::POST, "/TOKEN/cancel", &[host, own]), Asked::Cancel);
+        assert_eq!(ask(&Method::POST, "/TOKEN/cancel", &[host, own]), Asked::Cancel);
     }
 
     #[test]
@@ -166,21 +168,21 @@ mod tests {
         for path in
             ["/", "/TOKEN", "/x/", "/0123456789abcdef0123456789abcdee/", "/state", "//TOKEN/", "/TOKEN/../TOKEN/"]
         {
-            assert_eq!(ask(Method::GET, path, &[host.clone()]), Asked::Not(StatusCode::NOT_FOUND), "{path}");
+            assert_eq!(ask(&Method::GET, path, slice::from_ref(&host)), Asked::Not(StatusCode::NOT_FOUND), "{path}");
         }
         for stranger in ["evil.example:4711", "localhost", "127.0.0.1", "127.0.0.1:80", ""] {
-            let asked = ask(Method::GET, "/TOKEN/", &[(header::HOST, stranger)]);
+            let asked = ask(&Method::GET, "/TOKEN/", &[(header::HOST, stranger)]);
             assert_eq!(asked, Asked::Not(StatusCode::MISDIRECTED_REQUEST), "{stranger}");
         }
-        assert_eq!(ask(Method::GET, "/TOKEN/", &[]), Asked::Not(StatusCode::MISDIRECTED_REQUEST));
+        assert_eq!(ask(&Method::GET, "/TOKEN/", &[]), Asked::Not(StatusCode::MISDIRECTED_REQUEST));
         for origin in ["http://evil.example", "null", "https://127.0.0.1:4711", "http://127.0.0.1:80"] {
-            for (method, path) in [(Method::GET, "/TOKEN/state"), (Method::POST, "/TOKEN/cancel")] {
+            for (method, path) in [(&Method::GET, "/TOKEN/state"), (&Method::POST, "/TOKEN/cancel")] {
                 let asked = ask(method, path, &[host.clone(), (header::ORIGIN, origin)]);
                 assert_eq!(asked, Asked::Not(StatusCode::FORBIDDEN), "{origin} {path}");
             }
         }
-        assert_eq!(ask(Method::POST, "/TOKEN/cancel", &[host.clone()]), Asked::Not(StatusCode::FORBIDDEN));
-        assert_eq!(ask(Method::GET, "/TOKEN/cancel", &[host.clone()]), Asked::Not(StatusCode::NOT_FOUND));
-        assert_eq!(ask(Method::GET, "/TOKEN/state?after=x", &[host]), Asked::Not(StatusCode::BAD_REQUEST));
+        assert_eq!(ask(&Method::POST, "/TOKEN/cancel", slice::from_ref(&host)), Asked::Not(StatusCode::FORBIDDEN));
+        assert_eq!(ask(&Method::GET, "/TOKEN/cancel", slice::from_ref(&host)), Asked::Not(StatusCode::NOT_FOUND));
+        assert_eq!(ask(&Method::GET, "/TOKEN/state?after=x", &[host]), Asked::Not(StatusCode::BAD_REQUEST));
     }
 }
