@@ -16,16 +16,16 @@ fn copy(link: &[&str]) -> Option<(Vec<String>, serde_json::Value)> {
         eprintln!("SKIPPED: HTTP/3 over a link: {}", text(&probe.stderr));
         return None;
     }
-    let (source, root, home) = (room.path("source"), room.path("root"), room.path("home"));
+    let (source, shared, home) = (room.path("source"), room.path("shared"), room.path("home"));
     let names: Vec<String> = (0..40).map(|number| format!("{number:02}")).collect();
     let content = "0123456789abcdef".repeat(600);
     write(&source, &names.iter().map(|name| (name.as_str(), content.as_str())).collect::<Vec<_>>());
-    fs::create_dir(&root).unwrap();
+    fs::create_dir(&shared).unwrap();
     fs::create_dir(&home).unwrap();
     let (log, certificate) = (room.path("log"), room.path("cert.pem"));
     let server = format!(
         "exec {HAUL} serve {} --listen $HAUL_SERVER_IP:8443 --tls self-signed --cert-out {} --log {}",
-        root.display(),
+        shared.display(),
         certificate.display(),
         log.display()
     );
@@ -40,7 +40,7 @@ fn copy(link: &[&str]) -> Option<(Vec<String>, serde_json::Value)> {
     );
     printed(&room.link(&[link, &["--server", &server, "--", "sh", "-c", &client]].concat()));
     for copy in ["one", "two"] {
-        assert!(tree(&source) == tree(&root.join(copy)), "{copy}");
+        assert!(tree(&source) == tree(&shared.join(copy)), "{copy}");
     }
     let log = fs::read_to_string(log).unwrap();
     let puts = log.lines().filter(|line| line.contains("\"PUT ")).map(str::to_owned).collect();

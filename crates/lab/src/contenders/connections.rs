@@ -149,14 +149,8 @@ fn whole(answer: &[u8]) -> Option<usize> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&answer[..end]).ok().filter(|head| head.starts_with("HTTP/1.1 200 "))?;
     let field = |line: &str| {
-        Some(
-            line.split_once(':')
-                .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))?
-                .1
-                .trim()
-                .parse()
-                .ok()?,
-        )
+        let (_, value) = line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))?;
+        value.trim().parse().ok()
     };
     let length: usize = head.lines().find_map(field)?;
     (answer.len() >= end + length).then_some(end)
