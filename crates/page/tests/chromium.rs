@@ -138,9 +138,9 @@ fn a_site_is_recorded_with_its_dependencies_and_bodies() {
     for version in Version::ALL {
         let (address, key) = serve(&read, folder.path());
         let mut loader = Loader::start(&read, version, address, &key, folder.path().to_owned(), |_| {}).unwrap();
-        let loaded = loader.load(Duration::from_mins(1)).unwrap();
-        assert_eq!(loaded.missing, [""; 0], "{version:?}");
-        assert!(loaded.requests >= 4 && !loaded.took.is_zero(), "{version:?}: {loaded:?}");
+        let visit = loader.load(Duration::from_mins(1)).unwrap();
+        assert_eq!(visit.missing, [""; 0], "{version:?}");
+        assert!(visit.requests >= 4 && !visit.took.is_zero(), "{version:?}: {visit:?}");
     }
 }
 
