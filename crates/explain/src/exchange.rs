@@ -26,11 +26,25 @@ pub(crate) struct Exchange {
 /// What `connection` was used for, in order.
 pub(crate) fn exchanges(connection: &Connection, place: &Place) -> Vec<Exchange> {
     let content = &connection.content;
-    let read = !content.messages.client.is_empty() || !content.messages.server.is_empty();
     match content.protocol {
-        Protocol::Http1 | Protocol::Http2 if read => told(connection),
-        _ => turns(connection, place),
+        Protocol::Http1 | Protocol::Http2 if content.is_read() => told(connection),
+        _ => named(turns(connection, place), connection),
     }
+}
+
+/// Gives turns the names of what could be read of them: a capture that is cut to headers often shows the requests.
+fn named(mut turns: Vec<Exchange>, connection: &Connection) -> Vec<Exchange> {
+    let messages = &connection.content.messages;
+    let first = |side: Side, part: Option<(u64, u64)>| {
+        let (start, end) = part?;
+        let place = messages[side].partition_point(|message| message.start < start);
+        messages[side].get(place).filter(|message| message.start < end).map(|message| message.label.clone())
+    };
+    for turn in &mut turns {
+        turn.request = first(Side::Client, turn.parts.client).unwrap_or_default();
+        turn.status = first(Side::Server, turn.parts.server).unwrap_or_default();
+    }
+    turns
 }
 
 /// By what was read.

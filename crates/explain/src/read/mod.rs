@@ -203,6 +203,13 @@ impl Content {
         reader
     }
 
+    /// Whether all of what was sent could be read, as far as messages go.
+    pub(crate) fn is_read(&self) -> bool {
+        let read = |stream: &Stream| !matches!(stream.reader, Reader::GivenUp);
+        let any = !self.messages.client.is_empty() || !self.messages.server.is_empty();
+        any && read(&self.streams.client) && read(&self.streams.server)
+    }
+
     fn give_up(&mut self, from: Side) {
         let stream = &mut self.streams[from];
         *stream = Stream { reader: Reader::GivenUp, ..Stream::default() };

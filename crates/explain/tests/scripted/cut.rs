@@ -57,6 +57,28 @@ fn a_stalled_upload_is_known_wherever_its_capture_ends() {
     }
 }
 
+#[test]
+fn what_is_cut_to_headers_is_told_by_turns() {
+    let mut line = Line::new(40_000, 20.0);
+    let mut now = line.open(0.0);
+    for (path, bytes) in [("a", 60_000), ("b", 3000)] {
+        let asked = line.data(Client, now, format!("GET /{path} HTTP/1.1\r\nHost: here\r\n\r\n").as_bytes());
+        let pad = "x".repeat(200);
+        let head = format!("HTTP/1.1 200 OK\r\nServer: {pad}\r\nContent-Length: {bytes}\r\n\r\n");
+        line.data(Server, asked + 30.0, head.as_bytes());
+        now = line.much(Server, asked + 30.0, bytes) + 5.0;
+        line.ack(Client, now - 5.0);
+    }
+    for end in [Client, Server] {
+        let mut captured = Captured::at(&[line.clone()], end, 0.0);
+        captured.cut = Some(100);
+        let transfers = &captured.explained().connections[0].transfers;
+        let told: Vec<_> = transfers.iter().map(|transfer| (&*transfer.what, transfer.bytes > 2900)).collect();
+        assert_eq!(told, [("GET /a", true), ("GET /b", true)], "{end:?}");
+        assert!(transfers.iter().all(|transfer| transfer.times[Cause::ServerThink] > 25_000_000), "{end:?}");
+    }
+}
+
 /// Cuts packets that are larger than `most` into fragments (RFC 791 §3.2).
 fn fragmented(captured: &Captured, most: usize) -> Captured {
     let mut all = Captured::default();

@@ -152,6 +152,8 @@ enum Kind<'a> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Captured {
     pub(crate) packets: Vec<(u64, Vec<u8>)>,
+    /// How much of a packet is kept.
+    pub(crate) cut: Option<usize>,
     next: usize,
 }
 
@@ -165,7 +167,7 @@ impl Captured {
         }
         packets.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         let nanos = |time: f64| 1_700_000_000_000_000_000 + ((time + ahead) * 1e6) as u64;
-        Self { packets: packets.into_iter().map(|(time, bytes)| (nanos(time), bytes)).collect(), next: 0 }
+        Self { packets: packets.into_iter().map(|(time, bytes)| (nanos(time), bytes)).collect(), ..Self::default() }
     }
 
     pub(crate) fn explained(mut self) -> Explanation {
@@ -188,7 +190,7 @@ impl Source for Captured {
             link: LinkType::RAW,
             direction: None,
             original_len: bytes.len() as u32,
-            bytes,
+            bytes: &bytes[..bytes.len().min(self.cut.unwrap_or(usize::MAX))],
         }))
     }
 }

@@ -44,10 +44,11 @@ fn copy(link: &[&str]) -> Option<(Vec<String>, serde_json::Value)> {
     }
     let log = fs::read_to_string(log).unwrap();
     let puts = log.lines().filter(|line| line.contains("\"PUT ")).map(str::to_owned).collect();
-    let known = fs::read(home.join("longhaul/servers.json")).unwrap();
+    // Where all went well there is nothing to remember.
+    let known = fs::read(home.join("longhaul/servers.json")).unwrap_or_else(|_| b"null".to_vec());
     let known: serde_json::Value = serde_json::from_slice(&known).unwrap();
-    let entry = known["servers"].as_object().unwrap().values().next().unwrap();
-    Some((puts, entry["http3"].clone()))
+    let entry = known["servers"].as_object().and_then(|servers| servers.values().next());
+    Some((puts, entry.map_or(serde_json::Value::Null, |entry| entry["http3"].clone())))
 }
 
 #[test]

@@ -35,9 +35,12 @@ fn a_server_is_described_and_not_changed() {
 fn a_person_reads_rows_and_sentences() {
     let place = Place::new();
     let told = printed(&place.haul(&["probe", &place.url, "--pipeline", "off", "--connections", "1"]));
-    for part in
-        ["TLS           none", "pipelining    not tried", "ranges        no file to try with", "one request at a time"]
-    {
+    for part in [
+        "TLS            none",
+        "pipelining     not tried",
+        "ranges         no file to try with",
+        "one request at a time",
+    ] {
         assert!(told.contains(part), "{part}: {told}");
     }
 }
