@@ -479,7 +479,9 @@ fn silent_server() -> Result<(), Failed> {
     for registered in contenders::all() {
         let contender = registered.with(&Parameters::new())?;
         let missing = contender.needs().iter().any(|program| program.find().is_err());
-        if contender.needs_root() || missing || (registered.name.starts_with("haul") && !copies()) {
+        let unable = contender.needs_root() || (registered.name.starts_with("haul") && !copies());
+        // Those that load pages have none here.
+        if missing || unable || contender.replays() {
             continue;
         }
         let said = against_silence(contender.as_ref(), Bounds::tidy(Duration::from_millis(500)));

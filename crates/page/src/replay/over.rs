@@ -82,6 +82,10 @@ impl Over {
         let serial = matches!(self.http, Http::Recorded | Http::Six);
         match self.http {
             Http::Three if self.fast_open => Some("HTTP/3 runs over QUIC, and TCP Fast Open is TCP's"),
+            // Its preface goes by itself, and no request is in that.
+            Http::Two if self.fast_open && self.tls.is_none() => {
+                Some("HTTP/2 in the clear has nothing for the SYN but its preface")
+            }
             Http::Three if self.tls.is_none() => Some("HTTP/3 is never without TLS"),
             _ if self.pipelining && !serial => Some("only HTTP/1.1 is pipelined; HTTP/2 and HTTP/3 have streams"),
             _ => None,
@@ -153,7 +157,7 @@ mod tests {
     #[test]
     fn every_way_has_a_name_of_its_own_that_means_it() {
         let all = Over::all();
-        assert_eq!(all.len(), 16 + 16 + 8 + 3);
+        assert_eq!(all.len(), 16 + 16 + 7 + 3);
         for over in all {
             assert_eq!(over.to_string().parse(), Ok(over));
         }
@@ -165,6 +169,7 @@ mod tests {
         for (name, part) in [
             ("h3+tfo", "QUIC"),
             ("h2+pipelining", "streams"),
+            ("h2+tfo", "preface"),
             ("h4", "begins with"),
             ("h1+fast", "follows"),
             ("h1+tls+early", "takes one"),
