@@ -33,7 +33,7 @@ use link::sandbox;
 use scenario::{After, Scenario};
 
 /// How many scenarios are played side by side.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 10;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();

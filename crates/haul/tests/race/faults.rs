@@ -180,7 +180,7 @@ fn results_that_cannot_be_kept_are_shown() {
     // Somebody is in the way of the results.
     let script = "mkdir disk; mount -t tmpfs none disk; \
                   (for i in $(seq 3000); do if [ -d disk/runs/*/captures ]; then break; fi; sleep 0.01; done; \
-                  mkdir disk/runs/*/run.json) &";
+                  for run in disk/runs/*; do mkdir \"$run/run.json\"; done) &";
     let once = lab_run(&room, &["--runs", "disk/runs", "--workload", "upload", "--contender", "curl"]);
     let ended = run(&room, after(&room, script, &once));
     let said = ended.failure();
