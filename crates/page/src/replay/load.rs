@@ -1,7 +1,7 @@
 //! The client's side of a page: its load, over Longhaul's engine.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     net::SocketAddr,
     path::PathBuf,
     sync::Arc,
@@ -129,12 +129,12 @@ impl Replay {
             ..Settings::default()
         };
         let connector = Arc::new(Connector::new(settings.connect.clone())?);
-        let same = |one: &crate::Request, other: &crate::Request| {
-            (&one.host, &one.path, &one.method) == (&other.host, &other.path, &other.method)
-        };
-        let requests = &spec.requests;
-        let twin = |(at, one)| requests.iter().enumerate().any(|(other, request)| other != at && same(one, request));
-        let twins = requests.iter().enumerate().map(twin).collect();
+        let asked = |request: &'_ crate::Request| (request.host.clone(), request.path.clone(), request.method.clone());
+        let mut times = HashMap::new();
+        for request in &spec.requests {
+            *times.entry(asked(request)).or_insert(0) += 1;
+        }
+        let twins = spec.requests.iter().map(|request| times[&asked(request)] > 1).collect();
         Ok(Self { spec, over, settings, connector, twins })
     }
 
