@@ -49,6 +49,7 @@ bench: ## Measure the emulator, the explanation of captures, reports' first pain
 	@$(HAUL) lab run bars
 	@$(HAUL) lab run bars-idle
 	@$(HAUL) lab run bars-page
+	@$(HAUL) lab run bars-browser
 	cargo bench --locked --package page --bench rate
 
 docs: ## Build the book into docs/book

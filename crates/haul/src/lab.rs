@@ -29,7 +29,7 @@ use lab::{
 };
 
 /// The experiments that come with the program: name and text.
-const EXPERIMENTS: [(&str, &str); 12] = [
+const EXPERIMENTS: [(&str, &str); 13] = [
     ("webdav-race", include_str!("../../../experiments/webdav-race.toml")),
     ("idle-connection", include_str!("../../../experiments/idle-connection.toml")),
     ("pipelining", include_str!("../../../experiments/pipelining.toml")),
@@ -42,6 +42,7 @@ const EXPERIMENTS: [(&str, &str); 12] = [
     ("bars", include_str!("../../../experiments/bars.toml")),
     ("bars-idle", include_str!("../../../experiments/bars-idle.toml")),
     ("bars-page", include_str!("../../../experiments/bars-page.toml")),
+    ("bars-browser", include_str!("../../../experiments/bars-browser.toml")),
 ];
 
 /// Run experiments, and show and compare what they found
@@ -132,7 +133,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "CONTENDER.SETTING=VALUES")]
     sweep: Vec<Sweep>,
 
-    /// The server: apache, nginx or embedded; the first that is installed, if left out
+    /// The server: apache, nginx or embedded, of pages pages or nginx-pages; the first that is installed, if left out
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
 

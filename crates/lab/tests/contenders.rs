@@ -68,8 +68,18 @@ fn main() {
         }
     }
     for registered in contenders::all().iter().filter(|one| WAYS.contains(&one.name)) {
-        let run = || load(registered.with(&Parameters::new())?.as_ref());
-        trials.push(Trial::test(format!("pages {}", registered.name), run));
+        for page_server in ["pages", "nginx-pages"].into_iter().filter(|one| *one == "pages" || NGINX.contains(&registered.name)) {
+            let missing = match server(page_server) {
+                one if one.missing().is_some() => one.missing().map(|missing| missing.to_string()),
+                one => registered.with(&Parameters::new()).unwrap().unable(&Work::Load { page: page() }, one.as_ref(), false),
+            };
+            let name = format!("{page_server} {}", registered.name);
+            if let Some(why) = &missing {
+                eprintln!("skipped: {name}: {why}");
+            }
+            let run = move || load(registered.with(&Parameters::new())?.as_ref(), server(page_server).as_ref());
+            trials.push(Trial::test(name, run).with_ignored_flag(missing.is_some()));
+        }
     }
     let (apache, curl) = (server("apache").missing().is_none(), contenders::all()[0].with(&Parameters::new()).unwrap());
     let have = apache && curl.needs()[0].find().is_ok();
@@ -104,6 +114,9 @@ fn main() {
 /// Ways to load a page: each version of HTTP, and each thing that goes with one.
 const WAYS: [&str; 10] =
     ["h1", "h1+tfo", "h1x6+pipelining", "h1+resumed", "h1+early+tfo", "h2", "h2+tls+tfo", "h2+early", "h3", "h3+early"];
+
+/// Those that nginx serves as well.
+const NGINX: [&str; 5] = ["h1", "h1+resumed", "h2", "h2+tls+tfo", "h3"];
 
 /// Heads and ends that are waited for, a computation, two answers to one question, something sent, and answers
 /// without a body; over two hosts.
@@ -150,14 +163,18 @@ after = [{ end = "style" }]
 response = { status = 304, body = 0 }
 "#;
 
+fn page() -> Page {
+    Page(Arc::new(page::Spec::parse(PAGE, "page.toml".as_ref()).unwrap()))
+}
+
 /// A page is loaded twice, whole, and the server was asked for all of it each time.
-fn load(way: &dyn Contender) -> Result<(), Failed> {
-    let page = Page(Arc::new(page::Spec::parse(PAGE, "page.toml".as_ref())?));
+fn load(way: &dyn Contender, server: &dyn Server) -> Result<(), Failed> {
+    let page = page();
     let folder = scratch();
     let certificates = Certificates::make(folder.path(), &["127.0.0.1".parse()?], &page.0.hosts())?;
     let certificates = way.tls(false).then_some(&certificates);
     let work = Work::Load { page };
-    let mut running = start(server("pages").as_ref(), folder.path(), way.http(false), certificates, Some(&work))?;
+    let mut running = start(server, folder.path(), way.http(false), certificates, Some(&work))?;
     let requests = sample(&mut running, way, work, folder.path(), certificates, 0)?;
     // What was too early is asked again.
     if requests.of("GET") != 4 || !(1..=2).contains(&requests.of("POST")) {

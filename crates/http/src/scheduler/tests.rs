@@ -16,7 +16,7 @@ struct Play {
 
 impl Play {
     fn new(connections: usize, pipelining: Pipelining) -> Self {
-        let limits = Limits { connections, pipelining, choice: Choice::default() };
+        let limits = Limits { connections, pipelining, choice: Choice::default(), shares: false };
         let now = Moment { instant: Instant::now(), seconds: 0.0 };
         Self { scheduler: Scheduler::new(limits, Knowledge::default()), now, jobs: 0 }
     }
@@ -511,4 +511,59 @@ fn before_its_handshake_is_done_a_connection_gets_only_what_may_go_early() {
     assert_eq!(play.scheduler.actions(), [Action::Send(connection, get)]);
     play.scheduler.confirmed(connection, play.now);
     assert_eq!(play.scheduler.actions(), [Action::Send(connection, put), Action::Send(connection, late)]);
+}
+
+/// So many connections are to be opened.
+fn opens(play: &mut Play) -> Vec<ConnectionId> {
+    let open = |action| match action {
+        Action::Open(id, _) => Some(id),
+        Action::Send(..) => None,
+        other => panic!("{other:?}"),
+    };
+    play.scheduler.actions().into_iter().filter_map(open).collect()
+}
+
+#[test]
+fn where_one_connection_may_carry_all_it_goes_first() {
+    let shared = || {
+        let mut play = Play::new(6, Pipelining::Off);
+        play.scheduler.limits.shares = true;
+        play.asks(5);
+        let [first] = opens(&mut play)[..] else { panic!("not one") };
+        assert!(play.scheduler.wake().is_some());
+        (play, first)
+    };
+    // It multiplexes, and no other is wanted.
+    let (mut play, first) = shared();
+    play.asks(5);
+    assert_eq!(opens(&mut play), []);
+    assert!(play.scheduler.opened(first, Version::HTTP_2, play.now));
+    assert_eq!((play.run().len(), play.scheduler.wake()), (10, None));
+    // The server takes no more on it: again one goes first.
+    play.scheduler.draining(first, &Cause::Closed, play.now);
+    play.asks(5);
+    assert_eq!(opens(&mut play).len(), 1);
+
+    // It does not, and the others follow at once; that is remembered.
+    let (mut play, first) = shared();
+    assert!(play.scheduler.opened(first, Version::HTTP_11, play.now));
+    assert_eq!(opens(&mut play).len(), 4);
+    assert_eq!(play.scheduler.wake(), None);
+
+    // It stays away: the others are tried beside it.
+    let (mut play, _) = shared();
+    play.now.instant = play.scheduler.wake().unwrap();
+    play.scheduler.tick(Duration::from_mins(1), play.now);
+    assert_eq!(opens(&mut play).len(), 4);
+    assert_eq!(play.scheduler.wake(), None, "nobody is woken for nothing");
+
+    // It fails: one more is tried.
+    let (mut play, first) = shared();
+    play.scheduler.opened(first, Version::HTTP_2, play.now);
+    play.run();
+    play.scheduler.closed(first, &Cause::Closed, &[], play.now);
+    play.asks(3);
+    let [second] = opens(&mut play)[..] else { panic!("not one") };
+    play.scheduler.open_failed(second, &Cause::Closed, play.now);
+    assert_eq!(opens(&mut play).len(), 1);
 }

@@ -26,6 +26,10 @@ impl Server for Pages {
         true
     }
 
+    fn http3(&self) -> bool {
+        true
+    }
+
     fn settings(&self) -> Vec<(String, String)> {
         [("version", env!("CARGO_PKG_VERSION")), ("TLS", "1.3")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))

@@ -123,8 +123,7 @@ impl Replay {
                 Http::Three => Versions::Http3,
             },
             pipelining: if over.pipelining { Pipelining::Aggressive } else { Pipelining::Off },
-            // Until the first is open, the engine would begin others beside it.
-            connections: if matches!(over.http, Http::Two | Http::Three) { 1 } else { SIX },
+            connections: SIX,
             early_data: over.tls == Some(Session::Early),
             ..Settings::default()
         };
@@ -154,7 +153,7 @@ impl Replay {
                 let events = events.clone();
                 match action {
                     Action::Compute(who, time) => drop(tasks.spawn(async move {
-                        tokio::time::sleep(time).await;
+                        pass(time).await;
                         let _ = events.send(Event::Computed(who));
                     })),
                     Action::Send(who) => {
@@ -220,6 +219,18 @@ impl Replay {
             .insert(Options { expected: Expected { length, ..Expected::default() }, ..Options::default() });
         Ok(request)
     }
+}
+
+/// Lets so much time pass. The runtime's timer counts in milliseconds and rounds up, which many small computations would
+/// add up to something; so the last few are slept through on a thread, to which the kernel is true.
+async fn pass(time: Duration) {
+    const ROUGH: Duration = Duration::from_millis(3);
+    let until = Instant::now() + time;
+    if time > ROUGH {
+        tokio::time::sleep(time - ROUGH).await;
+    }
+    let rest = move || std::thread::sleep(until.saturating_duration_since(Instant::now()));
+    let _ = tokio::task::spawn_blocking(rest).await;
 }
 
 /// Sends a request, and tells of its answer as it comes.
