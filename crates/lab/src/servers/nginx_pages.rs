@@ -222,7 +222,8 @@ fn added<T>(response: &Response<T>) -> Vec<(String, String)> {
         match name {
             // Its own: as long as the recorded ones.
             "content-type" | "content-length" | "date" => {}
-            "server" | "connection" | "keep-alive" | "last-modified" | "etag" | "accept-ranges" | "transfer-encoding" => {
+            "server" | "connection" | "keep-alive" | "last-modified" | "etag" | "accept-ranges"
+            | "transfer-encoding" => {
                 room += name.len() + value.len() + ": \r\n".len();
             }
             _ if text.is_empty() || text.len() > WORD => room += name.len() + value.len() + ": \r\n".len(),
