@@ -1,7 +1,8 @@
 //! `name_lookup`: the name server's answer was waited for.
 //!
 //! From the first question for the name to the answer with the address that the client then connected to (RFC 1035
-//! §4.1). A question that was asked again counts from its first time.
+//! §4.1). A question that was asked again counts from its first time, though an answer to it passed before: it was lost
+//! further on.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
 
