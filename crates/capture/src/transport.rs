@@ -39,7 +39,8 @@ impl<'a> Transport<'a> {
         let address = |at: usize| -> Option<[u8; 4]> { ip.get(at..)?.first_chunk().copied() };
         let long = |at: usize| -> Option<[u8; 16]> { ip.get(at..)?.first_chunk().copied() };
         let (from, to, mut protocol, mut at) = match ip.first()? >> 4 {
-            4 if u16::from_be_bytes([*ip.get(6)?, *ip.get(7)?]) & 0x3FFF == 0 => {
+            // Neither "more fragments" nor a place.
+            4 if u16::from_be_bytes([*ip.get(6)?, *ip.get(7)?]).trailing_zeros() >= 14 => {
                 (address(12)?.into(), address(16)?.into(), ip[9], usize::from(ip[0] & 0x0F) * 4)
             }
             6 => (long(8)?.into(), long(24)?.into(), ip[6], 40),
