@@ -1,7 +1,9 @@
 //! Reading ahead, in a thread.
 //!
 //! To bring two gigabytes out of the system's cache takes as long as to look at the packets in them,
-//! and to decompress them takes longer. Neither needs the other's processor.
+//! and to decompress them takes longer. Neither needs the other's processor. The blocks change hands
+//! as they are: to copy them would bring every byte of every packet to the processor that looks at
+//! headers only.
 
 use std::{
     io::{self, Read},
@@ -14,19 +16,23 @@ use crate::input::BLOCK;
 /// How many blocks lie ready at most.
 const BLOCKS: usize = 4;
 
+/// The bytes before a block's own: room for the packet that began in the block before. Longer ones are
+/// rare, as links carry.
+const ROOM: usize = 64 << 10;
+
 /// What a thread reads ahead of its user. It ends with its source, or with its next block once the
 /// user is gone.
+#[derive(Debug)]
 pub(crate) struct Ahead {
     full: Receiver<io::Result<Block>>,
     spent: SyncSender<Vec<u8>>,
-    current: Block,
     ended: bool,
 }
 
-#[derive(Default)]
+/// Bytes in order: from [`ROOM`] on, up to `end`.
+#[derive(Debug)]
 struct Block {
     bytes: Vec<u8>,
-    start: usize,
     end: usize,
 }
 
@@ -36,44 +42,49 @@ impl Ahead {
         let (to_user, full) = sync_channel(BLOCKS);
         let (spent, from_user) = sync_channel(BLOCKS + 2);
         thread::Builder::new().name("capture".into()).spawn(move || read(source, &to_user, &from_user))?;
-        Ok(Self { full, spent, current: Block::default(), ended: false })
+        Ok(Self { full, spent, ended: false })
+    }
+
+    /// Puts what comes next behind `start..end` of `space`; how much that is, nothing at the end. What
+    /// else `space` held is gone, and the bytes that it keeps may lie elsewhere in it.
+    pub(crate) fn read_on(&mut self, space: &mut Vec<u8>, start: &mut usize, end: &mut usize) -> io::Result<usize> {
+        if self.ended {
+            return Ok(0);
+        }
+        // Without a last block the thread has panicked, and what it read is not all there is.
+        let Block { mut bytes, end: read } =
+            self.full.recv().map_err(|_| io::Error::other("the thread that reads it has failed"))??;
+        self.ended = read == ROOM;
+        let kept = *end - *start;
+        if let Some(begin) = ROOM.checked_sub(kept) {
+            bytes[begin..ROOM].copy_from_slice(&space[*start..*end]);
+            (*start, *end) = (begin, read);
+            std::mem::swap(space, &mut bytes);
+        } else {
+            space.truncate(*end);
+            space.drain(..*start);
+            space.extend_from_slice(&bytes[ROOM..read]);
+            (*start, *end) = (0, space.len());
+        }
+        if bytes.len() == ROOM + BLOCK {
+            let _gone = self.spent.try_send(bytes);
+        }
+        Ok(read - ROOM)
     }
 }
 
 /// Reads until the source ends or fails, or its user is gone.
 fn read(mut source: impl Read, to_user: &SyncSender<io::Result<Block>>, from_user: &Receiver<Vec<u8>>) {
     loop {
-        let mut bytes = from_user.try_recv().unwrap_or_else(|_| vec![0; BLOCK]);
-        let block = match source.read(&mut bytes) {
-            Ok(end) => Ok(Block { bytes, start: 0, end }),
+        let mut bytes = from_user.try_recv().unwrap_or_else(|_| vec![0; ROOM + BLOCK]);
+        let block = match source.read(&mut bytes[ROOM..]) {
+            Ok(read) => Ok(Block { bytes, end: ROOM + read }),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => Err(error),
         };
-        let last = !matches!(block, Ok(Block { end: 1.., .. }));
+        let last = !matches!(block, Ok(Block { end, .. }) if end > ROOM);
         if to_user.send(block).is_err() || last {
             return;
         }
-    }
-}
-
-impl Read for Ahead {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.current.start == self.current.end {
-            if self.ended {
-                return Ok(0);
-            }
-            // Without a last block the thread has panicked, and what it read is not all there is.
-            let next = self.full.recv().map_err(|_| io::Error::other("the thread that reads it has failed"))??;
-            self.ended = next.end == 0;
-            let spent = std::mem::replace(&mut self.current, next).bytes;
-            if !spent.is_empty() {
-                let _gone = self.spent.try_send(spent);
-            }
-        }
-        let Block { bytes, start, end } = &mut self.current;
-        let len = into.len().min(*end - *start);
-        into[..len].copy_from_slice(&bytes[*start..*start + len]);
-        *start += len;
-        Ok(len)
     }
 }

@@ -20,7 +20,7 @@
 //!   [`snoop`] are what older tools write, and [`printed`] is what is left of a capture in a report.
 //! - [`Packet::network`] finds the IP packet behind any link's header; [`Fragments`] puts together what
 //!   was cut up on the way.
-//! - [`tcp`] walks the options of a TCP header.
+//! - [`tcp`] is the segment in a packet, with the options of its header; [`Packet::udp`] the datagram.
 //! - [`summary`] counts what a race has to report: connections opened, packets and bytes each way.
 //!
 //! Packets are borrowed from the reader, one at a time, so a capture of any size is read in the
@@ -42,6 +42,7 @@ pub mod printed;
 pub mod snoop;
 pub mod summary;
 pub mod tcp;
+mod transport;
 
 pub use error::Error;
 pub use fragments::Fragments;

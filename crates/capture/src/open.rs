@@ -93,7 +93,7 @@ pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Source + Send
     };
     let plain = plain(Input::new(source, &file))?;
     let ahead = Ahead::new(plain).map_err(|source| Error::Open { file: file.clone(), source })?;
-    packets(Input::new(Box::new(ahead), file), format)
+    packets(Input::ahead(ahead, file), format)
 }
 
 /// Reads the capture `source`, called `file` in errors, as [`open`] does, but in the caller's thread.

@@ -5,9 +5,10 @@
 
 use std::{net::SocketAddr, ops::Range, time::Duration};
 
-use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
-
-use crate::{Direction, Packet};
+use crate::{
+    Direction, Packet,
+    transport::{TCP, Transport},
+};
 
 /// The kinds of the options that are asked for.
 mod kind {
@@ -81,35 +82,33 @@ impl<'a> Segment<'a> {
     /// is none.
     pub fn of(packet: &Packet<'a>) -> Option<Self> {
         let ip = packet.network()?;
-        let sliced = LaxSlicedPacket::from_ip(ip).ok()?;
-        let (from, to) = match &sliced.net {
-            Some(LaxNetSlice::Ipv4(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
-            Some(LaxNetSlice::Ipv6(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
-            _ => return None,
-        };
-        let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else { return None };
+        let Transport { from, to, protocol: TCP, bytes } = Transport::of(ip)? else { return None };
+        let header: &[u8; 20] = bytes.first_chunk()?;
+        let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let word = |at: usize| u32::from(half(at)) << 16 | u32::from(half(at + 2));
+        let behind = usize::from(header[12] >> 4) * 4;
+        let (options, payload) = (bytes.get(20..behind)?, &bytes[behind..]);
         // How much data there was the IP header says, even where the capture cut it off; where it says 0, the packet
         // is longer than it can say.
         let cut = packet.original_len.saturating_sub(packet.bytes.len() as u32);
-        let ends = (ip.len() - tcp.payload().len()) as u32;
+        let ends = (ip.len() - payload.len()) as u32;
         let data = match ip_length(ip) {
-            0 => cut.saturating_add(tcp.payload().len() as u32),
+            0 => cut.saturating_add(payload.len() as u32),
             length => length.saturating_sub(ends),
         };
-        let header = tcp.header_slice();
         Some(Self {
             number: packet.number,
             time: packet.time,
             direction: packet.direction,
-            from: SocketAddr::new(from, tcp.source_port()),
-            to: SocketAddr::new(to, tcp.destination_port()),
+            from: SocketAddr::new(from, half(0)),
+            to: SocketAddr::new(to, half(2)),
             flags: Flags(header[13] & 0x3f),
-            sequence: tcp.sequence_number(),
-            acknowledgement: tcp.acknowledgment_number(),
-            window: tcp.window_size(),
+            sequence: word(4),
+            acknowledgement: word(8),
+            window: half(14),
             data,
-            payload: tcp.payload(),
-            options: &header[20..],
+            payload,
+            options,
         })
     }
 

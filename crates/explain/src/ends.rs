@@ -31,6 +31,8 @@ pub fn match_ends(captures: impl IntoIterator<Item = Explanation>) -> Vec<Seen> 
     let mut all: Vec<Seen> = Vec::new();
     let mut known: HashMap<_, usize> = HashMap::new();
     for (capture, explanation) in captures.into_iter().enumerate() {
+        // There may be very many, and what grows by itself takes up to twice as much.
+        all.reserve_exact(explanation.connections.len());
         for connection in explanation.connections {
             let key = connection.isn.map(|isn| (connection.client, connection.server, isn));
             let twin = key.and_then(|key| known.get(&key).copied());

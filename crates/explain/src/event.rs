@@ -81,10 +81,12 @@ impl Event {
 
     pub(crate) fn new(segment: &Segment, time: u64, from: Side) -> Self {
         let newer = |a: u32, b: u32| if (b.wrapping_sub(a) as i32) > 0 { b } else { a };
-        let sacked = segment.sack().map(|(_, end)| end).reduce(newer);
+        let mut blocks = segment.sack().map(|(_, end)| end);
+        let first = blocks.next();
         // A block that lies behind the acknowledgement came once more than needed (RFC 2883 §4).
-        let behind = |(_, end): (u32, u32)| segment.acknowledgement.wrapping_sub(end) as i32 >= 0;
-        let twice = if segment.sack().next().is_some_and(behind) { Self::TWICE } else { 0 };
+        let behind = |end: u32| segment.acknowledgement.wrapping_sub(end) as i32 >= 0;
+        let twice = if first.is_some_and(behind) { Self::TWICE } else { 0 };
+        let sacked = first.map(|first| blocks.fold(first, newer));
         let server = if from == Side::Server { Self::SERVER } else { 0 };
         Self {
             time,

@@ -11,7 +11,7 @@
 //! taken to have thought since the end before. A connection that was opened early and then waited is no part of the path
 //! before it was used (WProf, NSDI 2013, calls it the same: what is ready and not needed costs nothing).
 
-use std::{collections::HashMap, net::IpAddr, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use crate::{
     causes::{Cause, Times},
@@ -88,13 +88,13 @@ impl One {
 /// The pages of connections, in the order in which they began.
 pub fn pages(seen: &[Seen]) -> Vec<Page> {
     // Clocks of different captures are not the same.
-    let mut clients: HashMap<(usize, IpAddr), Vec<One>> = HashMap::new();
-    for (connection, one) in seen.iter().enumerate() {
-        let of_client = clients.entry((one.capture, one.connection.client.ip())).or_default();
-        of_client.extend(ones(connection, one));
-    }
+    let whose = |connection: &usize| (seen[*connection].capture, seen[*connection].connection.client.ip());
+    let mut sorted: Vec<usize> = (0..seen.len()).collect();
+    sorted.sort_by_key(whose);
     let mut pages = Vec::new();
-    for ((_, client), mut all) in clients {
+    for connections in sorted.chunk_by(|one, other| whose(one) == whose(other)).filter(|own| own.len() > 1) {
+        let (_, client) = whose(&connections[0]);
+        let mut all: Vec<One> = connections.iter().flat_map(|one| ones(*one, &seen[*one])).collect();
         all.sort_by_key(One::begins);
         let mut until = 0;
         let mut page: Vec<One> = Vec::new();

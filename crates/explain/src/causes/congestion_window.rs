@@ -3,7 +3,8 @@
 //! The sender had data, the receiver's window had room, and an acknowledgement let it go on: the window that it keeps
 //! itself was full (RFC 5681 §3.1), because of an earlier loss, or since it grows slowly on a long path.
 //!
-//! Fixes: tcp(7); Microsoft's reference of `Set-NetTCPSetting` (`CongestionProvider`); illumos' ipadm(8).
+//! Fixes: Linux' `ip-sysctl`; Microsoft's reference of `netsh interface` (`congestionprovider`); illumos' ipadm(8);
+//! Oracle's Administering TCP/IP Networks in Solaris 11.3, "Implementing Traffic Congestion Control".
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, bytes, ms};
 
@@ -41,7 +42,8 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
         Fix::new("Windows sender", "netsh int tcp set supplemental template=internet congestionprovider=cubic", ""),
         Fix::new(
             "Solaris/illumos sender",
-            "ipadm set-prop -p congestion_control=cubic tcp; on Solaris 11 the property is cong_default",
+            "ipadm set-prop -p congestion_control=cubic tcp; on Solaris 11: ipadm set-prop -p cong_enabled+=cubic tcp; \
+             ipadm set-prop -p cong_default=cubic tcp",
             "",
         ),
         Fix::new("the path", "find where packets are lost: mtr, ethtool -S, the router's drop counters", ""),

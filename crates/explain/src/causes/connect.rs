@@ -2,7 +2,7 @@
 //!
 //! From the SYN that was answered to the client's acknowledgement (RFC 9293 §3.5): one round trip, before any data.
 //!
-//! Fixes: Apache's `core` and nginx's `ngx_http_core_module`; Linux' `ip-sysctl`.
+//! Fixes: Apache's `core` (5 s unless told) and nginx's `ngx_http_core_module` (75 s); Linux' `ip-sysctl`.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 
@@ -34,11 +34,11 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
             "KeepAlive On; KeepAliveTimeout 60",
             "idle connections occupy workers; use the event MPM",
         ),
-        Fix::new("nginx server", "keepalive_timeout 60s;", "idle connections occupy memory"),
+        Fix::new("nginx server", "keepalive_timeout 300s;", "idle connections occupy memory"),
         Fix::new(
             "Linux, both ends",
             "sysctl -w net.ipv4.tcp_fastopen=3",
-            "the request must bear to be done twice; some middleboxes drop it",
+            "both programs must ask for it (TCP_FASTOPEN); the request must bear to be done twice; some middleboxes drop it",
         ),
     ]
 }

@@ -2,8 +2,9 @@
 //!
 //! From each SYN to its repetition (RFC 6298 §2.1: one second, then two, four, …).
 //!
-//! Fixes: Linux' `ip-sysctl`; Microsoft's reference of `Set-NetTCPSetting` (`InitialRtoMs`); Oracle's Solaris Tunable
-//! Parameters Reference Manual (`_conn_req_max_q`).
+//! Fixes: Linux' `ip-sysctl` (`somaxconn`, 128 before 5.4); Apache's `mpm_common` and nginx's `ngx_http_core_module`,
+//! both 511 unless told; Microsoft's reference of `netsh interface` (`initialrto`, 3000 ms unless told); Oracle's
+//! Solaris 11 Tunable Parameters Reference Manual (`_conn_req_max_q`, 128 unless told) and illumos' `tcp_tunables.c`.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
 
@@ -28,9 +29,11 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
         Fix::new(
             "Linux server",
             "nstat -az TcpExtListenDrops; sysctl -w net.core.somaxconn=4096",
-            "more memory for connections that wait",
+            "more memory for connections that wait; the default since Linux 5.4, and the server must ask for as many",
         ),
-        Fix::new("Windows client", "netsh int tcp set global initialRto=1000", "asks again sooner on all connections"),
+        Fix::new("Apache server", "ListenBacklog 4096", "more memory for connections that wait; a restart is needed"),
+        Fix::new("nginx server", "listen 443 ssl backlog=4096;", "more memory for connections that wait"),
+        Fix::new("Windows client", "netsh int tcp set global initialrto=1000", "asks again sooner on all connections"),
         Fix::new(
             "Solaris/illumos server",
             "ipadm set-prop -p _conn_req_max_q=1024 tcp",

@@ -5,8 +5,10 @@
 //! it. Receivers count differently: Linux acknowledges more than one segment's worth at once and defers the rest for
 //! 40 ms or more, Windows counts packets of any size (KB 328890), Solaris counts in units of the MSS.
 //!
-//! Fixes: ip-route(8); tcp(7); Oracle's Solaris Tunable Parameters Reference Manual (`_deferred_ack_interval`, from 1 ms on);
-//! Microsoft's KB 328890; for macOS the values of `net.inet.tcp.delayed_ack` in xnu's `tcp_input.c`.
+//! Fixes: ip-route(8); tcp(7); Oracle's Solaris 11.2 Tunable Parameters Reference Manual (`_deferred_ack_interval`:
+//! 100 ms, from 1 ms on) and its predecessors (`tcp_deferred_ack_interval`); Microsoft's reference of `netsh
+//! interface` (`delayedackfrequency`) and, for what came before it, KB 328890; KB 823764 for the sender; for macOS
+//! `tcp_cc_delay_ack` in xnu's `tcp_cc.c`.
 
 use std::fmt::Write as _;
 
@@ -70,8 +72,9 @@ fn fixes(chunk: Option<Chunk>) -> Vec<Fix> {
         ),
         Fix::new(
             "Windows receiver",
-            "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Services\\Tcpip\\Parameters\\Interfaces\\{GUID} TcpAckFrequency 1 -Type DWord",
-            "more acknowledgements; a restart is needed",
+            "netsh int tcp set supplemental template=internet delayedackfrequency=1; before Windows 10: TcpAckFrequency=1 \
+             (DWORD) in HKLM\\SYSTEM\\CurrentControlSet\\Services\\Tcpip\\Parameters\\Interfaces\\{GUID}, and a restart",
+            "an acknowledgement for every packet, on every connection",
         ),
         Fix::new("macOS receiver", "sysctl -w net.inet.tcp.delayed_ack=0", "more acknowledgements on every connection"),
         Fix::new(

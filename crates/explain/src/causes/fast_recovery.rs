@@ -3,7 +3,8 @@
 //! Retransmissions that follow duplicate or selective acknowledgements (RFC 5681 §3.2, RFC 6675), and what the sender
 //! waits for until everything that was outstanding at the loss is acknowledged.
 //!
-//! Fixes: tcp(7); Microsoft's reference of `Set-NetTCPSetting` (`CongestionProvider`).
+//! Fixes: Linux' `ip-sysctl`; Microsoft's reference of `netsh interface` (`congestionprovider`, `loopbacklargemtu`);
+//! since which release there is BBR2, and that it stalls loopback, only users say.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Repair, Rule, Wait, ms};
 
@@ -33,7 +34,8 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
         Fix::new(
             "Windows sender",
             "netsh int tcp set supplemental template=internet congestionprovider=bbr2",
-            "Windows 11 and Server 2025; loopback is known to suffer",
+            "Windows 11 22H2 or newer; programs that talk over loopback may stall until: netsh int ipv4 set global \
+             loopbacklargemtu=disabled",
         ),
         Fix::new("both ends", "allow selective acknowledgements: sysctl -w net.ipv4.tcp_sack=1", ""),
         Fix::new("the path", "find where packets are lost: mtr, ethtool -S, the router's drop counters", ""),

@@ -4,7 +4,8 @@
 //! §6.9). The default of 65,535 bytes is one such window for each round trip. Its frames say so in the clear; inside TLS it
 //! is told only by a sender that stops after the same number of bytes again and again ([`crate::talk`]).
 //!
-//! Fixes: nginx's `ngx_http_v2_module`; Apache's `mod_http2`; curl's pull request 11167 (in 8.2).
+//! Fixes: nginx's `ngx_http_v2_module` (64k unless told); Apache's `mod_http2` (65,535 bytes unless told); curl's
+//! issues 1102, 11162 and pull requests 11167 (10 MiB), 14326.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 
@@ -31,7 +32,11 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new("Apache server (uploads)", "H2WindowSize 1048576", "memory for each stream"),
         Fix::new("nginx server (uploads)", "http2_body_preread_size 1m;", "memory for each stream"),
-        Fix::new("curl client (downloads)", "curl 8.2 or newer: a window of 10 MiB", "memory for each stream"),
+        Fix::new(
+            "curl client (downloads)",
+            "curl 8.1.1 or newer, without --limit-rate: a window of 10 MiB (8.1.0 has less)",
+            "memory for each stream",
+        ),
         Fix::new("client software", "SETTINGS_INITIAL_WINDOW_SIZE of twice rate × RTT", "memory for each stream"),
     ]
 }

@@ -3,7 +3,8 @@
 //! Nagle's algorithm (RFC 896; RFC 9293 §3.7.4): what fills no segment is held while anything is unacknowledged. Windows
 //! had room, the segment is small, and it went when the acknowledgement of everything came.
 //!
-//! Fixes: tcp(7); nginx's `ngx_http_core_module`; illumos' `tcp_tunables.c` (`_naglim_def`).
+//! Fixes: tcp(7); nginx's `ngx_http_core_module` (on unless told); Apache's `listen.c`; illumos' `tcp_tunables.c`
+//! (`_naglim_def`, 4095 bytes unless told).
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 
@@ -33,11 +34,6 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
             "more packets if it goes on writing little by little",
         ),
         Fix::new("Apache or nginx server", "tcp_nodelay on (nginx); Apache sets it", ""),
-        Fix::new(
-            "Windows sender",
-            "TcpNoDelay=1 for MSMQ; other programs must set TCP_NODELAY themselves",
-            "more packets",
-        ),
-        Fix::new("Solaris/illumos sender", "ipadm set-prop -p _naglim_def=1 tcp", "more packets from every program"),
+        Fix::new("illumos sender", "ipadm set-prop -p _naglim_def=1 tcp", "more packets from every program"),
     ]
 }

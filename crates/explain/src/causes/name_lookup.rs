@@ -3,6 +3,8 @@
 //! From the first question for the name to the answer with the address that the client then connected to (RFC 1035
 //! §4.1). A question that was asked again counts from its first time, though an answer to it passed before: it was lost
 //! further on.
+//!
+//! Fixes: resolvectl(1); Microsoft's reference of the module `DnsClient`; scutil(8) and networksetup(8).
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
 

@@ -3,8 +3,9 @@
 //! What was left of the window was less than a segment (RFC 9293 §3.8.6.2.1), until an acknowledgement moved it on. A
 //! window is good for one window in each round trip.
 //!
-//! Fixes: tcp(7); Oracle's Solaris Tunable Parameters Reference Manual (`max_buf`, `recv_buf`); Microsoft's reference of
-//! `netsh interface tcp`.
+//! Fixes: Linux' `ip-sysctl`; Oracle's Solaris 11.2 Tunable Parameters Reference Manual (`max_buf`, `recv_buf`:
+//! 128,000 bytes unless told) and illumos' ipadm(8); Microsoft's reference of `netsh interface` (`autotuninglevel`);
+//! xnu's `tcp_input.c` (`autorcvbufmax`).
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, bytes, ms, rate_text};
 

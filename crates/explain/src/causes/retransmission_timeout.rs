@@ -4,8 +4,9 @@
 //! 8985 §7). What the sender may send until all that was lost is repaired belongs here too: it begins anew with a window
 //! of one segment (RFC 5681 §3.1).
 //!
-//! Fixes: ip-route(8); Linux' `ip-sysctl`; Microsoft's reference of `Set-NetTCPSetting` (`MinRtoMs`); Oracle's Solaris
-//! Tunable Parameters Reference Manual (`_rexmit_interval_min`).
+//! Fixes: ip-route(8); Linux' `ip-sysctl`; Microsoft's reference of `netsh interface` (`minrto`: 20 to 300 ms, more
+//! than `delayedacktimeout`; `rack` and `taillossprobe`, best together); illumos' `tcp_tunables.c`
+//! (`_rexmit_interval_min`: 400 ms unless told), which Oracle's manual names too, under "Additional Cautions".
 
 use super::{Cause, Chunk, End, Evidence, Fix, Repair, Rule, Wait, ms};
 
@@ -47,6 +48,11 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
             "Linux sender",
             "ip route change default via GATEWAY rto_min 50ms",
             "needless repetitions where a receiver defers acknowledgements for longer",
+        ),
+        Fix::new(
+            "Windows sender",
+            "netsh int tcp set supplemental template=internet rack=enabled taillossprobe=enabled",
+            "",
         ),
         Fix::new(
             "Windows sender",

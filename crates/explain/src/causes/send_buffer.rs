@@ -5,7 +5,9 @@
 //! an acknowledgement that lets nothing go although there is room, until a later one does; or by an amount outstanding
 //! that stays the same for many round trips.
 //!
-//! Fixes: tcp(7); Oracle's Solaris Tunable Parameters Reference Manual (`send_buf`); Microsoft's KB 214397.
+//! Fixes: Linux' `ip-sysctl`; Oracle's Solaris 11.2 Tunable Parameters Reference Manual (`send_buf`: 49,152 bytes
+//! unless told, up to `max_buf`) and illumos' ipadm(8); Microsoft's Windows Server 2003 TCP/IP, Appendix C
+//! (`DefaultSendWindow`: 8192 bytes unless told); xnu's `tcp_usrreq.c`.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, bytes, ms, plural};
 
@@ -63,7 +65,7 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
         Fix::new(
             "Windows sender",
             "HKLM\\SYSTEM\\CurrentControlSet\\Services\\AFD\\Parameters DefaultSendWindow=262144",
-            "memory for each connection; a restart is needed",
+            "memory for each connection; a restart is needed; documented up to Windows Server 2003",
         ),
         Fix::new("Solaris/illumos sender", "ipadm set-prop -p send_buf=1048576 tcp", "memory for each connection"),
         Fix::new("macOS sender", "sysctl -w net.inet.tcp.sendspace=1048576", "memory for each connection"),

@@ -2,6 +2,9 @@
 //!
 //! From when the request's last byte had arrived until the response's first byte left, seen from wherever the capture was
 //! taken: the time on the way is `propagation`.
+//!
+//! Fixes: Apache's `mod_log_config` (`%D`, in microseconds); nginx's `ngx_http_log_module` and
+//! `ngx_http_upstream_module`.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Side, Wait, ms};
 
@@ -21,8 +24,16 @@ fn why(evidence: &Evidence) -> String {
 
 fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
-        Fix::new("Apache server", "LogFormat \"%r %s %D\"; mod_status", ""),
-        Fix::new("nginx server", "log_format t '$request $status $request_time $upstream_response_time';", ""),
+        Fix::new(
+            "Apache server",
+            "CustomLog logs/times.log \"%r %s %D\" (microseconds); mod_status",
+            "a line for each request",
+        ),
+        Fix::new(
+            "nginx server",
+            "log_format times '$request $status $request_time $upstream_response_time'; access_log logs/times.log times;",
+            "a line for each request",
+        ),
         Fix::new("server software", "look at what it does for this request: a profiler, the log of its database", ""),
     ]
 }

@@ -3,8 +3,9 @@
 //! Nothing was lost yet, and what is outstanding grows by a quarter or more in each round trip (RFC 5681 §3.1): the sender
 //! waits for acknowledgements because it does not know yet how much the path carries.
 //!
-//! Fixes: ip-route(8); Microsoft's reference of `Set-NetTCPSetting`; Oracle's Solaris Tunable Parameters Reference Manual
-//! (`_slow_start_initial`).
+//! Fixes: ip-route(8); Linux' `ip-sysctl`; Microsoft's reference of `netsh interface` (`icw`: 2 to 64 segments);
+//! illumos' `tcp_tunables.c` and `tcp_impl.h` (`_slow_start_initial`: RFC 3390's unless told, 16 at most; Solaris
+//! 11.2 has 10 by itself and allows no more).
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 
@@ -48,11 +49,11 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
         ),
         Fix::new(
             "Windows sender",
-            "Set-NetTCPSetting -SettingName InternetCustom -InitialCongestionWindowMss 40",
+            "netsh int tcp set supplemental template=internet icw=40",
             "a burst into a queue that may be short",
         ),
         Fix::new(
-            "Solaris/illumos sender",
+            "illumos sender",
             "ipadm set-prop -p _slow_start_initial=10 tcp",
             "a burst into a queue that may be short",
         ),

@@ -3,7 +3,7 @@
 //! From the end of the TCP handshake to the client's first record of application data (RFC 8446 §2): one round trip in
 //! TLS 1.3, two in TLS 1.2, and what both ends compute.
 //!
-//! Fixes: Apache's `mod_ssl`; nginx's `ngx_http_ssl_module`.
+//! Fixes: Apache's `mod_ssl`, which keeps no sessions unless told; nginx's `ngx_http_ssl_module`, nor does it.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
 
@@ -37,7 +37,7 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
         Fix::new(
             "Apache server",
             "SSLProtocol -all +TLSv1.2 +TLSv1.3; SSLSessionCache shmcb:/run/tls(512000)",
-            "a session can be resumed for as long as it is kept",
+            "a session can be resumed for as long as it is kept; mod_socache_shmcb must be loaded",
         ),
         Fix::new(
             "client software",
