@@ -114,7 +114,7 @@ struct Inner {
 /// What a client's parts share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
-    pub(crate) dialer: Box<dyn Dial>,
+    pub(crate) dialer: Arc<dyn Dial>,
     authenticator: Mutex<Authenticator>,
     cookies: Mutex<Cookies>,
     knowledge: Mutex<HashMap<Origin, Knowledge>>,
@@ -139,10 +139,15 @@ impl Client {
     }
 
     /// A client whose connections are made otherwise.
-    pub(crate) fn with(settings: Settings, authenticator: Authenticator, dialer: impl Dial, paths: Arc<Paths>) -> Self {
+    pub(crate) fn with(
+        settings: Settings,
+        authenticator: Authenticator,
+        dialer: Arc<dyn Dial>,
+        paths: Arc<Paths>,
+    ) -> Self {
         let shared = Shared {
             settings,
-            dialer: Box::new(dialer),
+            dialer,
             authenticator: authenticator.into(),
             cookies: Mutex::default(),
             knowledge: Mutex::default(),
