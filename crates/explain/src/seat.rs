@@ -378,8 +378,10 @@ impl<'a> Seat<'a> {
 
     /// A loss is repaired: by acknowledgements, or after a silence.
     fn repair(&mut self, now: u64) -> Repair {
-        let heard = self.release.is_some_and(|release| now <= release.at + self.prompt())
-            || self.latest_ack > 0 && now <= self.latest_ack + self.prompt();
+        // No timer fires as soon as that after acknowledgements that told of the loss.
+        let soon = if self.told > 0 { self.prompt().max(self.rtt / 2) } else { self.prompt() };
+        let heard = self.release.is_some_and(|release| now <= release.at + soon)
+            || self.latest_ack > 0 && now <= self.latest_ack + soon;
         let by = match self.recovery {
             // In the midst of a repair it goes on as it began.
             Some((_, by)) if heard => by,
@@ -419,8 +421,11 @@ impl<'a> Seat<'a> {
         };
         let [_, last, before, earlier] = self.peaks;
         let recent = last.max(before);
-        // Acknowledgements that come close together are one to a sender.
-        let earlier_than = |room: &u64| released.is_none_or(|release| room + TOGETHER < release.at);
+        let grows = !self.lost && if self.rounds < BACK { self.facts.from_start } else { recent * 4 >= earlier * 5 };
+        // Acknowledgements that come close together are one to a sender; while its window opens, all that come sooner
+        // than it goes on.
+        let together = if grows { self.prompt() } else { TOGETHER };
+        let earlier_than = |room: &u64| released.is_none_or(|release| room + together < release.at);
         Data {
             released,
             room: self.room.filter(earlier_than),
@@ -428,12 +433,12 @@ impl<'a> Seat<'a> {
                 && now > self.sent_at.max(self.release.map_or(0, |release| release.at)) + self.prompt(),
             closed,
             window: match self.release {
-                Some(release) => self.limited_at.is_some_and(|at| release.at <= at + TOGETHER),
+                Some(release) => self.limited_at.is_some_and(|at| release.at <= at + self.prompt()),
                 None => self.edge.is_some_and(|edge| edge.saturating_sub(self.next) < self.facts.mss),
             },
             recovers: self.recovery.map(|(_, by)| by),
             lost: self.lost,
-            grows: !self.lost && if self.rounds < BACK { self.facts.from_start } else { recent * 4 >= earlier * 5 },
+            grows,
             known: self.facts.from_start || self.rounds >= BACK,
             steady: !self.lost && self.facts.level.is_some_and(|level| self.peaks[0].max(last) * 2 >= level),
             chunks: self.facts.chunk.is_some(),

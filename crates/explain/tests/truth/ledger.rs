@@ -85,14 +85,15 @@ impl Ledger {
     }
 
     fn clocks(&self) -> bool {
-        let mut clocks: Vec<&Clock> = self.0.values().flat_map(Plays::clocks).collect();
+        let clocks = self.0.values().flat_map(Plays::clocks);
+        let mut clocks: Vec<&Clock> = clocks.filter(|clock| clock.tells()).collect();
         if clocks.is_empty() {
             return true;
         }
         clocks.sort_by_key(|clock| (clock.name, &clock.scenario));
         println!("\n{:<32} {:<16} {:>8} {:>8} {:>6}", "scenario", "clock", "says", "explain", "off");
         for clock in &clocks {
-            let Clock { scenario, name, truth, explain } = clock;
+            let Clock { scenario, name, truth, explain, .. } = clock;
             println!("{scenario:<32} {name:<16} {truth:>7.3}s {explain:>7.3}s {:>5.1}%", clock.off() * 100.0);
         }
         clocks.iter().all(|clock| clock.holds())

@@ -120,6 +120,15 @@ pub(crate) struct Clock {
     /// What it says, in seconds.
     pub(crate) truth: f64,
     pub(crate) explain: f64,
+    /// The least that is compared.
+    least: f64,
+}
+
+impl Clock {
+    /// Whether it says so much that it can be compared.
+    pub(crate) fn tells(&self) -> bool {
+        self.truth >= self.least
+    }
 }
 
 impl Tells for Clock {
@@ -129,7 +138,7 @@ impl Tells for Clock {
 
     /// As a share of the truth.
     fn off(&self) -> f64 {
-        (self.explain - self.truth).abs() / self.truth
+        if self.tells() { (self.explain - self.truth).abs() / self.truth } else { 0.0 }
     }
 
     fn holds(&self) -> bool {
@@ -166,7 +175,7 @@ pub(crate) fn judge(
         let truth = kernel?.as_secs_f64();
         // A window that is full while the path is busy anyway costs nothing; the kernel counts it all the same.
         let counts = if clock == "busy" { is_busy(scenario) } else { scenario.expect.cause != Cause::PathRate.name() };
-        (counts && truth >= LEAST).then(|| Clock { scenario: name.to_owned(), name: clock, truth, explain })
+        counts.then(|| Clock { scenario: name.to_owned(), name: clock, truth, explain, least: LEAST })
     });
     Ok((verdicts, clocks.chain(programs_clock(name, scenario, played)?).collect()))
 }
@@ -188,10 +197,10 @@ fn programs_clock(name: &str, scenario: &Scenario, played: &Played) -> Result<Op
         0 => played.told.took,
         _ => played.told.exchanges[number] + scenario.exchange[number].client_think.0,
     };
-    if scenario.pipelined || truth.as_secs_f64() < SHORTEST || (number == 0 && scenario.exchange.len() > 1) {
+    if scenario.pipelined || (number == 0 && scenario.exchange.len() > 1) {
         return Ok(None);
     }
     let connection = explained(&played.captures[0])?;
     let explain = transfer(&connection, scenario)?.duration.as_secs_f64();
-    Ok(Some(Clock { scenario: name.to_owned(), name: "program", truth: truth.as_secs_f64(), explain }))
+    Ok(Some(Clock { scenario: name.to_owned(), name: "program", truth: truth.as_secs_f64(), explain, least: SHORTEST }))
 }
