@@ -293,8 +293,9 @@ impl<N> Check<N> {
             Self::Slower { what, than, by } => (vec![*by], vec![what.len(), than.len()]),
             Self::Fastest { among, by, .. } => (vec![*by], vec![among.len()]),
             Self::Overhead { at_most, .. } => (vec![*at_most], vec![]),
-            Self::Ratio { at_least, at_most, .. }
-            | Self::Saves { at_least, at_most, .. } => (at_least.iter().chain(at_most).copied().collect(), vec![]),
+            Self::Ratio { at_least, at_most, .. } | Self::Saves { at_least, at_most, .. } => {
+                (at_least.iter().chain(at_most).copied().collect(), vec![])
+            }
             Self::More { than, .. } => (vec![], vec![than.len()]),
             Self::Shrinks { by, .. } => (vec![*by], vec![]),
         };

@@ -123,9 +123,10 @@ impl Program {
 
     /// What it prints when it is given this argument alone, empty when that is nothing. Some print it to standard error.
     pub fn says(&self, argument: &str) -> String {
-        let said = self.command(Path::new("/")).ok().and_then(|mut command| {
-            collect(&Here, command.arg(argument), &Bounds::tidy(PATIENCE)).ok()
-        });
+        let said = self
+            .command(Path::new("/"))
+            .ok()
+            .and_then(|mut command| collect(&Here, command.arg(argument), &Bounds::tidy(PATIENCE)).ok());
         said.map_or_else(String::new, |(_, output)| [output.stdout, output.stderr].concat())
     }
 }

@@ -68,10 +68,16 @@ fn main() {
         }
     }
     for registered in contenders::all().iter().filter(|one| WAYS.contains(&one.name)) {
-        for page_server in ["pages", "nginx-pages"].into_iter().filter(|one| *one == "pages" || NGINX.contains(&registered.name)) {
+        for page_server in
+            ["pages", "nginx-pages"].into_iter().filter(|one| *one == "pages" || NGINX.contains(&registered.name))
+        {
             let missing = match server(page_server) {
                 one if one.missing().is_some() => one.missing().map(|missing| missing.to_string()),
-                one => registered.with(&Parameters::new()).unwrap().unable(&Work::Load { page: page() }, one.as_ref(), false),
+                one => registered.with(&Parameters::new()).unwrap().unable(
+                    &Work::Load { page: page() },
+                    one.as_ref(),
+                    false,
+                ),
             };
             let name = format!("{page_server} {}", registered.name);
             if let Some(why) = &missing {

@@ -183,7 +183,8 @@ fn overhead(here: &Evidence<'_>, what: &str, on: &str, at_most: f64) -> Result<F
     let own: Vec<f64> = cell.samples_s.iter().map(|seconds| seconds - asked).collect();
     let (ratio, ..) = ratio_of(Measure::Time, &CellResult { samples_s: own, ..cell.clone() }, there)?;
     let bound = Bound { at_least: None, at_most: Some(at_most) };
-    let besides = if asked > 0.0 { format!(" beyond the {:.1} ms that its page asks for", 1e3 * asked) } else { String::new() };
+    let besides =
+        if asked > 0.0 { format!(" beyond the {:.1} ms that its page asks for", 1e3 * asked) } else { String::new() };
     Ok(Finding {
         verdict: bound.verdict(ratio.interval),
         measured: format!("on {} {} takes{besides} {} as long as on {on}", here.network, cell.label(), said(&ratio)),

@@ -172,8 +172,7 @@ impl Site {
         site.maps += "    }\n    geo $dollar {\n        default \"$\";\n    }\n";
         let which = WHICH.as_str().replace('-', "_");
         let question = format!("\"$request_method $host$request_uri $http_{which}\"");
-        let answered = questions.into_values();
-        site.map(&question, "answer", "none", answered.map(|(question, file)| (question, file)));
+        site.map(&question, "answer", "none", questions.into_values());
         let different: std::collections::BTreeSet<u16> = statuses.values().copied().collect();
         let said = statuses.into_iter().map(|(file, status)| (file, status.to_string()));
         site.map("$answer", "status_of_answer", "200", said);
@@ -222,7 +221,8 @@ fn added<T>(response: &Response<T>) -> Vec<(String, String)> {
         match name {
             // Its own: as long as the recorded ones.
             "content-type" | "content-length" | "date" => {}
-            "server" | "connection" | "keep-alive" | "last-modified" | "etag" | "accept-ranges" | "transfer-encoding" => {
+            "server" | "connection" | "keep-alive" | "last-modified" | "etag" | "accept-ranges"
+            | "transfer-encoding" => {
                 room += name.len() + value.len() + ": \r\n".len();
             }
             _ if text.is_empty() || text.len() > WORD => room += name.len() + value.len() + ": \r\n".len(),

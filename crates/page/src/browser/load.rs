@@ -66,7 +66,8 @@ pub struct Loaded {
 /// Why a browser cannot load this page, if so.
 pub fn unable(page: &Spec) -> Option<String> {
     let html = page.requests.first().is_some_and(is_html);
-    (!html).then(|| format!("the page {} does not begin with HTML, from which a browser would know the rest", page.name))
+    (!html)
+        .then(|| format!("the page {} does not begin with HTML, from which a browser would know the rest", page.name))
 }
 
 /// A host's name without its port.

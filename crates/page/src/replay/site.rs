@@ -104,7 +104,8 @@ impl Site {
 /// An answer as it goes over HTTP/1.1.
 fn written(method: &Method, response: &Response<Bytes>) -> serve::Ready {
     let status = response.status();
-    let mut head = format!("HTTP/1.1 {} {}\r\n", status.as_u16(), status.canonical_reason().unwrap_or_default()).into_bytes();
+    let mut head =
+        format!("HTTP/1.1 {} {}\r\n", status.as_u16(), status.canonical_reason().unwrap_or_default()).into_bytes();
     for (name, value) in response.headers() {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
             head.extend_from_slice(part);
