@@ -3,13 +3,11 @@
 //! Our client follows the recorded dependencies and looks into no body. A browser makes its own from the HTML, so a page
 //! of which only sizes are known needs HTML that asks for the same: the page's other requests in their order, style sheets
 //! in the head, scripts, pictures and frames in the body, each by the element that fits its type, and filling up to the
-//! recorded size. What waited for a script or a style sheet is asked for by the HTML as well, so the load is flatter than
+//! recorded size; what is posted, by a line of script. What waited for a script or a style sheet is asked for by the HTML as well, so the load is flatter than
 //! the recorded one; its requests, hosts and sizes are the same.
 
-use std::fmt::Write as _;
-
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::Method;
 
 use crate::{Body, Request, Spec};
 
@@ -34,7 +32,7 @@ impl Spec {
         let room = |html: &String, more: usize| html.len() + more + BODY.len() + END.len() <= len;
         html.push_str(&HEAD[..HEAD.len().min(len)]);
         let others = || self.requests.iter().skip(1).filter(|request| can_be_asked_for(request));
-        for style in others().filter(|request| is(request, "css")).map(|request| element(request)) {
+        for style in others().filter(|request| is_style(request)).map(element) {
             if room(&html, style.len()) {
                 html.push_str(&style);
             }
@@ -42,14 +40,16 @@ impl Spec {
         if room(&html, 0) {
             html.push_str(BODY);
         }
-        for other in others().filter(|request| !is(request, "css")).map(|request| element(request)) {
+        for other in others().filter(|request| !is_style(request)).map(element) {
             if room(&html, other.len()) {
                 html.push_str(&other);
             }
         }
         let filling = len.saturating_sub(html.len());
         if filling >= END.len() {
-            let _ = write!(html, "<!--{:x<1$}-->\n", "", filling - END.len());
+            html.push_str("<!--");
+            html.extend(std::iter::repeat_n('x', filling - END.len()));
+            html.push_str("-->\n");
         } else {
             html.extend(std::iter::repeat_n('\n', filling));
         }
@@ -57,13 +57,18 @@ impl Spec {
     }
 }
 
-/// Whether HTML can ask for it, and need not know more than its address.
+/// Whether HTML, or a script without leave of its host, can ask for it.
 fn can_be_asked_for(request: &Request) -> bool {
-    request.method == Method::GET && request.response.status == StatusCode::OK
+    matches!(request.method, Method::GET | Method::POST)
 }
 
 fn is(request: &Request, kind: &str) -> bool {
     request.response.content_type.as_deref().is_some_and(|told| told.contains(kind))
+}
+
+/// Whether it belongs into the head.
+fn is_style(request: &Request) -> bool {
+    request.method == Method::GET && is(request, "css")
 }
 
 /// Whether a response is HTML.
@@ -72,8 +77,15 @@ pub(crate) fn is_html(request: &Request) -> bool {
 }
 
 fn element(request: &Request) -> String {
-    let address = format!("//{}{}", request.host, request.path).replace('&', "&amp;").replace('"', "&quot;");
-    if is(request, "css") {
+    let address = format!("//{}{}", request.host, request.path).replace('"', "%22");
+    if request.method == Method::POST {
+        let body = request.body.len();
+        return format!(
+            "<script>fetch(\"{address}\",{{method:'POST',mode:'no-cors',body:'x'.repeat({body})}})</script>\n"
+        );
+    }
+    let address = address.replace('&', "&amp;");
+    if is_style(request) {
         format!("<link rel=stylesheet href=\"{address}\">\n")
     } else if is(request, "javascript") {
         format!("<script src=\"{address}\"></script>\n")

@@ -37,8 +37,8 @@ pub enum Connections {
     Recorded {
         /// Round trips before the first request can be sent: TCP 1, with TLS 1.3 2, with Fast Open or early data less.
         handshake: u32,
-        /// The server's initial window in bytes, which then grows by what is acknowledged (RFC 5681, section 3.1);
-        /// none: no slow start.
+        /// The server's initial window in bytes, which then grows by what is acknowledged (RFC 5681, section 3.1) as far
+        /// as it was used (RFC 7661, section 4.3; Linux lets it become twice what was under way); none: no slow start.
         initial_window: Option<u64>,
     },
 }
@@ -146,7 +146,10 @@ impl Spec {
                     schedule.opened[place] = open;
                     let grown = before.and_then(|before| windows[before].map(|window| (window, before)));
                     windows[place] = match grown {
-                        Some((window, before)) => Some(self.requests[before].response.size().saturating_add(window)),
+                        Some((window, before)) => {
+                            let size = self.requests[before].response.size();
+                            Some(window.saturating_add(size).min(size.saturating_mul(2)).max(window))
+                        }
                         None => initial_window,
                     };
                     sent
@@ -293,6 +296,26 @@ mod tests {
         let slow = over(1, Some(INITIAL_WINDOW));
         assert_eq!((slow.end[0], slow.sent[1], slow.sent[2]), (ms(300), ms(300), ms(305)));
         assert_eq!(slow.opened[2], Some(ms(205)));
+    }
+
+    #[test]
+    fn a_window_grows_as_far_as_it_is_used() {
+        let request = |id: &str, body: u32, after: &str| {
+            format!(
+                "[[request]]\nid = \"{id}\"\nhost = \"a\"\npath = \"/{id}\"\nconnection = 0\n{after}\n\
+                 response = {{ head = 100, body = {body} }}\n"
+            )
+        };
+        let second = |first: u32| {
+            let after = "after = [{ end = \"first\" }]";
+            let text = request("first", first, "") + &request("second", 15_000, after);
+            let page = Spec::parse(&format!("schema = \"longhaul.page/1\"\n{text}"), Path::new("page.toml")).unwrap();
+            let connections = Connections::Recorded { handshake: 1, initial_window: Some(INITIAL_WINDOW) };
+            let schedule = page.schedule(&Way { rtt: ms(100), rate: None, connections });
+            (schedule.end[0], schedule.end[1])
+        };
+        assert_eq!(second(1000), (ms(200), ms(400)), "little leaves it as it was");
+        assert_eq!(second(9000), (ms(200), ms(300)));
     }
 
     #[test]

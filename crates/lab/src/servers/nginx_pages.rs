@@ -172,8 +172,7 @@ impl Site {
         site.maps += "    }\n    geo $dollar {\n        default \"$\";\n    }\n";
         let which = WHICH.as_str().replace('-', "_");
         let question = format!("\"$request_method $host$request_uri $http_{which}\"");
-        let answered = questions.into_values();
-        site.map(&question, "answer", "none", answered.map(|(question, file)| (question, file)));
+        site.map(&question, "answer", "none", questions.into_values());
         let different: std::collections::BTreeSet<u16> = statuses.values().copied().collect();
         let said = statuses.into_iter().map(|(file, status)| (file, status.to_string()));
         site.map("$answer", "status_of_answer", "200", said);

@@ -226,8 +226,8 @@ impl Replay {
 async fn pass(time: Duration) {
     const ROUGH: Duration = Duration::from_millis(3);
     let until = Instant::now() + time;
-    if time > ROUGH {
-        tokio::time::sleep(time - ROUGH).await;
+    if let Some(rough) = time.checked_sub(ROUGH) {
+        tokio::time::sleep(rough).await;
     }
     let rest = move || std::thread::sleep(until.saturating_duration_since(Instant::now()));
     let _ = tokio::task::spawn_blocking(rest).await;
