@@ -2,8 +2,6 @@
 //!
 //! From the first question for the name to the answer with the address that the client then connected to (RFC 1035
 //! §4.1). A question that was asked again counts from its first time.
-//!
-//! Fixes: resolvectl(1); Microsoft's reference of the module `DnsClient`; scutil(8) and networksetup(8).
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
 
@@ -21,6 +19,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
+/// From resolvectl(1), Microsoft's reference of the module `DnsClient`, scutil(8) and networksetup(8).
 fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
