@@ -26,9 +26,7 @@ web: ## Build the report's page from web/ into the template that the program emb
 
 test: ## Run every test; as root, once more as an ordinary user
 	@scripts/setup.sh test
-	cargo test --workspace --locked
-	@scripts/web.sh test
-	@if [ "$$(id -u)" = 0 ]; then scripts/test-as-user.sh; fi
+	@scripts/test.sh
 
 lint: ## Check formatting, lints, documentation, dependencies and shell scripts
 	cargo fmt --all --check
@@ -49,6 +47,7 @@ bench: ## Measure the emulator, the explanation of captures, reports' first pain
 	@$(HAUL) lab run bars
 	@$(HAUL) lab run bars-idle
 	@$(HAUL) lab run bars-page
+	@$(HAUL) lab run bars-browser
 	cargo bench --locked --package page --bench rate
 
 docs: ## Build the book into docs/book

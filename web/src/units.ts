@@ -87,12 +87,14 @@ export function rate(bitsPerSecond: number): string {
   return `${digits(value, 1)}${NB}${units[unit]}`;
 }
 
+// The browser knows them too, but to ask it for the first time takes longer than to draw a table.
+const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
+
 /** A moment, in UTC: `21 November 2026, 20:42 UTC`. */
 export function moment(rfc3339: string): string {
   const at = new Date(rfc3339);
   if (Number.isNaN(at.getTime())) return rfc3339;
-  const day = at.toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
-  return `${day}, ${at.toISOString().slice(11, 16)} UTC`;
+  return `${at.getUTCDate()} ${MONTHS[at.getUTCMonth()] ?? ""} ${at.getUTCFullYear()}, ${at.toISOString().slice(11, 16)} UTC`;
 }
 
 /** A list as it is spoken: `a, b and c`. */

@@ -25,13 +25,16 @@ export function report(folder, name, run) {
   return html;
 }
 
-/** Has the program compare two runs. @param {string} folder @param {object} then @param {object} now */
-export function compared(folder, then, now) {
-  const [a, b, html] = ["then.json", "now.json", "compared.html"].map((name) => join(folder, name));
-  writeFileSync(a ?? "", JSON.stringify(then));
-  writeFileSync(b ?? "", JSON.stringify(now));
-  execFileSync(haul, ["lab", "compare", a ?? "", b ?? "", "--html", html ?? ""]);
-  return html ?? "";
+/** Has the program compare runs. @param {string} folder @param {object[]} runs */
+export function compared(folder, ...runs) {
+  const html = join(folder, `compared-${runs.length}.html`);
+  const files = runs.map((run, place) => {
+    const file = join(folder, `compared-${place + 1}-of-${runs.length}.json`);
+    writeFileSync(file, JSON.stringify(run));
+    return file;
+  });
+  const json = execFileSync(haul, ["lab", "compare", ...files, "--html", html, "--json", "-"], { encoding: "utf8" });
+  return { html, json: JSON.parse(json) };
 }
 
 /** The race without a cell. @returns {Run} */

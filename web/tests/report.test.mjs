@@ -244,27 +244,58 @@ test("the page may fetch nothing, whatever gets into it", options, async () => {
   server.close();
 });
 
-test("two runs: what changed beyond noise", options, async () => {
-  const [then, now] = [race(), race()];
-  const cell = now.cells.find(({ contender, network }) => contender === "curl" && network === "article");
+/** The race again, one of its cells so many times as long. @param {number} factor */
+function again(factor) {
+  const run = race();
+  const cell = run.cells.find(({ contender, network }) => contender === "curl" && network === "article");
   assert.ok(cell?.median_s);
-  cell.samples_s = cell.samples_s.map((sample) => sample / 10);
-  cell.median_s /= 10;
+  cell.samples_s = cell.samples_s.map((sample) => sample * factor);
+  cell.median_s *= factor;
+  return run;
+}
+
+test("two runs: what changed beyond noise", options, async () => {
+  const now = again(0.1);
   now.host.kernel = "7.0.0";
-  const opened = await browser.open(compared(folder, then, now));
+  const opened = await browser.open(compared(folder, race(), now).html);
   const { page } = opened;
   assert.match((await page.textContent(".answer")) ?? "", /1 became faster and 0 slower/);
   const row = page.locator("#changed tbody tr").first();
   assert.equal(await page.locator("#changed tbody").count(), 1);
-  const texts = await row.locator("td").allTextContents();
-  near(Number.parseFloat(texts[2] ?? ""), 0.1, "a tenth of the time");
-  assert.match(texts[4] ?? "", /faster/);
-  assert.match((await page.textContent("#runs")) ?? "", /kernel: .*, then 7\.0\.0/);
+  const said = (await row.locator("td").last().textContent()) ?? "";
+  near(Number.parseFloat(said.replace("▼ ", "")), 0.1, "a tenth of the time");
+  assert.match(said, /faster/);
+  assert.match((await page.textContent("#unlike")) ?? "", /kernel: .*, then 7\.0\.0/);
   await fits(page, "two runs");
   await accessible(page, "two runs, light");
   await page.emulateMedia({ colorScheme: "dark" });
   await accessible(page, "two runs, dark", "color-contrast");
   quiet(opened, "two runs");
+  await page.close();
+});
+
+test("five runs: each against the first, on a desk and on a phone", options, async () => {
+  const { html, json } = compared(folder, ...[1, 0.5, 1, 3, 2].map(again));
+  const opened = await browser.open(html);
+  const { page } = opened;
+  assert.match((await page.textContent(".answer")) ?? "", /^Against run 1, the baseline, and beyond noise: run 2 is faster in 1 and slower in none of \d+ cells; run 3 shows no detectable/);
+  assert.equal(await page.locator("#runs tbody").count(), 5);
+  const outcomes = await page.locator("#changed tbody .outcome").allTextContents();
+  const cell = json.cells.find((/** @type {any} */ one) => one.contender === "curl" && one.network === "article");
+  assert.equal(outcomes.length, 4);
+  outcomes.forEach((said, place) => {
+    const own = cell.runs[place + 1];
+    near(Number.parseFloat(said.replace(/^\D+/, "")), own.ratio, `run ${place + 2}`);
+    assert.ok(own.trend === "same" ? said.startsWith("=") : said.includes(own.trend), said);
+  });
+  assert.equal(await page.locator("#all tbody").count(), json.cells.length);
+  const dots = json.cells.flatMap((/** @type {any} */ one) => one.runs.flatMap((/** @type {any} */ own) => own.samples_s)).length;
+  assert.equal(await page.locator("#all circle").count(), dots, "a dot for each sample of each run");
+  await fits(page, "five runs");
+  await accessible(page, "five runs");
+  await page.setViewportSize({ width: 390, height: 800 });
+  await fits(page, "five runs on a phone");
+  quiet(opened, "five runs");
   await page.close();
 });
 

@@ -64,6 +64,8 @@ pub struct Connection {
     pub syn_data: u32,
     /// The Fast Open option of the first SYN.
     pub fast_open: Option<FastOpen>,
+    /// When the first data came from the server, since the epoch.
+    pub answered: Option<Duration>,
     /// From the client to the server, SYNs included.
     pub to_server: Traffic,
     /// From the server to the client.
@@ -131,6 +133,9 @@ impl Summary {
             connection.to_server.add(packet);
         } else {
             connection.to_client.add(packet);
+            if segment.data > 0 {
+                connection.answered.get_or_insert(packet.time);
+            }
         }
     }
 
@@ -157,6 +162,7 @@ impl Summary {
                 0 => FastOpen::Request,
                 len => FastOpen::Cookie(len),
             }),
+            answered: None,
             to_server: Traffic::default(),
             to_client: Traffic::default(),
         });

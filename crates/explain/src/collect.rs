@@ -33,6 +33,9 @@ const LONGEST: u64 = 1 << 57;
 /// How many questions and answers are remembered.
 const LOOKUPS: usize = 65_536;
 
+/// How long after it was first asked a question is asked again at most, in nanoseconds (resolv.conf(5): `timeout`).
+const AGAIN: u64 = 30_000_000_000;
+
 /// A question to a name server and its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lookup {
@@ -109,6 +112,15 @@ impl Echo {
     }
 }
 
+/// A question to a name server.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    /// When it was asked for the first time.
+    first: u64,
+    /// Whether it has not been answered since it was last asked.
+    open: bool,
+}
+
 type Ends = (SocketAddr, SocketAddr);
 
 /// Sorts packets into connections.
@@ -122,8 +134,8 @@ pub(crate) struct Collector {
     /// Those that are finished.
     #[allow(clippy::vec_box, reason = "they are moved here from the table, all of them at the end")]
     pub(crate) finished: Vec<Box<Connection>>,
-    /// When each question was first asked: who, whom, with which number.
-    asked: HashMap<(SocketAddr, SocketAddr, u16), u64>,
+    /// The questions: who, whom, with which number.
+    asked: HashMap<(SocketAddr, SocketAddr, u16), Asked>,
     /// Which addresses were found, by whom.
     found: HashMap<(IpAddr, IpAddr), Lookup>,
     /// Whether somebody will look at single packets.
@@ -206,10 +218,14 @@ impl Collector {
             self.found.clear();
         }
         if !message.answer {
-            self.asked.entry((from, to, message.id)).or_insert(self.latest);
-        } else if let Some(asked) = self.asked.remove(&(to, from, message.id)) {
+            // Who asks again has not heard the answer that was seen here: it was lost further on.
+            let asked = self.asked.get(&(from, to, message.id)).map(|asked| asked.first);
+            let first = asked.filter(|first| first + AGAIN > self.latest).unwrap_or(self.latest);
+            self.asked.insert((from, to, message.id), Asked { first, open: true });
+        } else if let Some(asked) = self.asked.get_mut(&(to, from, message.id)).filter(|asked| asked.open) {
+            asked.open = false;
             let number = u32::try_from(packet.number).unwrap_or(u32::MAX);
-            let lookup = Lookup { asked, answered: self.latest, number };
+            let lookup = Lookup { asked: asked.first, answered: self.latest, number };
             self.found.extend(message.addresses.into_iter().map(|address| ((to.ip(), address), lookup)));
         }
     }

@@ -72,12 +72,8 @@ impl Facts {
 
     /// What can be told without following the sender.
     fn before(connection: &Connection, side: Side) -> Self {
-        let ipv6 = connection.ends.client.is_ipv6();
-        let options = if connection.timestamps { 12 } else { 0 };
-        let headers = if ipv6 { 60 } else { 40 } + options;
-        let said = [side, !side].map(|side| connection.syn[side].and_then(|syn| syn.mss));
-        let said = said.into_iter().flatten().min().map(|mss| u64::from(mss).saturating_sub(options));
-        let mss = said.filter(|mss| *mss > 0).unwrap_or_else(|| seen_mss(connection, side, headers));
+        let headers = headers(connection);
+        let mss = mss(connection, side);
         Self {
             mss,
             headers,
@@ -90,6 +86,24 @@ impl Facts {
             from_start: connection.syn.client.is_some() || connection.syn.server.is_some(),
         }
     }
+}
+
+/// Bytes of headers that each packet has on the path.
+fn headers(connection: &Connection) -> u64 {
+    let ip = if connection.ends.client.is_ipv6() { 60 } else { 40 };
+    ip + options(connection)
+}
+
+/// Bytes of TCP's options that each packet has.
+fn options(connection: &Connection) -> u64 {
+    if connection.timestamps { 12 } else { 0 }
+}
+
+/// The payload of a full segment, as the SYNs said, or by what was sent.
+pub(crate) fn mss(connection: &Connection, side: Side) -> u64 {
+    let said = [side, !side].map(|side| connection.syn[side].and_then(|syn| syn.mss));
+    let said = said.into_iter().flatten().min().map(|mss| u64::from(mss).saturating_sub(options(connection)));
+    said.filter(|mss| *mss > 0).unwrap_or_else(|| seen_mss(connection, side, headers(connection)))
 }
 
 /// The payload of a full segment by what was sent: the largest size that came twice and fits a packet, as larger

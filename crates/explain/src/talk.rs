@@ -10,13 +10,14 @@
 //!
 //! **Did HTTP/2's window stop a sender?** That it went on when talk came proves nothing: who asks one thing at a time does
 //! so too. A window shows by what it is: the sender stops after the same number of bytes again and again, a number such
-//! as windows have. Where it does not, nothing is said of HTTP/2.
+//! as windows have, or quarters of it, as receivers give room frame by frame. Where it does not, nothing is said of HTTP/2.
 
-use std::ops::Range;
+use std::{cmp::Reverse, collections::VecDeque, ops::Range};
 
 use crate::{
     collect::Connection,
-    event::{Both, Event, ORIGIN, Offsets, Side},
+    event::{Both, Event, ORIGIN, Side},
+    facts::mss,
     read::Protocol,
     vantage::Place,
 };
@@ -43,6 +44,9 @@ const WINDOWS: Range<u32> = 14..25;
 
 /// What frames and records add to a window's bytes at most: programs that begin with small records add most.
 const SEALED: f64 = 1.035;
+
+/// How far apart that may be from burst to burst.
+const ALIKE: f64 = 0.005;
 
 /// How soon a sender goes on when it is given room, in nanoseconds.
 const PROMPT: u64 = 3_000_000;
@@ -79,19 +83,31 @@ fn may_be_message(event: &Event) -> bool {
 
 /// Up to which byte a server speaks before it answers anything: what it says as soon as the handshake is over, if the
 /// next that comes is the answer. With TLS alone, where nobody can read it.
+///
+/// A client that sends after that may only go on with its request, which its window had stopped: it has not heard the
+/// server yet, or its last segment was a full one.
 pub(crate) fn prelude(connection: &Connection, place: &Place) -> u64 {
-    let Some(mut offsets) = connection.offsets.server.map(Offsets::rewound) else { return 0 };
-    let Some(secured) = connection.content.secured.client.and(connection.content.secured.server) else { return 0 };
+    let (Some(asks), Some(mut offsets)) = (connection.offsets.client, connection.offsets.server) else { return 0 };
+    let (Some(first), Some(secured)) = (connection.content.secured.client, connection.content.secured.server) else {
+        return 0;
+    };
+    offsets = offsets.rewound();
+    let (mut asks, mss) = (asks.rewound(), mss(connection, Side::Client).max(1));
     let pause = PROMPT.max(place.rtt() / 8);
     let (mut asked, mut spoken, mut end, mut last) = (false, 0, 0, 0);
+    // Whether the client's last segment was full, and whether it went on with its request when the server had spoken.
+    let (mut full, mut went_on) = (false, false);
     for event in connection.events.iter().filter(|event| event.len > 0).take(BEGINNING) {
         if event.from() == Side::Client {
-            let seq = connection.offsets.client.map_or(0, |offsets| offsets.rewound().near(event.seq));
-            let data = connection.content.secured.client.is_some_and(|secured| seq >= secured);
+            let data = asks.of(event.seq).is_some_and(|start| start >= first);
             if data && spoken > 0 && event.len > TALK && place.has_heard(Side::Client, last, event.time) {
-                return 0;
+                if !full && offsets.near(event.ack) >= end {
+                    return 0;
+                }
+                went_on = true;
             }
             asked |= data;
+            full = u64::from(event.len).is_multiple_of(mss);
             continue;
         }
         let Some(start) = offsets.of(event.seq) else { continue };
@@ -107,7 +123,7 @@ pub(crate) fn prelude(connection: &Connection, place: &Place) -> u64 {
         }
         (end, last) = (start + u64::from(event.len), event.time);
     }
-    0
+    if went_on { end } else { 0 }
 }
 
 /// HTTP/2's window by which one side was stopped, in bytes, where TLS hides who gave room and the pattern shows it.
@@ -117,17 +133,25 @@ pub(crate) fn window(connection: &Connection, place: &Place, side: Side) -> Opti
     }
     let bursts = bursts(connection, place, side)?;
     let whole: Vec<u64> = bursts.into_iter().filter(|bytes| *bytes >= 1 << WINDOWS.start).collect();
-    let fits = |window: u64, bytes: u64| (1.0..SEALED).contains(&(bytes as f64 / (window - 1) as f64));
-    let fitting = WINDOWS.map(|power| 1_u64 << power).map(|window| {
-        let mut fitting: Vec<u64> = whole.iter().copied().filter(|bytes| fits(window, *bytes)).collect();
-        fitting.sort_unstable();
-        let middle = fitting.get(fitting.len() / 2).copied().unwrap_or(0);
-        (fitting.iter().filter(|bytes| bytes.abs_diff(middle) * 200 <= middle).count(), window)
+    let fitting = WINDOWS.map(|power| {
+        let window = 1_u64 << power;
+        // How many quarters of the window a burst is, and how much more by frames and records.
+        let fits = |bytes: &u64| {
+            let quarters = bytes * 4 / (window - 1);
+            let more = (bytes * 4) as f64 / (quarters * (window - 1)) as f64;
+            ((1..=4).contains(&quarters) && more < SEALED).then_some((quarters, more))
+        };
+        let mut fitting: Vec<(u64, f64)> = whole.iter().filter_map(fits).collect();
+        fitting.sort_unstable_by(|(_, one), (_, other)| one.total_cmp(other));
+        let usual = fitting.get(fitting.len() / 2).map_or(1.0, |(_, more)| *more);
+        fitting.retain(|(_, more)| (more - usual).abs() <= ALIKE);
+        let full = fitting.iter().filter(|(quarters, _)| *quarters == 4).count();
+        (fitting.len(), full, Reverse(window))
     });
-    let (count, window) = fitting.max_by_key(|(count, _)| *count)?;
+    let (count, _, Reverse(window)) = fitting.max()?;
     // The protocol's own first window is one less (RFC 9113 §6.9.2).
     let window = if window == 1 << 16 { window - 1 } else { window };
-    // Some round trips give half of it, some more than once.
+    // Some round trips are the congestion window's.
     (count >= REPEATS && count * 3 >= whole.len()).then_some(window)
 }
 
@@ -137,8 +161,8 @@ fn bursts(connection: &Connection, place: &Place, side: Side) -> Option<Vec<u64>
         Both { client: connection.offsets.client?.rewound(), server: connection.offsets.server?.rewound() };
     let pause = PROMPT.max(place.rtt() / 8);
     let (mut bursts, mut sent, mut next) = (Vec::new(), 0, ORIGIN);
-    // When it last sent, and when talk came while it was silent.
-    let (mut last, mut talk) = (None, None);
+    // When it last sent, and when talk reaches it, both as seen from here.
+    let (mut last, mut talk) = (None, VecDeque::new());
     // When this round trip began.
     let mut began: Option<u64> = None;
     for event in connection.events.iter().filter(|event| event.len > 0) {
@@ -148,21 +172,25 @@ fn bursts(connection: &Connection, place: &Place, side: Side) -> Option<Vec<u64>
             if end <= next {
                 continue;
             }
-            let prompt = |at: u64| event.time <= at + place.to[side] + pause;
-            // A receiver gives room little by little; all of it comes in a round trip.
-            let another = began.is_none_or(|began| event.time >= began + place.rtt() * 7 / 10);
-            if talk.take().is_some_and(prompt) && another {
-                began = Some(event.time);
-                bursts.push(std::mem::take(&mut sent));
+            // What was on its way before the talk could be heard is of the round trip before.
+            let heard = std::iter::from_fn(|| talk.pop_front_if(|heard| *heard <= event.time)).last();
+            if let Some(heard) = heard {
+                // A receiver gives room little by little; all of it comes in a round trip.
+                let another = began.is_none_or(|began| event.time >= began + place.rtt() * 7 / 10);
+                let silent = last.is_some_and(|last| heard > last + pause);
+                if silent && another && event.time <= heard + 2 * pause {
+                    began = Some(event.time);
+                    bursts.push(std::mem::take(&mut sent));
+                }
             }
             sent += end - start.max(next);
             (next, last) = (end, Some(event.time));
         } else if is_talk(connection, event, &(start..end), true) {
-            let silent = last.is_some_and(|last| event.time + place.to[side] > last + pause);
-            talk = if silent { talk.or(Some(event.time)) } else { None };
+            talk.push_back(event.time + place.to[side] - place.to[side] / 16);
         } else {
             // A message: what is sent upon it is another.
-            (sent, talk) = (0, None);
+            sent = 0;
+            talk.clear();
         }
     }
     Some(bursts)

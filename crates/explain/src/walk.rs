@@ -165,8 +165,8 @@ impl<'a> Walk<'a> {
             (true, _) => End::SynAgain,
             (false, true) => End::Connect,
             (false, false) if self.comes_again(event.time) => End::SynAgain,
-            // Nothing was sent before it but a question for the name.
-            (false, false) => End::Turn { side: Side::Client, travel: 0 },
+            // Nothing was sent before it but a question for the name, whose answer had to come to the client.
+            (false, false) => End::Turn { side: Side::Client, travel: self.place.to.client },
         };
         self.step(timeline, event.time, event.number, end, 0);
         self.at = Some(event.from());

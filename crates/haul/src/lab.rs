@@ -29,7 +29,7 @@ use lab::{
 };
 
 /// The experiments that come with the program: name and text.
-const EXPERIMENTS: [(&str, &str); 12] = [
+const EXPERIMENTS: [(&str, &str); 13] = [
     ("webdav-race", include_str!("../../../experiments/webdav-race.toml")),
     ("idle-connection", include_str!("../../../experiments/idle-connection.toml")),
     ("pipelining", include_str!("../../../experiments/pipelining.toml")),
@@ -42,6 +42,7 @@ const EXPERIMENTS: [(&str, &str); 12] = [
     ("bars", include_str!("../../../experiments/bars.toml")),
     ("bars-idle", include_str!("../../../experiments/bars-idle.toml")),
     ("bars-page", include_str!("../../../experiments/bars-page.toml")),
+    ("bars-browser", include_str!("../../../experiments/bars-browser.toml")),
 ];
 
 /// Run experiments, and show and compare what they found
@@ -75,18 +76,24 @@ pub(crate) enum Command {
         #[command(flatten)]
         json: Json,
     },
-    /// Say what differs between two runs beyond noise
-    Compare {
-        /// The earlier run: its id or folder
-        then: String,
-        /// The later run
-        now: String,
-        /// Write it as a page to this file as well; `-`: to standard output, in its place
-        #[arg(long, value_name = "FILE")]
-        html: Option<PathBuf>,
-        #[command(flatten)]
-        place: Place,
-    },
+    /// Say what differs between runs beyond noise
+    Compare(Compare),
+}
+
+/// What is compared, and where it is told.
+#[derive(clap::Args)]
+pub(crate) struct Compare {
+    /// The runs: their ids, as `haul lab list` shows them, or folders. Each is measured against the first, the baseline
+    #[arg(required = true, num_args = 2.., value_name = "RUN")]
+    runs: Vec<String>,
+    /// Write it (schema longhaul.compare/1) to this file as well; `-`: to standard output, in its place
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write it as a page to this file as well; `-`: to standard output, in its place
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// Where runs are kept.
@@ -132,7 +139,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "CONTENDER.SETTING=VALUES")]
     sweep: Vec<Sweep>,
 
-    /// The server: apache, nginx or embedded; the first that is installed, if left out
+    /// The server: apache, nginx or embedded, of pages pages or nginx-pages; the first that is installed, if left out
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
 
@@ -192,18 +199,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
             show(&run, &json)?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Compare { then, now, html, place } => {
-            let [then, now] = [then, now].map(|id| find(&place, Some(&id)));
-            let (then, now) = (then?, now?);
-            let change = compare::compare(&then, &now);
-            if let Some(html) = &html {
-                report::save(html, &page::of_change(&then, &now, &change))?;
-            }
-            if html.is_none_or(|html| html != Path::new("-")) {
-                crate::print(render_change(&change, look()).as_bytes())?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Compare(asked) => compare_runs(&asked).map(|()| ExitCode::SUCCESS),
     }
 }
 
@@ -253,6 +249,29 @@ pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode, Box<dyn Error>> {
         crate::print(format!("{}\n", html.display()).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn compare_runs(asked: &Compare) -> Result<(), Box<dyn Error>> {
+    let Compare { runs: names, json, html, place } = asked;
+    let to_stdout = |path: &&PathBuf| *path == Path::new("-");
+    let printed = json.iter().chain(html).filter(to_stdout).count();
+    if printed > 1 {
+        return Err(usage("--json and --html cannot both go to standard output; name a file for one of them"));
+    }
+    let runs = names.iter().map(|name| find(place, Some(name))).collect::<Result<Vec<_>, _>>()?;
+    let runs: Vec<(&str, &RunResult)> = names.iter().map(String::as_str).zip(&runs).collect();
+    let change = compare::compare(&runs);
+    let page = page::of_change(&runs, &change);
+    if let Some(html) = html {
+        report::save(html, &page)?;
+    }
+    if let Some(json) = json {
+        results::write(json, &page)?;
+    }
+    if printed == 0 {
+        crate::print(render_change(&change, look()).as_bytes())?;
+    }
+    Ok(())
 }
 
 /// The name of a run's page in its folder.

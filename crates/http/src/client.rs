@@ -90,6 +90,13 @@ pub enum Versions {
     Http3,
 }
 
+impl Versions {
+    /// Whether one connection is expected to carry all requests: HTTP/2 and HTTP/3 need no second.
+    pub(crate) fn share(self) -> bool {
+        matches!(self, Self::Http2 | Self::Http3)
+    }
+}
+
 /// An HTTP client for one user. Clones share its connections, sessions and knowledge; two clients share nothing.
 ///
 /// It needs a tokio runtime. When the last clone is gone, its connections end as soon as what they have begun is
@@ -107,7 +114,7 @@ struct Inner {
 /// What a client's parts share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
-    pub(crate) dialer: Box<dyn Dial>,
+    pub(crate) dialer: Arc<dyn Dial>,
     authenticator: Mutex<Authenticator>,
     cookies: Mutex<Cookies>,
     knowledge: Mutex<HashMap<Origin, Knowledge>>,
@@ -132,10 +139,15 @@ impl Client {
     }
 
     /// A client whose connections are made otherwise.
-    pub(crate) fn with(settings: Settings, authenticator: Authenticator, dialer: impl Dial, paths: Arc<Paths>) -> Self {
+    pub(crate) fn with(
+        settings: Settings,
+        authenticator: Authenticator,
+        dialer: Arc<dyn Dial>,
+        paths: Arc<Paths>,
+    ) -> Self {
         let shared = Shared {
             settings,
-            dialer: Box::new(dialer),
+            dialer,
             authenticator: authenticator.into(),
             cookies: Mutex::default(),
             knowledge: Mutex::default(),
@@ -279,9 +291,7 @@ impl Client {
 
     /// Opens connections before they are needed, up to `count`.
     pub fn warm(&self, origin: &Origin, count: usize) {
-        // HTTP/2 and HTTP/3 need no second.
-        let multiplexed = matches!(self.inner.shared.settings.versions, Versions::Http2 | Versions::Http3);
-        let count = if multiplexed { count.min(1) } else { count };
+        let count = if self.inner.shared.settings.versions.share() { count.min(1) } else { count };
         self.demand(origin, Demand::Warm(count));
     }
 

@@ -3,7 +3,7 @@
 //! Whether UDP reaches a server shows only in the trying. So QUIC has a head start, and then TCP runs beside it: the way
 //! that a path blocks costs the head start, and no more.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, time::Duration};
 
 use futures_util::future::BoxFuture;
 use http::Version;
@@ -52,23 +52,6 @@ impl Dial for Connector {
 
     fn takes_quic(&self, origin: &Origin) -> bool {
         self.takes_quic(origin)
-    }
-}
-
-impl<D: Dial> Dial for Arc<D> {
-    fn dial<'a>(
-        &'a self,
-        origin: &'a Origin,
-        offer: Offer,
-        early: bool,
-        at: Option<&'a Origin>,
-        within: Duration,
-    ) -> BoxFuture<'a, Result<Dialed, Error>> {
-        (**self).dial(origin, offer, early, at, within)
-    }
-
-    fn takes_quic(&self, origin: &Origin) -> bool {
-        (**self).takes_quic(origin)
     }
 }
 

@@ -10,7 +10,10 @@ use std::{
 };
 
 use http::{Method, Request, Response, Version};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{sleep, sleep_until},
+};
 
 use crate::{
     Asked, Body, Cause, Class, Error, Incoming, Options, Origin, Settings, Step,
@@ -116,6 +119,7 @@ pub(crate) async fn run(
         connections: shared.settings.connections.max(1),
         pipelining: shared.settings.pipelining,
         choice: shared.settings.choice,
+        shares: shared.settings.versions.share(),
     };
     let (reports, mut reported) = mpsc::unbounded_channel();
     let (opened, mut opens) = mpsc::unbounded_channel();
@@ -134,6 +138,7 @@ pub(crate) async fn run(
     let (mut demanded, idle) = (true, dispatch.shared.settings.timeouts.idle);
     let mut clock = tokio::time::interval((idle / 4).max(LOOK));
     while demanded || !dispatch.scheduler.is_at_rest() {
+        let wake = dispatch.scheduler.wake();
         tokio::select! {
             biased;
             Some(report) = reported.recv() => dispatch.report(report),
@@ -145,6 +150,9 @@ pub(crate) async fn run(
                 }
             }
             _ = clock.tick() => dispatch.scheduler.tick(idle, now()),
+            () = sleep_until(wake.unwrap_or_else(Instant::now).into()), if wake.is_some() => {
+                dispatch.scheduler.tick(idle, now());
+            }
         }
         if !demanded {
             dispatch.scheduler.retire_all();
@@ -299,7 +307,10 @@ impl Dispatch {
         let (shared, origin, opened) = (self.shared.clone(), self.origin.clone(), self.opened.clone());
         let offer = if self.scheduler.is_serial_only() { Offer::Http1 } else { shared.offer(&origin) };
         tokio::spawn(async move {
-            tokio::time::sleep(pause).await;
+            // The timer's shortest sleep is a millisecond or two.
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
             let connected = tokio::select! {
                 connected = shared.dial(&origin, offer) => connected,
                 () = opened.closed() => return,

@@ -35,20 +35,15 @@ mod send;
 mod tests;
 
 use std::{
-    collections::VecDeque,
     future::poll_fn,
     io,
-    pin::Pin,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::StreamExt;
 use h2::client::{self, SendRequest};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -58,18 +53,19 @@ use tokio::{
 
 use self::{
     ear::{Ear, Overheard},
-    exchange::{Begun, Common},
+    exchange::Begun,
     liveness::Liveness,
 };
 use crate::{
     Asked, Cause, Error, Step, Timeouts,
     connect::Io,
     streams::{
-        self, Count, Outcome,
+        self, Count,
         clock::{Alarm, Traffic},
+        connection::Exchanges,
         head,
     },
-    wire::{ConnectionId, Job, Report, Sent},
+    wire::{ConnectionId, Job, Report},
 };
 
 /// The most that the head of an answer may be, in bytes.
@@ -136,44 +132,21 @@ pub(crate) async fn run(
         .reset_stream_duration(REMEMBERED.0)
         .max_concurrent_reset_streams(REMEMBERED.1)
         .handshake::<_, Bytes>(io);
-    let common = Arc::new(Common {
-        id,
-        timeouts,
-        stream_window: settings.stream_window,
-        reports,
-        traffic: Arc::new(Traffic::new(settings.stream_window, settings.connection_window)),
-        unanswered: Arc::new(AtomicUsize::new(0)),
-        ended: OnceLock::new(),
-    });
-    let mut connection = Connection {
-        common,
-        jobs,
-        open: true,
-        waiting: VecDeque::new(),
-        exchanges: FuturesUnordered::new(),
-        told: None,
-        farewell: None,
-    };
+    let traffic = Traffic::new(settings.stream_window, settings.connection_window);
+    let exchanges = Exchanges::new(id, timeouts, traffic, jobs, reports);
+    let mut connection = Connection { exchanges, told: None };
     let cause = match timeout(timeouts.connect, handshake).await {
         Ok(Ok((sender, h2))) => connection.serve(sender, h2, ear).await,
         Ok(Err(error)) => end_of_connection(&error),
         Err(_) => Cause::TimedOut(Step::Send, timeouts.connect),
     };
-    connection.close(cause).await;
+    connection.exchanges.close(cause).await;
 }
 
 struct Connection {
-    common: Arc<Common>,
-    jobs: mpsc::UnboundedReceiver<Job>,
-    /// Whether more jobs may come.
-    open: bool,
-    /// Jobs for which the server has no room yet.
-    waiting: VecDeque<Job>,
-    exchanges: FuturesUnordered<Pin<Box<dyn Future<Output = Outcome> + Send>>>,
+    exchanges: Exchanges,
     /// What the driver was told last of the server's limits.
     told: Option<(usize, Windows)>,
-    /// Why no more are begun, once that is so.
-    farewell: Option<Cause>,
 }
 
 impl Connection {
@@ -184,19 +157,23 @@ impl Connection {
         mut h2: client::Connection<T, Bytes>,
         ear: Ear,
     ) -> Cause {
-        let stall = self.common.timeouts.stall;
+        let stall = self.exchanges.common.timeouts.stall;
         let mut liveness = Liveness::new(h2.ping_pong(), ear.clone(), stall);
         let mut no_room = Alarm::new();
         let mut stuck = None;
         loop {
             self.begin_waiting(&mut sender);
             self.tell_limits(&sender, &ear);
-            if !self.open && self.waiting.is_empty() && self.exchanges.is_empty() {
+            if !self.exchanges.open && self.exchanges.waiting.is_empty() && self.exchanges.running.is_empty() {
                 drop(sender);
                 let _ = timeout(stall, h2).await;
-                return self.farewell.take().unwrap_or(Cause::Retired("the connection was not needed any more"));
+                return self
+                    .exchanges
+                    .farewell
+                    .take()
+                    .unwrap_or(Cause::Retired("the connection was not needed any more"));
             }
-            stuck = if self.waiting.is_empty() || !self.exchanges.is_empty() {
+            stuck = if self.exchanges.waiting.is_empty() || !self.exchanges.running.is_empty() {
                 None
             } else {
                 stuck.or(Some(tokio::time::Instant::now() + stall))
@@ -205,14 +182,14 @@ impl Connection {
             tokio::select! {
                 biased;
                 end = &mut h2 => return end.map_or_else(|error| end_of_connection(&error), |()| self.closed()),
-                cause = poll_fn(|_| no_more(&mut sender)), if self.farewell.is_none() => self.drain(cause),
+                cause = poll_fn(|_| no_more(&mut sender)), if self.exchanges.farewell.is_none() => self.exchanges.drain(cause),
                 () = poll_fn(|_| if ear.with(|heard| heard.has_news()) { Poll::Ready(()) } else { Poll::Pending }) => {}
-                job = self.jobs.recv(), if self.open => self.take(job),
-                () = poll_fn(|context| liveness.poll_dead(context)), if !self.exchanges.is_empty() => {
+                job = self.exchanges.jobs.recv(), if self.exchanges.open => self.exchanges.take(job),
+                () = poll_fn(|context| liveness.poll_dead(context)), if !self.exchanges.running.is_empty() => {
                     ear.with(|heard| heard.given_up = true);
                     return Cause::TimedOut(Step::Receive, liveness.bound());
                 }
-                Some(outcome) = self.exchanges.next() => self.settle(outcome),
+                Some(outcome) = self.exchanges.running.next() => self.exchanges.settle(outcome),
                 () = poll_fn(|context| stuck.map_or(Poll::Pending, |time| no_room.poll_at(time, context))) => {
                     return Cause::Retired("the server allows no requests on the connection");
                 }
@@ -220,23 +197,15 @@ impl Connection {
         }
     }
 
-    fn take(&mut self, job: Option<Job>) {
-        match (job, &self.farewell) {
-            (None, _) => self.open = false,
-            (Some(job), None) => self.waiting.push_back(job),
-            (Some(job), Some(cause)) => self.return_job(Box::new(job), Sent::Nothing, cause.clone()),
-        }
-    }
-
     /// Begins as many jobs as the server allows.
     fn begin_waiting(&mut self, sender: &mut SendRequest<Bytes>) {
-        while self.exchanges.len() < sender.current_max_send_streams() && self.farewell.is_none() {
-            let Some(job) = self.waiting.pop_front() else { return };
+        while self.exchanges.running.len() < sender.current_max_send_streams() && self.exchanges.farewell.is_none() {
+            let Some(job) = self.exchanges.waiting.pop_front() else { return };
             if job.reply.is_closed() {
-                self.over(job.id, 0, 0, false);
+                self.exchanges.over(job.id, 0, 0, false);
             } else if let Poll::Ready(cause) = no_more(sender) {
-                self.waiting.push_front(job);
-                self.drain(cause);
+                self.exchanges.waiting.push_front(job);
+                self.exchanges.drain(cause);
             } else {
                 self.begin(job, sender);
             }
@@ -256,86 +225,28 @@ impl Connection {
         });
         match begun {
             Ok((response, stream, chunks)) => {
-                let unanswered = Count::one_more(&self.common.unanswered);
+                let unanswered = Count::one_more(&self.exchanges.common.unanswered);
                 let begun = Begun { job, stream, response, chunks, unanswered };
-                self.exchanges.push(Box::pin(exchange::exchange(begun, self.common.clone())));
+                self.exchanges.running.push(Box::pin(exchange::exchange(begun, self.exchanges.common.clone())));
             }
             Err(error) => {
                 let _ = job.reply.send(Err(error));
-                self.over(job.id, 0, 0, false);
+                self.exchanges.over(job.id, 0, 0, false);
             }
         }
-    }
-
-    fn settle(&mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Over { job, sent, received, whole } => self.over(job, sent, received, whole),
-            Outcome::Back(job, sent, cause) => self.return_job(job, sent, cause),
-        }
-    }
-
-    /// Begins no more, and lets the driver have what was not begun.
-    fn drain(&mut self, cause: Cause) {
-        self.jobs.close();
-        self.report(Report::Draining { connection: self.common.id, cause: cause.clone() });
-        for job in std::mem::take(&mut self.waiting) {
-            self.return_job(Box::new(job), Sent::Nothing, cause.clone());
-        }
-        self.farewell = Some(cause);
     }
 
     fn closed(&mut self) -> Cause {
-        self.farewell.take().unwrap_or(Cause::Closed)
-    }
-
-    fn over(&self, job: crate::wire::JobId, sent: u64, received: u64, whole: bool) {
-        let connection = self.common.id;
-        self.report(if whole {
-            Report::Done { connection, job, sent, received, window: None }
-        } else {
-            Report::Abandoned { connection, job }
-        });
-    }
-
-    fn return_job(&self, job: Box<Job>, sent: Sent, cause: Cause) {
-        self.report(Report::Returned { connection: self.common.id, job, sent, cause });
-    }
-
-    /// A driver that is gone needs no reports.
-    fn report(&self, report: Report) {
-        let _ = self.common.reports.send(report);
+        self.exchanges.farewell.take().unwrap_or(Cause::Closed)
     }
 
     fn tell_limits(&mut self, sender: &SendRequest<Bytes>, ear: &Ear) {
-        let news = ear.with(|heard| heard.news(self.common.traffic.sent()));
+        let news = ear.with(|heard| heard.news(self.exchanges.common.traffic.sent()));
         let Some(windows) = news.or(self.told.map(|(_, windows)| windows)) else { return };
         let limit = sender.current_max_send_streams();
         if self.told.replace((limit, windows)) != Some((limit, windows)) {
-            self.report(Report::Streams { connection: self.common.id, limit, windows });
+            self.exchanges.common.report(Report::Streams { connection: self.exchanges.common.id, limit, windows });
         }
-    }
-
-    /// Hands back what has no answer; then waits for the readers of what has come whole.
-    async fn close(mut self, cause: Cause) {
-        let _ = self.common.ended.set(cause.clone());
-        let mut unanswered = Vec::new();
-        poll_fn(|context| {
-            while let Poll::Ready(Some(outcome)) = self.exchanges.poll_next_unpin(context) {
-                match outcome {
-                    Outcome::Back(job, sent, _) => unanswered.push((*job, sent)),
-                    over @ Outcome::Over { .. } => self.settle(over),
-                }
-            }
-            if self.common.unanswered.load(Ordering::Relaxed) == 0 { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        self.jobs.close();
-        unanswered.extend(self.waiting.drain(..).map(|job| (job, Sent::Nothing)));
-        while let Some(job) = self.jobs.recv().await {
-            unanswered.push((job, Sent::Nothing));
-        }
-        self.report(Report::Closed { connection: self.common.id, cause, unanswered });
-        while self.exchanges.next().await.is_some() {}
     }
 }
 

@@ -17,26 +17,19 @@
 
 mod exchange;
 
-use std::{
-    collections::VecDeque,
-    future::poll_fn,
-    pin::Pin,
-    sync::{Arc, OnceLock, atomic::Ordering},
-    task::Poll,
-    time::Duration,
-};
+use std::{future::poll_fn, time::Duration};
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::StreamExt;
 use h3::error::Code;
 use tokio::{sync::mpsc, time::timeout};
 
-use self::exchange::{Begun, Common};
+use self::exchange::Begun;
 use crate::{
     Cause, Step, Timeouts,
     connect::{EarlyData, Pending, Quic, QuicSettings, TlsFacts, end_of_quic},
-    streams::{Count, Outcome, clock::Traffic},
-    wire::{ConnectionId, Job, JobId, Report, Sent},
+    streams::{Count, Outcome, clock::Traffic, connection::Exchanges},
+    wire::{ConnectionId, Job, Report},
 };
 
 /// How long a handshake may go on under early data: a second for the first packet to be taken for lost and sent again
@@ -60,43 +53,20 @@ pub(crate) async fn run(
     reports: mpsc::UnboundedSender<Report>,
 ) {
     let Quic { connection: quic, endpoint, pending, facts: _ } = quic;
-    let common = Common {
-        id,
-        timeouts,
-        reports,
-        traffic: Arc::new(Traffic::new(settings.stream_window, settings.connection_window)),
-        unanswered: Arc::default(),
-        ended: OnceLock::new(),
-    };
-    let mut connection = Connection {
-        common: Arc::new(common),
-        quic: quic.clone(),
-        pending,
-        jobs,
-        open: true,
-        waiting: VecDeque::new(),
-        exchanges: FuturesUnordered::new(),
-        farewell: None,
-    };
+    let traffic = Traffic::new(settings.stream_window, settings.connection_window);
+    let exchanges = Exchanges::new(id, timeouts, traffic, jobs, reports);
+    let mut connection = Connection { exchanges, quic: quic.clone(), pending };
     let cause = connection.live().await;
     quic.close(quinn::VarInt::from_u32(Code::H3_NO_ERROR.value() as u32), b"");
-    connection.close(cause).await;
+    connection.exchanges.close(cause).await;
     let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
 }
 
 struct Connection {
-    common: Arc<Common>,
+    exchanges: Exchanges,
     quic: quinn::Connection,
     /// The handshake, until it is known how it came out.
     pending: Option<Pending>,
-    jobs: mpsc::UnboundedReceiver<Job>,
-    /// Whether more jobs may come.
-    open: bool,
-    /// Jobs that came while there was nothing to begin them with.
-    waiting: VecDeque<Job>,
-    exchanges: FuturesUnordered<Pin<Box<dyn Future<Output = Outcome> + Send>>>,
-    /// Why no more are begun, once that is so.
-    farewell: Option<Cause>,
 }
 
 /// Why a connection is not served on.
@@ -113,10 +83,10 @@ impl Connection {
             let mut http3 = h3::client::builder();
             http3.max_field_section_size(FIELD_SECTION).send_grease(false);
             let built = http3.build(h3_quinn::Connection::new(self.quic.clone()));
-            let end = match timeout(self.common.timeouts.connect, built).await {
+            let end = match timeout(self.exchanges.common.timeouts.connect, built).await {
                 Ok(Ok((driver, sender))) => self.serve(driver, sender).await,
                 Ok(Err(error)) => self.unbuilt(error.to_string()).await,
-                Err(_) => End::Over(Cause::TimedOut(Step::Send, self.common.timeouts.connect)),
+                Err(_) => End::Over(Cause::TimedOut(Step::Send, self.exchanges.common.timeouts.connect)),
             };
             match end {
                 End::Over(cause) => return cause,
@@ -138,10 +108,10 @@ impl Connection {
 
     async fn serve(&mut self, mut driver: Driver, sender: Sender) -> End {
         loop {
-            while let Some(job) = self.waiting.pop_front() {
+            while let Some(job) = self.exchanges.waiting.pop_front() {
                 self.begin(job, &sender);
             }
-            if !self.open && self.exchanges.is_empty() {
+            if !self.exchanges.open && self.exchanges.running.is_empty() {
                 return End::Over(Cause::Retired("the connection was not needed any more"));
             }
             let pending = self.pending.as_mut();
@@ -155,8 +125,8 @@ impl Connection {
                         return end;
                     }
                 }
-                job = self.jobs.recv(), if self.open => self.take(job),
-                Some(outcome) = self.exchanges.next() => self.settle(outcome),
+                job = self.exchanges.jobs.recv(), if self.exchanges.open => self.exchanges.take(job),
+                Some(outcome) = self.exchanges.running.next() => self.settle(outcome),
             }
         }
     }
@@ -173,14 +143,14 @@ impl Connection {
             return None;
         }
         // Their streams are gone: all come back at once.
-        while let Some(outcome) = self.exchanges.next().await {
+        while let Some(outcome) = self.exchanges.running.next().await {
             self.settle(outcome);
         }
         Some(End::Rejected(told))
     }
 
     fn confirm(&self, tls: TlsFacts) {
-        self.report(Report::Confirmed { connection: self.common.id, tls: Box::new(tls) });
+        self.exchanges.common.report(Report::Confirmed { connection: self.exchanges.common.id, tls: Box::new(tls) });
     }
 
     /// What the connection ended from, if it did.
@@ -189,80 +159,22 @@ impl Connection {
         self.quic.close_reason().map(|error| end_of_quic(&error, waiting))
     }
 
-    fn take(&mut self, job: Option<Job>) {
-        match (job, &self.farewell) {
-            (None, _) => self.open = false,
-            (Some(job), None) => self.waiting.push_back(job),
-            (Some(job), Some(cause)) => self.return_job(Box::new(job), Sent::Nothing, cause.clone()),
-        }
-    }
-
     fn begin(&mut self, job: Job, sender: &Sender) {
         if job.reply.is_closed() {
-            return self.over(job.id, 0, 0, false);
+            return self.exchanges.over(job.id, 0, 0, false);
         }
-        let unanswered = Count::one_more(&self.common.unanswered);
+        let unanswered = Count::one_more(&self.exchanges.common.unanswered);
         let begun = Begun { job, sender: sender.clone(), unanswered };
-        self.exchanges.push(Box::pin(exchange::exchange(begun, self.common.clone())));
+        self.exchanges.running.push(Box::pin(exchange::exchange(begun, self.exchanges.common.clone())));
     }
 
     fn settle(&mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Over { job, sent, received, whole } => self.over(job, sent, received, whole),
-            Outcome::Back(job, sent, cause) => {
-                if exchange::says_farewell(&cause) && self.farewell.is_none() {
-                    self.drain(cause.clone());
-                }
-                self.return_job(job, sent, cause);
-            }
+        if let Outcome::Back(_, _, cause) = &outcome
+            && exchange::says_farewell(cause)
+            && self.exchanges.farewell.is_none()
+        {
+            self.exchanges.drain(cause.clone());
         }
-    }
-
-    /// Begins no more.
-    fn drain(&mut self, cause: Cause) {
-        self.jobs.close();
-        self.report(Report::Draining { connection: self.common.id, cause: cause.clone() });
-        self.farewell = Some(cause);
-    }
-
-    fn over(&self, job: JobId, sent: u64, received: u64, whole: bool) {
-        let connection = self.common.id;
-        self.report(if whole {
-            Report::Done { connection, job, sent, received, window: None }
-        } else {
-            Report::Abandoned { connection, job }
-        });
-    }
-
-    fn return_job(&self, job: Box<Job>, sent: Sent, cause: Cause) {
-        self.report(Report::Returned { connection: self.common.id, job, sent, cause });
-    }
-
-    /// A driver that is gone needs no reports.
-    fn report(&self, report: Report) {
-        let _ = self.common.reports.send(report);
-    }
-
-    /// Hands back what has no answer; then waits for the readers of what has come whole.
-    async fn close(mut self, cause: Cause) {
-        let _ = self.common.ended.set(cause.clone());
-        let mut unanswered = Vec::new();
-        poll_fn(|context| {
-            while let Poll::Ready(Some(outcome)) = self.exchanges.poll_next_unpin(context) {
-                match outcome {
-                    Outcome::Back(job, sent, _) => unanswered.push((*job, sent)),
-                    over @ Outcome::Over { .. } => self.settle(over),
-                }
-            }
-            if self.common.unanswered.load(Ordering::Relaxed) == 0 { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        self.jobs.close();
-        unanswered.extend(self.waiting.drain(..).map(|job| (job, Sent::Nothing)));
-        while let Some(job) = self.jobs.recv().await {
-            unanswered.push((job, Sent::Nothing));
-        }
-        self.report(Report::Closed { connection: self.common.id, cause, unanswered });
-        while self.exchanges.next().await.is_some() {}
+        self.exchanges.settle(outcome);
     }
 }

@@ -97,7 +97,7 @@ async fn play(asks: Vec<Ask>, setting: Setting) {
     }));
     let versions = if http2.is_some() { Versions::Http2 } else { Versions::Http1 };
     let settings = Settings { versions, pipelining, connections, ..Settings::default() };
-    let client = Client::with(settings, Authenticator::default(), Server(model.clone()), Arc::default());
+    let client = Client::with(settings, Authenticator::default(), Arc::new(Server(model.clone())), Arc::default());
     let told = join_all(asks.iter().enumerate().map(|(number, ask)| {
         let (client, ask, path) = (client.clone(), ask.clone(), path(number));
         async move {
@@ -148,8 +148,12 @@ async fn pipelines_deepen_with_success_and_only_where_wanted() {
     {
         let model = Model::new(1);
         let settings = Settings { pipelining, connections: 1, ..Settings::default() };
-        let client =
-            Client::with(settings, Authenticator::default(), Server(Arc::new(Mutex::new(model))), Arc::default());
+        let client = Client::with(
+            settings,
+            Authenticator::default(),
+            Arc::new(Server(Arc::new(Mutex::new(model)))),
+            Arc::default(),
+        );
         let answers = join_all((0..200).map(|number| {
             let request = Request::get(format!("http://model/{number}")).body(Body::empty()).unwrap();
             client.send(request)
@@ -222,7 +226,7 @@ async fn told(client: &Client, method: Method, path: &str, body: Body, options: 
 async fn a_server_that_wants_http_1_is_asked_by_it_whatever_is_asked() {
     let model = Arc::new(Mutex::new(Model { http2_until: 1, ..Model::new(1) }));
     let settings = Settings { versions: Versions::Http2, ..Settings::default() };
-    let client = Client::with(settings, Authenticator::default(), Server(model.clone()), Arc::default());
+    let client = Client::with(settings, Authenticator::default(), Arc::new(Server(model.clone())), Arc::default());
     let ask = |method| told(&client, method, "/a", "x".into(), Options::default());
     assert_eq!(ask(Method::PUT).await.unwrap().version, Version::HTTP_2);
     let answers = [ask(Method::GET), ask(Method::PUT), ask(Method::POST), ask(Method::POST)];
@@ -240,7 +244,12 @@ async fn a_large_upload_that_is_stored_slowly_is_sent_once() {
         let mut silent = Model::new(1);
         silent.silent = true;
         *model.lock().unwrap() = silent;
-        let client = Client::with(Settings::default(), Authenticator::default(), Server(model.clone()), Arc::default());
+        let client = Client::with(
+            Settings::default(),
+            Authenticator::default(),
+            Arc::new(Server(model.clone())),
+            Arc::default(),
+        );
         let options = Options { class, ..Options::default() };
         let error = told(&client, Method::PUT, "/a", vec![0; length].into(), options).await.unwrap_err();
         assert_eq!((model.lock().unwrap().requests, matches!(error, Error::Undecided { .. })), (sent, sent == 1));
@@ -256,7 +265,7 @@ async fn a_server_that_was_never_there_is_given_up_at_once_and_one_that_was_is_w
     for (was_there, refusals, dials) in [(false, 2, 1), (true, 4, 4), (true, 100, 6)] {
         let model = Arc::new(Mutex::new(Model { hangs_up: true, ..Model::new(1) }));
         let settings = Settings { connections: 1, ..Settings::default() };
-        let client = Client::with(settings, Authenticator::default(), Server(model.clone()), Arc::default());
+        let client = Client::with(settings, Authenticator::default(), Arc::new(Server(model.clone())), Arc::default());
         let ask = || told(&client, Method::PUT, "/a", "x".into(), Options::default());
         if was_there {
             ask().await.unwrap();
@@ -284,7 +293,7 @@ async fn what_stands_behind_a_slow_answer_comes_by_another_way() {
     let model = Arc::new(Mutex::new(Model::new(1)));
     model.lock().unwrap().slow = Some("/slow".into());
     let settings = Settings { connections: 2, pipelining: Pipelining::Aggressive, ..Settings::default() };
-    let client = Client::with(settings, Authenticator::default(), Server(model.clone()), Arc::default());
+    let client = Client::with(settings, Authenticator::default(), Arc::new(Server(model.clone())), Arc::default());
     let ask = |path| told(&client, Method::GET, path, Body::empty(), Options::default());
     ask("/first").await.unwrap();
     let begun = tokio::time::Instant::now();

@@ -20,10 +20,11 @@
 //! state after the leader. Its answer looks like no leader's ([`crate::Follower`]), hence it may stand among them. It is
 //! sent once and never without its leader: where it cannot go, or comes back, it has failed, and whoever asked looks again.
 //!
-//! `plan` decides where requests go, `lanes` how many connections are used, `ends` what becomes of those that come back,
-//! and `line` is a connection as it is known here.
+//! `plan` decides where requests go, `lanes` how many connections are used, `first` when one goes ahead of the others,
+//! `ends` what becomes of requests that come back, and `line` is a connection as it is known here.
 
 mod ends;
+mod first;
 mod lanes;
 mod line;
 mod plan;
@@ -36,6 +37,7 @@ use std::{
 use http::Version;
 
 use self::{
+    first::First,
     lanes::Lanes,
     line::{Line, Slow, State, Waiting},
 };
@@ -59,6 +61,8 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
     pub(crate) pipelining: Pipelining,
     pub(crate) choice: Choice,
+    /// Whether one connection is expected to carry all requests.
+    pub(crate) shares: bool,
 }
 
 /// A request, as far as its way is concerned.
@@ -144,6 +148,7 @@ pub(crate) struct Scheduler {
     knowledge: Knowledge,
     lines: BTreeMap<ConnectionId, Line>,
     lanes: Lanes,
+    first: First,
     queue: VecDeque<Waiting>,
     actions: Vec<Action>,
     /// Connections so far.
@@ -163,6 +168,7 @@ impl Scheduler {
             knowledge,
             lines: BTreeMap::new(),
             lanes: Lanes::new(limits.connections),
+            first: First::default(),
             queue: VecDeque::new(),
             actions: Vec::new(),
             opened: 0,
@@ -228,6 +234,7 @@ impl Scheduler {
     /// A connection is open; whether it is still wanted.
     pub(crate) fn opened(&mut self, connection: ConnectionId, version: Version, now: Moment) -> bool {
         self.failures = Some(0);
+        self.shows(version);
         // One that was begun before the server said that it wants HTTP/1.1.
         let unwanted = version == Version::HTTP_2 && self.serial_only;
         let Some(line) = self.lines.get_mut(&connection).filter(|line| !line.retiring && !unwanted) else {
@@ -349,7 +356,7 @@ impl Scheduler {
         self.returned(connection, job, Sent::Nothing, &Cause::Retired("connections end as soon as they begin"), now);
     }
 
-    /// Ends connections that have been idle for longer than they are kept.
+    /// Ends connections that have been idle for longer than they are kept, and looks at what waits.
     pub(crate) fn tick(&mut self, kept: Duration, now: Moment) {
         for (id, line) in &mut self.lines {
             let idle = line.history.idle(now.instant).is_some_and(|idle| idle >= kept);

@@ -4,6 +4,7 @@
 //! its bounds is the same, and is here.
 
 pub(crate) mod clock;
+pub(crate) mod connection;
 pub(crate) mod head;
 
 use std::{
@@ -18,14 +19,18 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt};
 use http::{Request, Response, StatusCode};
+use http_body::Body as _;
 use tokio::sync::{mpsc, oneshot};
 
-use self::clock::{Clock, Sending};
+use self::{
+    clock::{Clock, Sending},
+    connection::Common,
+};
 use crate::{
-    Asked, Body, Cause, Chunks, Error, Incoming, Step,
+    Asked, Body, Cause, Chunks, Error, Incoming, Journey, Step,
     body::Piece,
     method::is_idempotent,
-    wire::{Job, JobId, Sent},
+    wire::{Job, JobId, Report, Sent, Told},
 };
 
 /// Why a body was not sent whole.
@@ -131,6 +136,28 @@ impl Drop for Count {
 }
 
 impl Answer {
+    /// Tells the driver of the head, and hands it over with the body that is to come; its status.
+    pub(crate) fn begin<E>(
+        &mut self,
+        head: Response<Incoming>,
+        pieces: &mpsc::Sender<Piece>,
+        (job, journey): (JobId, Journey),
+        common: &Common,
+    ) -> Result<StatusCode, Unreceived<E>> {
+        let mut head = head;
+        head.extensions_mut().insert(journey);
+        let status = head.status();
+        let length = head.body().size_hint().exact();
+        let told = Told { version: journey.version, length, keep: None, last: false };
+        let owed = std::mem::replace(self, Self::Flowing(pieces.clone()));
+        common.report(Report::Head { connection: common.id, job, told });
+        if let Self::Owed(reply, count) = owed {
+            drop(count);
+            reply.send(Ok(head)).map_err(|_| Unreceived::Unwanted)?;
+        }
+        Ok(status)
+    }
+
     /// Tells the reader that this was all.
     pub(crate) async fn end(self) {
         if let Self::Flowing(pieces) = self {
@@ -147,12 +174,70 @@ impl Answer {
     }
 }
 
+/// What an error means for the request that it ended.
+pub(crate) enum Fate {
+    /// What came is not what the protocol allows.
+    Malformed(Cause),
+    /// So much of the request had left.
+    Unanswered(Sent, Cause),
+}
+
+/// A job without its reader.
+pub(crate) struct Errand {
+    pub(crate) id: JobId,
+    pub(crate) request: Request<Body>,
+    pub(crate) sendings: u32,
+    pub(crate) follows: bool,
+}
+
+/// Decides what becomes of a job: its reader is told, or it goes back.
+pub(crate) async fn conclude<E>(
+    end: End<E>,
+    answer: Answer,
+    job: Errand,
+    clock: &Clock,
+    fate: impl FnOnce(&E, &Answer) -> Fate,
+) -> Outcome {
+    let Errand { id, request, sendings, follows } = job;
+    let asked = Asked::of(&request);
+    let whole = matches!(end, End::Whole | End::Refused);
+    let (sent, cause) = match end {
+        End::Whole | End::Refused => {
+            answer.end().await;
+            return over(id, clock, whole);
+        }
+        End::Unwanted => return over(id, clock, whole),
+        End::Source(source) => {
+            answer.fail(Error::Sending { asked, source: Arc::new(source) }).await;
+            return over(id, clock, whole);
+        }
+        End::Overdue(step, bound) => (Sent::Something, Cause::TimedOut(step, bound)),
+        End::Failed(error) => match fate(&error, &answer) {
+            Fate::Malformed(cause) => {
+                answer.fail(failed(asked, cause)).await;
+                return over(id, clock, whole);
+            }
+            Fate::Unanswered(sent, cause) => (sent, cause),
+        },
+    };
+    match answer {
+        Answer::Owed(reply, _count) => {
+            let sendings = sendings + u32::from(sent == Sent::Something);
+            Outcome::Back(Box::new(Job { id, request, reply, sendings, follows }), sent, cause)
+        }
+        flowing @ Answer::Flowing(_) => {
+            flowing.fail(failed(asked, cause)).await;
+            over(id, clock, whole)
+        }
+    }
+}
+
 pub(crate) fn over(job: JobId, clock: &Clock, whole: bool) -> Outcome {
     let (sent, received) = clock.counts();
     Outcome::Over { job, sent, received, whole }
 }
 
-pub(crate) fn failed(asked: Asked, cause: Cause) -> Error {
+fn failed(asked: Asked, cause: Cause) -> Error {
     if is_idempotent(asked.method()) { Error::Exchange { asked, cause } } else { Error::Undecided { asked, cause } }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Claim`] quotes the sentence and gives one [`Check`]: data, not code, so that the
 //! experiment file alone says what would refute it. A check compares cells of one workload;
-//! all but [`Check::Shrinks`] and [`Check::Across`] stay on one network. "By far" and "greatly" are numbers here,
+//! all but [`Check::Shrinks`] and [`Check::Overhead`] stay on one network. "By far" and "greatly" are numbers here,
 //! and whoever disagrees with a number can change it.
 //!
 //! A ratio is that of the comparisons ([`shift`](crate::stats::shift)), and its interval
@@ -82,24 +82,21 @@ pub enum Check<N> {
         #[serde(default)]
         measure: Measure,
     },
-    /// `what` takes here at least, or at most, so many times as long as on the network `on`.
-    Across {
+    /// What `what` takes here beyond what its page's dependencies, computations and handshakes ask for is at most so many
+    /// times what it takes on the network `on`.
+    Overhead {
         /// Who takes it.
         what: N,
         /// The other network.
         on: N,
-        /// The least ratio.
-        at_least: Option<f64>,
         /// The greatest ratio.
-        at_most: Option<f64>,
+        at_most: f64,
     },
-    /// The first connection of each sample has no data in its SYN, and of all later ones at least this share have.
+    /// The first connection of each sample has no data in its SYN, and every later one has, or is a plain one beside one
+    /// that was not answered.
     SynData {
         /// Whose SYNs.
         what: N,
-        /// The least share; 1 unless given.
-        #[serde(default = "one")]
-        at_least: f64,
     },
     /// Of the time that the page's dependencies, handshakes and slow start allow `to` to be quicker than `of`, at least,
     /// or at most, this share is saved.
@@ -235,10 +232,10 @@ impl<N> Check<N> {
             Self::Ratio { of, to, at_least, at_most, measure } => {
                 Check::Ratio { of: contender(of)?, to: contender(to)?, at_least, at_most, measure }
             }
-            Self::Across { what, on, at_least, at_most } => {
-                Check::Across { what: contender(what)?, on: network(on)?, at_least, at_most }
+            Self::Overhead { what, on, at_most } => {
+                Check::Overhead { what: contender(what)?, on: network(on)?, at_most }
             }
-            Self::SynData { what, at_least } => Check::SynData { what: contender(what)?, at_least },
+            Self::SynData { what } => Check::SynData { what: contender(what)? },
             Self::Saves { of, to, at_least, at_most } => {
                 Check::Saves { of: contender(of)?, to: contender(to)?, at_least, at_most }
             }
@@ -272,8 +269,8 @@ impl<N> Check<N> {
             Self::Pays { what, than, .. } | Self::Loses { what, than, .. } => vec![what, than],
             Self::PerStep { what, .. }
             | Self::Takes { what, .. }
-            | Self::Across { what, .. }
-            | Self::SynData { what, .. } => vec![what],
+            | Self::Overhead { what, .. }
+            | Self::SynData { what } => vec![what],
         }
     }
 
@@ -281,7 +278,6 @@ impl<N> Check<N> {
     pub fn complaint(&self) -> Option<&'static str> {
         let (factors, lists) = match self {
             Self::Ratio { at_least: None, at_most: None, .. }
-            | Self::Across { at_least: None, at_most: None, .. }
             | Self::Saves { at_least: None, at_most: None, .. }
             | Self::Takes { at_least: None, at_most: None, .. }
             | Self::PerStep { at_least: None, at_most: None, .. } => {
@@ -296,9 +292,10 @@ impl<N> Check<N> {
             Self::Takes { .. } | Self::Pays { .. } | Self::SynData { .. } | Self::Loses { .. } => (vec![], vec![]),
             Self::Slower { what, than, by } => (vec![*by], vec![what.len(), than.len()]),
             Self::Fastest { among, by, .. } => (vec![*by], vec![among.len()]),
-            Self::Ratio { at_least, at_most, .. }
-            | Self::Across { at_least, at_most, .. }
-            | Self::Saves { at_least, at_most, .. } => (at_least.iter().chain(at_most).copied().collect(), vec![]),
+            Self::Overhead { at_most, .. } => (vec![*at_most], vec![]),
+            Self::Ratio { at_least, at_most, .. } | Self::Saves { at_least, at_most, .. } => {
+                (at_least.iter().chain(at_most).copied().collect(), vec![])
+            }
             Self::More { than, .. } => (vec![], vec![than.len()]),
             Self::Shrinks { by, .. } => (vec![*by], vec![]),
         };

@@ -1,31 +1,40 @@
-//! Two runs: what became faster, what became slower, and whether they may be compared.
+//! Runs made at different times: what became faster, what became slower, and whether they may be compared.
 //!
-//! The second run is measured against the first, cell by cell, by the same estimate as
-//! rivals of one run ([`shift`](crate::stats::shift)). But cells of one run took turns on one
-//! machine in one hour; cells of two runs did not. What is different about the runs
-//! themselves is therefore listed first: a kernel, a setting, a tool's version, a network or
-//! workload of the same name that is another one. Cells whose network or workload is not the
-//! same are not compared at all.
+//! The first run is the **baseline**. Each later one is measured against it, cell by cell, by the same estimate as
+//! rivals of one run ([`shift`](crate::stats::shift)). None is measured against the one before it: of five runs, each
+//! a little slower than the last, every step may be within noise, and the fifth against the first is not. But cells
+//! of one run took turns on one machine in one hour; cells of several runs did not. What is different about the runs
+//! themselves is therefore told with them: a kernel, a setting, a tool's version, a network or workload of the same
+//! name that is another one. Cells whose network or workload is not the same are not compared at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     results::{CellResult, RunResult, Status},
-    stats::shift::{Shift, ratio},
+    stats::shift::{CONFIDENCE, LEAST_CONFIDENCE, Shift, ratio},
 };
 
-/// What two runs have in common and what not.
-#[derive(Debug, Clone, PartialEq)]
+/// What runs have in common and what not.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Change {
-    /// When each began.
-    pub started: [String; 2],
-    /// What is different about the runs themselves, one sentence each.
-    pub circumstances: Vec<String>,
-    /// The cells of either run.
+    /// The runs, the baseline first.
+    pub runs: Vec<Compared>,
+    /// The cells of any of them; those of one workload and network stand together.
     pub cells: Vec<CellChange>,
 }
 
-/// A cell then and now.
+/// A run among those compared. In all that is said it is called by its number, which counts from 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compared {
+    /// What the caller calls it.
+    pub name: String,
+    /// When it began.
+    pub started: String,
+    /// What is different about it and the baseline, one sentence each.
+    pub unlike: Vec<String>,
+}
+
+/// A cell then and later.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellChange {
     /// What was done.
@@ -36,16 +45,25 @@ pub struct CellChange {
     pub contender: String,
     /// Whether the contender is a model.
     pub model: bool,
-    /// The medians, in seconds.
-    pub medians_s: [Option<f64>; 2],
-    /// How many times as long it takes in the second run, or why that cannot be said.
+    /// The baseline's median, in seconds.
+    pub median_s: Option<f64>,
+    /// What it was in each later run.
+    pub later: Vec<Later>,
+}
+
+/// A cell in a run after the baseline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Later {
+    /// The median, in seconds.
+    pub median_s: Option<f64>,
+    /// How many times as long it takes as in the baseline, or why that cannot be said.
     pub ratio: Result<Shift, String>,
 }
 
 /// What became of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trend {
-    /// It takes less time in the second run.
+    /// It takes less time than in the baseline.
     Faster,
     /// It takes more.
     Slower,
@@ -55,8 +73,35 @@ pub enum Trend {
     Unknown,
 }
 
+/// What became of the cells of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Cells that take less time than in the baseline.
+    pub faster: usize,
+    /// Cells that take more.
+    pub slower: usize,
+    /// Cells whose samples show no difference.
+    pub same: usize,
+    /// Cells that cannot be compared.
+    pub unknown: usize,
+}
+
+impl Tally {
+    /// How many cells were compared.
+    pub fn compared(self) -> usize {
+        self.faster + self.slower + self.same
+    }
+}
+
 impl CellChange {
-    /// What became of it.
+    /// The contender's name, told apart where it is a model.
+    pub fn label(&self) -> String {
+        if self.model { format!("{} (model)", self.contender) } else { self.contender.clone() }
+    }
+}
+
+impl Later {
+    /// What became of the cell.
     pub fn trend(&self) -> Trend {
         match &self.ratio {
             Err(_) => Trend::Unknown,
@@ -67,17 +112,55 @@ impl CellChange {
     }
 }
 
-/// Measures the second run against the first.
-pub fn compare(then: &RunResult, now: &RunResult) -> Change {
-    let only_then = then.cells.iter().filter(|cell| twin(now, cell).is_none());
-    let cells = now.cells.iter().map(|cell| change(then, now, cell)).chain(only_then.map(|cell| CellChange {
-        medians_s: [cell.median_s, None],
-        ..named(cell, Err("only in the first run".to_owned()))
-    }));
+impl Change {
+    /// What became of the cells in each run after the baseline.
+    pub fn tallies(&self) -> Vec<Tally> {
+        let later = 0..self.runs.len().saturating_sub(1);
+        let count = |run: usize, trend| self.cells.iter().filter(|cell| cell.later[run].trend() == trend).count();
+        let tally = |run| Tally {
+            faster: count(run, Trend::Faster),
+            slower: count(run, Trend::Slower),
+            same: count(run, Trend::Same),
+            unknown: count(run, Trend::Unknown),
+        };
+        later.map(tally).collect()
+    }
+
+    /// What to expect of so many comparisons, none of which is corrected for the others; nothing, of few.
+    pub(crate) fn by_chance(&self) -> Option<String> {
+        let telling =
+            |later: &&Later| later.ratio.as_ref().is_ok_and(|ratio| ratio.confidence > LEAST_CONFIDENCE - 1e-9);
+        let all = self.cells.iter().flat_map(|cell| &cell.later).filter(telling).count();
+        let few = (1.0 - CONFIDENCE) * all as f64;
+        (few >= 1.0).then(|| {
+            format!(
+                "If nothing had changed at all, about {few:.0} of {all} comparisons would seem to differ by chance."
+            )
+        })
+    }
+}
+
+/// Measures each run after the first against the first, the baseline. A run comes with the name that its caller has
+/// for it.
+pub fn compare(runs: &[(&str, &RunResult)]) -> Change {
+    let Some(((_, baseline), later)) = runs.split_first() else { return Change::default() };
+    let compared = |(name, run): &(&str, &RunResult)| Compared {
+        name: (*name).to_owned(),
+        started: run.started.clone(),
+        unlike: circumstances(baseline, run),
+    };
+    let mut blocks: Vec<Vec<&CellResult>> = Vec::new();
+    for cell in runs.iter().flat_map(|(_, run)| &run.cells) {
+        match blocks.iter_mut().find(|block| block[0].workload == cell.workload && block[0].network == cell.network) {
+            Some(block) if block.iter().any(|known| known.contender == cell.contender) => {}
+            Some(block) => block.push(cell),
+            None => blocks.push(vec![cell]),
+        }
+    }
+    let later: Vec<(usize, &RunResult)> = (2..).zip(later.iter().map(|(_, run)| *run)).collect();
     Change {
-        started: [then.started.clone(), now.started.clone()],
-        circumstances: circumstances(then, now),
-        cells: cells.collect(),
+        runs: runs.iter().map(compared).collect(),
+        cells: blocks.into_iter().flatten().map(|cell| change(baseline, &later, cell)).collect(),
     }
 }
 
@@ -85,43 +168,48 @@ fn twin<'a>(run: &'a RunResult, cell: &CellResult) -> Option<&'a CellResult> {
     run.cell(&cell.workload, &cell.network, &cell.contender)
 }
 
-fn named(cell: &CellResult, ratio: Result<Shift, String>) -> CellChange {
+fn change(baseline: &RunResult, later: &[(usize, &RunResult)], cell: &CellResult) -> CellChange {
+    let was = twin(baseline, cell);
+    let became = |(number, run): &(usize, &RunResult)| {
+        let now = twin(run, cell);
+        let samples = present(1, was).and_then(|was| Ok((was, present(*number, now)?)));
+        let ratio = samples.and_then(|(was, now)| {
+            unlike(baseline, run, cell).map_or(Ok(()), |what| Err(format!("the {what} of run {number} is another")))?;
+            ratio(&was.samples_s, &now.samples_s).ok_or_else(|| "a time is not above zero".to_owned())
+        });
+        Later { median_s: now.and_then(|cell| cell.median_s), ratio }
+    };
     CellChange {
         workload: cell.workload.clone(),
         network: cell.network.clone(),
         contender: cell.contender.clone(),
         model: cell.model,
-        medians_s: [None, cell.median_s],
-        ratio,
+        median_s: was.and_then(|cell| cell.median_s),
+        later: later.iter().map(became).collect(),
     }
 }
 
-fn change(then: &RunResult, now: &RunResult, cell: &CellResult) -> CellChange {
-    let Some(was) = twin(then, cell) else { return named(cell, Err("only in the second run".to_owned())) };
-    let ratio = unlike(then, now, cell)
-        .or_else(|| missing("first", was))
-        .or_else(|| missing("second", cell))
-        .map_or_else(|| ratio(&was.samples_s, &cell.samples_s).ok_or("a time is not above zero".to_owned()), Err);
-    CellChange { medians_s: [was.median_s, cell.median_s], ..named(cell, ratio) }
-}
-
-fn missing(which: &str, cell: &CellResult) -> Option<String> {
-    match cell.status {
-        Status::Ok => None,
-        Status::Skipped => Some(format!("skipped in the {which} run")),
-        Status::Failed => Some(format!("failed in the {which} run")),
+/// A cell that was measured, or what became of it instead.
+fn present(run: usize, cell: Option<&CellResult>) -> Result<&CellResult, String> {
+    match cell {
+        None => Err(format!("not in run {run}")),
+        Some(cell) => match cell.status {
+            Status::Ok => Ok(cell),
+            Status::Skipped => Err(format!("skipped in run {run}")),
+            Status::Failed => Err(format!("failed in run {run}")),
+        },
     }
 }
 
 /// Why cells of the same name are not the same.
-fn unlike(then: &RunResult, now: &RunResult, cell: &CellResult) -> Option<String> {
+fn unlike(then: &RunResult, now: &RunResult, cell: &CellResult) -> Option<&'static str> {
     let network = |run: &RunResult| run.networks.iter().find(|n| n.name == cell.network).map(|n| n.link.clone());
     let workload =
         |run: &RunResult| run.workloads.iter().find(|w| w.name == cell.workload).map(|w| w.description.clone());
     if network(then) != network(now) {
-        return Some("the network is not the same".to_owned());
+        return Some("network");
     }
-    (workload(then) != workload(now)).then(|| "the workload is not the same".to_owned())
+    (workload(then) != workload(now)).then_some("workload")
 }
 
 fn circumstances(then: &RunResult, now: &RunResult) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! What a run's page, and that of two runs, shows beyond their results: what they come to, in words.
+//! What a run's page, and that of several runs, shows beyond their results: what they come to, in words.
 //!
 //! The page draws; what is to be said of the numbers is decided here, once, so that it says nothing else than the
 //! terminal does. The results themselves stand in the page as they stand in `run.json`, so whoever doubts it can hold
@@ -14,10 +14,11 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    compare::{Change, Trend},
+    compare::{CellChange, Change, Compared, Later, Trend},
     results::{CellResult, RunResult},
     rivals::{Rivals, busy},
     run::captures::{SLOWEST, name},
+    stats::Interval,
     why::remedy,
 };
 
@@ -101,21 +102,24 @@ fn beside(cell: &CellResult, is_there: impl Fn(&Path) -> bool) -> Beside {
     Beside { place: None, capture: there(typical), slowest: there(capture(cell, SLOWEST)), view: there(view) }
 }
 
-/// The data of the page that compares two runs: schema `longhaul.compare/1`.
+/// The data of the page that compares runs, and of `--json`: schema `longhaul.compare/1`.
 #[derive(Debug, Serialize)]
 pub struct ComparePage<'a> {
     schema: &'static str,
     answer: Vec<String>,
-    runs: [About<'a>; 2],
-    circumstances: &'a [String],
+    /// The baseline first.
+    runs: Vec<About<'a>>,
     cells: Vec<CellPage<'a>>,
 }
 
 #[derive(Debug, Serialize)]
 struct About<'a> {
+    name: &'a str,
     title: &'a str,
     started: &'a str,
     command: &'a str,
+    /// What is different about it and the baseline.
+    unlike: &'a [String],
 }
 
 #[derive(Debug, Serialize)]
@@ -124,55 +128,80 @@ struct CellPage<'a> {
     network: &'a str,
     contender: &'a str,
     model: bool,
-    medians_s: [Option<f64>; 2],
-    samples_s: [&'a [f64]; 2],
-    /// The second run's time as a multiple of the first's.
+    /// What it was in each run.
+    runs: Vec<InRun<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct InRun<'a> {
+    samples_s: &'a [f64],
+    median_s: Option<f64>,
+    /// The run's time as a multiple of the baseline's; of the baseline itself there is none.
     ratio: Option<f64>,
-    ci95: Option<crate::stats::Interval>,
+    ci95: Option<Interval>,
     confidence: Option<f64>,
     trend: &'static str,
     /// Why there is no ratio.
     reason: Option<&'a str>,
 }
 
-/// What the page that compares `then` with `now` is filled with; `change` is what [`compare`](crate::compare) made of
-/// them.
-pub fn of_change<'a>(then: &'a RunResult, now: &'a RunResult, change: &'a Change) -> ComparePage<'a> {
-    let about = |run: &'a RunResult| About {
-        title: if run.title.is_empty() { &run.experiment } else { &run.title },
-        started: &run.started,
-        command: &run.command,
-    };
-    let cells = change.cells.iter().map(|cell| {
-        let samples = |run: &'a RunResult| {
-            run.cell(&cell.workload, &cell.network, &cell.contender).map_or(&[][..], |cell| &cell.samples_s)
-        };
-        let ratio = cell.ratio.as_ref().ok();
-        CellPage {
-            workload: &cell.workload,
-            network: &cell.network,
-            contender: &cell.contender,
-            model: cell.model,
-            medians_s: cell.medians_s,
-            samples_s: [samples(then), samples(now)],
+impl<'a> InRun<'a> {
+    fn baseline(samples_s: &'a [f64], median_s: Option<f64>) -> Self {
+        Self { samples_s, median_s, ratio: None, ci95: None, confidence: None, trend: "baseline", reason: None }
+    }
+
+    fn later(samples_s: &'a [f64], later: &'a Later) -> Self {
+        let ratio = later.ratio.as_ref().ok();
+        Self {
+            samples_s,
+            median_s: later.median_s,
             ratio: ratio.map(|ratio| ratio.value),
             ci95: ratio.map(|ratio| ratio.interval),
             confidence: ratio.map(|ratio| ratio.confidence),
-            trend: match cell.trend() {
+            trend: match later.trend() {
                 Trend::Faster => "faster",
                 Trend::Slower => "slower",
                 Trend::Same => "same",
                 Trend::Unknown => "unknown",
             },
-            reason: cell.ratio.as_ref().err().map(String::as_str),
+            reason: later.ratio.as_ref().err().map(String::as_str),
         }
-    });
+    }
+}
+
+/// What the page that compares `runs` is filled with; `change` is what [`compare`](crate::compare) made of them.
+pub fn of_change<'a>(runs: &[(&str, &'a RunResult)], change: &'a Change) -> ComparePage<'a> {
+    let about = |(compared, (_, run)): (&'a Compared, &(&str, &'a RunResult))| About {
+        name: &compared.name,
+        title: if run.title.is_empty() { &run.experiment } else { &run.title },
+        started: &run.started,
+        command: &run.command,
+        unlike: &compared.unlike,
+    };
+    let cell = |cell: &'a CellChange| {
+        let samples = runs.iter().map(|(_, run)| {
+            run.cell(&cell.workload, &cell.network, &cell.contender).map_or(&[][..], |cell| &cell.samples_s)
+        });
+        let mut later = cell.later.iter();
+        CellPage {
+            workload: &cell.workload,
+            network: &cell.network,
+            contender: &cell.contender,
+            model: cell.model,
+            runs: samples
+                .enumerate()
+                .filter_map(|(run, samples)| match run {
+                    0 => Some(InRun::baseline(samples, cell.median_s)),
+                    _ => later.next().map(|later| InRun::later(samples, later)),
+                })
+                .collect(),
+        }
+    };
     ComparePage {
         schema: "longhaul.compare/1",
         answer: answer::of_change(change),
-        runs: [about(then), about(now)],
-        circumstances: &change.circumstances,
-        cells: cells.collect(),
+        runs: change.runs.iter().zip(runs).map(about).collect(),
+        cells: change.cells.iter().map(cell).collect(),
     }
 }
 

@@ -118,13 +118,16 @@ impl Program {
 
     /// The first line of what it prints about its version, empty when it says nothing.
     pub fn version(&self) -> String {
-        let said = self.command(Path::new("/")).ok().and_then(|mut command| {
-            command.arg(self.version);
-            collect(&Here, &mut command, &Bounds::tidy(PATIENCE)).ok()
-        });
-        // Some print it to standard error.
-        said.and_then(|(_, output)| [output.stdout, output.stderr].concat().lines().next().map(str::to_owned))
-            .unwrap_or_default()
+        self.says(self.version).lines().next().unwrap_or_default().to_owned()
+    }
+
+    /// What it prints when it is given this argument alone, empty when that is nothing. Some print it to standard error.
+    pub fn says(&self, argument: &str) -> String {
+        let said = self
+            .command(Path::new("/"))
+            .ok()
+            .and_then(|mut command| collect(&Here, command.arg(argument), &Bounds::tidy(PATIENCE)).ok());
+        said.map_or_else(String::new, |(_, output)| [output.stdout, output.stderr].concat())
     }
 }
 

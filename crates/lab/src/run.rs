@@ -27,7 +27,7 @@ use crate::{
     experiment::{Block, Cell, Plan},
     process::ProcessError,
     results::{Outcome, Sample, SampleLog, Syns},
-    servers::{Server, ServerError, Setup},
+    servers::{self, Server, ServerError, Setup},
     work::{Payload, Work, WorkError},
     world::{World, WorldError},
 };
@@ -201,10 +201,11 @@ impl Run<'_> {
         match contender {
             Err(why) => Outcome::Skipped(why.clone()),
             Ok(contender) => {
+                let own = own_server(contender.as_ref());
                 let obstacle = contenders::obstacle(
                     contender.as_ref(),
                     &cell.workload.work,
-                    self.server,
+                    own.as_deref().unwrap_or(self.server),
                     contender.tls(self.tls),
                     link::sandbox::is_root(),
                 );
@@ -237,7 +238,7 @@ impl Run<'_> {
         let broken = world.check().map_err(SampleError::from);
         let (took, sample) = measured.or_else(|error| broken.and(Err(error)))?;
         let seen = world.end()?;
-        let sample = Sample { syns: Some(Syns::of(&seen.all)), ..sample };
+        let sample = Sample { syns: Some(Syns::of(&seen.all.connections)), ..sample };
         // Of a page's two loads the second counts.
         let since = sample.began.filter(|_| cell.workload.work.is_load());
         let seen = since.map(|began| seen.since(began)).transpose()?.unwrap_or(seen.all);
@@ -273,7 +274,8 @@ impl Run<'_> {
             scratch: &folder.join("server"),
             bounds: Bounds::new(START, self.cancel.clone()),
         };
-        let mut server = self.server.start(&setup)?;
+        let own = own_server(contender);
+        let mut server = own.as_deref().unwrap_or(self.server).start(&setup)?;
         let task =
             Payload::new(cell.workload.work.clone(), self.seed).task(folder, FOLDER).map_err(SampleError::Layout)?;
         let root = server.root().to_owned();
@@ -314,6 +316,11 @@ impl Run<'_> {
         };
         Ok((done.took.unwrap_or(end - start), counts))
     }
+}
+
+/// The server that a contender brings along.
+fn own_server(contender: &dyn Contender) -> Option<Box<dyn Server>> {
+    contender.server().and_then(servers::named)
 }
 
 /// What ends a run.

@@ -12,8 +12,8 @@ use crate::{
     body::{scramble, seed},
 };
 
-/// The field that fills a head up.
-const PAD: HeaderName = HeaderName::from_static("x-pad");
+/// The field that fills a head up to the recorded size.
+pub const PAD: HeaderName = HeaderName::from_static("x-pad");
 
 impl Request {
     /// All header fields of the request, `host` and `content-length` (where there is a body) among them, such that

@@ -17,10 +17,12 @@
 //! - [`mod@record`] has [`browser`] load a page and listens to what it asks for.
 //! - [`schedule`](mod@schedule) is the load on an ideal network: it gives a measured load the floor to be compared with.
 //! - [`replay`] runs one: a server that answers for all its hosts, and a client that asks as the load did.
-//! - Bodies that nobody kept are synthesised ([`Body`]): bytes that no compression shrinks, the same in every run.
+//! - Bodies that nobody kept are synthesised ([`Body`]): bytes that no compression shrinks, the same in every run; of a
+//!   page's HTML, HTML that asks for the rest ([`Spec::body`]).
 
 mod body;
 pub mod browser;
+mod document;
 mod head;
 pub mod import;
 pub mod json;
@@ -32,6 +34,7 @@ pub mod spec;
 pub mod text;
 
 pub use body::Body;
+pub use head::PAD;
 pub use schedule::{Connections, Schedule, Way};
 pub use shipped::SHIPPED;
 pub use spec::{After, Request, Response, Spec, SpecError, Until};

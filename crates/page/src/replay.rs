@@ -29,5 +29,5 @@ mod visits;
 pub use load::{Load, Replay, ReplayError, Timing};
 pub use order::{Action, Order};
 pub use over::{Http, Over, Session, UnknownWay};
-pub use site::{Site, TooLarge};
+pub use site::{Site, TooLarge, WHICH, answers};
 pub use visits::visits;

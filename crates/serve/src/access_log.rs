@@ -75,6 +75,11 @@ impl Entry {
             let path = request.uri().path_and_query().map_or("*", http::uri::PathAndQuery::as_str);
             format!("{} {} {:?}", request.method(), quotable(path), request.version())
         };
+        Self::of(log, client, line)
+    }
+
+    /// The same, by the request line as it is logged: nothing in it may end its field.
+    pub(crate) fn of(log: Option<AccessLog>, client: SocketAddr, line: impl FnOnce() -> String) -> Self {
         let line = log.as_ref().map_or_else(String::new, |_| line());
         Entry { log, client, line, began: Instant::now(), user: None, status: None, sent: 0, received: Arc::default() }
     }

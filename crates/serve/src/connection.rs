@@ -26,12 +26,13 @@ use tokio_util::task::TaskTracker;
 use crate::body::Incoming;
 use crate::early::{self, Gate};
 use crate::http3;
+use crate::short::{self, Rewound};
 use crate::site::Site;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// For a request's head; over HTTP/1.1 also the longest pause between two requests.
-const HEAD: Duration = Duration::from_secs(30);
+pub(crate) const HEAD: Duration = Duration::from_secs(30);
 
 /// How long a connection may be without any request.
 const IDLE: Duration = Duration::from_mins(2);
@@ -43,7 +44,7 @@ const UNTAKEN: Duration = Duration::from_mins(2);
 const LINGER: Duration = Duration::from_secs(5);
 
 /// Largest head of a request.
-const HEAD_SIZE: usize = 64 * 1024;
+pub(crate) const HEAD_SIZE: usize = 64 * 1024;
 
 /// Requests at once on one HTTP/2 connection.
 const STREAMS: u32 = 200;
@@ -143,7 +144,7 @@ pub(crate) async fn serve(stream: TcpStream, manner: Manner, life: Life) {
     let socket = stream.as_fd().try_clone_to_owned();
     let closing = life.closing.clone();
     let ended = match manner.tls.clone() {
-        None => http(TokioIo::new(stream), client, manner, Gate::Open, life).await,
+        None => in_the_clear(stream, client, manner, life).await,
         Some(tls) => match tokio::time::timeout(HANDSHAKE, early::Stream::accept(stream, tls)).await {
             Ok(Ok(stream)) => {
                 let gate = stream.gate();
@@ -158,6 +159,22 @@ pub(crate) async fn serve(stream: TcpStream, manner: Manner, life: Life) {
     }
     if let Ok(socket) = socket {
         closing.run_until_cancelled(linger(socket)).await;
+    }
+}
+
+/// The short way as far as it leads, then the long one.
+async fn in_the_clear(
+    mut stream: TcpStream,
+    client: std::net::SocketAddr,
+    manner: Manner,
+    life: Life,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let Some((answers, log)) = manner.site.ready() else {
+        return http(TokioIo::new(stream), client, manner, Gate::Open, life).await;
+    };
+    match short::serve(&mut stream, client, answers, log, &life.closing).await? {
+        Some(first) => http(TokioIo::new(Rewound { first, stream }), client, manner, Gate::Open, life).await,
+        None => Ok(()),
     }
 }
 

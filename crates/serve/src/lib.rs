@@ -54,6 +54,7 @@ mod multistatus;
 mod origin;
 mod other;
 mod server;
+mod short;
 mod site;
 mod store;
 mod tls;
@@ -61,6 +62,6 @@ mod xml;
 
 pub use access_log::AccessLog;
 pub use error::Error;
-pub use other::Answers;
+pub use other::{Answers, Question, Ready};
 pub use server::{Config, Server};
 pub use tls::{Certificate, Tls};

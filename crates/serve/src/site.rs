@@ -26,7 +26,7 @@ use crate::connection::Busy;
 use crate::early::{self, Gate};
 use crate::locks::Locks;
 use crate::origin::Names;
-use crate::other::Other;
+use crate::other::{Answers, Other};
 use crate::store::{Store, Visit, is_within};
 use crate::xml;
 
@@ -63,6 +63,16 @@ impl Site {
         match self {
             Site::Folder(folder) => folder.answer(client, request, gate, busy).await,
             Site::Other(other) => other.answer(client, request, gate, busy).await,
+        }
+    }
+}
+
+impl Site {
+    /// Who may have answers ready, and the log of what was asked.
+    pub(crate) fn ready(&self) -> Option<(&dyn Answers, Option<&AccessLog>)> {
+        match self {
+            Site::Folder(_) => None,
+            Site::Other(other) => Some(other.ready()),
         }
     }
 }

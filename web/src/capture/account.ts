@@ -18,7 +18,7 @@ const VANTAGE = {
   unknown: "captured at an unknown place",
 };
 
-/** How many pieces a bar is drawn of; of more, the shortest are left to their neighbours. */
+/** How many pieces a bar is drawn of. */
 const PIECES = 600;
 
 export function account(capture: Capture, selection: Selection, toPacket: (number: number) => void): HTMLElement {
@@ -71,29 +71,34 @@ function facts(capture: Capture, connection: Connection): string {
 /** Its time in order, on an axis. */
 function timeline(capture: Capture, transfer: Transfer): HTMLElement {
   const whole = transfer.duration_s;
-  const ordered = capture.order(transfer);
-  const bands = ordered ? drawable(ordered, whole) : inSums(transfer);
+  const ordered = capture.outline(transfer, PIECES);
+  const { bands, exact } = ordered ?? { bands: inSums(transfer), exact: true };
   const pieces = bands.map(({ from, to, cause }) => {
     const part = to - from;
-    const label = `${title(cause)}: ${time(part)}, ${share(part / whole)}`;
-    const name = part / whole > 0.09 ? h("span", { class: "said" }, title(cause), " ", time(part)) : null;
+    const label = exact ? `${title(cause)}: ${time(part)}, ${share(part / whole)}` : `mostly ${title(cause)}`;
+    const name = part / whole > 0.09 ? h("span", { class: "said" }, exact ? [title(cause), " ", time(part)] : label) : null;
     const piece = h("span", { class: classes(cause), title: label }, name);
     piece.style.width = `${(100 * part) / whole}%`;
     return piece;
   });
-  const marks = ticks(0, whole, 4).map((value) => {
+  const marks = ticks(0, whole, 6).map((value) => {
     const mark = h("span", {}, time(value));
     mark.style.left = `${(100 * value) / whole}%`;
     if (value / whole > 0.82) mark.className = "last";
     return mark;
   });
+  const remark = !ordered
+    ? "Not all of its packets are in this page, so the bar is in order of size, not of time."
+    : exact
+      ? null
+      : "In order of time. It has too many pieces to draw each, so a stretch has the colour of what most of it was spent on; the sums below are exact.";
   const words = `${nameOf(transfer)} took ${time(whole)}: ${inWords(transfer.time_s)}`;
   return h(
     "figure",
     { class: "timeline" },
     h("div", { class: "causebar", role: "img", "aria-label": words }, pieces),
     h("div", { class: "axis small soft", "aria-hidden": "true" }, marks),
-    ordered ? null : h("figcaption", { class: "small soft" }, "Not all of its packets are in this page, so the bar is in order of size, not of time."),
+    remark && h("figcaption", { class: "small soft" }, remark),
   );
 }
 
@@ -107,28 +112,6 @@ function inSums(transfer: Transfer): Band[] {
     });
 }
 
-/** At most so many pieces as can be seen: each stretch of the bar gets the cause that most of it has. */
-function drawable(bands: Band[], whole: number): Band[] {
-  if (bands.length <= PIECES) return bands;
-  const begin = bands[0]?.from ?? 0;
-  const drawn: Band[] = [];
-  let next = 0;
-  for (let n = 0; n < PIECES; n++) {
-    const [from, to] = [begin + (n * whole) / PIECES, begin + ((n + 1) * whole) / PIECES];
-    const parts = new Map<string, number>();
-    while (next > 0 && (bands[next]?.from ?? Infinity) > from) next -= 1;
-    for (; next < bands.length && (bands[next]?.from ?? 0) < to; next++) {
-      const band = bands[next];
-      if (band && band.to > from) parts.set(band.cause, (parts.get(band.cause) ?? 0) + Math.min(to, band.to) - Math.max(from, band.from));
-    }
-    const cause = [...parts].sort(([, a], [, b]) => b - a)[0]?.[0] ?? "";
-    const last = drawn[drawn.length - 1];
-    if (last?.cause === cause) last.to = to;
-    else drawn.push({ from, to, cause });
-  }
-  return drawn;
-}
-
 /** The sums, and that they add up. */
 function sums(transfer: Transfer): HTMLElement {
   const view = causeTable("What the time was spent on", transfer.time_s);
@@ -139,7 +122,8 @@ function sums(transfer: Transfer): HTMLElement {
 function found(capture: Capture, transfer: Transfer, finding: Finding, toPacket: (number: number) => void): HTMLElement {
   const trace = capture.trace(transfer.connection);
   const packets = finding.packets.map((number): Child => {
-    const there = trace !== null && capture.place(trace, number) !== null;
+    // Where all packets are there, none need be decoded to know.
+    const there = trace !== null && (trace.whole || capture.place(trace, number) !== null);
     return there ? h("button", { type: "button", class: "packet", "aria-label": `Show packet ${number}`, onclick: () => toPacket(number) }, number) : h("span", { class: "packet" }, number);
   });
   const fixes = finding.fix.map(({ system, how, but }) => [

@@ -146,9 +146,9 @@ export function piecesOf(trace: TraceText): Pieces {
   return { count, from, to, cause, number };
 }
 
-/** The first place in a rising column whose value is at least `value`; its length if none is. */
-export function lowerBound(column: Float64Array | Uint32Array, value: number, end = column.length): number {
-  let low = 0;
+/** The first place from `first` on in a rising column whose value is at least `value`; `end` if none is. */
+export function lowerBound(column: Float64Array | Uint32Array, value: number, end = column.length, first = 0): number {
+  let low = first;
   let high = end;
   while (low < high) {
     const middle = (low + high) >>> 1;

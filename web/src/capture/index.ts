@@ -3,12 +3,13 @@
 
 import "./capture.css";
 import { h } from "../dom";
-import { counted } from "../units";
+import { inTurns } from "../turns";
+import { count, counted } from "../units";
 import { account } from "./account";
 import { inspector } from "./inspector";
 import { Ladder } from "./ladder";
 import { Capture } from "./model";
-import { leftOut, tables } from "./packets";
+import { leftOut, partOf, tables } from "./packets";
 import type { CaptureView } from "./schema";
 import { Selection } from "./selection";
 import { Sequence } from "./sequence";
@@ -24,7 +25,7 @@ export function render(root: HTMLElement, data: CaptureView): void {
     {},
     h("h1", {}, name),
     h("p", { class: "answer" }, data.answer),
-    h("p", { class: "soft" }, `${counted(data.packets, "packet")} · ${counted(data.connections.length, "connection")} · ${counted(data.transfers_seen, "transfer")} · explained by haul explain ${data.captures.join(" ")}`),
+    h("p", { class: "soft" }, `${counted(data.packets, "packet")}${data.packets_kept < data.packets ? `, ${count(data.packets_kept)} of them drawn below` : ""} · ${counted(data.connections.length, "connection")} · ${counted(data.transfers_seen, "transfer")} · explained by haul explain ${data.captures.join(" ")}`),
   );
   root.append(main);
   if (data.transfers.length === 0) return;
@@ -36,14 +37,13 @@ export function render(root: HTMLElement, data: CaptureView): void {
     ...(several ? [h("h2", {}, "One after another"), new Waterfall(capture, selection).element] : []),
     account(capture, selection, (number) => show.forEach((each) => each(number))),
   );
-  // What is read first is drawn first; the packets come a moment later.
-  requestAnimationFrame(() =>
-    setTimeout(() => {
+  inTurns([
+    () => {
       const packets = new PacketViews(capture, selection);
       show.push((number) => packets.show(number));
       main.append(packets.element);
-    }),
-  );
+    },
+  ]);
 }
 
 /** The views that show packets. */
@@ -68,13 +68,17 @@ class PacketViews {
       tables(capture, selection),
     );
     const none = h("p", { class: "soft" }, "The packets of this connection are not in this page.");
+    const some = h("p", { class: "note" });
     const choose = () => {
-      views.hidden = !selection.trace;
+      const { trace } = selection;
+      views.hidden = !trace;
       none.hidden = !views.hidden;
+      some.textContent = trace && partOf(trace);
+      some.hidden = !some.textContent;
     };
     selection.listen(choose);
     choose();
-    this.element = h("section", { "aria-label": "The packets" }, left ? h("p", { class: "note" }, left) : null, views, none);
+    this.element = h("section", { "aria-label": "The packets" }, left ? h("p", { class: "note" }, left) : null, some, views, none);
   }
 
   /** Shows the packet with a number in its capture. */

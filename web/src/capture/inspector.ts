@@ -5,8 +5,9 @@ import { h, type Child } from "../dom";
 import { count, share, spoken, time } from "../units";
 import { ACK, AGAIN, lowerBound, PROBE, SERVER, STRAY, type Packets } from "./decode";
 import { size } from "./quantities";
-import { nameOf, type Capture, type Trace } from "./model";
+import { nameOf, type Capture } from "./model";
 import type { Selection } from "./selection";
+import type { Trace } from "./trace";
 
 const FLAGS = ["FIN", "SYN", "RST", "PSH", "ACK", "URG"];
 

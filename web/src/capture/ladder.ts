@@ -8,10 +8,11 @@ import { count, counted, time } from "../units";
 import { AGAIN, lowerBound, SERVER } from "./decode";
 import { sort } from "./inspector";
 import { size } from "./quantities";
-import type { Capture, Trace } from "./model";
+import type { Capture } from "./model";
 import type { Selection } from "./selection";
 import { button } from "./span";
 import { fit, readableOn, Surface, textSize, type Frame } from "./surface";
+import type { Trace } from "./trace";
 
 /** A fold's height, in rungs. */
 const FOLD = 1.7;
@@ -25,7 +26,12 @@ interface Rungs {
   /** The packets before which time is folded. */
   folds: Uint32Array;
   height: number;
+  /** What passed before each packet: bytes to the server, bytes to the client, packets sent again. */
+  before: [Float64Array, Float64Array, Float64Array];
 }
+
+/** What a packet's headers add to its bytes, so that an acknowledgement is seen. */
+const HEADERS = 54;
 
 export class Ladder {
   readonly element: HTMLElement;
@@ -81,9 +87,9 @@ export class Ladder {
 
   private connect(): void {
     const { trace, transfer } = this.selection;
-    this.element.hidden = !trace || trace.packets.count === 0;
+    this.element.hidden = !trace || trace.count === 0;
     if (!trace || !transfer) return;
-    this.scroller.setAttribute("aria-label", `${counted(trace.packets.count, "packet")} between ${trace.connection.client} and ${trace.connection.server}. The table of packets below says the same.`);
+    this.scroller.setAttribute("aria-label", `${counted(trace.count, "packet")} between ${trace.connection.client} and ${trace.connection.server}. The table of packets below says the same.`);
     this.rung = Math.min(this.comfortable(), TALLEST / this.of(trace).height);
     this.resize();
     const first = lowerBound(trace.packets.time, transfer.start_s - 1e-6);
@@ -144,7 +150,7 @@ export class Ladder {
     const y = event.clientY - this.scroller.getBoundingClientRect().top + this.scroller.scrollTop - 2.2 * textSize();
     const { place } = this.of(trace);
     const after = lowerBound(place, y / this.rung);
-    const near = [after - 1, after].filter((at) => at >= 0 && at < trace.packets.count);
+    const near = [after - 1, after].filter((at) => at >= 0 && at < trace.count);
     const best = near.sort((a, b) => Math.abs((place[a] ?? 0) * this.rung - y) - Math.abs((place[b] ?? 0) * this.rung - y))[0];
     this.selection.choosePacket(best ?? null);
   }
@@ -153,8 +159,9 @@ export class Ladder {
   private of(trace: Trace): Rungs {
     const known = this.rungs.get(trace);
     if (known) return known;
-    const { count: packets, time: times } = trace.packets;
+    const { count: packets, time: times, kind, length } = trace.packets;
     const place = new Float64Array(packets);
+    const [sent, answered, again] = [new Float64Array(packets + 1), new Float64Array(packets + 1), new Float64Array(packets + 1)];
     const folds: number[] = [];
     const much = Math.max(trace.connection.rtt_s / 3, 1e-3);
     let y = 1;
@@ -166,8 +173,12 @@ export class Ladder {
       }
       place[i] = y;
       y += 1;
+      const [is, bytes] = [kind[i] ?? 0, HEADERS + (length[i] ?? 0)];
+      sent[i + 1] = (sent[i] ?? 0) + (is & SERVER ? 0 : bytes);
+      answered[i + 1] = (answered[i] ?? 0) + (is & SERVER ? bytes : 0);
+      again[i + 1] = (again[i] ?? 0) + (is & AGAIN ? 1 : 0);
     }
-    const rungs = { place, folds: Uint32Array.from(folds), height: y };
+    const rungs: Rungs = { place, folds: Uint32Array.from(folds), height: y, before: [sent, answered, again] };
     this.rungs.set(trace, rungs);
     return rungs;
   }
@@ -296,43 +307,37 @@ export class Ladder {
 
   /** Too many rungs to tell apart: how much each way, line of pixels by line. */
   private fromAfar({ pen, colours, height }: Frame, trace: Trace, [first, last]: [number, number], y: (packet: number) => number, [left, right]: [number, number], head: number): void {
-    const lines = Math.ceil(height) + 1;
-    const [sent, answered, again] = [new Float64Array(lines), new Float64Array(lines), new Float64Array(lines)];
-    const { kind, length } = trace.packets;
-    let most = 1;
-    for (let i = first; i < last; i++) {
-      const line = Math.floor(y(i));
-      if (line < head || line >= lines) continue;
-      const way = (kind[i] ?? 0) & SERVER ? answered : sent;
-      way[line] = (way[line] ?? 0) + 54 + (length[i] ?? 0);
-      if ((way[line] ?? 0) > most) most = way[line] ?? 0;
-      if ((kind[i] ?? 0) & AGAIN) again[line] = (again[line] ?? 0) + 1;
-    }
-    const half = (right - left) / 2 - 8;
+    const { place, before } = this.of(trace);
     const { time: times } = trace.packets;
-    for (let i = first; i < last; i++) {
-      const line = Math.floor(y(i));
-      if (i > first && line === Math.floor(y(i - 1))) continue;
-      const longest = this.capture.bands(trace, times[i] ?? 0, times[Math.min(times.length - 1, i + Math.ceil(1 / this.rung))] ?? 0).sort((a, b) => b.to - b.from - (a.to - a.from))[0];
-      if (!longest) continue;
-      pen.fillStyle = colours.cause(longest.cause);
-      pen.fillRect(left - 7, line, 6, 1);
+    const top = this.scroller.scrollTop;
+    const lines: { at: number; from: number; to: number }[] = [];
+    for (let at = Math.floor(head), from = first; at <= height; at++) {
+      const to = lowerBound(place, (at + 1 + top - head) / this.rung, last, from);
+      if (to > from) lines.push({ at, from, to });
+      from = to;
     }
-    for (let line = Math.floor(head); line < lines; line++) {
-      const out = ((sent[line] ?? 0) / most) * half;
-      const back = ((answered[line] ?? 0) / most) * half;
+    const passed = (way: 0 | 1 | 2, { from, to }: { from: number; to: number }) => (before[way][to] ?? 0) - (before[way][from] ?? 0);
+    const most = Math.max(1, ...lines.flatMap((line) => [passed(0, line), passed(1, line)]));
+    const half = (right - left) / 2 - 8;
+    for (const line of lines) {
+      const cause = trace.shares.largest(times[line.from] ?? 0, times[Math.min(times.length - 1, line.to)] ?? 0);
+      if (cause >= 0) {
+        pen.fillStyle = colours.cause(this.capture.cause(cause));
+        pen.fillRect(left - 7, line.at, 6, 1);
+      }
       pen.fillStyle = colours.ink;
-      if (out > 0) pen.fillRect(left + 2, line, Math.max(1, out), 1);
-      if (back > 0) pen.fillRect(right - 2 - Math.max(1, back), line, Math.max(1, back), 1);
-      pen.fillStyle = colours.again;
-      if ((again[line] ?? 0) > 0) pen.fillRect((left + right) / 2 - 4, line, 8, 1.5);
+      const [out, back] = [(passed(0, line) / most) * half, (passed(1, line) / most) * half];
+      if (out > 0) pen.fillRect(left + 2, line.at, Math.max(1, out), 1);
+      if (back > 0) pen.fillRect(right - 2 - Math.max(1, back), line.at, Math.max(1, back), 1);
     }
+    pen.fillStyle = colours.again;
+    for (const line of lines) if (passed(2, line) > 0) pen.fillRect((left + right) / 2 - 4, line.at, 8, 1.5);
     pen.fillStyle = colours.soft;
     pen.textAlign = "right";
     pen.textBaseline = "middle";
     const text = textSize();
     for (let at = head + text; at < height - text; at += 4 * text) {
-      const packet = Math.min(trace.packets.count - 1, lowerBound(this.of(trace).place, (at + this.scroller.scrollTop - head) / this.rung));
+      const packet = Math.min(trace.count - 1, lowerBound(this.of(trace).place, (at + this.scroller.scrollTop - head) / this.rung));
       if (y(packet) > height || y(packet) < at - 2 * text) continue;
       pen.fillText(time((trace.packets.time[packet] ?? 0) - trace.begin), left - 11, at);
     }

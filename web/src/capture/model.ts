@@ -1,7 +1,8 @@
-// What the views ask of a capture. A connection's trace is decoded when it is first looked at.
+// What the views ask of a capture.
 
-import { ACK, AGAIN, FIN, lowerBound, packetsOf, piecesOf, SERVER, STRAY, SYN, type Packets, type Pieces } from "./decode";
+import { lowerBound } from "./decode";
 import type { CaptureView, Connection, Finding, Transfer } from "./schema";
+import { Trace } from "./trace";
 
 /** A piece of time and its cause. */
 export interface Band {
@@ -10,28 +11,6 @@ export interface Band {
   cause: string;
   /** The number of the packet that ended it, where one did. */
   packet?: number;
-}
-
-export interface Trace {
-  connection: Connection;
-  packets: Packets;
-  pieces: Pieces;
-  begin: number;
-  end: number;
-  /** What each side sent: the client's, the server's. */
-  flows: [Flow, Flow];
-}
-
-/** One direction: who sends it, what was sent, and what was said of it. */
-export interface Flow {
-  side: 0 | 1;
-  /** Places of packets with data, a SYN or a FIN; and of the other side's acknowledgements. */
-  data: Uint32Array;
-  acks: Uint32Array;
-  dataTime: Float64Array;
-  acksTime: Float64Array;
-  bytes: number;
-  again: number;
 }
 
 export class Capture {
@@ -43,7 +22,7 @@ export class Capture {
     let trace = this.traces.get(connection);
     if (trace === undefined) {
       const one = this.data.connections[connection];
-      trace = one?.trace ? read(one) : null;
+      trace = one?.trace ? new Trace(one, one.trace, this.data.causes.length) : null;
       this.traces.set(connection, trace);
     }
     return trace;
@@ -61,10 +40,10 @@ export class Capture {
 
   /** What the time from one moment to another was spent on, in order, neighbours of the same cause joined. */
   bands(trace: Trace, from: number, to: number): Band[] {
-    const { pieces } = trace;
+    const { pieces } = trace.shares;
     const bands: Band[] = [];
     // A piece that is shorter than a page's times are exact belongs to its neighbours.
-    for (let i = firstAfter(pieces, from); i < pieces.count && (pieces.from[i] ?? 0) < to; i++) {
+    for (let i = trace.shares.after(from); i < pieces.count && (pieces.from[i] ?? 0) < to; i++) {
       const cause = this.cause(pieces.cause[i] ?? 0);
       const [begin, end] = [Math.max(from, pieces.from[i] ?? 0), Math.min(to, pieces.to[i] ?? 0)];
       if (end <= begin) continue;
@@ -76,14 +55,38 @@ export class Capture {
     return bands;
   }
 
+  /** The trace that has all of a transfer's time in order; null if the page has only the sums. */
+  ordered(transfer: Transfer): Trace | null {
+    const trace = this.trace(transfer.connection);
+    const pieces = trace?.shares.pieces;
+    if (!trace || !pieces || pieces.count === 0) return null;
+    const [first, last] = [pieces.from[0] ?? 0, pieces.to[pieces.count - 1] ?? 0];
+    const { start_s: start, duration_s: whole } = transfer;
+    return start < first - 2e-6 || start + whole > last + 2e-6 ? null : trace;
+  }
+
   /** A transfer's time in order; null if the page has only the sums. */
   order(transfer: Transfer): Band[] | null {
-    const trace = this.trace(transfer.connection);
-    const end = transfer.start_s + transfer.duration_s;
-    if (!trace || trace.pieces.count === 0) return null;
-    const [first, last] = [trace.pieces.from[0] ?? 0, trace.pieces.to[trace.pieces.count - 1] ?? 0];
-    if (transfer.start_s < first - 2e-6 || end > last + 2e-6) return null;
-    return this.bands(trace, transfer.start_s, end);
+    const trace = this.ordered(transfer);
+    return trace && this.bands(trace, transfer.start_s, transfer.start_s + transfer.duration_s);
+  }
+
+  /** The same in at most so many pieces; if there are more, of each stretch only what most of it was spent on. */
+  outline(transfer: Transfer, most: number): { bands: Band[]; exact: boolean } | null {
+    const trace = this.ordered(transfer);
+    if (!trace) return null;
+    const { shares } = trace;
+    const { start_s: start, duration_s: whole } = transfer;
+    if (shares.after(start + whole) - shares.after(start) <= most) return { bands: this.bands(trace, start, start + whole), exact: true };
+    const drawn: Band[] = [];
+    for (let n = 0; n < most; n++) {
+      const [from, to] = [start + (n * whole) / most, start + ((n + 1) * whole) / most];
+      const found = shares.largest(from, to);
+      const [cause, last] = [this.cause(found), drawn[drawn.length - 1]];
+      if (found >= 0 && last?.cause === cause && last.to === from) last.to = to;
+      else if (found >= 0) drawn.push({ from, to, cause });
+    }
+    return { bands: drawn, exact: false };
   }
 
   /** What the time between a packet and the one before it was spent on; when all was over, nobody waited. */
@@ -122,54 +125,6 @@ export class Capture {
     const found = trace.packets.number.indexOf(number);
     return found >= 0 ? found : null;
   }
-}
-
-/** The first piece that ends after a moment. */
-export function firstAfter(pieces: Pieces, moment: number): number {
-  let place = lowerBound(pieces.to, moment, pieces.count);
-  while (place < pieces.count && (pieces.to[place] ?? 0) <= moment) place += 1;
-  return place;
-}
-
-function read(connection: Connection): Trace | null {
-  if (!connection.trace) return null;
-  const packets = packetsOf(connection.trace);
-  const pieces = piecesOf(connection.trace);
-  const begin = connection.trace.begin_s;
-  const end = Math.max(begin + 1e-6, packets.time[packets.count - 1] ?? begin, pieces.to[pieces.count - 1] ?? begin);
-  return { connection, packets, pieces, begin, end, flows: [flow(packets, 0), flow(packets, 1)] };
-}
-
-function flow(packets: Packets, side: 0 | 1): Flow {
-  const { count, time, kind: kinds, length: lengths } = packets;
-  const [data, acks] = [new Uint32Array(count), new Uint32Array(count)];
-  const [dataTime, acksTime] = [new Float64Array(count), new Float64Array(count)];
-  const own = side === 1 ? SERVER : 0;
-  let [sent, acked, bytes, again] = [0, 0, 0, 0];
-  for (let i = 0; i < count; i++) {
-    const kind = kinds[i] ?? 0;
-    const length = lengths[i] ?? 0;
-    if (kind & STRAY) continue;
-    if ((kind & SERVER) !== own) {
-      if (!(kind & ACK)) continue;
-      acks[acked] = i;
-      acksTime[acked++] = time[i] ?? 0;
-    } else if (length > 0 || kind & (SYN | FIN)) {
-      data[sent] = i;
-      dataTime[sent++] = time[i] ?? 0;
-      if (kind & AGAIN) again += 1;
-      else bytes += length;
-    }
-  }
-  return {
-    side,
-    data: data.subarray(0, sent),
-    acks: acks.subarray(0, acked),
-    dataTime: dataTime.subarray(0, sent),
-    acksTime: acksTime.subarray(0, acked),
-    bytes,
-    again,
-  };
 }
 
 /** What a transfer is called. */

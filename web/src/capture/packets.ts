@@ -9,6 +9,7 @@ import { exact, sort } from "./inspector";
 import { size } from "./quantities";
 import type { Capture } from "./model";
 import type { Selection } from "./selection";
+import type { Trace } from "./trace";
 
 /** How many rows at a time. */
 const PAGE = 200;
@@ -99,10 +100,17 @@ function pieceTable(capture: Capture, selection: Selection, page: number): Part 
   return { view, all: bands.length };
 }
 
-/** What of the capture is not in the page. */
+/** What of the capture is not in the page, and what is said of all of it nevertheless. */
 export function leftOut(capture: Capture): string | null {
-  const { packets, packets_kept: kept } = capture.data;
-  const connections = capture.data.connections.filter((one) => !one.trace || one.trace.count < one.packets).length;
-  if (connections === 0) return null;
-  return `${count(kept)} of the capture’s ${counted(packets, "packet")} are in this page: those of the connections that lost most. Of ${counted(connections, "connection")} not all are; --connection chooses which are explained.`;
+  const { packets, packets_kept: kept, connections } = capture.data;
+  const none = connections.filter((one) => !one.trace).length;
+  const part = connections.filter((one) => one.trace && one.trace.count < one.packets).length;
+  if (none + part === 0) return null;
+  const missing = [none > 0 ? `${counted(none, "connection has", "connections have")} none of theirs here` : "", part > 0 ? `${counted(part, "has", "have")} a part of them` : ""].filter(Boolean);
+  return `The charts below draw ${count(kept)} of the capture’s ${counted(packets, "packet")}, those of the connections that lost most: ${missing.join(", and ")}. All that is said above, and every sum, is of the whole capture. To see others, explain them alone: haul explain --connection.`;
+}
+
+/** Which part of a connection's packets a trace has; nothing, if all. */
+export function partOf({ count: here, connection, begin, end, whole }: Trace): string | null {
+  return whole ? null : `Of this connection’s ${counted(connection.packets, "packet")} ${count(here)} are drawn, those from ${time(begin)} to ${time(end)} after the capture’s first cause.`;
 }

@@ -1,7 +1,8 @@
 // What is looked at: one transfer, and perhaps one packet of its connection. All views show the same.
 
-import type { Capture, Trace } from "./model";
+import type { Capture } from "./model";
 import type { Transfer } from "./schema";
+import type { Trace } from "./trace";
 
 export class Selection {
   transfer: Transfer | null;
@@ -34,7 +35,7 @@ export class Selection {
 
   /** Goes to the next packet, or the last one before, for which something holds. */
   step(by: 1 | -1, holds: (packet: number) => boolean = () => true): void {
-    const count = this.trace?.packets.count ?? 0;
+    const count = this.trace?.count ?? 0;
     const start = this.packet ?? (by > 0 ? this.first() - 1 : this.first());
     for (let next = start + by; next >= 0 && next < count; next += by) {
       if (holds(next)) {

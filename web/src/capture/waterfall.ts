@@ -235,7 +235,7 @@ export class Waterfall {
     pen.rect(left, y, right - left, row);
     pen.clip();
     const [top, high] = [y + 0.2 * row, 0.6 * row];
-    const trace = this.capture.order(transfer) ? this.capture.trace(transfer.connection) : null;
+    const trace = this.capture.ordered(transfer);
     if (trace) {
       drawBands(pen, this.capture, trace, this.span, [top, high], colours, [transfer.start_s, end]);
     } else {

@@ -1,97 +1,168 @@
-// Two runs: what changed beyond noise first, then every cell, then what was different about the runs themselves.
+// Runs, each against the first: what changed beyond noise, then every cell in every run, then what was different about
+// the runs themselves. A run is called by its number, in every chart and column.
 
 import { h, slug, type Child } from "../dom";
 import { definitions } from "../run/cell";
 import { verdict } from "../run/comparisons";
 import { ratio, strip } from "../run/strip";
 import { aboutOne, axis, linear, type Scale } from "../scale";
-import { table, wide } from "../table";
-import { counted, factor, factors, moment, share, time } from "../units";
+import { table, wide, type Column } from "../table";
+import { counted, factor, factors, moment, share, spoken, time } from "../units";
 
 /** The schema `longhaul.compare/1`. */
 export interface Compare {
   schema: "longhaul.compare/1";
   answer: string[];
-  runs: [About, About];
-  circumstances: string[];
-  cells: Change[];
+  /** The baseline first. */
+  runs: About[];
+  cells: Cell[];
 }
 
 interface About {
+  name: string;
   title: string;
   started: string;
   command: string;
+  unlike: string[];
 }
 
-interface Change {
+interface Cell {
   workload: string;
   network: string;
   contender: string;
   model: boolean;
-  medians_s: [number | null, number | null];
-  samples_s: [number[], number[]];
+  /** What it was in each run. */
+  runs: InRun[];
+}
+
+interface InRun {
+  samples_s: number[];
+  median_s: number | null;
   ratio: number | null;
   ci95: [number, number] | null;
   confidence: number | null;
-  trend: "faster" | "slower" | "same" | "unknown";
+  trend: "baseline" | "faster" | "slower" | "same" | "unknown";
   reason: string | null;
 }
 
-const WORDS = { faster: "▼ faster", slower: "▲ slower", same: "no difference detected", unknown: "not comparable" };
+const SIGNS = { baseline: "", faster: "▼ ", slower: "▲ ", same: "= ", unknown: "" };
 
 export function render(root: HTMLElement, data: Compare): void {
-  const [then, now] = data.runs;
-  const name = then.title === now.title ? then.title : `${then.title} and ${now.title}`;
-  document.title = `${name}, compared · Longhaul`;
-  const changed = data.cells.filter(({ trend }) => trend === "faster" || trend === "slower");
+  const titles = spoken([...new Set(data.runs.map(({ title }) => title))]);
+  document.title = `${titles}, compared · Longhaul`;
+  const changed = data.cells.filter(({ runs }) => runs.some(differs)).sort((a, b) => most(b) - most(a));
   root.append(
     h(
       "main",
       {},
-      h("header", {}, h("p", { class: "soft small" }, `${name} · ${moment(then.started)}, then ${moment(now.started)}`), h("h1", {}, "What changed between two runs"), data.answer.map((paragraph, place) => h("p", { class: place === 0 ? "answer" : null }, paragraph))),
-      h("section", { id: "changed", "aria-labelledby": "changed-heading" }, h("h2", { id: "changed-heading" }, "Beyond noise"), changed.length === 0 ? h("p", {}, "Nothing.") : ratios("Cells that became faster or slower", changed)),
-      h("section", { id: "all", "aria-labelledby": "all-heading" }, h("h2", { id: "all-heading" }, "Every cell, then and now"), places(data.cells).map((cells) => pair(cells))),
-      circumstances(data),
+      h(
+        "header",
+        {},
+        h("p", { class: "soft small" }, `${titles} · ${counted(data.runs.length, "run")}, each measured against the first`),
+        h("h1", {}, data.runs.length === 2 ? "What changed between two runs" : `What changed in ${data.runs.length} runs`),
+        data.answer.map((paragraph, place) => h("p", { class: place === 0 ? "answer" : null }, paragraph)),
+      ),
+      h("section", { id: "runs", "aria-labelledby": "runs-heading" }, h("h2", { id: "runs-heading" }, "The runs"), which(data)),
+      h("section", { id: "changed", "aria-labelledby": "changed-heading" }, h("h2", { id: "changed-heading" }, "Beyond noise"), changed.length === 0 ? h("p", {}, "Nothing.") : ratios(data.runs, changed)),
+      h("section", { id: "all", "aria-labelledby": "all-heading" }, h("h2", { id: "all-heading" }, "Every cell in every run"), places(data.cells).map((cells) => times(data.runs, cells))),
+      circumstances(data.runs),
     ),
   );
 }
 
-function where({ workload, network }: Change): string {
-  return `${workload} over ${network}`;
+function differs({ trend }: InRun): boolean {
+  return trend === "faster" || trend === "slower";
 }
 
-function name({ contender, model }: Change): Child {
+/** How far a cell is from its baseline where it is farthest. */
+function most({ runs }: Cell): number {
+  return Math.max(...runs.filter(differs).map(({ ratio: value }) => Math.abs(Math.log(value ?? 1))));
+}
+
+/** Which run is which, and how many cells of it changed. */
+function which({ runs, cells }: Compare): HTMLElement {
+  const number = (head: string, value: (run: number) => number): Column<number> => ({ head, number: true, cell: (run) => (run === 0 ? "" : value(run)) });
+  const tally = (run: number, trend: InRun["trend"]) => cells.filter((cell) => cell.runs[run]?.trend === trend).length;
+  const view = table<number>(
+    "The runs, and in how many of their cells something changed",
+    [
+      { head: "run", cell: (run) => String(run + 1) },
+      { head: "is", cell: (run) => h("span", { class: "named" }, runs[run]?.name) },
+      { head: "begun", class: "extra", cell: (run) => moment(runs[run]?.started ?? "") },
+      { head: "against run 1", cell: (run) => (run === 0 ? "the baseline" : unlike(runs[run]?.unlike.length ?? 0)) },
+      number("cells faster", (run) => tally(run, "faster")),
+      number("slower", (run) => tally(run, "slower")),
+      number("no difference", (run) => tally(run, "same")),
+      number("not comparable", (run) => tally(run, "unknown")),
+    ],
+    runs.map((_, run) => run),
+  );
+  return wide("The runs", view);
+}
+
+function unlike(many: number): Child {
+  return many === 0 ? "made alike" : h("a", { href: "#unlike" }, `${counted(many, "thing")} not the same`);
+}
+
+function name({ contender, model }: Cell): Child {
   return [contender, model && [" ", h("span", { class: "tag" }, "model")]];
 }
 
-function said(change: Change): string {
-  const { trend, reason, confidence } = change;
+/** What became of a cell in a run, in words. */
+function said({ trend, reason, confidence, ci95 }: InRun): string {
   if (reason !== null) return reason;
   if (trend === "same") return verdict({ differs: false, confidence: confidence ?? 0 });
-  return WORDS[trend] + (confidence !== null && confidence < 0.95 - 1e-9 ? ` (${share(confidence)})` : "");
+  const reserve = confidence !== null && confidence < 0.95 - 1e-9 ? ` (${share(confidence)})` : "";
+  return `${trend}${reserve}${ci95 ? `, ${factors(...ci95)}` : ""}`;
 }
 
-function ratios(caption: string, cells: Change[]): HTMLElement {
-  const scale = aboutOne(cells.flatMap(({ ci95 }) => ci95 ?? []));
-  const view = table<Change>(
+function change(run: InRun): Child {
+  return h("span", { class: `trend ${run.trend}` }, run.ratio === null ? "–" : `${SIGNS[run.trend]}${factor(run.ratio)}`, h("small", {}, said(run)));
+}
+
+/** One picture for each run, beneath one another, with their numbers. */
+function stack(runs: [run: number, drawn: Child][]): HTMLElement {
+  return h("div", { class: "stack" }, runs.map(([run, drawn]) => h("div", {}, h("span", { class: "which", "aria-hidden": "true" }, run + 1), drawn)));
+}
+
+function axisOf(scale: Scale): () => Child {
+  return () => h("div", { class: "stack" }, h("div", {}, h("span", { class: "which" }), axis(scale)));
+}
+
+/** With more runs than two there is no room for pictures on a phone, but the columns say the same. */
+function chart(runs: About[]): string {
+  return runs.length > 2 ? "chart extra" : "chart";
+}
+
+function ratios(runs: About[], cells: Cell[]): HTMLElement {
+  const scale = aboutOne(cells.flatMap((cell) => cell.runs.flatMap(({ ci95 }) => ci95 ?? [])));
+  const caption = "Times as multiples of run 1’s, the largest change first";
+  const view = table<Cell>(
     caption,
     [
-      { head: "contender", key: ({ contender }) => contender, cell: name },
+      { head: "contender", class: "sticky", key: ({ contender }) => contender, cell: name },
       { head: "at", key: where, cell: where },
-      { head: "now ÷ then", class: "chart", axis: () => axis(scale), cell: ({ ratio: value, ci95, trend }) => ci95 && value !== null && ratio(value, ci95, scale, trend) },
-      { head: "ratio", number: true, key: (change) => change.ratio, cell: (change) => (change.ratio === null ? "–" : factor(change.ratio)) },
-      { head: "interval", number: true, class: "extra", cell: ({ ci95 }) => (ci95 ? factors(...ci95) : "–") },
-      { head: "verdict", key: said, cell: (change) => h("span", { class: `trend ${change.trend}` }, said(change)) },
+      { head: "time as a multiple of run 1’s", class: chart(runs), axis: axisOf(scale), cell: (cell) => stack(cell.runs.flatMap(({ ratio: value, ci95, trend }, run) => (value !== null && ci95 ? [[run, ratio(value, ci95, scale, trend)]] : []))) },
+      ...later(runs, (run) => ({ head: `run ${run + 1}`, number: true, class: "outcome", key: (cell) => cell.runs[run]?.ratio, cell: (cell) => cell.runs[run] && change(cell.runs[run]) })),
     ],
     cells,
-    { sort: 3 },
+    { shown: true },
   );
   return wide(caption, view);
 }
 
+/** A column for each run after the first. */
+function later(runs: About[], column: (run: number) => Column<Cell>): Column<Cell>[] {
+  return runs.slice(1).map((_, place) => column(place + 1));
+}
+
+function where({ workload, network }: Cell): string {
+  return `${workload} over ${network}`;
+}
+
 /** The cells by place, in their order. */
-function places(cells: Change[]): Change[][] {
-  const grouped = new Map<string, Change[]>();
+function places(cells: Cell[]): Cell[][] {
+  const grouped = new Map<string, Cell[]>();
   for (const cell of cells) {
     const key = JSON.stringify([cell.workload, cell.network]);
     grouped.set(key, [...(grouped.get(key) ?? []), cell]);
@@ -99,45 +170,47 @@ function places(cells: Change[]): Change[][] {
   return [...grouped.values()];
 }
 
-function pair(cells: Change[]): HTMLElement | null {
+function times(runs: About[], cells: Cell[]): HTMLElement | null {
   const [first] = cells;
   if (!first) return null;
-  const scale = linear(Math.max(0, ...cells.flatMap(({ samples_s }) => samples_s.flat())));
-  const median = (which: 0 | 1) => ({ number: true, key: ({ medians_s }: Change) => medians_s[which], cell: ({ medians_s }: Change) => (medians_s[which] === null ? "–" : time(medians_s[which])) });
-  const view = table<Change>(
-    `${where(first)}: times then and now`,
+  const scale = linear(Math.max(0, ...cells.flatMap((cell) => cell.runs.flatMap(({ samples_s }) => samples_s))));
+  const median = ({ median_s }: InRun) => (median_s === null ? "–" : time(median_s));
+  const view = table<Cell>(
+    `${where(first)}: times in each run`,
     [
-      { head: "contender", key: ({ contender }) => contender, cell: name },
-      { head: "then above, now below", class: "chart", axis: () => axis(scale), cell: (change) => both(change, scale) },
-      { head: "then", ...median(0) },
-      { head: "now", ...median(1) },
-      { head: "ratio", number: true, key: ({ ratio: value }) => value, cell: ({ ratio: value }) => (value === null ? "–" : factor(value)) },
-      { head: "verdict", key: said, class: "extra", cell: (change) => h("span", { class: `trend ${change.trend}` }, said(change)) },
+      { head: "contender", class: "sticky", key: ({ contender }) => contender, cell: name },
+      { head: "time, by run and sample", class: chart(runs), axis: axisOf(scale), cell: (cell) => stack(cell.runs.flatMap((own, run) => (own.samples_s.length > 0 ? [[run, drawn(cell, own, scale)]] : []))) },
+      ...runs.map((_, run): Column<Cell> => ({
+        head: `run ${run + 1}`,
+        number: true,
+        class: "outcome",
+        key: (cell) => cell.runs[run]?.median_s,
+        cell: ({ runs }) => runs[run] && [median(runs[run]), run > 0 && h("small", { class: `trend ${runs[run].trend}` }, runs[run].ratio === null ? runs[run].reason : `${SIGNS[runs[run].trend]}${factor(runs[run].ratio)}`)],
+      })),
     ],
     cells,
-    { sort: 3 },
+    { sort: 2 },
   );
   view.classList.add("results");
   return h("section", { id: slug(first.workload, first.network), class: "block" }, h("h3", {}, first.workload, h("span", { class: "soft" }, " over "), first.network), wide(where(first), view));
 }
 
-function both({ medians_s, samples_s, model }: Change, scale: Scale): Child {
-  return ([0, 1] as const).map((which) => {
-    const drawn = strip({ samples_s: samples_s[which], median_s: medians_s[which], ci95_s: null, floor_s: null, model }, scale);
-    drawn.classList.add(which === 0 ? "then" : "now");
-    return drawn;
-  });
+function drawn({ model }: Cell, { samples_s, median_s, trend }: InRun, scale: Scale): SVGSVGElement {
+  const picture = strip({ samples_s, median_s, ci95_s: null, floor_s: null, model }, scale);
+  picture.classList.add(trend === "baseline" ? "then" : "now");
+  return picture;
 }
 
-function circumstances({ runs, circumstances: told }: Compare): HTMLElement {
-  const [then, now] = runs;
+function circumstances(runs: About[]): HTMLElement {
+  const others = runs.flatMap(({ unlike: told }, run) => (told.length > 0 ? [{ told, run }] : []));
+  const alike = "They were made alike, as far as was recorded. Even so, cells of one run took turns on one machine in one hour; cells of several runs did not.";
   return h(
     "section",
-    { id: "runs", "aria-labelledby": "runs-heading" },
-    h("h2", { id: "runs-heading" }, "The runs themselves"),
-    told.length === 0
-      ? h("p", {}, "They were made alike, as far as was recorded. Even so, cells of one run took turns on one machine in one hour; cells of two runs did not.")
-      : [h("p", {}, `${counted(told.length, "thing is", "things are")} not the same, and may be why the times are not:`), h("ul", {}, told.map((one) => h("li", {}, one)))],
-    definitions([["Then", then.command && h("code", {}, then.command)], ["Now", now.command && h("code", {}, now.command)]]),
+    { id: "unlike", "aria-labelledby": "unlike-heading" },
+    h("h2", { id: "unlike-heading" }, "How the runs differ from run 1"),
+    others.length === 0 ? h("p", {}, alike) : h("p", {}, "What is not the same may be why the times are not:"),
+    others.map(({ told, run }) => [h("h3", {}, `Run ${run + 1}`), h("ul", {}, told.map((one) => h("li", {}, one)))]),
+    h("h3", {}, "How they were made"),
+    definitions(runs.map(({ command }, run) => [`Run ${run + 1}`, command && h("code", {}, command)])),
   );
 }

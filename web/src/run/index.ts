@@ -3,6 +3,7 @@
 
 import { classes, ordered, title } from "../causes";
 import { append, h } from "../dom";
+import { inTurns } from "../turns";
 import { counted, moment } from "../units";
 import { block, type Reading } from "./block";
 import { claims } from "./claims";
@@ -14,9 +15,6 @@ import { isSwept, sweeps } from "./sweeps";
 /** Where the slowest takes so many times as long as the fastest, bars from zero hide the fast ones. */
 const FAR = 30;
 
-/** How many blocks are drawn before anything is seen. */
-const AT_ONCE = 2;
-
 export function render(root: HTMLElement, run: Run): void {
   const name = run.title || run.experiment;
   document.title = `${name} · Longhaul`;
@@ -24,14 +22,14 @@ export function render(root: HTMLElement, run: Run): void {
   const first = results(run, all);
   const main = h("main", {}, head(run, name), contents(run, all), first.section);
   root.append(h("a", { class: "skip", href: "#results" }, "To the results"), main);
-  // What is seen first is drawn first; the rest comes a moment later.
-  requestAnimationFrame(() =>
-    setTimeout(() => {
-      first.rest();
-      append(main, [sweeps(all), claims(run.claims), how(run)]);
+  inTurns([
+    ...first.rest,
+    () => append(main, [sweeps(all), claims(run.claims)]),
+    () => append(main, [how(run)]),
+    () => {
       if (location.hash) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
-    }),
-  );
+    },
+  ]);
 }
 
 function head(run: Run, name: string): HTMLElement {
@@ -62,17 +60,24 @@ function contents(run: Run, all: Block[]): HTMLElement {
   return h("nav", { class: "contents screen", "aria-label": "Parts of this page" }, parts.filter(([, , there]) => there).map(([id, text]) => h("a", { href: `#${id}` }, text)));
 }
 
-/** The results, of which the first blocks are drawn at once, and all others by `rest`. */
-function results(run: Run, all: Block[]): { section: HTMLElement; rest: () => void } {
+/** The results, and what draws all of them that is not seen at first: the matrix of all fills a window, else a block. */
+function results(run: Run, all: Block[]): { section: HTMLElement; rest: (() => void)[] } {
   const medians = (own: Block) => own.rows.flatMap(({ cell }) => cell.median_s ?? []);
   const far = all.some((own) => Math.max(...medians(own)) > FAR * Math.min(...medians(own)));
   const place = h("div");
-  const drawn = (some: Block[], reading: Reading) => some.map((own) => block(run, own, reading));
-  place.append(...drawn(all.slice(0, AT_ONCE), "linear"));
+  let reading: Reading = "linear";
+  const draw = (own: Block) => block(run, own, reading);
+  const whole = overview(all);
+  const atOnce = whole ? 0 : 1;
+  place.append(...all.slice(0, atOnce).map(draw));
   const section = h("section", { id: "results", "aria-labelledby": "results-heading" }, h("h2", { id: "results-heading" }, "Results"));
-  append(section, [overview(all), legend(run), far && choice((reading) => place.replaceChildren(...drawn(all, reading))), place]);
+  const redraw = (chosen: Reading) => {
+    reading = chosen;
+    place.replaceChildren(...all.slice(0, place.childElementCount).map(draw));
+  };
+  append(section, [whole, legend(run), far && choice(redraw), place]);
   if (all.length === 0) section.append(h("p", {}, "There are none."));
-  return { section, rest: () => place.append(...drawn(all.slice(AT_ONCE), "linear")) };
+  return { section, rest: all.slice(atOnce).map((own) => () => place.append(draw(own))) };
 }
 
 /** What the colours of the causes mean, for those that this run has. */

@@ -1,7 +1,10 @@
 //! `name_lookup`: the name server's answer was waited for.
 //!
 //! From the first question for the name to the answer with the address that the client then connected to (RFC 1035
-//! §4.1). A question that was asked again counts from its first time.
+//! §4.1). A question that was asked again counts from its first time, though an answer to it passed before: it was lost
+//! further on.
+//!
+//! Fixes: resolvectl(1); Microsoft's reference of the module `DnsClient`; scutil(8) and networksetup(8).
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
 
@@ -19,7 +22,6 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-/// From resolvectl(1), Microsoft's reference of the module `DnsClient`, scutil(8) and networksetup(8).
 fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(

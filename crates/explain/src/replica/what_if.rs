@@ -117,16 +117,19 @@ impl Change {
                 let old = model.writes.chunk.replace(chunk);
                 pace(model, old);
             }
-            Self::SendBuffer(bytes) => {
-                // A program is held in each write when its buffer holds no more than one (KB 823764).
-                let holds = model.writes.chunk.is_some_and(|chunk| bytes <= chunk);
-                model.writes.in_flight = model.writes.in_flight.filter(|_| holds);
-                if model.writes.in_flight.is_none() {
-                    // Nor does it wait for an acknowledgement otherwise.
-                    model.writes.pauses.retain(|pause| pause.since != Since::Acknowledged);
+            Self::SendBuffer(bytes) => match (model.writes.chunk, model.writes.in_flight) {
+                // A program that is held in a write is held by whole ones: its socket takes another as long as what
+                // it holds is less than its size, and a write leaves it when all of it is acknowledged (KB 823764).
+                (Some(Bytes(chunk @ 1..)), Some(_)) => {
+                    let writes = u32::try_from(bytes.0.div_ceil(chunk)).unwrap_or(u32::MAX).max(1);
+                    model.writes.in_flight = Some(writes);
+                    if writes > 1 {
+                        // Nor does it wait for an acknowledgement otherwise.
+                        model.writes.pauses.retain(|pause| pause.since != Since::Acknowledged);
+                    }
                 }
-                model.writes.send_buffer = Some(bytes);
-            }
+                _ => model.writes.send_buffer = Some(bytes),
+            },
             Self::ReceiveWindow(bytes) => {
                 (model.receiver.window, model.receiver.largest_window) = (Some(bytes), Some(bytes));
             }
@@ -166,8 +169,8 @@ impl WhatIf {
 
     /// The transfer with these changes.
     ///
-    /// What follows from a change goes with it: a send buffer larger than the chunk lets a program write on that
-    /// was held in each write; a receive window is one that does not grow; without loss no queue is too short.
+    /// What follows from a change goes with it: a program that was held in each write has as many under way as its
+    /// send buffer takes; a receive window is one that does not grow; without loss no queue is too short.
     #[must_use]
     pub fn apply(&self, model: &Model) -> Model {
         let mut model = model.clone();
@@ -222,18 +225,19 @@ mod tests {
         assert_eq!((after.sender.mss, after.sender.initial_window, after.sender.nagle), (Bytes(1460), 30, Nagle::Off));
         assert_eq!(after.receiver.acks.timer, Duration::from_millis(1));
         assert_eq!(after.receiver.window, Some(Bytes(1 << 20)));
-        assert_eq!((after.writes.chunk, after.writes.in_flight), (Some(Bytes(65536)), None));
+        assert_eq!((after.writes.chunk, after.writes.in_flight), (Some(Bytes(65536)), Some(2)));
         assert_eq!((after.path.queue, after.bytes), (None, before.bytes));
     }
 
     #[test]
-    fn a_send_buffer_of_one_chunk_still_holds_the_program() {
+    fn a_send_buffer_holds_whole_writes_of_a_program_that_waits_for_them() {
         let mut model = Model::new(Bytes(1000), Duration::ZERO);
         (model.writes.in_flight, model.writes.chunk) = (Some(1), Some(Bytes(8217)));
         let held = |text: &str| text.parse::<WhatIf>().unwrap().apply(&model).writes.in_flight;
-        assert_eq!(["send-buffer=8217B", "send-buffer=8218B"].map(held), [Some(1), None]);
+        let sizes = ["4KiB", "8217B", "8218B", "16KiB", "16434B", "64KiB"].map(|size| format!("send-buffer={size}"));
+        assert_eq!(sizes.map(|text| held(&text)), [1, 1, 2, 2, 2, 8].map(Some));
         // Whichever is written first.
-        assert_eq!(["send-buffer=9KB,chunk=9KB", "chunk=8KB,send-buffer=9KB"].map(held), [Some(1), None]);
+        assert_eq!(["send-buffer=9KB,chunk=9KB", "chunk=8KB,send-buffer=9KB"].map(held), [Some(1), Some(2)]);
     }
 
     #[test]

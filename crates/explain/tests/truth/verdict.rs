@@ -6,7 +6,8 @@ use capture::pcapng::Reader;
 use explain::{Cause, Connection, Transfer};
 
 use crate::{
-    scenario::Scenario,
+    plays::Tells,
+    scenario::{Protocol, Scenario},
     world::{PLACES, Played},
 };
 
@@ -18,6 +19,21 @@ const LEAST: f64 = 0.3;
 
 /// The shortest transfer whose program's clock is compared: below, a busy machine is all that is measured.
 const SHORTEST: f64 = 0.05;
+
+/// How far explain may be from the clocks of kernel and program.
+const FAR: f64 = 0.10;
+
+/// What a sender waits for while nothing of its own is on the way.
+const OUTSIDE: [Cause; 8] = [
+    Cause::NameLookup,
+    Cause::ConnectRetry,
+    Cause::Connect,
+    Cause::Tls,
+    Cause::HttpFlowControl,
+    Cause::SenderIdle,
+    Cause::ServerThink,
+    Cause::ClientThink,
+];
 
 /// Explains the one connection of a capture.
 pub(crate) fn explained(capture: &Path) -> Result<Connection, Box<dyn Error>> {
@@ -55,10 +71,6 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    pub(crate) fn is_right(&self) -> bool {
-        self.expected == self.found && self.wrong.is_empty()
-    }
-
     fn of((name, scenario): (&str, &Scenario), place: &'static str, transfer: &Transfer) -> Self {
         let expect = scenario.expect.at.get(place).unwrap_or(&scenario.expect);
         let total = transfer.duration.as_secs_f64();
@@ -86,6 +98,20 @@ impl Verdict {
     }
 }
 
+impl Tells for Verdict {
+    fn about(&self) -> &str {
+        self.place
+    }
+
+    fn off(&self) -> f64 {
+        if self.holds() { 0.0 } else { 1.0 }
+    }
+
+    fn holds(&self) -> bool {
+        self.expected == self.found && self.wrong.is_empty()
+    }
+}
+
 /// A clock that was there when it happened, and what explain says.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock {
@@ -96,10 +122,18 @@ pub(crate) struct Clock {
     pub(crate) explain: f64,
 }
 
-impl Clock {
-    /// How far the two are apart, as a share of the truth.
-    pub(crate) fn error(&self) -> f64 {
+impl Tells for Clock {
+    fn about(&self) -> &str {
+        self.name
+    }
+
+    /// As a share of the truth.
+    fn off(&self) -> f64 {
         (self.explain - self.truth).abs() / self.truth
+    }
+
+    fn holds(&self) -> bool {
+        self.off() <= FAR
     }
 }
 
@@ -122,17 +156,29 @@ pub(crate) fn judge(
         connection.transfers.iter().map(each).sum::<u64>() as f64 / 1e9
     };
     let kernel = played.told.kernels[sender];
+    let inside: Vec<Cause> = Cause::all().filter(|cause| !OUTSIDE.contains(cause)).collect();
     let clocks = [
+        ("busy", kernel.busy_time, spent(&inside)),
         ("rwnd_limited", kernel.rwnd_limited, spent(&[Cause::ReceiveWindow, Cause::ReceiverStalled])),
         ("sndbuf_limited", kernel.sndbuf_limited, spent(&[Cause::SendBuffer])),
     ];
     let clocks = clocks.into_iter().filter_map(|(clock, kernel, explain)| {
         let truth = kernel?.as_secs_f64();
         // A window that is full while the path is busy anyway costs nothing; the kernel counts it all the same.
-        let counts = truth >= LEAST && scenario.expect.cause != Cause::PathRate.name();
-        counts.then(|| Clock { scenario: name.to_owned(), name: clock, truth, explain })
+        let counts = if clock == "busy" { is_busy(scenario) } else { scenario.expect.cause != Cause::PathRate.name() };
+        (counts && truth >= LEAST).then(|| Clock { scenario: name.to_owned(), name: clock, truth, explain })
     });
     Ok((verdicts, clocks.chain(programs_clock(name, scenario, played)?).collect()))
+}
+
+/// Whether the sender's kernel was busy when explain says that something was on the way: not with a TLS handshake, which
+/// is data to it; with answers that are sent while the next is thought of; with bytes on the way while their program
+/// idles; or where the other side sends as much.
+fn is_busy(scenario: &Scenario) -> bool {
+    let [up, down] = scenario.sizes();
+    let idles = scenario.expect.cause == Cause::SenderIdle.name();
+    let plain = matches!(scenario.protocol, Protocol::Http | Protocol::Raw);
+    plain && !scenario.pipelined && !idles && up.max(down) > 10 * up.min(down)
 }
 
 /// The client program's own clock, where it took what the transfer took: from its first cause to its last byte.

@@ -234,7 +234,7 @@ fn choose_server(experiment: &Experiment, name: Option<&str>) -> Result<Box<dyn 
     let names = name.map_or_else(|| experiment.servers.clone(), |name| vec![name.to_owned()]);
     let mut missing = None;
     for name in &names {
-        let Some(server) = servers::all().into_iter().find(|server| server.name() == name) else {
+        let Some(server) = servers::named(name) else {
             let all: Vec<_> = servers::all().iter().map(|server| server.name()).collect();
             let advice = match nearest(name, all.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),

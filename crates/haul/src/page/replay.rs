@@ -34,9 +34,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WAY,…", value_delimiter = ',', default_value = "h1,h1+tfo")]
     over: Vec<Over>,
 
-    /// Have Chromium load it as well, over HTTP/1.1, HTTP/2 and HTTP/3; the page has to be a recorded one
+    /// Have Chromium load it as well, over HTTP/1.1, HTTP/2 and HTTP/3
     #[arg(long)]
     browser: bool,
+
+    /// Who serves the page; of both, Chromium loads it from either, and the ways of --over go over Longhaul's own
+    #[arg(long, value_name = "SERVER,…", value_delimiter = ',', default_value = "pages")]
+    server: Vec<PageServer>,
 
     /// The round-trip times
     #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "21ms,85ms,172ms")]
@@ -66,10 +70,29 @@ pub(crate) struct Args {
     how: How,
 }
 
+/// A server that answers for all hosts of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum PageServer {
+    /// Longhaul's own
+    Pages,
+    /// nginx, from files
+    Nginx,
+}
+
+impl PageServer {
+    /// The lab's name of it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pages => "pages",
+            Self::Nginx => "nginx-pages",
+        }
+    }
+}
+
 /// The sysctl without whose second bit no server takes data in a SYN.
 const FAST_OPEN: &str = "net.ipv4.tcp_fastopen";
 
-/// Chromium's contenders.
+/// Chromium's contenders; with `-nginx` behind, they have the page from nginx in any case.
 const BROWSERS: [&str; 3] = ["chromium-h1", "chromium-h2", "chromium-h3"];
 
 const HELP: &str = "\
@@ -95,7 +118,14 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         server: Stack { sysctls: [(FAST_OPEN.to_owned(), "3".to_owned())].into(), ..Stack::default() },
     };
     let row = |contender: String| Row { contender, settings: Parameters::new(), model: false };
-    let browsers = BROWSERS.into_iter().filter(|_| args.browser).map(str::to_owned);
+    let nginx = args.server.contains(&PageServer::Nginx);
+    let both = nginx && args.server.contains(&PageServer::Pages);
+    let from_nginx = BROWSERS.into_iter().filter(|_| both).map(|browser| format!("{browser}-nginx"));
+    let browsers = BROWSERS.into_iter().map(str::to_owned).chain(from_nginx).filter(|_| args.browser);
+    let server = if nginx && !both { PageServer::Nginx } else { PageServer::Pages };
+    if both && !args.browser {
+        return Err(usage("both servers are for --browser; without it, name one"));
+    }
     let mut networks: Vec<Network> = args.rtt.iter().map(network).collect();
     networks.dedup_by(|one, other| one.name == other.name);
     let mut contenders: Vec<Row> = Vec::new();
@@ -118,13 +148,16 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         networks,
         workloads: vec![workload],
         contenders,
-        servers: vec!["pages".to_owned()],
+        servers: vec![server.name().to_owned()],
         tls: false,
         samples: args.runs,
         quick: None,
         claims: Vec::new(),
     };
     let plan = experiment.plan(&Selection::default()).map_err(usage)?;
-    let server = servers::all().into_iter().find(|server| server.replays()).ok_or("there is no server of pages")?;
+    let server = servers::named(server.name()).ok_or("there is no server of pages")?;
+    if let Some(missing) = server.missing() {
+        return Err(missing.to_string().into());
+    }
     conduct(&experiment, &plan, server.as_ref(), false, &args.folder, &args.how)
 }

@@ -33,6 +33,8 @@ fn a_wrong_name_is_wrong_usage() {
         (&["lab", "run", "small.toml", "--quick"], "no quick form"),
         (&["lab", "show", "20260101-000000-race"], "no run called `20260101-000000-race`"),
         (&["lab", "compare", "a", "b"], "no run called `a`"),
+        (&["lab", "compare", "a"], "2 values required"),
+        (&["lab", "compare", "a", "b", "--json", "-", "--html", "-"], "cannot both go to standard output"),
         (&["lab", "watch"], "no run goes on in runs; `haul lab run` begins one"),
         (&["lab", "watch", "a"], "no run called `a` goes on in runs"),
         (&["report", "a"], "no run called `a`"),

@@ -178,6 +178,11 @@ fn every_contender_races() {
     let shown: Value = serde_json::from_str(&lab(&["show", &id, "--json", "-"])).expect("JSON and nothing else");
     assert_eq!(shown, kept);
     assert!(lab(&["compare", &id, &id]).contains("upload"));
+    let three: Value = serde_json::from_str(&lab(&["compare", &id, &id, &id, "--json", "-"])).expect("JSON");
+    assert_eq!(
+        (three["schema"].as_str(), three["runs"].as_array().map(Vec::len)),
+        (Some("longhaul.compare/1"), Some(3))
+    );
 }
 
 fn nginx_is_read_over_tls() {

@@ -4,13 +4,11 @@
 //! the request is: an upload that fails after an early success is no success. Whatever ends the exchange is met
 //! in one place, where it is decided whether the job goes back, its reader is told, or all is well.
 
-use std::sync::{Arc, OnceLock, atomic::AtomicUsize};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use h2::{Reason, SendStream, client::ResponseFuture};
 use http::{Response, StatusCode, Version};
-use http_body::Body as _;
-use tokio::sync::mpsc;
 
 use super::{
     end_of_connection,
@@ -18,28 +16,10 @@ use super::{
     send,
 };
 use crate::{
-    Asked, Cause, Chunks, Error, Journey, Options, Timeouts,
-    streams::{
-        Answer, Count, End, Outcome, both,
-        clock::{Clock, Traffic},
-        failed, over,
-    },
-    wire::{ConnectionId, Job, JobId, Report, Sent, Told},
+    Cause, Chunks, Journey, Options,
+    streams::{Answer, Count, End, Errand, Fate, Outcome, both, clock::Clock, conclude, connection::Common},
+    wire::{Job, JobId, Sent},
 };
-
-/// What the exchanges of a connection have in common.
-#[derive(Debug)]
-pub(super) struct Common {
-    pub(super) id: ConnectionId,
-    pub(super) timeouts: Timeouts,
-    pub(super) stream_window: u32,
-    pub(super) reports: mpsc::UnboundedSender<Report>,
-    pub(super) traffic: Arc<Traffic>,
-    /// How many exchanges wait for a head.
-    pub(super) unanswered: Arc<AtomicUsize>,
-    /// What the connection ended from, once it has.
-    pub(super) ended: OnceLock<Cause>,
-}
 
 /// A request whose head is on its way.
 pub(super) struct Begun {
@@ -78,36 +58,15 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     if !matches!(end, End::Whole | End::Failed(_)) {
         stream.send_reset(Reason::CANCEL);
     }
-    let asked = Asked::of(&request);
-    let whole = matches!(end, End::Whole | End::Refused);
-    let (sent, cause) = match end {
-        End::Whole | End::Refused => {
-            answer.end().await;
-            return over(id, &clock, whole);
+    let job = Errand { id, request, sendings, follows };
+    conclude(end, answer, job, &clock, |error, answer| {
+        if error.is_reset() && error.is_library() {
+            return Fate::Malformed(malformed(answer, error));
         }
-        End::Unwanted => return over(id, &clock, whole),
-        End::Source(source) => {
-            answer.fail(Error::Sending { asked, source: Arc::new(source) }).await;
-            return over(id, &clock, whole);
-        }
-        End::Overdue(step, bound) => (Sent::Something, Cause::TimedOut(step, bound)),
-        End::Failed(error) if error.is_reset() && error.is_library() => {
-            let cause = malformed(&answer, &error);
-            answer.fail(failed(asked, cause)).await;
-            return over(id, &clock, whole);
-        }
-        End::Failed(error) => fate(&error, &common),
-    };
-    match answer {
-        Answer::Owed(reply, _count) => {
-            let sendings = sendings + u32::from(sent == Sent::Something);
-            Outcome::Back(Box::new(Job { id, request, reply, sendings, follows }), sent, cause)
-        }
-        flowing @ Answer::Flowing(_) => {
-            flowing.fail(failed(asked, cause)).await;
-            over(id, &clock, whole)
-        }
-    }
+        let (sent, cause) = fate(error, &common);
+        Fate::Unanswered(sent, cause)
+    })
+    .await
 }
 
 /// The receiving half: head, then body. Gives the status of an answer that came whole.
@@ -127,17 +86,9 @@ async fn receive(
             () = reply.closed() => return Err(Unreceived::Unwanted),
         }
     };
-    let (pieces, incoming) = receive::channel(&head, common.stream_window);
-    let (mut parts, mut body) = head.into_parts();
-    parts.extensions.insert(journey);
-    let status = parts.status;
-    let told = Told { version: Version::HTTP_2, length: incoming.size_hint().exact(), keep: None, last: false };
-    let owed = std::mem::replace(answer, Answer::Flowing(pieces.clone()));
-    let _ = common.reports.send(Report::Head { connection: common.id, job, told });
-    if let Answer::Owed(reply, count) = owed {
-        drop(count);
-        reply.send(Ok(Response::from_parts(parts, incoming))).map_err(|_| Unreceived::Unwanted)?;
-    }
+    let (pieces, incoming) = receive::channel(&head, common.traffic.stream_window());
+    let (parts, mut body) = head.into_parts();
+    let status = answer.begin(Response::from_parts(parts, incoming), &pieces, (job, journey), common)?;
     receive::body(&mut body, &pieces, clock).await?;
     Ok(status)
 }

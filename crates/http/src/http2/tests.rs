@@ -16,6 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::stream::FuturesUnordered;
 use h2::{RecvStream, server::SendResponse};
 use http::{Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Full};

@@ -3,7 +3,7 @@
 //! Both halves run at once, as over HTTP/2. What `h3` leaves to its caller is here: that a body is as long as its head
 //! says (RFC 9114 §4.1.2), and that a request given up is cancelled on both of its halves (§4.1.1).
 
-use std::sync::{Arc, OnceLock, atomic::AtomicUsize};
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use futures_util::StreamExt;
@@ -12,19 +12,20 @@ use h3::{
     error::{Code, StreamError},
 };
 use http::{Method, Request, Response, StatusCode, Version, header};
-use http_body::Body as _;
 use tokio::sync::mpsc;
 
 use super::Sender;
 use crate::{
-    Asked, Body, Cause, Chunks, Error, Incoming, Journey, Options, Timeouts,
+    Asked, Body, Cause, Chunks, Error, Incoming, Journey, Options,
     body::Piece,
     streams::{
-        self, Answer, Count, End, Outcome, Unreceived, Unsent, both,
-        clock::{Clock, Receiving, Sending, Traffic},
-        failed, head, over, wrong_length,
+        self, Answer, Count, End, Errand, Fate, Outcome, Unreceived, Unsent, both,
+        clock::{Clock, Receiving, Sending},
+        conclude,
+        connection::Common,
+        head, over, wrong_length,
     },
-    wire::{ConnectionId, Job, JobId, Report, Sent, Told},
+    wire::{Job, JobId, Sent},
 };
 
 /// How many pieces of an answer wait for their reader.
@@ -36,19 +37,6 @@ const GOING_AWAY: &str = "the server takes no more requests on the connection";
 
 type Upstream = RequestStream<h3_quinn::SendStream<Bytes>, Bytes>;
 type Downstream = RequestStream<h3_quinn::RecvStream, Bytes>;
-
-/// What the exchanges of a connection have in common.
-#[derive(Debug)]
-pub(super) struct Common {
-    pub(super) id: ConnectionId,
-    pub(super) timeouts: Timeouts,
-    pub(super) reports: mpsc::UnboundedSender<Report>,
-    pub(super) traffic: Arc<Traffic>,
-    /// How many exchanges wait for a head.
-    pub(super) unanswered: Arc<AtomicUsize>,
-    /// What the connection ended from, once it has.
-    pub(super) ended: OnceLock<Cause>,
-}
 
 /// A request that is to be sent.
 pub(super) struct Begun {
@@ -110,34 +98,15 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
         }
         Err(end) => end,
     };
-    let whole = matches!(end, End::Whole | End::Refused);
-    let (sent, cause) = match end {
-        End::Whole | End::Refused => {
-            answer.end().await;
-            return over(id, &clock, whole);
+    let job = Errand { id, request, sendings, follows };
+    conclude(end, answer, job, &clock, |failure, _| match failure {
+        Failure::Malformed(why) => Fate::Malformed(Cause::Protocol(why.clone())),
+        Failure::Stream(error) => {
+            let (sent, cause) = fate(error, &common);
+            Fate::Unanswered(sent, cause)
         }
-        End::Unwanted => return over(id, &clock, whole),
-        End::Source(source) => {
-            answer.fail(Error::Sending { asked, source: Arc::new(source) }).await;
-            return over(id, &clock, whole);
-        }
-        End::Overdue(step, bound) => (Sent::Something, Cause::TimedOut(step, bound)),
-        End::Failed(Failure::Malformed(why)) => {
-            answer.fail(failed(asked, Cause::Protocol(why))).await;
-            return over(id, &clock, whole);
-        }
-        End::Failed(Failure::Stream(error)) => fate(&error, &common),
-    };
-    match answer {
-        Answer::Owed(reply, _count) => {
-            let sendings = sendings + u32::from(sent == Sent::Something);
-            Outcome::Back(Box::new(Job { id, request, reply, sendings, follows }), sent, cause)
-        }
-        flowing @ Answer::Flowing(_) => {
-            flowing.fail(failed(asked, cause)).await;
-            over(id, &clock, whole)
-        }
-    }
+    })
+    .await
 }
 
 /// The head and the body to send.
@@ -236,20 +205,12 @@ async fn receive(
             }
         }
     };
-    let (mut parts, ()) = head.into_parts();
-    let status = parts.status;
+    let (parts, ()) = head.into_parts();
     let told = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let bare = *method == Method::HEAD || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let bare = *method == Method::HEAD || matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let length = if bare { Some(0) } else { told };
     let (pieces, incoming) = Incoming::channel(length, PIECES);
-    parts.extensions.insert(journey);
-    let told = Told { version: Version::HTTP_3, length: incoming.size_hint().exact(), keep: None, last: false };
-    let owed = std::mem::replace(answer, Answer::Flowing(pieces.clone()));
-    let _ = common.reports.send(Report::Head { connection: common.id, job, told });
-    if let Answer::Owed(reply, count) = owed {
-        drop(count);
-        reply.send(Ok(Response::from_parts(parts, incoming))).map_err(|_| Unreceived::Unwanted)?;
-    }
+    let status = answer.begin(Response::from_parts(parts, incoming), &pieces, (job, journey), common)?;
     body(&mut stream, &pieces, length, clock).await?;
     Ok(status)
 }

@@ -44,8 +44,9 @@ impl Scheduler {
                 at += 1;
             }
         }
+        self.awaits_first(now);
         for _ in self.opening()..self.queue.len() {
-            if !self.may_open(now) {
+            if !self.may_open(now) || self.awaits_first(now) {
                 break;
             }
             self.open(Duration::ZERO);
@@ -97,7 +98,7 @@ impl Scheduler {
     }
 
     /// Connections that are on their way.
-    fn opening(&self) -> usize {
+    pub(super) fn opening(&self) -> usize {
         self.lines.values().filter(|line| line.state == State::Opening).count()
     }
 

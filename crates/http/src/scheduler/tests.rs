@@ -1,5 +1,7 @@
 //! Rules of the scheduler, one by one. What random faults make of them together is tested in `model`.
 
+mod slow;
+
 use std::collections::VecDeque;
 
 use super::*;
@@ -16,7 +18,7 @@ struct Play {
 
 impl Play {
     fn new(connections: usize, pipelining: Pipelining) -> Self {
-        let limits = Limits { connections, pipelining, choice: Choice::default() };
+        let limits = Limits { connections, pipelining, choice: Choice::default(), shares: false };
         let now = Moment { instant: Instant::now(), seconds: 0.0 };
         Self { scheduler: Scheduler::new(limits, Knowledge::default()), now, jobs: 0 }
     }
@@ -309,65 +311,6 @@ fn who_opens_first_leaves_some_for_those_that_are_on_their_way() {
     }
 }
 
-/// One connection with so many requests on it, and one answer that is slow.
-fn behind_a_slow_one(connections: usize, told: Option<u64>) -> (Play, Vec<JobId>) {
-    let mut play = Play::new(connections, Pipelining::Aggressive);
-    let first = play.asks(1)[0];
-    play.run();
-    let others = play.asks(4);
-    assert_eq!(play.run().len(), 4);
-    if let Some(length) = told {
-        let told = Told { version: Version::HTTP_11, length: Some(length), keep: None, last: false };
-        play.scheduler.head(ConnectionId(1), first, &told, play.now);
-    } else {
-        play.scheduler.stalled(ConnectionId(1), first, play.now);
-    }
-    (play, [vec![first], others].concat())
-}
-
-#[test]
-fn what_stands_behind_a_slow_answer_is_called_back_if_there_is_somewhere_else() {
-    for (told, sent) in [(Some(LARGE + 1), false), (None, true)] {
-        let (mut play, jobs) = behind_a_slow_one(2, told);
-        let call = Action::CallBack { connection: ConnectionId(1), behind: jobs[0], sent };
-        assert_eq!(play.scheduler.actions(), [call]);
-        // As the driver does it: the youngest first.
-        let slow = Cause::Retired("slow");
-        for job in jobs[1..].iter().rev() {
-            play.scheduler.returned(ConnectionId(1), *job, Sent::Something, &slow, play.now);
-        }
-        let went: Vec<_> = play.run();
-        assert_eq!(went.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [2; 4]);
-        let next = play.asks(1)[0];
-        assert_eq!(play.run(), [(2, next)], "nothing more goes behind it");
-        play.answer(1, jobs[0], None);
-        let next = play.asks(1)[0];
-        assert_eq!(play.run(), [(1, next)], "and when it is through, it is a connection like others");
-    }
-}
-
-#[test]
-fn what_has_nowhere_else_to_go_stays_until_it_has() {
-    let (mut play, jobs) = behind_a_slow_one(1, None);
-    assert_eq!(play.scheduler.actions(), []);
-    let later = play.asks(1)[0];
-    assert_eq!(play.run(), [], "and nothing more goes there");
-    play.answer(1, jobs[0], None);
-    assert_eq!(play.run(), [(1, later)]);
-
-    let mut play = Play::new(2, Pipelining::Aggressive);
-    let post = play.ask(|shape| (shape.repeatable, shape.pipelinable, shape.safe) = (false, false, false));
-    let first = play.asks(1)[0];
-    play.run();
-    play.asks(1);
-    play.run();
-    play.scheduler.stalled(ConnectionId(2), first, play.now);
-    assert_eq!(play.scheduler.actions(), []);
-    play.answer(1, post, None);
-    let call = Action::CallBack { connection: ConnectionId(2), behind: first, sent: true };
-    assert_eq!(play.scheduler.actions(), [call], "the other connection has become idle");
-}
-
 #[test]
 fn a_large_upload_that_is_not_answered_in_time_is_not_sent_again() {
     let late = Cause::TimedOut(Step::FirstByte, Duration::from_mins(1));
@@ -511,4 +454,59 @@ fn before_its_handshake_is_done_a_connection_gets_only_what_may_go_early() {
     assert_eq!(play.scheduler.actions(), [Action::Send(connection, get)]);
     play.scheduler.confirmed(connection, play.now);
     assert_eq!(play.scheduler.actions(), [Action::Send(connection, put), Action::Send(connection, late)]);
+}
+
+/// So many connections are to be opened.
+fn opens(play: &mut Play) -> Vec<ConnectionId> {
+    let open = |action| match action {
+        Action::Open(id, _) => Some(id),
+        Action::Send(..) => None,
+        other => panic!("{other:?}"),
+    };
+    play.scheduler.actions().into_iter().filter_map(open).collect()
+}
+
+#[test]
+fn where_one_connection_may_carry_all_it_goes_first() {
+    let shared = || {
+        let mut play = Play::new(6, Pipelining::Off);
+        play.scheduler.limits.shares = true;
+        play.asks(5);
+        let [first] = opens(&mut play)[..] else { panic!("not one") };
+        assert!(play.scheduler.wake().is_some());
+        (play, first)
+    };
+    // It multiplexes, and no other is wanted.
+    let (mut play, first) = shared();
+    play.asks(5);
+    assert_eq!(opens(&mut play), []);
+    assert!(play.scheduler.opened(first, Version::HTTP_2, play.now));
+    assert_eq!((play.run().len(), play.scheduler.wake()), (10, None));
+    // The server takes no more on it: again one goes first.
+    play.scheduler.draining(first, &Cause::Closed, play.now);
+    play.asks(5);
+    assert_eq!(opens(&mut play).len(), 1);
+
+    // It does not, and the others follow at once; that is remembered.
+    let (mut play, first) = shared();
+    assert!(play.scheduler.opened(first, Version::HTTP_11, play.now));
+    assert_eq!(opens(&mut play).len(), 4);
+    assert_eq!(play.scheduler.wake(), None);
+
+    // It stays away: the others are tried beside it.
+    let (mut play, _) = shared();
+    play.now.instant = play.scheduler.wake().unwrap();
+    play.scheduler.tick(Duration::from_mins(1), play.now);
+    assert_eq!(opens(&mut play).len(), 4);
+    assert_eq!(play.scheduler.wake(), None, "nobody is woken for nothing");
+
+    // It fails: one more is tried.
+    let (mut play, first) = shared();
+    play.scheduler.opened(first, Version::HTTP_2, play.now);
+    play.run();
+    play.scheduler.closed(first, &Cause::Closed, &[], play.now);
+    play.asks(3);
+    let [second] = opens(&mut play)[..] else { panic!("not one") };
+    play.scheduler.open_failed(second, &Cause::Closed, play.now);
+    assert_eq!(opens(&mut play).len(), 1);
 }

@@ -68,6 +68,11 @@ impl Traffic {
         Self { stream_window, connection_window, moved, held_up: AtomicUsize::new(0), sent: AtomicU64::new(0) }
     }
 
+    /// How much may be under way to one stream, in bytes.
+    pub(crate) fn stream_window(&self) -> u32 {
+        self.stream_window
+    }
+
     /// How many bytes of bodies were sent.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)

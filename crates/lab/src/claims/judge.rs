@@ -32,10 +32,8 @@ pub fn judge(
         Check::Ratio { of, to, at_least, at_most, measure } => {
             ratio(&evidence, *measure, of, to, Bound { at_least: *at_least, at_most: *at_most })
         }
-        Check::Across { what, on, at_least, at_most } => {
-            across(&evidence, what, on, Bound { at_least: *at_least, at_most: *at_most })
-        }
-        Check::SynData { what, at_least } => syn_data(&evidence, what, *at_least),
+        Check::Overhead { what, on, at_most } => overhead(&evidence, what, on, *at_most),
+        Check::SynData { what } => syn_data(&evidence, what),
         Check::Saves { of, to, at_least, at_most } => {
             saves(&evidence, of, to, Bound { at_least: *at_least, at_most: *at_most })
         }
@@ -178,12 +176,18 @@ fn ratio(evidence: &Evidence<'_>, measure: Measure, of: &str, to: &str, bound: B
     })
 }
 
-fn across(here: &Evidence<'_>, what: &str, on: &str, bound: Bound) -> Result<Finding, Gap> {
-    let there = Evidence { network: on, ..*here };
-    let (ratio, cell, _) = ratio_of(Measure::Time, here.cell(what)?, there.cell(what)?)?;
+/// Of each time goes what its page asks for between ideal ends: its computations, at no distance.
+fn overhead(here: &Evidence<'_>, what: &str, on: &str, at_most: f64) -> Result<Finding, Gap> {
+    let (cell, there) = (here.cell(what)?, Evidence { network: on, ..*here }.cell(what)?);
+    let asked = cell.ideal_s.ok_or_else(|| Gap::Unusable("it is not known what its page asks for".to_owned()))?;
+    let own: Vec<f64> = cell.samples_s.iter().map(|seconds| seconds - asked).collect();
+    let (ratio, ..) = ratio_of(Measure::Time, &CellResult { samples_s: own, ..cell.clone() }, there)?;
+    let bound = Bound { at_least: None, at_most: Some(at_most) };
+    let besides =
+        if asked > 0.0 { format!(" beyond the {:.1} ms that its page asks for", 1e3 * asked) } else { String::new() };
     Ok(Finding {
         verdict: bound.verdict(ratio.interval),
-        measured: format!("{} takes {} as long on {} as on {on}", cell.label(), said(&ratio), here.network),
+        measured: format!("on {} {} takes{besides} {} as long as on {on}", here.network, cell.label(), said(&ratio)),
         needs: Some(bound.needs()),
         interval: Some((ratio.interval, ratio.confidence)),
         margin: bound.margin(ratio.value),
@@ -191,23 +195,24 @@ fn across(here: &Evidence<'_>, what: &str, on: &str, bound: Bound) -> Result<Fin
     })
 }
 
-fn syn_data(evidence: &Evidence<'_>, what: &str, share: f64) -> Result<Finding, Gap> {
+fn syn_data(evidence: &Evidence<'_>, what: &str) -> Result<Finding, Gap> {
     let cell = evidence.cell(what)?;
     let uncounted = || Gap::Unusable(format!("no tap saw the SYNs of {}", cell.label()));
     let syns = cell.syns.filter(|syns| syns.firsts > 0).ok_or_else(uncounted)?;
-    let enough = syns.later_with_data as f64 >= share * syns.later as f64;
-    let holds = syns.firsts_with_data == 0 && syns.later > 0 && enough;
+    let holds = syns.firsts_with_data == 0 && syns.later > 0 && syns.later_with_data + syns.later_beside == syns.later;
     Ok(Finding {
         verdict: if holds { Verdict::Reproduced } else { Verdict::Refuted },
         measured: format!(
-            "of {}'s connections, {} of {} first ones have data in their SYN, and {} of {} later ones",
+            "of {}'s connections, {} of {} first ones have data in their SYN; of {} later ones {} have, and {} are plain \
+             ones begun beside one that was not answered",
             cell.label(),
             syns.firsts_with_data,
             syns.firsts,
+            syns.later,
             syns.later_with_data,
-            syns.later
+            syns.later_beside,
         ),
-        needs: Some(format!("none of the first, and of the later at least {share}×")),
+        needs: Some("none of the first, and all of the later but those beside others".to_owned()),
         interval: None,
         margin: 0.0,
         in_run: true,

@@ -1,30 +1,55 @@
 //! Runs whose difference is known.
 
-use super::{Trend, compare};
-use crate::example::run;
+use super::{Change, Tally, Trend, compare};
+use crate::{example::run, results::RunResult};
 
-fn trends(change: &super::Change) -> Vec<Trend> {
-    change.cells.iter().map(super::CellChange::trend).collect()
+fn two(then: &RunResult, now: &RunResult) -> Change {
+    compare(&[("then", then), ("now", now)])
 }
 
 #[test]
 fn a_run_is_like_itself() {
     let run = run(5, 1.0, &[]);
-    let change = compare(&run, &run);
-    assert!(change.circumstances.is_empty());
-    let (failed, same): (Vec<_>, Vec<_>) = trends(&change).into_iter().partition(|trend| *trend == Trend::Unknown);
-    assert_eq!((failed.len(), same.len()), (1, 23));
-    assert!(same.iter().all(|trend| *trend == Trend::Same));
+    let change = two(&run, &run);
+    assert!(change.runs.iter().all(|run| run.unlike.is_empty()));
+    assert_eq!(change.tallies(), [Tally { same: 23, unknown: 1, ..Tally::default() }]);
 }
 
 #[test]
 fn what_doubled_is_slower_and_the_other_way_round_faster() {
     let (quick, slow) = (run(5, 1.0, &[]), run(5, 2.0, &[]));
-    let there = compare(&quick, &slow);
-    assert!(trends(&there).iter().all(|trend| matches!(trend, Trend::Slower | Trend::Unknown)));
-    assert!(trends(&compare(&slow, &quick)).iter().all(|trend| matches!(trend, Trend::Faster | Trend::Unknown)));
-    let ratio = there.cells[0].ratio.as_ref().unwrap();
-    assert!(ratio.interval.contains(2.0) && there.cells[0].medians_s.iter().all(Option::is_some));
+    let there = two(&quick, &slow);
+    assert_eq!(there.tallies(), [Tally { slower: 23, unknown: 1, ..Tally::default() }]);
+    assert_eq!(two(&slow, &quick).tallies(), [Tally { faster: 23, unknown: 1, ..Tally::default() }]);
+    let [now] = &there.cells[0].later[..] else { panic!("{there:?}") };
+    assert!(now.ratio.as_ref().unwrap().interval.contains(2.0));
+    assert!(there.cells[0].median_s.is_some() && now.median_s.is_some());
+}
+
+#[test]
+fn each_of_many_is_measured_against_the_first() {
+    let runs = [1.0, 1.0, 2.0, 0.5, 2.0].map(|factor| run(5, factor, &[]));
+    let named: Vec<(&str, &RunResult)> = ["a", "b", "c", "d", "e"].into_iter().zip(&runs).collect();
+    let change = compare(&named);
+    let cell = &change.cells[0];
+    let trends: Vec<Trend> = cell.later.iter().map(super::Later::trend).collect();
+    assert_eq!(trends, [Trend::Same, Trend::Slower, Trend::Faster, Trend::Slower]);
+    let alone = two(&runs[0], &runs[3]);
+    assert_eq!(cell.later[2], alone.cells[0].later[0], "as if the two were alone");
+    assert_eq!(change.runs.iter().map(|run| run.name.as_str()).collect::<String>(), "abcde");
+}
+
+#[test]
+fn cells_of_one_place_stand_together_whichever_run_has_them() {
+    let (mut then, now) = (run(5, 1.0, &[]), run(5, 1.0, &[]));
+    then.cells.retain(|cell| cell.contender != "haul");
+    let change = two(&then, &now);
+    assert_eq!(change.cells.len(), now.cells.len());
+    let places = change.cells.chunk_by(|a, b| (&a.workload, &a.network) == (&b.workload, &b.network)).count();
+    assert_eq!(places, 2);
+    let haul = change.cells.iter().find(|cell| cell.contender == "haul").unwrap();
+    assert_eq!((haul.median_s, haul.later[0].ratio.clone()), (None, Err("not in run 1".into())));
+    assert!(haul.later[0].median_s.is_some());
 }
 
 #[test]
@@ -36,8 +61,8 @@ fn what_is_not_the_same_is_told_and_not_compared() {
     now.networks[1].link["rtt"] = "1ms".into();
     now.networks[1].description = "1ms RTT, 1gbit".into();
     now.cells.retain(|cell| cell.contender != "webdrive");
-    let change = compare(&then, &now);
-    insta::assert_snapshot!(change.circumstances.join("\n"), @r"
+    let change = two(&then, &now);
+    insta::assert_snapshot!(change.runs[1].unlike.join("\n"), @r"
     kernel: 6.12, then 7.0
     server: apache, then nginx
     version of rclone: none, then 1.75
@@ -45,10 +70,10 @@ fn what_is_not_the_same_is_told_and_not_compared() {
     ");
     let why = |network: &str, contender: &str| {
         let named = |cell: &&super::CellChange| cell.network == network && cell.contender == contender;
-        change.cells.iter().find(named).unwrap().ratio.clone().err()
+        change.cells.iter().find(named).unwrap().later[0].ratio.clone().err()
     };
     assert_eq!(why("article", "davfs2"), None);
-    assert_eq!(why("lan", "davfs2"), Some("the network is not the same".into()));
-    assert_eq!(why("article", "curl"), Some("skipped in the first run".into()));
-    assert_eq!(why("article", "webdrive"), Some("only in the first run".into()));
+    assert_eq!(why("lan", "davfs2"), Some("the network of run 2 is another".into()));
+    assert_eq!(why("article", "curl"), Some("skipped in run 1".into()));
+    assert_eq!(why("article", "webdrive"), Some("not in run 2".into()));
 }

@@ -1,4 +1,6 @@
-//! Chromium loads a recorded page, over each version of HTTP: `chromium-h1`, `chromium-h2`, `chromium-h3`.
+//! Chromium loads a recorded page, over each version of HTTP: `chromium-h1`, `chromium-h2`, `chromium-h3`; and the same
+//! from nginx, whatever server the experiment has: `chromium-h1-nginx` and so on. What the two differ by is what the
+//! replay server adds to a page.
 //!
 //! The load that counts is the second of a browser. The first, outside the clock, has its processes started and its code
 //! in memory; of its connections, tickets and cache nothing is left.
@@ -8,29 +10,35 @@ use page::browser::{
     load::{Loader, Version, unable},
 };
 
-use super::{Contender, Failure, Prepared, Ready, Registered, Sample, Values};
+use super::{Contender, Failure, Prepared, Ready, Registered, Sample, Values, without_http3};
 use crate::{
     process::Program,
-    servers::{Http, Server},
+    servers::{self, Http, Server},
     work::{Done, Work},
 };
 
 const PROGRAMS: [Program; 1] = [Program { name: "chromium", package: browser::PACKAGE, version: "--version" }];
 
-pub(super) const HTTP1: Registered =
-    Registered { name: "chromium-h1", parameters: &[], make: |values| make(values, Version::One) };
-pub(super) const HTTP2: Registered =
-    Registered { name: "chromium-h2", parameters: &[], make: |values| make(values, Version::Two) };
-pub(super) const HTTP3: Registered =
-    Registered { name: "chromium-h3", parameters: &[], make: |values| make(values, Version::Three) };
+/// All of them.
+pub(super) const REGISTERED: [Registered; 6] = [
+    Registered { name: "chromium-h1", parameters: &[], make: |values| make(values, Version::One, None) },
+    Registered { name: "chromium-h2", parameters: &[], make: |values| make(values, Version::Two, None) },
+    Registered { name: "chromium-h3", parameters: &[], make: |values| make(values, Version::Three, None) },
+    Registered { name: "chromium-h1-nginx", parameters: &[], make: |values| make(values, Version::One, NGINX) },
+    Registered { name: "chromium-h2-nginx", parameters: &[], make: |values| make(values, Version::Two, NGINX) },
+    Registered { name: "chromium-h3-nginx", parameters: &[], make: |values| make(values, Version::Three, NGINX) },
+];
 
-fn make(values: &Values, version: Version) -> Box<dyn Contender> {
-    Box::new(Chromium { name: values.name(), version })
+const NGINX: Option<&str> = Some("nginx-pages");
+
+fn make(values: &Values, version: Version, server: Option<&'static str>) -> Box<dyn Contender> {
+    Box::new(Chromium { name: values.name(), version, server })
 }
 
 struct Chromium {
     name: String,
     version: Version,
+    server: Option<&'static str>,
 }
 
 impl Contender for Chromium {
@@ -39,10 +47,13 @@ impl Contender for Chromium {
     }
 
     fn describe(&self) -> &'static str {
-        match self.version {
-            Version::One => "Chromium, a recorded page over HTTP/1.1",
-            Version::Two => "Chromium, a recorded page over HTTP/2",
-            Version::Three => "Chromium, a recorded page over HTTP/3",
+        match (self.version, self.server) {
+            (Version::One, None) => "Chromium, a recorded page over HTTP/1.1",
+            (Version::Two, None) => "Chromium, a recorded page over HTTP/2",
+            (Version::Three, None) => "Chromium, a recorded page over HTTP/3",
+            (Version::One, Some(_)) => "Chromium, a recorded page over HTTP/1.1, from nginx",
+            (Version::Two, Some(_)) => "Chromium, a recorded page over HTTP/2, from nginx",
+            (Version::Three, Some(_)) => "Chromium, a recorded page over HTTP/3, from nginx",
         }
     }
 
@@ -54,11 +65,19 @@ impl Contender for Chromium {
         if self.version == Version::One { Http::One } else { Http::Two }
     }
 
-    fn unable(&self, work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
-        match work {
-            Work::Load { page } => unable(&page.0),
-            _ => None,
-        }
+    fn server(&self) -> Option<&'static str> {
+        self.server
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        let server = self.server.and_then(servers::named).filter(|server| server.missing().is_none());
+        server.map_or_else(Vec::new, |server| server.settings())
+    }
+
+    fn unable(&self, work: &Work, server: &dyn Server, _tls: bool) -> Option<String> {
+        let Work::Load { page } = work else { return None };
+        let without = self.version == Version::Three && !server.http3();
+        without.then(|| without_http3(server)).or_else(|| unable(&page.0))
     }
 
     fn replays(&self) -> bool {

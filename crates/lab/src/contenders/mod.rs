@@ -210,6 +210,11 @@ pub trait Contender: Send + Sync {
         false
     }
 
+    /// The server that it is served by, if that is another than the experiment's: where two servers are what differs.
+    fn server(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether it loads recorded pages, and does nothing else.
     fn replays(&self) -> bool {
         false
@@ -324,6 +329,7 @@ impl Values<'_> {
 pub fn all() -> &'static [Registered] {
     static ALL: LazyLock<Vec<Registered>> = LazyLock::new(|| {
         let mut all = programs_and_models();
+        all.extend(chromium::REGISTERED);
         all.extend(page::registered());
         all
     });
@@ -365,9 +371,6 @@ fn programs_and_models() -> Vec<Registered> {
         kdig::UDP,
         kdig::TCP,
         kdig::TFO,
-        chromium::HTTP1,
-        chromium::HTTP2,
-        chromium::HTTP3,
     ]
 }
 
@@ -394,7 +397,9 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
         })
         .or_else(|| match (matches!(work, Work::Load { .. }), contender.replays(), server.replays()) {
             (false, false, _) | (true, true, true) => None,
-            (true, true, false) => Some("only the server `pages` answers for the hosts of a recorded page".to_owned()),
+            (true, true, false) => {
+                Some("only the servers `pages` and `nginx-pages` answer for the hosts of a recorded page".to_owned())
+            }
             (true, false, _) => Some("it loads no recorded pages".to_owned()),
             (false, true, _) => Some("it is a way to load recorded pages, and does nothing else".to_owned()),
         })
@@ -404,6 +409,13 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
             odd.then(|| "names are looked up by a DNS client at a DNS server, and nothing else is".to_owned())
         })
         .or_else(|| contender.unable(work, server, tls))
+}
+
+/// That a server has no HTTP/3.
+fn without_http3(server: &dyn Server) -> String {
+    let version = server.settings().into_iter().find(|(name, _)| name == "version");
+    let version = version.map_or_else(String::new, |(_, version)| format!(" ({version})"));
+    format!("the server {}{version} has no HTTP/3", server.name())
 }
 
 /// That a file could not be used.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use page::replay::{Http as PageHttp, Over, Replay, ReplayError};
 
-use super::{Contender, Failure, Prepared, Registered, Sample, Values};
+use super::{Contender, Failure, Prepared, Registered, Sample, Values, without_http3};
 use crate::{
     models::start,
     servers::{Http, Server},
@@ -49,8 +49,8 @@ impl Contender for Page {
         }
     }
 
-    fn unable(&self, _work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
-        None
+    fn unable(&self, _work: &Work, server: &dyn Server, _tls: bool) -> Option<String> {
+        (self.over.http == PageHttp::Three && !server.http3()).then(|| without_http3(server))
     }
 
     fn replays(&self) -> bool {

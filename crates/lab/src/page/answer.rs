@@ -3,7 +3,7 @@
 
 use crate::{
     claims::Verdict,
-    compare::{Change, Trend},
+    compare::{Change, Tally, Trend},
     results::{CellResult, RunResult},
     rivals::Rivals,
     why::remedy_of,
@@ -152,32 +152,63 @@ fn claims(run: &RunResult) -> Option<String> {
     })
 }
 
-/// What became of the cells of two runs.
+/// What became of the cells since the baseline.
 pub(super) fn of_change(change: &Change) -> Vec<String> {
-    let of = |trend| change.cells.iter().filter(move |cell| cell.trend() == trend);
-    let compared = change.cells.iter().filter(|cell| cell.ratio.is_ok()).count();
-    if compared == 0 {
-        return vec!["No cell of the two runs can be compared.".to_owned()];
+    let tallies = change.tallies();
+    if tallies.iter().all(|tally| tally.compared() == 0) {
+        return vec!["No cell of these runs can be compared.".to_owned()];
     }
-    let (faster, slower, same) = (of(Trend::Faster).count(), of(Trend::Slower).count(), of(Trend::Same).count());
-    let first = if faster + slower == 0 {
-        format!(
-            "Nothing changed beyond noise: none of {} shows a detectable difference.",
-            counted(compared as u64, "cell")
-        )
-    } else {
-        let cells = counted(compared as u64, "cell");
-        format!(
-            "Of {cells} that can be compared, {faster} became faster and {slower} slower beyond noise; {same} show no \
-             detectable difference."
-        )
+    let first = match &tallies[..] {
+        [only] => since(*only),
+        tallies => {
+            let each: Vec<String> =
+                (2..).zip(tallies).map(|(number, tally)| format!("run {number} {}", of_many(*tally))).collect();
+            format!("Against run 1, the baseline, and beyond noise: {}.", each.join("; "))
+        }
     };
-    let most = of(Trend::Faster).chain(of(Trend::Slower)).filter_map(|cell| Some((cell, cell.ratio.as_ref().ok()?)));
-    let most = most.max_by(|(_, a), (_, b)| a.value.ln().abs().total_cmp(&b.value.ln().abs()));
-    let most = most.map(|(cell, ratio)| {
-        let name = if cell.model { format!("{} (model)", cell.contender) } else { cell.contender.clone() };
-        let place = format!("{name} at {} over {}", cell.workload, cell.network);
-        format!("Most of all {place}, which takes {} the time that it took.", estimated(ratio.value, ratio.interval))
+    std::iter::once(first).chain(most(change)).chain(change.by_chance()).collect()
+}
+
+/// What became of the cells in the only later run.
+fn since(tally: Tally) -> String {
+    let Tally { faster, slower, same, .. } = tally;
+    let cells = counted(tally.compared() as u64, "cell");
+    if faster + slower == 0 {
+        return format!("Nothing changed beyond noise: none of {cells} shows a detectable difference.");
+    }
+    format!(
+        "Of {cells} that can be compared, {faster} became faster and {slower} slower beyond noise; {same} show no \
+         detectable difference."
+    )
+}
+
+/// What became of the cells in one of several later runs.
+fn of_many(tally: Tally) -> String {
+    let cells = counted(tally.compared() as u64, "cell");
+    let number = |cells: usize| if cells == 0 { "none".to_owned() } else { cells.to_string() };
+    match tally {
+        _ if tally.compared() == 0 => "has no cell that can be compared".to_owned(),
+        Tally { faster: 0, slower: 0, .. } => format!("shows no detectable difference in any of {cells}"),
+        Tally { faster, slower, .. } => {
+            format!("is faster in {} and slower in {} of {cells}", number(faster), number(slower))
+        }
+    }
+}
+
+/// Where most has changed.
+fn most(change: &Change) -> Option<String> {
+    let changed = change.cells.iter().flat_map(|cell| {
+        let differing =
+            (2..).zip(&cell.later).filter(|(_, later)| matches!(later.trend(), Trend::Faster | Trend::Slower));
+        differing.filter_map(move |(number, later)| Some((cell, number, later.ratio.as_ref().ok()?)))
     });
-    std::iter::once(first).chain(most).collect()
+    let (cell, number, ratio) = changed.max_by(|(.., a), (.., b)| a.value.ln().abs().total_cmp(&b.value.ln().abs()))?;
+    let run = if change.runs.len() == 2 { String::new() } else { format!(" in run {number}") };
+    Some(format!(
+        "Most of all {} at {} over {}{run}, which takes {} the time that it took.",
+        cell.label(),
+        cell.workload,
+        cell.network,
+        estimated(ratio.value, ratio.interval)
+    ))
 }

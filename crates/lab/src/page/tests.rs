@@ -58,18 +58,37 @@ fn a_run_without_results_says_why() {
     assert_eq!(answer(&run), "Nothing was measured: the run has no cell.");
 }
 
+/// What the page of compared runs is filled with.
+fn compared(runs: &[(&str, &RunResult)]) -> Value {
+    serde_json::to_value(super::of_change(runs, &compare(runs))).unwrap()
+}
+
+fn sentences(page: &Value) -> String {
+    serde_json::from_value::<Vec<String>>(page["answer"].clone()).unwrap().join("\n")
+}
+
 #[test]
 fn two_runs_say_what_changed_beyond_noise() {
     let (then, now) = (example::run(4, 1.0, &[]), example::run(4, 0.5, &DAVFS2));
-    let change = compare(&then, &now);
-    let page = serde_json::to_value(super::of_change(&then, &now, &change)).unwrap();
+    let page = compared(&[("then", &then), ("now", &now)]);
     assert_eq!(page["schema"], json!("longhaul.compare/1"));
-    assert_eq!(page["cells"].as_array().unwrap().len(), change.cells.len());
-    insta::assert_snapshot!(
-        page["answer"].as_array().unwrap().iter().map(|said| said.as_str().unwrap()).collect::<Vec<_>>().join("\n")
-    );
-    let same = compare(&then, &then);
-    assert!(super::answer::of_change(&same)[0].starts_with("Nothing changed beyond noise"));
+    let cell = page["cells"].as_array().unwrap().iter().find(|cell| cell["contender"] == "haul").unwrap();
+    let [was, is] = cell["runs"].as_array().unwrap().as_slice() else { panic!("{cell:#}") };
+    assert_eq!((&was["trend"], &was["ratio"], &is["trend"]), (&json!("baseline"), &json!(null), &json!("faster")));
+    assert_eq!(is["samples_s"].as_array().unwrap().len(), 4);
+    insta::assert_snapshot!(sentences(&page));
+    let same = compared(&[("then", &then), ("then", &then)]);
+    assert!(sentences(&same).starts_with("Nothing changed beyond noise"));
+}
+
+#[test]
+fn many_runs_say_what_changed_in_each() {
+    let runs = [(4, 1.0), (5, 1.0), (4, 0.5), (4, 1.2)].map(|(samples, factor)| example::run(samples, factor, &[]));
+    let mut other = example::run(4, 1.0, &[]);
+    other.networks.iter_mut().for_each(|network| network.link["rtt"] = "3ms".into());
+    let names = ["a", "b", "c", "d", "e"];
+    let runs: Vec<(&str, &RunResult)> = names.into_iter().zip(runs.iter().chain([&other])).collect();
+    insta::assert_snapshot!(sentences(&compared(&runs)));
 }
 
 #[test]

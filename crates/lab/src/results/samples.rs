@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use capture::{Summary, summary::Connection};
+use capture::summary::Connection;
 use serde::{Deserialize, Serialize};
 
 use super::ResultsError;
@@ -52,18 +52,26 @@ pub struct Syns {
     pub later: u64,
     /// Of these, those whose SYN carried data.
     pub later_with_data: u64,
+    /// Of these, those with a plain SYN that was sent beside one with data, or with a request for a cookie, which had
+    /// brought nothing back for long: our client's own way out (one for each at most).
+    #[serde(default)]
+    pub later_beside: u64,
 }
 
+/// What our client waits for an answer to a SYN that carries more than a plain one, at least.
+const WAIT: Duration = Duration::from_millis(50);
+
 impl Syns {
-    pub(crate) fn of(seen: &Summary) -> Self {
+    pub(crate) fn of(connections: &[Connection]) -> Self {
         let with_data =
             |connections: &[Connection]| connections.iter().filter(|connection| connection.syn_data > 0).count() as u64;
-        let Some((first, later)) = seen.connections.split_first() else { return Self::default() };
+        let Some((first, later)) = connections.split_first() else { return Self::default() };
         Self {
             firsts: 1,
             firsts_with_data: with_data(std::slice::from_ref(first)),
             later: later.len() as u64,
             later_with_data: with_data(later),
+            later_beside: beside(connections),
         }
     }
 
@@ -73,8 +81,30 @@ impl Syns {
             firsts_with_data: self.firsts_with_data + other.firsts_with_data,
             later: self.later + other.later,
             later_with_data: self.later_with_data + other.later_with_data,
+            later_beside: self.later_beside + other.later_beside,
         }
     }
+}
+
+/// How many plain connections were begun beside one of another kind, each beside another.
+fn beside(connections: &[Connection]) -> u64 {
+    let mut alone: Vec<&Connection> = Vec::new();
+    let mut count = 0;
+    for connection in connections {
+        if connection.fast_open.is_some() {
+            alone.push(connection);
+            continue;
+        }
+        let unanswered = |one: &&Connection| {
+            let silent = one.answered.is_none_or(|answered| answered > connection.syn);
+            one.server == connection.server && silent && one.syn + WAIT <= connection.syn
+        };
+        if let Some(at) = alone.iter().position(unanswered) {
+            alone.remove(at);
+            count += 1;
+        }
+    }
+    count
 }
 
 impl Sample {
@@ -169,5 +199,43 @@ impl SampleLog {
         }
         self.len += bytes.len() as u64;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capture::summary::{FastOpen, Traffic};
+
+    use super::*;
+
+    fn connection(at: u64, data: u32, fast_open: Option<FastOpen>, answered: Option<u64>) -> Connection {
+        Connection {
+            client: ([10, 0, 0, 1], at as u16).into(),
+            server: ([10, 0, 0, 2], 80).into(),
+            syn: Duration::from_millis(at),
+            isn: 0,
+            syn_retransmissions: 0,
+            syn_data: data,
+            fast_open,
+            answered: answered.map(Duration::from_millis),
+            to_server: Traffic::default(),
+            to_client: Traffic::default(),
+        }
+    }
+
+    #[test]
+    fn a_plain_connection_beside_one_that_is_not_answered_is_told_from_others() {
+        let data = |at, answered| connection(at, 300, Some(FastOpen::Cookie(8)), answered);
+        let plain = |at| connection(at, 0, None, Some(at + 40));
+        let ask = connection(0, 0, Some(FastOpen::Request), Some(40));
+        let of = |connections: Vec<Connection>| {
+            let syns = Syns::of(&connections);
+            (syns.firsts_with_data, syns.later, syns.later_with_data, syns.later_beside)
+        };
+        assert_eq!(of(vec![ask.clone(), data(100, Some(140)), data(110, None)]), (0, 2, 2, 0));
+        assert_eq!(of(vec![ask.clone(), data(100, Some(300)), plain(180)]), (0, 2, 1, 1), "overtaken");
+        assert_eq!(of(vec![ask.clone(), data(100, Some(140)), plain(180)]), (0, 2, 1, 0), "it was answered");
+        assert_eq!(of(vec![ask.clone(), data(100, None), plain(120)]), (0, 2, 1, 0), "too soon");
+        assert_eq!(of(vec![ask, data(100, None), plain(180), plain(190)]), (0, 3, 1, 1), "one for each");
     }
 }

@@ -8,6 +8,7 @@ use std::{
     path::Path,
 };
 
+use serde::Serialize;
 use tempfile::Builder;
 
 use super::{RunResult, SCHEMA};
@@ -61,9 +62,9 @@ impl ResultsError {
     }
 }
 
-/// Writes a run as JSON; `-` is the standard output, whose reader may be gone (`| head`).
-pub fn write(path: &Path, run: &RunResult) -> Result<(), ResultsError> {
-    let mut json = serde_json::to_vec_pretty(run).map_err(|error| ResultsError::write(path, error))?;
+/// Writes a run, or what runs come to, as JSON; `-` is the standard output, whose reader may be gone (`| head`).
+pub fn write(path: &Path, results: &impl Serialize) -> Result<(), ResultsError> {
+    let mut json = serde_json::to_vec_pretty(results).map_err(|error| ResultsError::write(path, error))?;
     json.push(b'\n');
     if path == Path::new("-") {
         return match io::stdout().write_all(&json) {

@@ -65,33 +65,45 @@ impl Server for Embedded {
     }
 
     fn start(&self, setup: &Setup) -> Result<Running, ServerError> {
-        let mut folder = Folder::new(NAME, setup.scratch)?;
-        // It runs as we do.
-        folder.owner = None;
-        let root = folder.folder("root")?;
-        let log = setup.scratch.join("access.log");
-        let tls = setup.certificates.map(|certificates| folder.certificates(certificates)).transpose()?;
-        let failed = |why: String| ServerError::Start { server: NAME, address: setup.address, why };
-        let config = serve::Config {
-            root: root.clone(),
-            tls: tls.map(|(certificate, key)| serve::Tls::Files { certificate, key }),
-            access_log: Some(serve::AccessLog::file(&log).map_err(|error| failed(error.to_string()))?),
-            ..serve::Config::default()
-        };
-
-        let address = setup.address;
-        let handle = Handle::start(NAME, setup, move || {
-            let listener = TcpListener::bind(address).map_err(|error| error.to_string())?;
-            serve::Server::on(config, vec![listener]).map_err(|error| error.to_string())
-        })?;
-        let log = RequestLog::new(log);
-        Ok(Running { url: url(setup), root, owner: None, log, process: Process::Embedded(handle) })
+        start(NAME, setup, |config, listener| serve::Server::on(config, vec![listener]))
     }
+}
+
+/// Starts a server of ours with a folder, a log and, over TLS, a certificate of its own.
+pub(super) fn start(
+    name: &'static str,
+    setup: &Setup,
+    make: impl FnOnce(serve::Config, TcpListener) -> Result<serve::Server, serve::Error> + Send + 'static,
+) -> Result<Running, ServerError> {
+    let address = setup.address;
+    let mut folder = Folder::new(name, setup.scratch)?;
+    // It runs as we do.
+    folder.owner = None;
+    let root = folder.folder("root")?;
+    let log = setup.scratch.join("access.log");
+    let tls = setup.certificates.map(|certificates| folder.certificates(certificates)).transpose()?;
+    let access_log = serve::AccessLog::file(&log).map_err(|error| ServerError::Start {
+        server: name,
+        address,
+        why: error.to_string(),
+    })?;
+    let config = serve::Config {
+        root: root.clone(),
+        tls: tls.map(|(certificate, key)| serve::Tls::Files { certificate, key }),
+        access_log: Some(access_log),
+        ..serve::Config::default()
+    };
+    let handle = Handle::start(name, setup, move || {
+        let listener = TcpListener::bind(address).map_err(|error| error.to_string())?;
+        make(config, listener).map_err(|error| error.to_string())
+    })?;
+    let log = RequestLog::new(log);
+    Ok(Running { url: url(setup), root, owner: None, log, process: Process::Embedded(handle) })
 }
 
 impl Handle {
     /// Runs a server on threads of its host.
-    pub(super) fn start(
+    fn start(
         name: &'static str,
         setup: &Setup,
         make: impl FnOnce() -> Result<serve::Server, String> + Send + 'static,

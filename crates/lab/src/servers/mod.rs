@@ -9,6 +9,7 @@
 mod apache;
 mod embedded;
 mod nginx;
+mod nginx_pages;
 mod pages;
 mod requests;
 mod unbound;
@@ -143,7 +144,7 @@ pub trait Server: Send + Sync {
 }
 
 /// All servers; the first that is not missing is the race's default. nginx comes after the
-/// others: it knows no PROPPATCH, so Windows could not take part. The last two serve no files: one answers for
+/// others: it knows no PROPPATCH, so Windows could not take part. The last three serve no files of ours: two answer for
 /// recorded pages, one for names.
 pub fn all() -> Vec<Box<dyn Server>> {
     vec![
@@ -151,8 +152,14 @@ pub fn all() -> Vec<Box<dyn Server>> {
         Box::new(embedded::Embedded),
         Box::new(nginx::Nginx),
         Box::new(pages::Pages),
+        Box::new(nginx_pages::NginxPages),
         Box::new(unbound::Unbound),
     ]
+}
+
+/// The server of this name.
+pub fn named(name: &str) -> Option<Box<dyn Server>> {
+    all().into_iter().find(|server| server.name() == name)
 }
 
 /// What keeps a server running; dropping it ends the server.

@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{Gid, Group, Uid, User};
+use nix::unistd::{Group, User};
 
 use super::{Folder, Http, Running, Server, ServerError, Setup, launch};
 use crate::process::{Missing, Program};
 
-const NGINX: Program = Program { name: "nginx", package: "nginx", version: "-v" };
+pub(super) const NGINX: Program = Program { name: "nginx", package: "nginx", version: "-v" };
 const MODULE: &str = "/usr/lib/nginx/modules/ngx_http_dav_ext_module.so";
 const MODULE_PACKAGE: &str = "libnginx-mod-http-dav-ext";
 
@@ -49,55 +49,11 @@ impl Server for Nginx {
     fn start(&self, setup: &Setup) -> Result<Running, ServerError> {
         let folder = Folder::new(self.name(), setup.scratch)?;
         let root = folder.folder("root")?;
-        folder.folder("temp")?;
-        let tls = setup.certificates.map(|certificates| folder.certificates(certificates)).transpose()?;
-        let file = folder.file("nginx.conf", &configuration(setup, &root, folder.owner, tls.as_ref()))?;
-
-        let mut command = NGINX.command(setup.scratch)?;
-        command.arg("-p").arg(setup.scratch).arg("-c").arg(file).args(["-e", "error.log"]);
-        launch(self.name(), setup, &mut command, &folder, root)
-    }
-}
-
-fn configuration(setup: &Setup, root: &Path, owner: Option<(Uid, Gid)>, tls: Option<&(PathBuf, PathBuf)>) -> String {
-    let scratch = setup.scratch.display();
-    let temporary: Vec<_> = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .into_iter()
-        .map(|kind| format!("    {kind}_temp_path \"{scratch}/temp/{kind}\";"))
-        .collect();
-    let temporary = temporary.join("\n");
-    // Started by root, it works as an ordinary user, whom it wants by name.
-    let user = owner.and_then(|(uid, gid)| {
-        let (user, group) = (User::from_uid(uid).ok()??, Group::from_gid(gid).ok()??);
-        Some(format!("user {} {};\n", user.name, group.name))
-    });
-    let user = user.unwrap_or_default();
-    let http2 = if setup.http == Http::Two { " http2" } else { "" };
-    let ssl = if tls.is_some() { " ssl" } else { "" };
-    let tls = tls.map_or(String::new(), |(certificate, key)| {
-        format!(
-            "        ssl_protocols TLSv1.2 TLSv1.3;\n        ssl_certificate \"{}\";\n        \
-             ssl_certificate_key \"{}\";\n",
-            certificate.display(),
-            key.display()
-        )
-    });
-    format!(
-        r#"load_module {MODULE};
-daemon off;
-{user}worker_processes 2;
-pid "{scratch}/pid";
-error_log "{scratch}/error.log";
-events {{
-    worker_connections 512;
-}}
-http {{
-    log_format with_tls '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent $ssl_protocol $ssl_cipher';
-    access_log "{scratch}/access.log" with_tls;
-{temporary}
-    client_max_body_size 0;
-    keepalive_requests 1000000;
-    keepalive_timeout 60s;
+        let http2 = if setup.http == Http::Two { " http2" } else { "" };
+        let tls = Tls::of(setup, &folder, "TLSv1.2 TLSv1.3")?;
+        let around = format!("load_module {MODULE};\n");
+        let http = format!(
+            r#"    client_max_body_size 0;
     dav_ext_lock_zone zone=locks:10m;
     server {{
         listen {address}{ssl}{http2};
@@ -109,9 +65,80 @@ http {{
             create_full_put_path on;
         }}
     }}
-}}
 "#,
-        address = setup.address,
-        root = root.display(),
-    )
+            address = setup.address,
+            ssl = tls.listen,
+            tls = tls.lines,
+            root = root.display(),
+        );
+        run(self.name(), setup, &folder, root, &around, &http)
+    }
+}
+
+/// What a `server` block says of TLS.
+pub(super) struct Tls {
+    /// Of its socket.
+    pub(super) listen: &'static str,
+    /// Of certificates and versions, in lines of their own.
+    pub(super) lines: String,
+}
+
+impl Tls {
+    /// As a server is to be set up, with these versions of TLS.
+    pub(super) fn of(setup: &Setup, folder: &Folder, versions: &str) -> Result<Self, ServerError> {
+        let Some(certificates) = setup.certificates else { return Ok(Self { listen: "", lines: String::new() }) };
+        let (certificate, key) = folder.certificates(certificates)?;
+        let lines = format!(
+            "        ssl_protocols {versions};\n        ssl_certificate \"{}\";\n        \
+             ssl_certificate_key \"{}\";\n",
+            certificate.display(),
+            key.display()
+        );
+        Ok(Self { listen: " ssl", lines })
+    }
+}
+
+/// Runs nginx with this in its `http` block, and this before it.
+pub(super) fn run(
+    name: &'static str,
+    setup: &Setup,
+    folder: &Folder,
+    root: PathBuf,
+    before: &str,
+    http: &str,
+) -> Result<Running, ServerError> {
+    let scratch = setup.scratch.display();
+    folder.folder("temp")?;
+    let temporary: Vec<_> = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .into_iter()
+        .map(|kind| format!("    {kind}_temp_path \"{scratch}/temp/{kind}\";"))
+        .collect();
+    let temporary = temporary.join("\n");
+    // Started by root, it works as an ordinary user, whom it wants by name.
+    let user = folder.owner.and_then(|(uid, gid)| {
+        let (user, group) = (User::from_uid(uid).ok()??, Group::from_gid(gid).ok()??);
+        Some(format!("user {} {};\n", user.name, group.name))
+    });
+    let user = user.unwrap_or_default();
+    let configuration = format!(
+        r#"{before}daemon off;
+{user}worker_processes 2;
+pid "{scratch}/pid";
+error_log "{scratch}/error.log";
+events {{
+    worker_connections 512;
+}}
+http {{
+    log_format with_tls '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent $ssl_protocol $ssl_cipher';
+    access_log "{scratch}/access.log" with_tls;
+{temporary}
+    keepalive_requests 1000000;
+    keepalive_timeout 60s;
+{http}}}
+"#
+    );
+    let file = folder.file("nginx.conf", &configuration)?;
+    let mut command = NGINX.command(setup.scratch)?;
+    command.arg("-p").arg(setup.scratch).arg("-c").arg(file).args(["-e", "error.log"]);
+    launch(name, setup, &mut command, folder, root)
 }

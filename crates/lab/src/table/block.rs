@@ -57,8 +57,8 @@ fn table(rivals: &Rivals<'_>, look: Look) -> String {
     }
     let medians: Vec<f64> = ranked.iter().filter_map(|cell| cell.median_s).collect();
     let scale = Scale::of(medians.iter().copied());
-    let column = |heading, rank, cell: &dyn Fn(&CellResult) -> Option<String>| Column {
-        heading,
+    let column = |heading: &str, rank, cell: &dyn Fn(&CellResult) -> Option<String>| Column {
+        heading: heading.to_owned(),
         side: CellAlignment::Right,
         rank,
         cells: ranked.iter().map(|each| cell(each).unwrap_or_else(|| "–".to_owned())).collect(),

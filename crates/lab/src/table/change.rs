@@ -1,4 +1,5 @@
-//! Two runs side by side.
+//! Runs side by side, each against the first. With two there is room for times and intervals; with more, a column for
+//! each run says by what sign and factor it differs, and where there is no room for all columns they go on below.
 
 use comfy_table::CellAlignment;
 
@@ -7,56 +8,73 @@ use super::{
     fit::{Column, draw},
 };
 use crate::{
-    compare::{CellChange, Change, Trend},
-    stats::shift::{CONFIDENCE, LEAST_CONFIDENCE},
-    words::{Scale, between, times},
+    compare::{CellChange, Change, Later, Trend},
+    stats::shift::{CONFIDENCE, LEAST_CONFIDENCE, Shift},
+    words::{Scale, between, counted, times},
 };
 
-/// What changed between two runs, as text with a newline at its end.
+/// What changed between runs, as text with a newline at its end.
 pub fn render_change(change: &Change, look: Look) -> String {
-    let [then, now] = &change.started;
-    let mut text = look.title(&format!("{then} and {now}"));
-    for circumstance in &change.circumstances {
-        text += &look.paragraph("  not the same: ", 4, circumstance);
-    }
+    let mut text = heading(change, look);
     let same = |a: &CellChange, b: &CellChange| a.workload == b.workload && a.network == b.network;
     for block in change.cells.chunk_by(same) {
         let place = format!("{}, {}", block[0].workload, block[0].network);
-        text = text + "\n" + &look.title(&place) + &table(block, look);
+        text = text + "\n" + &look.title(&place);
+        text += &if change.runs.len() == 2 { pair(block, look) } else { matrix(block, look) };
     }
-    text + "\n" + &look.paragraph("", 0, &summary(change))
+    text + "\n" + &summary(change, look)
 }
 
-fn table(block: &[CellChange], look: Look) -> String {
-    let scale = Scale::of(block.iter().flat_map(|cell| cell.medians_s).flatten());
+/// Which run is which, and what is not as it was.
+fn heading(change: &Change, look: Look) -> String {
+    let mut text = look.title("Runs, compared with the first");
+    for (number, run) in (1..).zip(&change.runs) {
+        let baseline = if number == 1 { ", the baseline" } else { "" };
+        text += &look.paragraph("  ", 4, &format!("run {number}: {}, {}{baseline}", run.name, run.started));
+        for unlike in &run.unlike {
+            text += &look.paragraph("    not the same: ", 6, unlike);
+        }
+    }
+    text
+}
+
+fn column(heading: impl Into<String>, rank: u8, cells: Vec<String>) -> Column {
+    Column { heading: heading.into(), side: CellAlignment::Right, rank, cells }
+}
+
+fn left(column: Column) -> Column {
+    Column { side: CellAlignment::Left, ..column }
+}
+
+fn contenders(block: &[CellChange]) -> Column {
+    left(column("contender", 0, block.iter().map(CellChange::label).collect()))
+}
+
+/// Two runs.
+fn pair(block: &[CellChange], look: Look) -> String {
+    let later = || block.iter().filter_map(|cell| cell.later.first());
+    let scale = Scale::of(block.iter().filter_map(|cell| cell.median_s).chain(later().filter_map(|now| now.median_s)));
     let time = |median: Option<f64>| median.map_or_else(|| "–".to_owned(), |median| scale.with_unit(median));
-    let ratio = |cell: &CellChange| cell.ratio.as_ref().map_or_else(|_| "–".to_owned(), |ratio| times(ratio.value));
-    let interval = |cell: &CellChange| match &cell.ratio {
-        Ok(ratio) => between(ratio.interval),
-        Err(_) => "–".to_owned(),
-    };
-    let column = |heading, rank, cell: &dyn Fn(&CellChange) -> String| Column {
-        heading,
-        side: CellAlignment::Right,
-        rank,
-        cells: block.iter().map(cell).collect(),
-    };
-    let label = |cell: &CellChange| {
-        if cell.model { format!("{} (model)", cell.contender) } else { cell.contender.clone() }
+    let of_ratio = |say: &dyn Fn(&Shift) -> String| {
+        later().map(|now| now.ratio.as_ref().map_or_else(|_| "–".to_owned(), say)).collect()
     };
     let columns = vec![
-        Column { side: CellAlignment::Left, ..column("contender", 0, &label) },
-        column("then", 2, &|cell| time(cell.medians_s[0])),
-        column("now", 1, &|cell| time(cell.medians_s[1])),
-        column("ratio", 0, &ratio),
-        column("interval", 3, &interval),
-        Column { side: CellAlignment::Left, ..column("", 0, &verdict) },
+        contenders(block),
+        column("run 1", 2, block.iter().map(|cell| time(cell.median_s)).collect()),
+        column("run 2", 1, later().map(|now| time(now.median_s)).collect()),
+        column("ratio", 0, of_ratio(&|ratio| times(ratio.value))),
+        column("interval", 3, of_ratio(&|ratio| between(ratio.interval))),
+        left(column("", 0, later().map(verdict).collect())),
     ];
-    draw(columns, &[], &block.iter().map(|cell| cell.model).collect::<Vec<_>>(), look)
+    draw(columns, &[], &faint(block), look)
 }
 
-fn verdict(cell: &CellChange) -> String {
-    match (&cell.ratio, cell.trend()) {
+fn faint(block: &[CellChange]) -> Vec<bool> {
+    block.iter().map(|cell| cell.model).collect()
+}
+
+fn verdict(later: &Later) -> String {
+    match (&later.ratio, later.trend()) {
         (Err(why), _) => why.clone(),
         (Ok(ratio), Trend::Same) if ratio.confidence < LEAST_CONFIDENCE - 1e-9 => "too few samples".to_owned(),
         (Ok(ratio), trend) => {
@@ -71,14 +89,74 @@ fn verdict(cell: &CellChange) -> String {
     }
 }
 
-fn summary(change: &Change) -> String {
-    let count = |trend| change.cells.iter().filter(|cell| cell.trend() == trend).count();
-    format!(
-        "Cells: {} faster, {} slower, {} without a detectable difference, {} not comparable. The ratio is the time \
-         of the second run as a multiple of the first; its interval holds in 95 % of cases unless it says less.",
-        count(Trend::Faster),
-        count(Trend::Slower),
-        count(Trend::Same),
-        count(Trend::Unknown)
-    )
+/// More than two runs: the baseline's times, and what became of them in each.
+fn matrix(block: &[CellChange], look: Look) -> String {
+    let scale = Scale::of(block.iter().filter_map(|cell| cell.median_s));
+    let baseline = |cell: &CellChange| cell.median_s.map_or_else(|| "–".to_owned(), |median| scale.with_unit(median));
+    let first = || vec![contenders(block), column("run 1", 1, block.iter().map(baseline).collect())];
+    let runs: Vec<usize> = (0..block[0].later.len()).collect();
+    let later = |run: &usize| {
+        let cells = block.iter().map(|cell| sign(&cell.later[*run])).collect();
+        column(format!("run {}", run + 2), 0, cells)
+    };
+    let widest = runs.iter().map(|run| later(run).width()).max().unwrap_or(1);
+    let taken: usize = first().iter().map(Column::width).sum();
+    let beside = (look.width().saturating_sub(taken + "  ".len()) / widest).max(1);
+    let tables = runs.chunks(beside).map(|some| {
+        let columns = first().into_iter().chain(some.iter().map(later)).collect();
+        draw(columns, &[], &faint(block), look)
+    });
+    tables.collect::<Vec<_>>().join("\n") + &not_compared(block, look)
+}
+
+/// A factor, and whether it is more than noise.
+fn sign(later: &Later) -> String {
+    let Ok(ratio) = &later.ratio else { return "–".to_owned() };
+    let sign = match later.trend() {
+        Trend::Faster => "▼",
+        Trend::Slower => "▲",
+        _ if ratio.confidence < LEAST_CONFIDENCE - 1e-9 => "?",
+        _ => "=",
+    };
+    format!("{sign} {}", times(ratio.value))
+}
+
+/// Why some cells have no factor, each reason once.
+fn not_compared(block: &[CellChange], look: Look) -> String {
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for cell in block {
+        for why in cell.later.iter().filter_map(|later| later.ratio.as_ref().err()) {
+            match reasons.iter_mut().find(|(known, _)| known == why) {
+                Some((_, names)) if names.contains(&cell.label()) => {}
+                Some((_, names)) => names.push(cell.label()),
+                None => reasons.push((why, vec![cell.label()])),
+            }
+        }
+    }
+    let said = |(why, names): (&str, Vec<String>)| {
+        let who = if names.len() == block.len() { "all".to_owned() } else { names.join(", ") };
+        look.paragraph("  – ", 4, &format!("{who}: {why}"))
+    };
+    reasons.into_iter().map(said).collect()
+}
+
+fn summary(change: &Change, look: Look) -> String {
+    let mut text = String::new();
+    for (number, tally) in (2..).zip(change.tallies()) {
+        let said = format!(
+            "Run {number}: {} faster than in run 1, {} slower, {} without a detectable difference, {} not comparable.",
+            counted(tally.faster as u64, "cell"),
+            tally.slower,
+            tally.same,
+            tally.unknown
+        );
+        text += &look.paragraph("", 2, &said);
+    }
+    let signs = if change.runs.len() > 2 {
+        " ▼ faster, ▲ slower, = no detectable difference, ? too few samples to tell, – not comparable."
+    } else {
+        " Its interval holds in 95 % of cases unless it says less."
+    };
+    let chance = change.by_chance().map_or_else(String::new, |said| format!(" {said}"));
+    text + &look.paragraph("", 0, &format!("A ratio is a run's time as a multiple of run 1's.{signs}{chance}"))
 }

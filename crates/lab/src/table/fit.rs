@@ -7,7 +7,7 @@ use super::Look;
 /// A column of a table.
 pub(super) struct Column {
     /// Its heading, at most two lines.
-    pub(super) heading: &'static str,
+    pub(super) heading: String,
     /// Words stand left, numbers right.
     pub(super) side: CellAlignment,
     /// Columns of a higher rank go first; rank 0 stays.
@@ -29,7 +29,7 @@ pub(super) fn draw(mut columns: Vec<Column>, shares: &[f64], faint: &[bool], loo
     let mut table = Table::new();
     table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(u16::try_from(look.width() - INDENT).unwrap_or(u16::MAX));
-    table.set_header(columns.iter().map(|column| Cell::new(column.heading)));
+    table.set_header(columns.iter().map(|column| Cell::new(&column.heading)));
     for (row, faint) in faint.iter().enumerate() {
         let style = |cell: Cell| if *faint { cell.add_attribute(Attribute::Dim) } else { cell };
         let cells = columns.iter().map(|column| column.cells[row].as_str()).chain(bars.get(row).map(String::as_str));
@@ -62,7 +62,8 @@ fn drop_columns(columns: &mut Vec<Column>, wanted: usize, look: Look) -> usize {
 }
 
 impl Column {
-    fn width(&self) -> usize {
+    /// With the gap after it.
+    pub(super) fn width(&self) -> usize {
         let cells = self.cells.iter().map(String::as_str).chain(self.heading.lines());
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0) + usize::from(GAP)
     }

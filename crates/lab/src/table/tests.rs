@@ -5,7 +5,7 @@ use crate::{
     assemble::{assemble, comparisons},
     compare::compare,
     example::{DAVFS2, circumstances, outcomes, plan, race, run},
-    results::{Outcome, Why},
+    results::{Outcome, RunResult, Why},
     stats::median,
 };
 
@@ -136,16 +136,49 @@ fn a_race_that_was_stopped() {
 
 #[test]
 fn two_runs() {
-    let change = compare(&run(4, 1.0, &["rclone"]), &run(5, 1.2, &["davfs2"]));
-    insta::assert_snapshot!(render_change(&change, plain(100)));
+    let (then, now) = (run(4, 1.0, &["rclone"]), run(5, 1.2, &["davfs2"]));
+    insta::assert_snapshot!(render_change(&compare(&[("before", &then), ("after", &now)]), plain(100)));
+}
+
+/// Five runs, one of them on another kernel, one without rclone, one of two samples.
+fn five() -> [RunResult; 5] {
+    let mut runs = [run(4, 1.0, &[]), run(5, 1.2, &["rclone"]), run(4, 1.0, &[]), run(2, 0.8, &[]), run(5, 0.5, &[])];
+    runs[2].host.kernel = "7.0".into();
+    runs
+}
+
+fn named(runs: &[RunResult]) -> Vec<(&str, &RunResult)> {
+    ["monday", "tuesday", "wednesday", "thursday", "friday"].into_iter().zip(runs).collect()
+}
+
+#[test]
+fn five_runs() {
+    let runs = five();
+    insta::assert_snapshot!(render_change(&compare(&named(&runs)), plain(80)));
+}
+
+#[test]
+fn five_runs_go_on_below_where_there_is_no_room_beside() {
+    let runs = five();
+    let text = render_change(&compare(&named(&runs)), plain(60));
+    let heads: Vec<String> = text
+        .lines()
+        .filter(|line| line.contains("contender"))
+        .map(|line| line.split("  ").map(str::trim).filter(|head| !head.is_empty()).collect::<Vec<_>>().join(", "))
+        .collect();
+    assert_eq!(heads[..2], ["contender, run 1, run 2, run 3", "contender, run 1, run 4, run 5"]);
 }
 
 #[test]
 fn nothing_is_wider_than_the_terminal() {
-    for width in [40, 60, 72, 80, 100, 140] {
-        for samples in [1, 2, 3, 6] {
-            let run = run(samples, 1.0, &["curl"]);
-            let text = render(&run, plain(width)) + &render_change(&compare(&run, &run), plain(width));
+    let five = five();
+    let many = compare(&named(&five));
+    for samples in [1, 2, 3, 6] {
+        let run = run(samples, 1.0, &["curl"]);
+        let two = compare(&[("a", &run), ("b", &run)]);
+        for width in [40, 60, 72, 80, 100, 140] {
+            let look = plain(width);
+            let text = render(&run, look) + &render_change(&two, look) + &render_change(&many, look);
             for line in text.lines().filter(|line| !line.contains("https://")) {
                 assert!(line.chars().count() <= width, "{width} columns: {line}");
             }

@@ -1,7 +1,7 @@
 //! A real browser loads a page from a replay server.
 //!
-//! Our own client follows the recorded dependencies; a browser makes its own, from the recorded bodies. So this is the
-//! check on the replay, and the measure of what a person would see. Every name is mapped to the server, which is told
+//! Our own client follows the recorded dependencies; a browser makes its own, from the recorded bodies, or from HTML in
+//! their place ([`Spec::body`]). So this is the check on the replay, and the measure of what a person would see. Every name is mapped to the server, which is told
 //! from others by the hash of its key, and everything goes through TLS, as browsers have no other way to HTTP/2 and
 //! HTTP/3. Each load has a browser context of its own: no connection, cookie, ticket or cached byte of an earlier one.
 //!
@@ -17,7 +17,7 @@ use std::{
 use serde_json::json;
 
 use super::{Browser, BrowserError, Event, Options};
-use crate::{Body, Spec};
+use crate::{Spec, document::is_html};
 
 /// The version of HTTP that the browser is to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,13 +63,11 @@ pub struct Loaded {
     pub missing: Vec<String>,
 }
 
-/// Why a browser cannot load this page, if so: it needs the page's own HTML.
+/// Why a browser cannot load this page, if so.
 pub fn unable(page: &Spec) -> Option<String> {
-    let kept = page.requests.iter().any(|request| {
-        let html = request.response.content_type.as_deref().is_some_and(|kind| kind.contains("html"));
-        html && matches!(request.response.body, Body::Kept(_))
-    });
-    (!kept).then(|| format!("the HTML of the page {} was not kept; `haul page record` keeps it", page.name))
+    let html = page.requests.first().is_some_and(is_html);
+    (!html)
+        .then(|| format!("the page {} does not begin with HTML, from which a browser would know the rest", page.name))
 }
 
 /// A host's name without its port.

@@ -1,7 +1,7 @@
 //! The client's side of a page: its load, over Longhaul's engine.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     net::SocketAddr,
     path::PathBuf,
     sync::Arc,
@@ -123,18 +123,17 @@ impl Replay {
                 Http::Three => Versions::Http3,
             },
             pipelining: if over.pipelining { Pipelining::Aggressive } else { Pipelining::Off },
-            // Until the first is open, the engine would begin others beside it.
-            connections: if matches!(over.http, Http::Two | Http::Three) { 1 } else { SIX },
+            connections: SIX,
             early_data: over.tls == Some(Session::Early),
             ..Settings::default()
         };
         let connector = Arc::new(Connector::new(settings.connect.clone())?);
-        let same = |one: &crate::Request, other: &crate::Request| {
-            (&one.host, &one.path, &one.method) == (&other.host, &other.path, &other.method)
-        };
-        let requests = &spec.requests;
-        let twin = |(at, one)| requests.iter().enumerate().any(|(other, request)| other != at && same(one, request));
-        let twins = requests.iter().enumerate().map(twin).collect();
+        let asked = |request: &'_ crate::Request| (request.host.clone(), request.path.clone(), request.method.clone());
+        let mut times = HashMap::new();
+        for request in &spec.requests {
+            *times.entry(asked(request)).or_insert(0) += 1;
+        }
+        let twins = spec.requests.iter().map(|request| times[&asked(request)] > 1).collect();
         Ok(Self { spec, over, settings, connector, twins })
     }
 
@@ -154,7 +153,7 @@ impl Replay {
                 let events = events.clone();
                 match action {
                     Action::Compute(who, time) => drop(tasks.spawn(async move {
-                        tokio::time::sleep(time).await;
+                        pass(time).await;
                         let _ = events.send(Event::Computed(who));
                     })),
                     Action::Send(who) => {
@@ -220,6 +219,18 @@ impl Replay {
             .insert(Options { expected: Expected { length, ..Expected::default() }, ..Options::default() });
         Ok(request)
     }
+}
+
+/// Lets so much time pass. The runtime's timer counts in milliseconds and rounds up, which many small computations would
+/// add up to something; so the last few are slept through on a thread, to which the kernel is true.
+async fn pass(time: Duration) {
+    const ROUGH: Duration = Duration::from_millis(3);
+    let until = Instant::now() + time;
+    if time > ROUGH {
+        tokio::time::sleep(time - ROUGH).await;
+    }
+    let rest = move || std::thread::sleep(until.saturating_duration_since(Instant::now()));
+    let _ = tokio::task::spawn_blocking(rest).await;
 }
 
 /// Sends a request, and tells of its answer as it comes.

@@ -1,4 +1,6 @@
 //! The server's side of a page: every answer, ready.
+//!
+//! What is answered is told by [`answers`]; whoever replays a page by another server gives the same.
 
 use std::{
     collections::HashMap,
@@ -8,26 +10,49 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 
-use crate::Spec;
+use crate::{Request, Spec};
 
 /// The most bytes of bodies that are kept ready.
 const MOST: u64 = 1 << 30;
 
-/// Which of several answers to the same question is meant: its place in the spec. Only where there are several.
-pub(super) const WHICH: HeaderName = HeaderName::from_static("x-which");
+/// The request's field that says which of several answers to the same question is meant: its place in the spec. Only where
+/// there are several.
+pub const WHICH: HeaderName = HeaderName::from_static("x-which");
+
+/// Every answer of a page, in the order of the spec, with the request that it answers.
+pub fn answers(spec: &Spec) -> impl Iterator<Item = (&Request, Response<Bytes>)> {
+    spec.requests.iter().enumerate().map(|(place, request)| {
+        let mut recorded = request.response.clone();
+        // Part of the recorded head, or a server would add its own to it.
+        recorded.headers.entry(header::DATE).or_insert(HeaderValue::from_static("Mon, 18 Feb 2013 12:00:00 GMT"));
+        let mut response = Response::new(spec.body(place));
+        *response.status_mut() = recorded.status;
+        *response.headers_mut() = recorded.fields(&request.host);
+        (request, response)
+    })
+}
 
 /// The page's hosts with all they answer.
 #[derive(Debug)]
 pub struct Site {
     /// By host, in lower case, then by path.
-    hosts: HashMap<String, HashMap<String, Vec<(Method, Ready)>>>,
+    hosts: HashMap<String, HashMap<String, Vec<(Method, Known)>>>,
 }
 
-/// The answers to one question, in the order of the spec, with their places in it.
+/// The answers to one question, in the order of the spec.
 #[derive(Debug, Default)]
-struct Ready {
-    answers: Vec<(usize, Response<Bytes>)>,
+struct Known {
+    answers: Vec<Answer>,
     turn: AtomicUsize,
+}
+
+/// An answer, as any version of HTTP takes it and as HTTP/1.1 sends it.
+#[derive(Debug)]
+struct Answer {
+    /// Its place in the spec.
+    place: usize,
+    response: Response<Bytes>,
+    ready: serve::Ready,
 }
 
 /// A page that does not fit into memory.
@@ -45,32 +70,52 @@ impl Site {
         if bytes > MOST {
             return Err(TooLarge { page: spec.name.clone(), bytes });
         }
-        let mut hosts: HashMap<String, HashMap<String, Vec<(Method, Ready)>>> = HashMap::new();
-        for (place, request) in spec.requests.iter().enumerate() {
-            let mut recorded = request.response.clone();
-            // Part of the recorded head, or the server would add its own to it.
-            recorded.headers.entry(header::DATE).or_insert(HeaderValue::from_static("Mon, 18 Feb 2013 12:00:00 GMT"));
-            let mut response = Response::new(recorded.body.part(0, usize::MAX));
-            *response.status_mut() = recorded.status;
-            *response.headers_mut() = recorded.fields(&request.host);
+        let mut hosts: HashMap<String, HashMap<String, Vec<(Method, Known)>>> = HashMap::new();
+        for (place, (request, response)) in answers(spec).enumerate() {
             let paths = hosts.entry(request.host.to_ascii_lowercase()).or_default();
             let methods = paths.entry(request.path.clone()).or_default();
             let at = methods.iter().position(|(method, _)| *method == request.method).unwrap_or_else(|| {
-                methods.push((request.method.clone(), Ready::default()));
+                methods.push((request.method.clone(), Known::default()));
                 methods.len() - 1
             });
-            methods[at].1.answers.push((place, response));
+            let ready = written(&request.method, &response);
+            methods[at].1.answers.push(Answer { place, response, ready });
         }
         Ok(Self { hosts })
     }
 
-    fn ready(&self, host: &str, path: &str, method: &Method) -> Option<&Ready> {
+    /// The answer to a question; `which` of several, if that was said.
+    fn find(&self, host: &str, target: &str, method: &str, which: Option<&[u8]>) -> Option<&Answer> {
         let paths = self.hosts.get(host).or_else(|| self.hosts.get(&host.to_ascii_lowercase())).or_else(|| {
             // A page that was recorded at a port of its scheme's is served at another.
             self.hosts.get(&host.rsplit_once(':')?.0.to_ascii_lowercase())
         })?;
-        paths.get(path)?.iter().find(|(asked, _)| asked == method).map(|(_, ready)| ready)
+        let Known { answers, turn } = &paths.get(target)?.iter().find(|(asked, _)| asked == method)?.1;
+        let meant = which.and_then(|which| str::from_utf8(which).ok()?.parse::<usize>().ok());
+        let meant = meant.and_then(|place| answers.iter().find(|answer| answer.place == place));
+        let in_turn = || match &answers[..] {
+            [only] => only,
+            several => &several[turn.fetch_add(1, Ordering::Relaxed) % several.len()],
+        };
+        Some(meant.unwrap_or_else(in_turn))
     }
+}
+
+/// An answer as it goes over HTTP/1.1.
+fn written(method: &Method, response: &Response<Bytes>) -> serve::Ready {
+    let status = response.status();
+    let mut head =
+        format!("HTTP/1.1 {} {}\r\n", status.as_u16(), status.canonical_reason().unwrap_or_default()).into_bytes();
+    for (name, value) in response.headers() {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    }
+    head.extend_from_slice(b"\r\n");
+    // RFC 9112 §6.3: those never have a body.
+    let bare = method == Method::HEAD || matches!(status.as_u16(), 204 | 304);
+    let body = if bare { Bytes::new() } else { response.body().clone() };
+    serve::Ready { status, head: head.into(), body }
 }
 
 impl serve::Answers for Site {
@@ -80,15 +125,19 @@ impl serve::Answers for Site {
             Some(authority) => authority.as_str(),
             None => request.headers.get(header::HOST).map_or("", |host| host.to_str().unwrap_or_default()),
         };
-        let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
-        let Some(ready) = self.ready(host, path, &request.method) else {
-            let mut missing = Response::new(Bytes::from_static(b"The page does not have this.\n"));
-            *missing.status_mut() = StatusCode::NOT_FOUND;
-            return missing;
-        };
-        let meant = request.headers.get(WHICH).and_then(|place| place.to_str().ok()?.parse::<usize>().ok());
-        let meant = meant.and_then(|place| ready.answers.iter().find(|(at, _)| *at == place));
-        let turn = || &ready.answers[ready.turn.fetch_add(1, Ordering::Relaxed) % ready.answers.len()];
-        meant.unwrap_or_else(turn).1.clone()
+        let target = request.uri.path_and_query().map_or("/", |path| path.as_str());
+        let which = request.headers.get(WHICH).map(HeaderValue::as_bytes);
+        self.find(host, target, request.method.as_str(), which).map_or_else(missing, |answer| answer.response.clone())
     }
+
+    fn ready(&self, question: &serve::Question<'_>) -> Option<serve::Ready> {
+        let found = self.find(question.host, question.target, question.method, question.field(WHICH.as_str()));
+        found.map(|answer| answer.ready.clone())
+    }
+}
+
+fn missing() -> Response<Bytes> {
+    let mut missing = Response::new(Bytes::from_static(b"The page does not have this.\n"));
+    *missing.status_mut() = StatusCode::NOT_FOUND;
+    missing
 }

@@ -1,5 +1,7 @@
 //! Every wait ends, and ends for the right reason.
 
+use std::pin::Pin;
+
 use std::sync::atomic::AtomicBool;
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};

@@ -2,19 +2,19 @@
 //! not installed or needs root is skipped aloud. Where the tests are root they run in a
 //! mount namespace of their own with a `/run` of its own, as a race does.
 
+mod wrongs;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    io::{self, Read, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener},
     os::unix::fs::PermissionsExt,
     path::Path,
     process::Command,
     sync::{
         Arc, LazyLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
-    thread,
     time::Duration,
 };
 
@@ -68,8 +68,24 @@ fn main() {
         }
     }
     for registered in contenders::all().iter().filter(|one| WAYS.contains(&one.name)) {
-        let run = || load(registered.with(&Parameters::new())?.as_ref());
-        trials.push(Trial::test(format!("pages {}", registered.name), run));
+        for page_server in
+            ["pages", "nginx-pages"].into_iter().filter(|one| *one == "pages" || NGINX.contains(&registered.name))
+        {
+            let missing = match server(page_server) {
+                one if one.missing().is_some() => one.missing().map(|missing| missing.to_string()),
+                one => registered.with(&Parameters::new()).unwrap().unable(
+                    &Work::Load { page: page() },
+                    one.as_ref(),
+                    false,
+                ),
+            };
+            let name = format!("{page_server} {}", registered.name);
+            if let Some(why) = &missing {
+                eprintln!("skipped: {name}: {why}");
+            }
+            let run = move || load(registered.with(&Parameters::new())?.as_ref(), server(page_server).as_ref());
+            trials.push(Trial::test(name, run).with_ignored_flag(missing.is_some()));
+        }
     }
     let (apache, curl) = (server("apache").missing().is_none(), contenders::all()[0].with(&Parameters::new()).unwrap());
     let have = apache && curl.needs()[0].find().is_ok();
@@ -77,10 +93,10 @@ fn main() {
         eprintln!("skipped: what goes wrong: Apache and curl are needed");
     }
     let wrongs: [(_, Test); 4] = [
-        ("a taken port is told in one sentence", taken_port),
-        ("a server that does not answer is given up", silent_server),
-        ("an interruption ends a contender", interruption),
-        ("an unexpected status names the request", unexpected_status),
+        ("a taken port is told in one sentence", wrongs::taken_port),
+        ("a server that does not answer is given up", wrongs::silent_server),
+        ("an interruption ends a contender", wrongs::interruption),
+        ("an unexpected status names the request", wrongs::unexpected_status),
     ];
     let mount = contenders::all().iter().filter(|registered| registered.name.contains("davfs2"));
     let mount = mounts
@@ -93,8 +109,8 @@ fn main() {
         );
     }
     let mounted: [(_, Test); 2] = [
-        ("a mount whose server goes silent is ended", silent_mount),
-        ("saves are confirmed one by one while programs start", saves_while_programs_start),
+        ("a mount whose server goes silent is ended", wrongs::silent_mount),
+        ("saves are confirmed one by one while programs start", wrongs::saves_while_programs_start),
     ];
     trials.extend(mounted.map(|(name, test)| Trial::test(name, test).with_ignored_flag(!mount)));
     trials.extend(wrongs.map(|(name, test)| Trial::test(name, test).with_ignored_flag(!have)));
@@ -104,6 +120,9 @@ fn main() {
 /// Ways to load a page: each version of HTTP, and each thing that goes with one.
 const WAYS: [&str; 10] =
     ["h1", "h1+tfo", "h1x6+pipelining", "h1+resumed", "h1+early+tfo", "h2", "h2+tls+tfo", "h2+early", "h3", "h3+early"];
+
+/// Those that nginx serves as well.
+const NGINX: [&str; 5] = ["h1", "h1+resumed", "h2", "h2+tls+tfo", "h3"];
 
 /// Heads and ends that are waited for, a computation, two answers to one question, something sent, and answers
 /// without a body; over two hosts.
@@ -150,14 +169,18 @@ after = [{ end = "style" }]
 response = { status = 304, body = 0 }
 "#;
 
+fn page() -> Page {
+    Page(Arc::new(page::Spec::parse(PAGE, "page.toml".as_ref()).unwrap()))
+}
+
 /// A page is loaded twice, whole, and the server was asked for all of it each time.
-fn load(way: &dyn Contender) -> Result<(), Failed> {
-    let page = Page(Arc::new(page::Spec::parse(PAGE, "page.toml".as_ref())?));
+fn load(way: &dyn Contender, server: &dyn Server) -> Result<(), Failed> {
+    let page = page();
     let folder = scratch();
     let certificates = Certificates::make(folder.path(), &["127.0.0.1".parse()?], &page.0.hosts())?;
     let certificates = way.tls(false).then_some(&certificates);
     let work = Work::Load { page };
-    let mut running = start(server("pages").as_ref(), folder.path(), way.http(false), certificates, Some(&work))?;
+    let mut running = start(server, folder.path(), way.http(false), certificates, Some(&work))?;
     let requests = sample(&mut running, way, work, folder.path(), certificates, 0)?;
     // What was too early is asked again.
     if requests.of("GET") != 4 || !(1..=2).contains(&requests.of("POST")) {
@@ -239,8 +262,15 @@ fn scratch() -> tempfile::TempDir {
     folder
 }
 
+/// An address that stays free until somebody takes it: below the ports that the kernel gives to connections, of which
+/// there are many at a time (`net.ipv4.ip_local_port_range`).
 fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let ports = || 10_000 + (std::process::id() * 500 + TAKEN.fetch_add(1, Ordering::Relaxed)) % 20_000;
+    std::iter::repeat_with(ports)
+        .take(20_000)
+        .find_map(|port| TcpListener::bind(("127.0.0.1", port as u16)).ok()?.local_addr().ok())
+        .expect("some port is free")
 }
 
 fn bounds() -> Bounds {
@@ -340,202 +370,4 @@ fn expected(contender: &str, work: &Work) -> BTreeMap<&'static str, u64> {
         ("webdrive", Work::Download { .. }) => [("PROPFIND", n), ("GET", n)].into(),
         _ => BTreeMap::new(),
     }
-}
-
-fn taken_port() -> Result<(), Failed> {
-    let folder = scratch();
-    let taken = TcpListener::bind("127.0.0.1:0")?;
-    let address = taken.local_addr()?;
-    for server in servers::all().iter().filter(|server| server.missing().is_none() && !server.replays()) {
-        let scratch = folder.path().join(server.name());
-        let (certificates, http, page) = (None, Http::One, None);
-        let setup = Setup { place: &Here, address, certificates, http, page, scratch: &scratch, bounds: bounds() };
-        // Somebody answers there, so only the server's own end can tell that it is not it.
-        let error = server.start(&setup).map(drop).map_err(|error| error.to_string());
-        match error {
-            Err(said) if said.contains("in use") => {}
-            other => return Err(format!("{}: {other:?}", server.name()).into()),
-        }
-    }
-    Ok(())
-}
-
-/// A way to a server that goes silent: everything is passed on until it is told to stop.
-fn relay(server: SocketAddr, silent: &Arc<AtomicBool>) -> SocketAddr {
-    fn pass(mut from: TcpStream, mut to: TcpStream, silent: &AtomicBool) -> io::Result<()> {
-        let mut buffer = [0; 4096];
-        loop {
-            let n = from.read(&mut buffer)?;
-            while silent.load(Ordering::Relaxed) {
-                thread::park();
-            }
-            if n == 0 {
-                return to.shutdown(Shutdown::Write);
-            }
-            to.write_all(&buffer[..n])?;
-        }
-    }
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let silent = silent.clone();
-    thread::spawn(move || {
-        for client in listener.incoming() {
-            let (Ok(client), Ok(server)) = (client, TcpStream::connect(server)) else { return };
-            let (Ok(from), Ok(to)) = (client.try_clone(), server.try_clone()) else { return };
-            for (from, to) in [(client, server), (to, from)] {
-                let silent = silent.clone();
-                thread::spawn(move || pass(from, to, &silent));
-            }
-        }
-    });
-    address
-}
-
-/// A file system whose server has gone silent blocks whoever uses it, in the kernel.
-fn silent_mount() -> Result<(), Failed> {
-    for name in ["davfs2", "samba-davfs2-nolocks"] {
-        let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
-        let folder = scratch();
-        let running = start(server("embedded").as_ref(), folder.path(), Http::One, None, None)?;
-        let silent = Arc::new(AtomicBool::new(false));
-        let server = running.url().trim_start_matches("http://").trim_end_matches('/').parse()?;
-        let scratch = folder.path().join("client");
-        let task = Payload::new(works()[0].clone(), 1).task(&scratch, "s")?;
-        task.prepare_server(running.root(), running.owner())?;
-        let sample = Sample {
-            client: &Here,
-            pc: Some(Pc { place: &Here, share: free_address() }),
-            address: server,
-            url: format!("http://{}/s/", relay(server, &silent)),
-            certificates: None,
-            task: &task,
-            root: running.root(),
-            scratch: &scratch,
-            bounds: Bounds::tidy(Duration::from_secs(5)),
-        };
-        let mut prepared = registered.with(&Parameters::new())?.prepare(&sample)?;
-        silent.store(true, Ordering::Relaxed);
-        let said = prepared.run().unwrap_err().to_string();
-        if !said.contains("did not end within") {
-            return Err(format!("{name}: {said}").into());
-        }
-        drop(prepared);
-        let mounts = fs::read_to_string("/proc/mounts")?;
-        if mounts.contains(scratch.to_str().unwrap()) {
-            return Err(format!("{name} left a mount:\n{mounts}").into());
-        }
-    }
-    Ok(())
-}
-
-/// A process that was just started holds our files for a moment, so that davfs2 hears late of a close(2).
-fn saves_while_programs_start() -> Result<(), Failed> {
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                let _ = Command::new("true").status();
-            }
-        });
-        let folder = scratch();
-        let contender = contenders::all().iter().find(|registered| registered.name == "davfs2-nolocks").unwrap();
-        let saved = start(server("embedded").as_ref(), folder.path(), Http::One, None, None)
-            .map_err(Failed::from)
-            .and_then(|mut running| {
-                let contender = contender.with(&Parameters::new())?;
-                let work = Work::Edit { times: 100, size: Size::bytes(1024) };
-                Ok(sample(&mut running, contender.as_ref(), work, folder.path(), None, 0)?)
-            });
-        over.store(true, Ordering::Relaxed);
-        saved.map(drop)
-    })
-}
-
-/// Whatever connects here is accepted by the kernel and never answered.
-fn against_silence(contender: &dyn Contender, bounds: Bounds) -> String {
-    let folder = scratch();
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    // Something that it does.
-    let embedded = server("embedded");
-    let can = |work: &Work| contender.unable(work, embedded.as_ref(), false).is_none();
-    let work = works().into_iter().find(can).unwrap_or_else(|| works()[0].clone());
-    let task = Payload::new(work, 1).task(folder.path(), "s").unwrap();
-    let sample = Sample {
-        client: &Here,
-        pc: None,
-        address: silent.local_addr().unwrap(),
-        url: format!("http://{}/s/", silent.local_addr().unwrap()),
-        certificates: None,
-        task: &task,
-        root: folder.path(),
-        scratch: folder.path(),
-        bounds,
-    };
-    let outcome = contender.prepare(&sample).and_then(|mut prepared| prepared.run());
-    outcome.unwrap_err().to_string()
-}
-
-fn silent_server() -> Result<(), Failed> {
-    for registered in contenders::all() {
-        let contender = registered.with(&Parameters::new())?;
-        let missing = contender.needs().iter().any(|program| program.find().is_err());
-        let unable = contender.needs_root() || (registered.name.starts_with("haul") && !copies());
-        // Those that load pages have none here.
-        if missing || unable || contender.replays() {
-            continue;
-        }
-        let said = against_silence(contender.as_ref(), Bounds::tidy(Duration::from_millis(500)));
-        if !said.contains("did not end within") {
-            return Err(format!("{}: {said}", contender.name()).into());
-        }
-    }
-    Ok(())
-}
-
-fn interruption() -> Result<(), Failed> {
-    for name in ["curl", "redirector-h1"] {
-        let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
-        let cancel = Arc::new(AtomicBool::new(false));
-        let bounds = Bounds::new(Duration::from_mins(1), cancel.clone());
-        let interrupt = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(200));
-            cancel.store(true, Ordering::Relaxed);
-        });
-        let said = against_silence(registered.with(&Parameters::new())?.as_ref(), bounds);
-        interrupt.join().unwrap();
-        if !said.contains("was interrupted") {
-            return Err(format!("{name}: {said}").into());
-        }
-    }
-    Ok(())
-}
-
-fn unexpected_status() -> Result<(), Failed> {
-    let folder = scratch();
-    let mut running = start(server("apache").as_ref(), folder.path(), Http::One, None, None)?;
-    for (name, expected) in [
-        ("redirector-h1", "PUT /nowhere/file0000.bin was answered with status 409"),
-        ("curl", "curl failed (exit status: 22): curl: (22) The requested URL returned error: 409"),
-    ] {
-        let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
-        let task = Payload::new(works()[0].clone(), 1).task(folder.path(), "nowhere")?;
-        let sample = Sample {
-            client: &Here,
-            pc: None,
-            address: free_address(),
-            url: format!("{}nowhere/", running.url()),
-            certificates: None,
-            task: &task,
-            root: running.root(),
-            scratch: folder.path(),
-            bounds: bounds(),
-        };
-        let contender = registered.with(&Parameters::new())?;
-        let said = contender.prepare(&sample).and_then(|mut prepared| prepared.run()).unwrap_err().to_string();
-        if said != expected {
-            return Err(format!("{name}: {said}").into());
-        }
-    }
-    running.check()?;
-    Ok(())
 }

@@ -1,0 +1,62 @@
+//! What stands behind an answer that is slow.
+
+use super::*;
+
+/// One connection with so many requests on it, and one answer that is slow.
+fn behind_a_slow_one(connections: usize, told: Option<u64>) -> (Play, Vec<JobId>) {
+    let mut play = Play::new(connections, Pipelining::Aggressive);
+    let first = play.asks(1)[0];
+    play.run();
+    let others = play.asks(4);
+    assert_eq!(play.run().len(), 4);
+    if let Some(length) = told {
+        let told = Told { version: Version::HTTP_11, length: Some(length), keep: None, last: false };
+        play.scheduler.head(ConnectionId(1), first, &told, play.now);
+    } else {
+        play.scheduler.stalled(ConnectionId(1), first, play.now);
+    }
+    (play, [vec![first], others].concat())
+}
+
+#[test]
+fn what_stands_behind_a_slow_answer_is_called_back_if_there_is_somewhere_else() {
+    for (told, sent) in [(Some(LARGE + 1), false), (None, true)] {
+        let (mut play, jobs) = behind_a_slow_one(2, told);
+        let call = Action::CallBack { connection: ConnectionId(1), behind: jobs[0], sent };
+        assert_eq!(play.scheduler.actions(), [call]);
+        // As the driver does it: the youngest first.
+        let slow = Cause::Retired("slow");
+        for job in jobs[1..].iter().rev() {
+            play.scheduler.returned(ConnectionId(1), *job, Sent::Something, &slow, play.now);
+        }
+        let went: Vec<_> = play.run();
+        assert_eq!(went.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [2; 4]);
+        let next = play.asks(1)[0];
+        assert_eq!(play.run(), [(2, next)], "nothing more goes behind it");
+        play.answer(1, jobs[0], None);
+        let next = play.asks(1)[0];
+        assert_eq!(play.run(), [(1, next)], "and when it is through, it is a connection like others");
+    }
+}
+
+#[test]
+fn what_has_nowhere_else_to_go_stays_until_it_has() {
+    let (mut play, jobs) = behind_a_slow_one(1, None);
+    assert_eq!(play.scheduler.actions(), []);
+    let later = play.asks(1)[0];
+    assert_eq!(play.run(), [], "and nothing more goes there");
+    play.answer(1, jobs[0], None);
+    assert_eq!(play.run(), [(1, later)]);
+
+    let mut play = Play::new(2, Pipelining::Aggressive);
+    let post = play.ask(|shape| (shape.repeatable, shape.pipelinable, shape.safe) = (false, false, false));
+    let first = play.asks(1)[0];
+    play.run();
+    play.asks(1);
+    play.run();
+    play.scheduler.stalled(ConnectionId(2), first, play.now);
+    assert_eq!(play.scheduler.actions(), []);
+    play.answer(1, post, None);
+    let call = Action::CallBack { connection: ConnectionId(2), behind: first, sent: true };
+    assert_eq!(play.scheduler.actions(), [call], "the other connection has become idle");
+}

@@ -1,0 +1,256 @@
+//! nginx in the place of the replay server: what that is held against.
+//!
+//! Each answer of the page is a file, and a map leads to it from the question: method, host, path with its query, and the
+//! field that tells requests apart that are otherwise alike. The recorded header fields are added from maps as well, and
+//! the one that fills heads up is as much shorter as nginx's own fields are long, so that over HTTP/1.1 both servers' heads
+//! have the recorded size. Type and length nginx knows from the file.
+//!
+//! It serves as one would set it for this: TLS 1.3, TCP Fast Open, `sendfile`, open files kept; two workers, as the replay
+//! server has two threads.
+
+use std::{collections::BTreeMap, fmt::Write as _, fs};
+
+use http::{HeaderMap, Response, StatusCode, header};
+use page::{
+    PAD, Request,
+    replay::{WHICH, answers},
+};
+
+use super::{
+    Folder, Http, Running, Server, ServerError, Setup,
+    nginx::{NGINX, Tls, run},
+};
+use crate::process::Missing;
+
+const NAME: &str = "nginx-pages";
+
+/// nginx reads its configuration 4096 bytes at a time, and no word may be longer.
+const WORD: usize = 3000;
+
+/// `server: nginx` and `connection: keep-alive`, which it adds by itself.
+const OWN: usize = "server: nginx\r\nconnection: keep-alive\r\n".len();
+
+pub(super) struct NginxPages;
+
+impl Server for NginxPages {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn describe(&self) -> &'static str {
+        "nginx, which answers for all hosts of a recorded page from files"
+    }
+
+    fn missing(&self) -> Option<Missing> {
+        NGINX.find().err()
+    }
+
+    fn replays(&self) -> bool {
+        true
+    }
+
+    fn http3(&self) -> bool {
+        NGINX.says("-V").contains("--with-http_v3_module")
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        [("version", NGINX.version().as_str()), ("ssl_protocols", "TLSv1.3"), ("worker_processes", "2")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into()
+    }
+
+    fn start(&self, setup: &Setup) -> Result<Running, ServerError> {
+        let page = setup.page.ok_or(ServerError::Unable { server: NAME, why: "there is no recorded page" })?;
+        let folder = Folder::new(NAME, setup.scratch)?;
+        let root = folder.folder("root")?;
+        let bodies = folder.folder("root/answers")?;
+        let site = Site::of(&page.0).map_err(|why| ServerError::Unable { server: NAME, why })?;
+        for (name, body) in &site.bodies {
+            let path = bodies.join(name);
+            fs::write(&path, body).map_err(|source| folder.error(&path, source))?;
+            folder.give(&path)?;
+        }
+        let tls = Tls::of(setup, &folder, "TLSv1.3")?;
+        let http2 = if setup.http == Http::Two { " http2" } else { "" };
+        let quic = if setup.certificates.is_some() && self.http3() {
+            format!(
+                "        listen {} quic;\n        add_header alt-svc 'h3=\":{}\"; ma=86400' always;\n",
+                setup.address,
+                setup.address.port()
+            )
+        } else {
+            String::new()
+        };
+        let http = format!(
+            r#"    default_type "";
+    server_tokens off;
+    sendfile on;
+    tcp_nopush on;
+    open_file_cache max=400;
+    open_file_cache_valid 1h;
+    large_client_header_buffers 8 64k;
+{site}    server {{
+        listen {address}{ssl}{http2} fastopen=256;
+{quic}{tls}        root "{root}";
+        etag off;
+        max_ranges 0;
+        if_modified_since off;
+        add_header last-modified "";
+{fields}        location / {{
+{statuses}            error_page 405 =200 /answers/$answer;
+            try_files /answers/$answer =404;
+        }}
+        location /answers/ {{
+            internal;
+        }}
+    }}
+"#,
+            site = site.maps,
+            address = setup.address,
+            ssl = tls.listen,
+            tls = tls.lines,
+            root = root.display(),
+            fields = site.fields,
+            statuses = site.statuses,
+        );
+        run(NAME, setup, &folder, root, "", &http)
+    }
+}
+
+/// A page in nginx's words.
+#[derive(Debug, Default)]
+struct Site {
+    /// The files of its answers, by their names.
+    bodies: Vec<(String, bytes::Bytes)>,
+    /// From questions to answers, and from answers to their types, status and fields.
+    maps: String,
+    /// The lines that add the fields.
+    fields: String,
+    /// The lines that answer otherwise than with 200.
+    statuses: String,
+}
+
+impl Site {
+    fn of(page: &page::Spec) -> Result<Self, &'static str> {
+        let mut site = Self::default();
+        let mut questions = BTreeMap::new();
+        let mut types = BTreeMap::new();
+        let mut statuses = BTreeMap::new();
+        // By name, and by how many of that name came before it in the answer.
+        let mut fields: BTreeMap<(String, usize), Vec<(String, String)>> = BTreeMap::new();
+        for (place, (request, response)) in answers(page).enumerate() {
+            let kind = field(response.headers(), &header::CONTENT_TYPE).to_owned();
+            let count = types.len();
+            let kind: &usize = types.entry(kind).or_insert(count);
+            let file = format!("{place}.type{kind}");
+            for question in [asked(request), format!("{}{place}", asked(request))] {
+                if question.len() > WORD {
+                    return Err("an address of the page is longer than nginx reads");
+                }
+                // Its maps are blind to case; of two answers to one question the first is given.
+                questions.entry(question.to_ascii_lowercase()).or_insert((question, file.clone()));
+            }
+            if response.status() != StatusCode::OK {
+                statuses.insert(file.clone(), response.status().as_u16());
+            }
+            let mut before: BTreeMap<String, usize> = BTreeMap::new();
+            for (name, value) in added(&response) {
+                let nth = before.entry(name.clone()).or_default();
+                fields.entry((name, *nth)).or_default().push((file.clone(), value));
+                *nth += 1;
+            }
+            site.bodies.push((file, response.into_body()));
+        }
+        let longest = questions.keys().map(String::len).max().unwrap_or(0);
+        let bucket = (longest + 64).next_power_of_two();
+        let _ = writeln!(site.maps, "    map_hash_bucket_size {bucket};\n    map_hash_max_size 65536;");
+        let _ = writeln!(site.maps, "    types_hash_max_size 65536;\n    types {{");
+        for (kind, number) in types.iter().filter(|(kind, _)| !kind.is_empty()) {
+            let _ = writeln!(site.maps, "        {} type{number};", quoted(kind));
+        }
+        // A dollar begins a variable, and nothing makes it a dollar again.
+        site.maps += "    }\n    geo $dollar {\n        default \"$\";\n    }\n";
+        let which = WHICH.as_str().replace('-', "_");
+        let question = format!("\"$request_method $host$request_uri $http_{which}\"");
+        let answered = questions.into_values();
+        site.map(&question, "answer", "none", answered.map(|(question, file)| (question, file)));
+        let different: std::collections::BTreeSet<u16> = statuses.values().copied().collect();
+        let said = statuses.into_iter().map(|(file, status)| (file, status.to_string()));
+        site.map("$answer", "status_of_answer", "200", said);
+        for status in different {
+            let _ = writeln!(site.statuses, "            if ($status_of_answer = {status}) {{ return {status}; }}");
+            // Those two have no body.
+            if !matches!(status, 204 | 304) {
+                let _ = writeln!(site.statuses, "            error_page {status} /answers/$answer;");
+            }
+        }
+        for (number, ((name, _), values)) in fields.into_iter().enumerate() {
+            let variable = format!("field{number}");
+            site.map("$answer", &variable, "", values.into_iter());
+            let _ = writeln!(site.fields, "        add_header {name} ${variable} always;");
+        }
+        Ok(site)
+    }
+
+    fn map(&mut self, from: &str, to: &str, otherwise: &str, pairs: impl Iterator<Item = (String, String)>) {
+        let _ = writeln!(self.maps, "    map {from} ${to} {{\n        default {};", quoted(otherwise));
+        for (from, to) in pairs {
+            let _ = writeln!(self.maps, "        {} {};", quoted(&from), quoted(&to).replace('$', "${dollar}"));
+        }
+        self.maps += "    }\n";
+    }
+}
+
+/// A question as the map's source has it, but for what tells it from others that are alike.
+fn asked(request: &Request) -> String {
+    let host = match request.host.rsplit_once(':') {
+        Some((name, _port)) if !request.host.ends_with(']') => name,
+        _ => &request.host,
+    };
+    format!("{} {}{} ", request.method, host.to_ascii_lowercase(), request.path)
+}
+
+/// The fields that nginx has to be told to add, such that the head is as long as the recorded one, if that is possible.
+fn added<T>(response: &Response<T>) -> Vec<(String, String)> {
+    let fields = response.headers();
+    let line = |name: &str, value: &str| name.len() + value.len() + ": \r\n".len();
+    let mut room = line(PAD.as_str(), field(fields, &PAD));
+    let mut added = Vec::new();
+    for (name, value) in fields.iter().filter(|(name, _)| **name != PAD) {
+        let name = name.as_str();
+        let text = value.to_str().unwrap_or_default();
+        match name {
+            // Its own: as long as the recorded ones.
+            "content-type" | "content-length" | "date" => {}
+            "server" | "connection" | "keep-alive" | "last-modified" | "etag" | "accept-ranges"
+            | "transfer-encoding" => {
+                room += name.len() + value.len() + ": \r\n".len();
+            }
+            _ if text.is_empty() || text.len() > WORD => room += name.len() + value.len() + ": \r\n".len(),
+            _ => added.push((name.to_owned(), text.to_owned())),
+        }
+    }
+    room = room.saturating_sub(OWN);
+    let name = line(PAD.as_str(), "");
+    let letters = field(fields, &PAD).as_bytes();
+    while room > name {
+        let length = (room - name).min(WORD);
+        let value: Vec<u8> = letters.iter().copied().cycle().take(length).collect();
+        let value = String::from_utf8(value).unwrap_or_default();
+        if value.is_empty() {
+            break;
+        }
+        room -= line(PAD.as_str(), &value);
+        added.push((PAD.as_str().to_owned(), value));
+    }
+    added
+}
+
+fn field<'a>(fields: &'a HeaderMap, name: &header::HeaderName) -> &'a str {
+    fields.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// A word of nginx's configuration.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}

@@ -1,0 +1,224 @@
+//! What goes wrong around a contender: a port that is taken, a server or a mount that falls silent, an interruption.
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use lab::{
+    bounds::Bounds,
+    contenders::{self, Contender, Parameters, Pc, Sample},
+    place::Here,
+    servers::{self, Http, Setup},
+    work::{Payload, Work},
+};
+use libtest_mimic::Failed;
+use link::units::Size;
+
+use super::{bounds, copies, free_address, sample, scratch, server, start, works};
+
+pub(super) fn taken_port() -> Result<(), Failed> {
+    let folder = scratch();
+    let taken = TcpListener::bind("127.0.0.1:0")?;
+    let address = taken.local_addr()?;
+    for server in servers::all().iter().filter(|server| server.missing().is_none() && !server.replays()) {
+        let scratch = folder.path().join(server.name());
+        let (certificates, http, page) = (None, Http::One, None);
+        let setup = Setup { place: &Here, address, certificates, http, page, scratch: &scratch, bounds: bounds() };
+        // Somebody answers there, so only the server's own end can tell that it is not it.
+        let error = server.start(&setup).map(drop).map_err(|error| error.to_string());
+        match error {
+            Err(said) if said.contains("in use") => {}
+            other => return Err(format!("{}: {other:?}", server.name()).into()),
+        }
+    }
+    Ok(())
+}
+
+/// A way to a server that goes silent: everything is passed on until it is told to stop.
+fn relay(server: SocketAddr, silent: &Arc<AtomicBool>) -> SocketAddr {
+    fn pass(mut from: TcpStream, mut to: TcpStream, silent: &AtomicBool) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        loop {
+            let n = from.read(&mut buffer)?;
+            while silent.load(Ordering::Relaxed) {
+                thread::park();
+            }
+            if n == 0 {
+                return to.shutdown(Shutdown::Write);
+            }
+            to.write_all(&buffer[..n])?;
+        }
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let silent = silent.clone();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (Ok(client), Ok(server)) = (client, TcpStream::connect(server)) else { return };
+            let (Ok(from), Ok(to)) = (client.try_clone(), server.try_clone()) else { return };
+            for (from, to) in [(client, server), (to, from)] {
+                let silent = silent.clone();
+                thread::spawn(move || pass(from, to, &silent));
+            }
+        }
+    });
+    address
+}
+
+/// A file system whose server has gone silent blocks whoever uses it, in the kernel.
+pub(super) fn silent_mount() -> Result<(), Failed> {
+    for name in ["davfs2", "samba-davfs2-nolocks"] {
+        let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
+        let folder = scratch();
+        let running = start(server("embedded").as_ref(), folder.path(), Http::One, None, None)?;
+        let silent = Arc::new(AtomicBool::new(false));
+        let server = running.url().trim_start_matches("http://").trim_end_matches('/').parse()?;
+        let scratch = folder.path().join("client");
+        let task = Payload::new(works()[0].clone(), 1).task(&scratch, "s")?;
+        task.prepare_server(running.root(), running.owner())?;
+        let sample = Sample {
+            client: &Here,
+            pc: Some(Pc { place: &Here, share: free_address() }),
+            address: server,
+            url: format!("http://{}/s/", relay(server, &silent)),
+            certificates: None,
+            task: &task,
+            root: running.root(),
+            scratch: &scratch,
+            bounds: Bounds::tidy(Duration::from_secs(5)),
+        };
+        let mut prepared = registered.with(&Parameters::new())?.prepare(&sample)?;
+        silent.store(true, Ordering::Relaxed);
+        let said = prepared.run().unwrap_err().to_string();
+        if !said.contains("did not end within") {
+            return Err(format!("{name}: {said}").into());
+        }
+        drop(prepared);
+        let mounts = fs::read_to_string("/proc/mounts")?;
+        if mounts.contains(scratch.to_str().unwrap()) {
+            return Err(format!("{name} left a mount:\n{mounts}").into());
+        }
+    }
+    Ok(())
+}
+
+/// A process that was just started holds our files for a moment, so that davfs2 hears late of a close(2).
+pub(super) fn saves_while_programs_start() -> Result<(), Failed> {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let _ = Command::new("true").status();
+            }
+        });
+        let folder = scratch();
+        let contender = contenders::all().iter().find(|registered| registered.name == "davfs2-nolocks").unwrap();
+        let saved = start(server("embedded").as_ref(), folder.path(), Http::One, None, None)
+            .map_err(Failed::from)
+            .and_then(|mut running| {
+                let contender = contender.with(&Parameters::new())?;
+                let work = Work::Edit { times: 100, size: Size::bytes(1024) };
+                Ok(sample(&mut running, contender.as_ref(), work, folder.path(), None, 0)?)
+            });
+        over.store(true, Ordering::Relaxed);
+        saved.map(drop)
+    })
+}
+
+/// Whatever connects here is accepted by the kernel and never answered.
+fn against_silence(contender: &dyn Contender, bounds: Bounds) -> String {
+    let folder = scratch();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Something that it does.
+    let embedded = server("embedded");
+    let can = |work: &Work| contender.unable(work, embedded.as_ref(), false).is_none();
+    let work = works().into_iter().find(can).unwrap_or_else(|| works()[0].clone());
+    let task = Payload::new(work, 1).task(folder.path(), "s").unwrap();
+    let sample = Sample {
+        client: &Here,
+        pc: None,
+        address: silent.local_addr().unwrap(),
+        url: format!("http://{}/s/", silent.local_addr().unwrap()),
+        certificates: None,
+        task: &task,
+        root: folder.path(),
+        scratch: folder.path(),
+        bounds,
+    };
+    let outcome = contender.prepare(&sample).and_then(|mut prepared| prepared.run());
+    outcome.unwrap_err().to_string()
+}
+
+pub(super) fn silent_server() -> Result<(), Failed> {
+    for registered in contenders::all() {
+        let contender = registered.with(&Parameters::new())?;
+        let missing = contender.needs().iter().any(|program| program.find().is_err());
+        let unable = contender.needs_root() || (registered.name.starts_with("haul") && !copies());
+        // Those that load pages have none here.
+        if missing || unable || contender.replays() {
+            continue;
+        }
+        let said = against_silence(contender.as_ref(), Bounds::tidy(Duration::from_millis(500)));
+        if !said.contains("did not end within") {
+            return Err(format!("{}: {said}", contender.name()).into());
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn interruption() -> Result<(), Failed> {
+    for name in ["curl", "redirector-h1"] {
+        let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
+        let cancel = Arc::new(AtomicBool::new(false));
+        let bounds = Bounds::new(Duration::from_mins(1), cancel.clone());
+        let interrupt = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(200));
+            cancel.store(true, Ordering::Relaxed);
+        });
+        let said = against_silence(registered.with(&Parameters::new())?.as_ref(), bounds);
+        interrupt.join().unwrap();
+        if !said.contains("was interrupted") {
+            return Err(format!("{name}: {said}").into());
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn unexpected_status() -> Result<(), Failed> {
+    let folder = scratch();
+    let mut running = start(server("apache").as_ref(), folder.path(), Http::One, None, None)?;
+    for (name, expected) in [
+        ("redirector-h1", "PUT /nowhere/file0000.bin was answered with status 409"),
+        ("curl", "curl failed (exit status: 22): curl: (22) The requested URL returned error: 409"),
+    ] {
+        let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
+        let task = Payload::new(works()[0].clone(), 1).task(folder.path(), "nowhere")?;
+        let sample = Sample {
+            client: &Here,
+            pc: None,
+            address: free_address(),
+            url: format!("{}nowhere/", running.url()),
+            certificates: None,
+            task: &task,
+            root: running.root(),
+            scratch: folder.path(),
+            bounds: bounds(),
+        };
+        let contender = registered.with(&Parameters::new())?;
+        let said = contender.prepare(&sample).and_then(|mut prepared| prepared.run()).unwrap_err().to_string();
+        if said != expected {
+            return Err(format!("{name}: {said}").into());
+        }
+    }
+    running.check()?;
+    Ok(())
+}

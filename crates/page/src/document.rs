@@ -1,0 +1,118 @@
+//! HTML in place of a page's own, where nobody kept that.
+//!
+//! Our client follows the recorded dependencies and looks into no body. A browser makes its own from the HTML, so a page
+//! of which only sizes are known needs HTML that asks for the same: the page's other requests in their order, style sheets
+//! in the head, scripts, pictures and frames in the body, each by the element that fits its type, and filling up to the
+//! recorded size. What waited for a script or a style sheet is asked for by the HTML as well, so the load is flatter than
+//! the recorded one; its requests, hosts and sizes are the same.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+
+use crate::{Body, Request, Spec};
+
+impl Spec {
+    /// The body of a response, as a server sends it: what was kept, else bytes of the right length; for the page itself,
+    /// if it is HTML, HTML of that length.
+    pub fn body(&self, place: usize) -> Bytes {
+        let body = &self.requests[place].response.body;
+        match body {
+            Body::Synthetic { len, .. } if place == 0 && is_html(&self.requests[0]) => self.document(*len).into(),
+            body => body.part(0, usize::MAX),
+        }
+    }
+
+    /// HTML of this length that asks for all other requests, or for as many as there is room for.
+    fn document(&self, len: u64) -> String {
+        const HEAD: &str = "<!doctype html><title>Page</title>\n";
+        const BODY: &str = "<body>\n";
+        const END: &str = "<!---->\n";
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let mut html = String::with_capacity(len);
+        let room = |html: &String, more: usize| html.len() + more + BODY.len() + END.len() <= len;
+        html.push_str(&HEAD[..HEAD.len().min(len)]);
+        let others = || self.requests.iter().skip(1).filter(|request| can_be_asked_for(request));
+        for style in others().filter(|request| is(request, "css")).map(|request| element(request)) {
+            if room(&html, style.len()) {
+                html.push_str(&style);
+            }
+        }
+        if room(&html, 0) {
+            html.push_str(BODY);
+        }
+        for other in others().filter(|request| !is(request, "css")).map(|request| element(request)) {
+            if room(&html, other.len()) {
+                html.push_str(&other);
+            }
+        }
+        let filling = len.saturating_sub(html.len());
+        if filling >= END.len() {
+            let _ = write!(html, "<!--{:x<1$}-->\n", "", filling - END.len());
+        } else {
+            html.extend(std::iter::repeat_n('\n', filling));
+        }
+        html
+    }
+}
+
+/// Whether HTML can ask for it, and need not know more than its address.
+fn can_be_asked_for(request: &Request) -> bool {
+    request.method == Method::GET && request.response.status == StatusCode::OK
+}
+
+fn is(request: &Request, kind: &str) -> bool {
+    request.response.content_type.as_deref().is_some_and(|told| told.contains(kind))
+}
+
+/// Whether a response is HTML.
+pub(crate) fn is_html(request: &Request) -> bool {
+    is(request, "html")
+}
+
+fn element(request: &Request) -> String {
+    let address = format!("//{}{}", request.host, request.path).replace('&', "&amp;").replace('"', "&quot;");
+    if is(request, "css") {
+        format!("<link rel=stylesheet href=\"{address}\">\n")
+    } else if is(request, "javascript") {
+        format!("<script src=\"{address}\"></script>\n")
+    } else if is_html(request) {
+        format!("<iframe src=\"{address}\"></iframe>\n")
+    } else {
+        format!("<img src=\"{address}\">\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SHIPPED;
+
+    #[test]
+    fn the_pages_that_come_with_the_program_ask_for_all_their_parts() {
+        for (name, _) in SHIPPED {
+            let page = Spec::shipped(name).unwrap();
+            let html = page.body(0);
+            assert_eq!(html.len() as u64, page.requests[0].response.body.len(), "{name}");
+            let html = String::from_utf8(html.into()).unwrap();
+            for request in &page.requests[1..] {
+                let address = format!("\"//{}{}\"", request.host, request.path);
+                assert_eq!(html.matches(&address).count(), 1, "{name}: {}", request.id);
+            }
+        }
+    }
+
+    #[test]
+    fn html_has_the_length_that_was_asked_for_however_short() {
+        let mut page = Spec::shipped("wikipedia").unwrap();
+        for len in (0..400).chain([5000]) {
+            page.requests[0].response.body = Body::Synthetic { len, seed: 0 };
+            let html = page.body(0);
+            assert_eq!(html.len() as u64, len);
+            assert_eq!(html.ends_with(b"\n"), len >= 35, "{len}: whole elements only");
+        }
+        page.requests[0].response.content_type = Some("image/png".into());
+        assert_eq!(page.body(0), page.requests[0].response.body.part(0, usize::MAX));
+    }
+}

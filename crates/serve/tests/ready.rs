@@ -1,0 +1,104 @@
+//! Answers that lie ready: by the short way while questions are simple, by the long one from the first that is not.
+
+use std::{net::TcpListener, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Response, StatusCode, request::Parts};
+use serve::{Answers, Config, Question, Ready, Server};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Tells the way: the target, and `x-way`.
+struct Both;
+
+impl Answers for Both {
+    fn answer(&self, request: &Parts) -> Response<Bytes> {
+        let body = request.uri.path().to_owned();
+        Response::builder().header("x-way", "long").body(body.into()).unwrap()
+    }
+
+    fn ready(&self, question: &Question<'_>) -> Option<Ready> {
+        assert_eq!(question.host, "a");
+        let body = question.target.to_owned();
+        let head = format!("HTTP/1.1 200 OK\r\nx-way: short\r\ncontent-length: {}\r\n\r\n", body.len());
+        let missing = question.field("x-missing").is_some();
+        (!missing).then(|| Ready { status: StatusCode::OK, head: head.into(), body: body.into() })
+    }
+}
+
+/// A connection to a server of these answers.
+async fn connect() -> TcpStream {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = Server::answering(Arc::new(Both), Config::default(), vec![listener]).unwrap();
+    tokio::spawn(server.run(std::future::pending()));
+    TcpStream::connect(address).await.unwrap()
+}
+
+/// Which ways these bytes go, sent in pieces of this size; the connection is closed behind them.
+async fn ways(bytes: &str, piece: usize) -> Vec<(String, String)> {
+    let mut stream = connect().await;
+    for piece in bytes.as_bytes().chunks(piece) {
+        stream.write_all(piece).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    stream.shutdown().await.unwrap();
+    let mut told = String::new();
+    timeout(LIMIT, stream.read_to_string(&mut told)).await.unwrap().unwrap();
+    let way = |answer: &str| {
+        let (head, rest) = answer.split_once("\r\n\r\n").unwrap();
+        let way = head.lines().find_map(|line| line.strip_prefix("x-way: ")).unwrap();
+        (way.to_owned(), rest.to_owned())
+    };
+    told.split("HTTP/1.1 200 OK\r\n").skip(1).map(way).collect()
+}
+
+fn told<const N: usize>(ways: [(&str, &str); N]) -> Vec<(String, String)> {
+    ways.map(|(way, path)| (way.to_owned(), path.to_owned())).into()
+}
+
+#[tokio::test]
+async fn simple_questions_take_the_short_way_until_one_comes_that_is_not() {
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+    let post = "POST /c HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nxyz";
+    let bytes = get("/a") + &get("/b?q") + post + &get("/d");
+    let expected = told([("short", "/a"), ("short", "/b?q"), ("long", "/c"), ("long", "/d")]);
+    for piece in [1, 7, 4000] {
+        assert_eq!(ways(&bytes, piece).await, expected, "{piece}");
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_not_simple_goes_the_long_way() {
+    for request in [
+        "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "GET /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "GET /a HTTP/1.1\r\nHost: a\r\nx-missing: 1\r\n\r\n",
+        "GET http://a/a HTTP/1.1\r\nHost: a\r\n\r\n",
+    ] {
+        assert_eq!(ways(request, 4000).await, told([("long", "/a")]), "{request}");
+    }
+    let crowded: String = (0..80).map(|number| format!("x-{number}: 1\r\n")).collect();
+    let crowded = format!("GET /a HTTP/1.1\r\nHost: a\r\n{crowded}\r\n");
+    assert_eq!(ways(&crowded, 4000).await, told([("long", "/a")]));
+    // HTTP/2 by prior knowledge: the server's preface is a SETTINGS frame (RFC 9113 §3.4), whose type is 4.
+    let mut stream = connect().await;
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let mut frame = [0; 9];
+    timeout(LIMIT, stream.read_exact(&mut frame)).await.unwrap().unwrap();
+    assert_eq!(frame[3], 4);
+}
+
+#[tokio::test]
+async fn nonsense_is_refused() {
+    let mut stream = connect().await;
+    stream.write_all(b"GET /a\x01 HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    let mut told = String::new();
+    timeout(LIMIT, stream.read_to_string(&mut told)).await.unwrap().unwrap();
+    assert!(told.starts_with("HTTP/1.1 400"), "{told}");
+}
