@@ -8,6 +8,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use crate::{
     Cause, Finding, Page as Set, Seen, Times, Transfer, bytes,
+    finding::plural,
     json::Asked,
     pages, rate_text,
     replica::{Bytes, PredictionError, WhatIf},
@@ -70,7 +71,14 @@ pub(crate) fn ranked(connections: &[Seen]) -> Vec<(usize, &Transfer)> {
 /// The answer in a sentence or two, about ranked transfers.
 pub(crate) fn answer(connections: &[Seen], transfers: &[(usize, &Transfer)], packets: u64) -> String {
     let Some((place, worst)) = transfers.first() else {
-        return format!("Nothing to explain: no TCP connection carries data in {packets} packets.");
+        let why = match packets {
+            0 => "the capture has no packet; look whether its filter and its interface let any through".to_owned(),
+            _ => format!(
+                "no TCP connection carries data in {}; what goes by UDP, as HTTP/3 does, is not explained",
+                plural(packets, "packet")
+            ),
+        };
+        return format!("Nothing to explain: {why}.");
     };
     let Some(finding) = worst.findings.first() else {
         let (cause, time) = worst.times.ranked().first().copied().unwrap_or((Cause::Propagation, 0));
