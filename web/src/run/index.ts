@@ -39,7 +39,7 @@ function head(run: Run, name: string): HTMLElement {
     {},
     h("p", { class: "soft small" }, `${name} · ${moment(run.started)} · ${counted(run.cells.length, "cell")}, ${counted(samples, "sample")}`),
     h("h1", {}, run.question || name),
-    run.page.answer.map((paragraph, place) => h("p", { class: place === 0 ? "answer" : null }, paragraph)),
+    h("dl", { class: "answers" }, run.page.answer.map(({ about, text }, place) => [h("dt", {}, about), h("dd", { class: place === 0 ? "answer" : null }, text)])),
     stopped(run),
   );
 }
