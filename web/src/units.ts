@@ -97,6 +97,11 @@ export function moment(rfc3339: string): string {
   return `${at.getUTCDate()} ${MONTHS[at.getUTCMonth()] ?? ""} ${at.getUTCFullYear()}, ${at.toISOString().slice(11, 16)} UTC`;
 }
 
+/** A sentence that was made elsewhere, its numbers kept with their signs. */
+export function unbroken(text: string): string {
+  return text.replace(/(\d) %/g, `$1${NB}%`);
+}
+
 /** A list as it is spoken: `a, b and c`. */
 export function spoken(names: string[]): string {
   return names.length < 2 ? (names[0] ?? "") : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;

@@ -85,7 +85,7 @@ pub(crate) enum Command {
 pub(crate) struct Compare {
     /// The runs: their ids, as `haul lab list` shows them, or folders. Each is measured against the first, the baseline
     #[arg(required = true, num_args = 2.., value_name = "RUN")]
-    runs: Vec<String>,
+    names: Vec<String>,
     /// Write it (schema longhaul.compare/1) to this file as well; `-`: to standard output, in its place
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -252,7 +252,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 fn compare_runs(asked: &Compare) -> Result<(), Box<dyn Error>> {
-    let Compare { runs: names, json, html, place } = asked;
+    let Compare { names, json, html, place } = asked;
     let to_stdout = |path: &&PathBuf| *path == Path::new("-");
     let printed = json.iter().chain(html).filter(to_stdout).count();
     if printed > 1 {

@@ -13,6 +13,7 @@ use std::{
 
 use serde::Serialize;
 
+use self::answer::Part;
 use crate::{
     compare::{CellChange, Change, Compared, Later, Trend},
     results::{CellResult, RunResult},
@@ -32,8 +33,7 @@ pub struct RunPage<'a> {
 
 #[derive(Debug, Serialize)]
 struct Said {
-    /// What there is to say, a paragraph each.
-    answer: Vec<String>,
+    answer: Vec<Part>,
     /// Every workload on every network, in the order of the run.
     blocks: Vec<Block>,
     /// One for each of the run's cells, in their order.

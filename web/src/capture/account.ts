@@ -4,6 +4,7 @@
 import { causeTable, inWords } from "../bar";
 import { classes, title } from "../causes";
 import { h, type Child } from "../dom";
+import { round } from "../scale";
 import { table } from "../table";
 import { counted, rate, share, spoken, ticks, time } from "../units";
 import { size } from "./quantities";
@@ -43,7 +44,7 @@ function told(capture: Capture, transfer: Transfer, toPacket: (number: number) =
     timeline(capture, transfer),
     h("div", { class: "wide" }, sums(transfer)),
     ...whatIf(transfer),
-    h("h3", {}, "What was found"),
+    h("h3", { id: "found" }, "What was found"),
     ...(transfer.findings.length > 0
       ? transfer.findings.map((finding) => found(capture, transfer, finding, toPacket))
       : [h("p", {}, "Nothing worth a change: no avoidable cause took a tenth of its time.")]),
@@ -82,7 +83,7 @@ function timeline(capture: Capture, transfer: Transfer): HTMLElement {
     return piece;
   });
   const marks = ticks(0, whole, 6).map((value) => {
-    const mark = h("span", {}, time(value));
+    const mark = h("span", {}, round(time(value)));
     mark.style.left = `${(100 * value) / whole}%`;
     if (value / whole > 0.82) mark.className = "last";
     return mark;
@@ -126,18 +127,23 @@ function found(capture: Capture, transfer: Transfer, finding: Finding, toPacket:
     const there = trace !== null && (trace.whole || capture.place(trace, number) !== null);
     return there ? h("button", { type: "button", class: "packet", "aria-label": `Show packet ${number}`, onclick: () => toPacket(number) }, number) : h("span", { class: "packet" }, number);
   });
-  const fixes = finding.fix.map(({ system, how, but }) => [
-    h("dt", {}, system),
-    h("dd", {}, h("span", { class: "how" }, how), but ? h("span", { class: "soft but" }, `but: ${but}`) : null),
-  ]);
   return h(
     "article",
     { class: "found" },
     h("h4", {}, h("span", { class: `swatch ${classes(finding.cause)}`, "aria-hidden": "true" }), `${time(finding.cost_s)} (${share(finding.cost_s / transfer.duration_s)}) lost to ${finding.title}`),
     h("p", {}, finding.why),
     h("p", {}, "Evidence: ", finding.packets.length === 1 ? "packet " : "packets ", packets),
-    fixes.length > 0 ? h("dl", { class: "fixes" }, fixes) : null,
+    finding.fix.length > 0 ? fixes(finding.fix) : null,
   );
+}
+
+/** Where to change what, and what that costs. */
+export function fixes(ways: Finding["fix"]): HTMLElement {
+  const way = ({ system, how, but }: Finding["fix"][number]) => [
+    h("dt", {}, system),
+    h("dd", {}, h("span", { class: "how" }, how), but ? h("span", { class: "soft but" }, `but: ${but}`) : null),
+  ];
+  return h("dl", { class: "fixes" }, ways.map(way));
 }
 
 /** Before and after: for what was seen, and for as many bytes as were asked for. */

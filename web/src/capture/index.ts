@@ -5,7 +5,7 @@ import "./capture.css";
 import { h } from "../dom";
 import { inTurns } from "../turns";
 import { count, counted } from "../units";
-import { account } from "./account";
+import { account, fixes } from "./account";
 import { inspector } from "./inspector";
 import { Ladder } from "./ladder";
 import { Capture } from "./model";
@@ -23,9 +23,10 @@ export function render(root: HTMLElement, data: CaptureView): void {
   const main = h(
     "main",
     {},
+    h("p", { class: "soft small" }, `${counted(data.packets, "packet")}${data.packets_kept < data.packets ? `, ${count(data.packets_kept)} of them drawn below` : ""} · ${counted(data.connections.length, "connection")} · ${counted(data.transfers_seen, "transfer")} · explained by haul explain ${data.captures.join(" ")}`),
     h("h1", {}, name),
     h("p", { class: "answer" }, data.answer),
-    h("p", { class: "soft" }, `${counted(data.packets, "packet")}${data.packets_kept < data.packets ? `, ${count(data.packets_kept)} of them drawn below` : ""} · ${counted(data.connections.length, "connection")} · ${counted(data.transfers_seen, "transfer")} · explained by haul explain ${data.captures.join(" ")}`),
+    reasons(data),
   );
   root.append(main);
   if (data.transfers.length === 0) return;
@@ -44,6 +45,26 @@ export function render(root: HTMLElement, data: CaptureView): void {
       main.append(packets.element);
     },
   ]);
+}
+
+/** How many ways to change what was lost are told at once. */
+const WAYS = 3;
+
+/** Why what the answer says was lost, and what would change it: as much as is read at once; all stands with the finding. */
+function reasons({ transfers: [worst] }: CaptureView): HTMLElement | null {
+  const finding = worst?.findings[0];
+  if (!finding) return null;
+  const more = finding.fix.length - WAYS;
+  return h(
+    "dl",
+    { class: "answers" },
+    h("dt", {}, "Why"),
+    h("dd", {}, finding.why),
+    finding.fix.length > 0 && [
+      h("dt", {}, "What to change"),
+      h("dd", {}, finding.fix.length > 1 && h("p", {}, "One of these:"), fixes(finding.fix.slice(0, WAYS)), h("a", { href: "#found" }, more > 0 ? `${counted(more, "other way")}, and the evidence` : "The evidence")),
+    ],
+  );
 }
 
 /** The views that show packets. */

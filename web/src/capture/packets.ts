@@ -31,7 +31,7 @@ interface Part {
 
 function opening(name: string, part: (from: number) => Part | null): { element: HTMLElement; changed: () => void } {
   const place = h("div", {});
-  const element = h("details", {}, h("summary", {}, name), place);
+  const element = h("details", { class: "asked" }, h("summary", {}, name), place);
   let from = 0;
   const show = () => {
     const shown = part(from);
@@ -103,11 +103,10 @@ function pieceTable(capture: Capture, selection: Selection, page: number): Part 
 /** What of the capture is not in the page, and what is said of all of it nevertheless. */
 export function leftOut(capture: Capture): string | null {
   const { packets, packets_kept: kept, connections } = capture.data;
+  if (connections.every((one) => one.trace && one.trace.count >= one.packets)) return null;
   const none = connections.filter((one) => !one.trace).length;
-  const part = connections.filter((one) => one.trace && one.trace.count < one.packets).length;
-  if (none + part === 0) return null;
-  const missing = [none > 0 ? `${counted(none, "connection has", "connections have")} none of theirs here` : "", part > 0 ? `${counted(part, "has", "have")} a part of them` : ""].filter(Boolean);
-  return `The charts below draw ${count(kept)} of the capture’s ${counted(packets, "packet")}, those of the connections that lost most: ${missing.join(", and ")}. All that is said above, and every sum, is of the whole capture. To see others, explain them alone: haul explain --connection.`;
+  const others = none > 0 ? ` Of ${counted(none, "connection")} none are; haul explain \u2011\u2011connection draws one alone.` : "";
+  return `The charts below draw ${count(kept)} of the capture’s ${counted(packets, "packet")}, those of the connections that lost most.${others} All that is said above, and every sum, is of the whole capture.`;
 }
 
 /** Which part of a connection's packets a trace has; nothing, if all. */

@@ -141,7 +141,7 @@ function ratios(runs: About[], cells: Cell[]): HTMLElement {
     caption,
     [
       { head: "contender", class: "sticky", key: ({ contender }) => contender, cell: name },
-      { head: "at", key: where, cell: where },
+      { head: "at", key: where, cell: (cell) => h("span", { class: "named" }, where(cell)) },
       { head: "time as a multiple of run 1’s", class: chart(runs), axis: axisOf(scale), cell: (cell) => stack(cell.runs.flatMap(({ ratio: value, ci95, trend }, run) => (value !== null && ci95 ? [[run, ratio(value, ci95, scale, trend)]] : []))) },
       ...later(runs, (run) => ({ head: `run ${run + 1}`, number: true, class: "outcome", key: (cell) => cell.runs[run]?.ratio, cell: (cell) => cell.runs[run] && change(cell.runs[run]) })),
     ],

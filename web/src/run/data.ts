@@ -92,8 +92,8 @@ export interface Claim {
 
 /** What the program says of the results in words, and what it found beside run.json. */
 export interface Page {
-  /** What there is to say, a paragraph each. */
-  answer: string[];
+  /** What there is to say, and what each part of it answers. */
+  answer: { about: string; text: string }[];
   /** Every workload on every network: who wins and by how much. */
   blocks: { workload: string; network: string; sentences: string[] }[];
   /** Of each cell, in the order of `cells`: its place among its rivals, as `2` or `2–4`, and its files. */

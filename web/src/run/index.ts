@@ -4,7 +4,7 @@
 import { classes, ordered, title } from "../causes";
 import { append, h } from "../dom";
 import { inTurns } from "../turns";
-import { counted, moment } from "../units";
+import { counted, moment, unbroken } from "../units";
 import { block, type Reading } from "./block";
 import { claims } from "./claims";
 import { blocks, type Block, type Run } from "./data";
@@ -39,7 +39,7 @@ function head(run: Run, name: string): HTMLElement {
     {},
     h("p", { class: "soft small" }, `${name} · ${moment(run.started)} · ${counted(run.cells.length, "cell")}, ${counted(samples, "sample")}`),
     h("h1", {}, run.question || name),
-    run.page.answer.map((paragraph, place) => h("p", { class: place === 0 ? "answer" : null }, paragraph)),
+    h("dl", { class: "answers" }, run.page.answer.map(({ about, text }, place) => [h("dt", {}, about), h("dd", { class: place === 0 ? "answer" : null }, unbroken(text))])),
     stopped(run),
   );
 }

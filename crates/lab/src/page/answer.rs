@@ -1,6 +1,8 @@
 //! The answer that stands first on a page: who is fastest, where the time of the slowest went, what of the source
 //! held.
 
+use serde::Serialize;
+
 use crate::{
     claims::Verdict,
     compare::{Change, Tally, Trend},
@@ -10,8 +12,21 @@ use crate::{
     words::{Scale, counted, estimated, spoken, times},
 };
 
-/// A paragraph each.
-pub(super) fn of_run(run: &RunResult) -> Vec<String> {
+/// A part of an answer, and what it answers in a word or two.
+#[derive(Debug, Serialize)]
+pub(super) struct Part {
+    about: &'static str,
+    text: String,
+}
+
+impl Part {
+    fn new(about: &'static str, text: String) -> Self {
+        Self { about, text }
+    }
+}
+
+/// Who is fastest, why the others are not, what would change that, and what of the source held.
+pub(super) fn of_run(run: &RunResult) -> Vec<Part> {
     let blocks: Vec<Rivals<'_>> = run
         .networks
         .iter()
@@ -19,7 +34,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<String> {
         .filter(|rivals| !rivals.ranked.is_empty())
         .collect();
     let first = match &blocks[..] {
-        [] => vec![nothing(run)],
+        [] => vec![Part::new("Fastest", nothing(run))],
         [only] => one_block(run, only),
         blocks => many_blocks(blocks),
     };
@@ -44,7 +59,7 @@ fn took(cell: &CellResult) -> String {
     cell.times_floor.map_or(time.clone(), |floor| format!("{time}, {} the least that physics allows", times(floor)))
 }
 
-fn one_block(run: &RunResult, rivals: &Rivals<'_>) -> Vec<String> {
+fn one_block(run: &RunResult, rivals: &Rivals<'_>) -> Vec<Part> {
     let best = rivals.ranked[0];
     let workload = run.workloads.iter().find(|workload| workload.name == best.workload);
     let network = run.networks.iter().find(|network| network.name == best.network);
@@ -57,14 +72,14 @@ fn one_block(run: &RunResult, rivals: &Rivals<'_>) -> Vec<String> {
     };
     let gaps = rivals.sentences().join(" ");
     let who = if gaps.is_empty() { who } else { format!("{who} {gaps}") };
-    std::iter::once(who).chain(why(rivals)).collect()
+    std::iter::once(Part::new("Fastest", who)).chain(why(rivals)).collect()
 }
 
-fn many_blocks(blocks: &[Rivals<'_>]) -> Vec<String> {
+fn many_blocks(blocks: &[Rivals<'_>]) -> Vec<Part> {
     let who = if blocks.iter().any(Rivals::comparable) { in_front(blocks) } else { shortest(blocks) };
     // Where most is to be gained, what of is it made?
     let widest = blocks.iter().max_by(|a, b| gap(a).total_cmp(&gap(b)));
-    let widest = widest.filter(|rivals| gap(rivals) > 1.0).map(|rivals| {
+    let widest = widest.filter(|rivals| gap(rivals) > 1.0).into_iter().flat_map(|rivals| {
         let (best, worst) = (rivals.ranked[0], rivals.ranked[rivals.ranked.len() - 1]);
         let ratio = rivals.compare(0, rivals.ranked.len() - 1);
         let apart = ratio.map_or_else(String::new, |gap| format!(", {} as long", estimated(gap.ratio, gap.ci95)));
@@ -75,9 +90,9 @@ fn many_blocks(blocks: &[Rivals<'_>]) -> Vec<String> {
             best.label(),
             worst.label()
         );
-        why(rivals).map_or(sentence.clone(), |why| format!("{sentence} {why}"))
+        std::iter::once(Part::new("How far apart", sentence)).chain(why(rivals))
     });
-    std::iter::once(who).chain(widest).collect()
+    std::iter::once(Part::new("Fastest", who)).chain(widest).collect()
 }
 
 /// So little behind the best, detectable or not, changes nobody's mind.
@@ -97,7 +112,7 @@ fn in_front(blocks: &[Rivals<'_>]) -> String {
         first.push_str(" races");
     }
     let parts = spoken(&parts);
-    format!("Fastest: {parts}, counting those where nobody is detectably faster, or by less than 5 %.")
+    format!("{parts}, counting those where nobody is detectably faster, or by less than 5 %.")
 }
 
 /// How often each contender is there, most often first.
@@ -134,21 +149,35 @@ fn gap(rivals: &Rivals<'_>) -> f64 {
 }
 
 /// What the slowest spent its time on, and what would change that.
-fn why(rivals: &Rivals<'_>) -> Option<String> {
-    let slowest = rivals.ranked.last()?;
-    let why = slowest.why.as_ref().filter(|why| !why.seconds.is_empty())?;
-    let change =
-        remedy_of(&why.seconds).map_or_else(String::new, |remedy| format!(" What would change that: {remedy}."));
-    Some(format!("The time of {} went to: {}.{change}", slowest.label(), why.answer))
+fn why(rivals: &Rivals<'_>) -> Vec<Part> {
+    let (Some(fastest), Some(slowest)) = (rivals.ranked.first(), rivals.ranked.last()) else { return Vec::new() };
+    let Some(why) = slowest.why.as_ref().filter(|why| !why.seconds.is_empty()) else { return Vec::new() };
+    let requests = match (fastest.requests, slowest.requests) {
+        (Some(few), Some(many)) if few < many => {
+            format!("{} sends {}, {} {many}. ", fastest.label(), counted(few, "request"), slowest.label())
+        }
+        _ => String::new(),
+    };
+    let spent = format!("{requests}The time of {} went to: {}.", slowest.label(), why.answer);
+    let change = remedy_of(&why.seconds).map(|remedy| Part::new("What to change", sentence(remedy)));
+    std::iter::once(Part::new("Why", spent)).chain(change).collect()
 }
 
-fn claims(run: &RunResult) -> Option<String> {
+/// `fewer round trips` as a sentence.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).chain(['.']).collect()
+}
+
+fn claims(run: &RunResult) -> Option<Part> {
     let count = |verdict| run.claims.iter().filter(|claim| claim.in_run && claim.verdict == verdict).count();
     let (yes, no, open) = (count(Verdict::Reproduced), count(Verdict::Refuted), count(Verdict::Inconclusive));
     let all = yes + no + open;
     (all > 0).then(|| {
         let checks = counted(all as u64, "sentence");
-        format!("Of {checks} of the source that this run checks, {yes} reproduced, {no} refuted, {open} inconclusive.")
+        let held =
+            format!("Of {checks} of it that this run checks, {yes} reproduced, {no} refuted, {open} inconclusive.");
+        Part::new("The source", held)
     })
 }
 

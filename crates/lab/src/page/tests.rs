@@ -16,13 +16,14 @@ fn page(run: &RunResult) -> Value {
 
 fn answer(run: &RunResult) -> String {
     let answer = page(run)["page"]["answer"].clone();
-    serde_json::from_value::<Vec<String>>(answer).unwrap().join("\n")
+    let said = |part: &Value| format!("{}: {}", part["about"].as_str().unwrap(), part["text"].as_str().unwrap());
+    answer.as_array().unwrap().iter().map(said).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn the_page_holds_the_run_as_it_is_and_says_what_it_comes_to() {
     let mut run = example::run(4, 1.0, &DAVFS2);
-    let slow = run.cells.iter_mut().find(|cell| cell.contender == "redirector-h1").unwrap();
+    let slow = run.cells.iter_mut().find(|cell| cell.contender == "redirector-h2").unwrap();
     slow.why = Some(Why {
         round: 0,
         seconds: [("propagation".to_owned(), 2.0)].into(),
@@ -53,9 +54,12 @@ fn a_run_without_results_says_why() {
     let mut run = example::run(1, 1.0, &DAVFS2);
     run.cells.retain(|cell| cell.contender == "davfs2");
     run.claims.clear();
-    assert_eq!(answer(&run), "Nothing was measured: mount.davfs is not installed; `apt-get install davfs2` brings it.");
+    assert_eq!(
+        answer(&run),
+        "Fastest: Nothing was measured: mount.davfs is not installed; `apt-get install davfs2` brings it."
+    );
     run.cells.clear();
-    assert_eq!(answer(&run), "Nothing was measured: the run has no cell.");
+    assert_eq!(answer(&run), "Fastest: Nothing was measured: the run has no cell.");
 }
 
 /// What the page of compared runs is filled with.
