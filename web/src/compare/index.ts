@@ -97,7 +97,7 @@ function which({ runs, cells }: Compare): HTMLElement {
     ],
     runs.map((_, run) => run),
   );
-  return wide("The runs", view);
+  return wide("Table of the runs", view);
 }
 
 function unlike(many: number): Child {
