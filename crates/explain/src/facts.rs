@@ -7,7 +7,7 @@ use capture::tcp::Flags;
 use crate::{
     collect::{Connection, Syn},
     event::{Both, Side},
-    seat::{Seat, Sent},
+    seat::{LATE, Seat, Sent},
     talk,
     vantage::Place,
 };
@@ -136,6 +136,8 @@ struct Survey {
     stretch: std::collections::VecDeque<(u64, u64, u64)>,
     /// Sizes of what was sent between two times at which all was acknowledged.
     chunks: Vec<u64>,
+    /// Those after which the sender took longer to go on.
+    late_chunks: Vec<u64>,
     /// The most that was outstanding in each round trip, if nothing was lost.
     peaks: Vec<u64>,
     /// The largest window that the receiver offered.
@@ -166,6 +168,8 @@ impl Survey {
         let at_receiver = place.to[!side] * 4 < place.to[side];
         let mut survey = Self::default();
         let (mut began, mut delivered, mut small) = (seat.next, 0, None);
+        // When everything was last acknowledged.
+        let mut silent_since: u64 = 0;
         for event in &connection.events {
             if event.from() != side {
                 if event.has(Flags::ACK) {
@@ -180,6 +184,7 @@ impl Survey {
             let went = seat.send(event);
             for acked in seat.acked.drain(..) {
                 if acked.all {
+                    silent_since = acked.at;
                     // The path was empty, and this one may have been held back: nothing is told of the rate.
                     survey.stretch.clear();
                 } else if !at_receiver {
@@ -204,6 +209,9 @@ impl Survey {
                         survey.chunks.push(start - began);
                         began = start;
                     } else if seat.una == start {
+                        if !data.window && event.time <= silent_since + LATE * seat.prompt() {
+                            survey.late_chunks.push(start - began);
+                        }
                         // It went on at a time of its own, or when a window let it: no chunk ended here.
                         began = start;
                     }
@@ -278,13 +286,19 @@ impl Survey {
     /// The size that most chunks have, if the sender sends the same again and again and then waits.
     fn chunk(&self, facts: &Facts) -> Option<u64> {
         let mut counts: HashMap<u64, u32> = HashMap::new();
-        for size in self.chunks.iter().filter(|size| **size > facts.mss) {
+        let sizes = || self.chunks.iter().chain(&self.late_chunks);
+        for size in sizes().filter(|size| **size > facts.mss) {
             *counts.entry(*size).or_default() += 1;
         }
         let (size, count) = counts.into_iter().max_by_key(|(size, count)| (*count, *size))?;
+        // A program that writes at times of its own is always as late; one that waits is so when its machine is busy.
+        let on_time = self.chunks.iter().filter(|chunk| **chunk == size).count();
+        if on_time * 3 < count as usize {
+            return None;
+        }
         let uneven = !size.is_multiple_of(facts.mss);
         let enough = count >= 4 || uneven && count >= 2;
-        (enough && count as usize * 2 >= self.chunks.len()).then_some(size)
+        (enough && count as usize * 2 >= sizes().count()).then_some(size)
     }
 
     fn answers_acks(&self) -> bool {

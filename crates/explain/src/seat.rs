@@ -20,6 +20,9 @@ use crate::{
 /// How long a sender takes to go on when an acknowledgement comes, in nanoseconds: machines are busy.
 const PROMPT: u64 = 3_000_000;
 
+/// How many times as long one takes whose program has to see it first, now and then.
+pub(crate) const LATE: u64 = 10;
+
 /// How close together acknowledgements come that are one, in nanoseconds.
 const TOGETHER: u64 = 1_000_000;
 
@@ -188,7 +191,7 @@ impl<'a> Seat<'a> {
     }
 
     /// How soon after an acknowledgement a packet was let go by it.
-    fn prompt(&self) -> u64 {
+    pub(crate) fn prompt(&self) -> u64 {
         PROMPT.max(self.rtt / 8)
     }
 
@@ -412,7 +415,7 @@ impl<'a> Seat<'a> {
 
     fn data(&self, now: u64, len: u64) -> Data {
         // A program that waits for its chunk looks now and then whether it was acknowledged.
-        let late = |release: &Release| if self.facts.chunk.is_some() && release.all { 10 } else { 1 };
+        let late = |release: &Release| if self.facts.chunk.is_some() && release.all { LATE } else { 1 };
         let released = self.release.filter(|release| now <= release.at + late(release) * self.prompt());
         let closed = match (self.closed, self.closed_since) {
             (Some((from, to)), _) => Some((from, to)),
@@ -424,7 +427,7 @@ impl<'a> Seat<'a> {
         let grows = !self.lost && if self.rounds < BACK { self.facts.from_start } else { recent * 4 >= earlier * 5 };
         // Acknowledgements that come close together are one to a sender; while its window opens, all that come sooner
         // than it goes on.
-        let together = if grows { self.prompt() } else { TOGETHER };
+        let together = if grows && self.facts.level.is_none() { self.prompt() } else { TOGETHER };
         let earlier_than = |room: &u64| released.is_none_or(|release| room + together < release.at);
         Data {
             released,

@@ -35,7 +35,7 @@ sockopt_impl!(MaxPacingRate, SetOnly, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE
 pub(crate) struct Told {
     /// The client's kernel and the server's, after the last acknowledgement.
     pub(crate) kernels: [TcpInfo; 2],
-    /// From before each request until its response was read; what is thought before a request is not in it.
+    /// Until each response was read, from when the one before it was; what is thought before a request is in it.
     pub(crate) exchanges: Vec<Duration>,
     /// From the beginning to the last byte.
     pub(crate) took: Duration,

@@ -195,7 +195,7 @@ fn programs_clock(name: &str, scenario: &Scenario, played: &Played) -> Result<Op
     let number = scenario.expect.exchange.unwrap_or(scenario.exchange.len() - 1);
     let truth = match number {
         0 => played.told.took,
-        _ => played.told.exchanges[number] + scenario.exchange[number].client_think.0,
+        _ => played.told.exchanges[number],
     };
     if scenario.pipelined || (number == 0 && scenario.exchange.len() > 1) {
         return Ok(None);

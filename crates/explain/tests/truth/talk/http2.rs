@@ -27,10 +27,9 @@ pub(super) fn ask(stream: TcpStream, secrets: &Secrets, scenario: &Scenario) -> 
         builder.initial_window_size(stream_window).initial_connection_window_size(connection_window);
         let (mut sender, connection) = builder.handshake::<_, Bytes>(stream).await.map_err(io::Error::other)?;
         let connection = tokio::spawn(connection);
-        let mut took = Vec::new();
+        let (mut took, mut since) = (Vec::new(), Instant::now());
         for exchange in &scenario.exchange {
             sleep(exchange.client_think.0).await;
-            let began = Instant::now();
             let uri = "http://server.test/file";
             let method = if exchange.request.as_bytes() == 0 { "GET" } else { "PUT" };
             let request = Request::builder().method(method).uri(uri).body(()).map_err(io::Error::other)?;
@@ -41,7 +40,8 @@ pub(super) fn ask(stream: TcpStream, secrets: &Secrets, scenario: &Scenario) -> 
                 send(&mut body, exchange.request.as_bytes(), scenario.client.writes).await?;
             }
             receive(response.await.map_err(io::Error::other)?.into_body()).await?;
-            took.push(began.elapsed());
+            took.push(since.elapsed());
+            since = Instant::now();
         }
         drop(sender);
         // It goes on to acknowledge and to say goodbye.

@@ -25,19 +25,18 @@ impl Wire for TcpStream {
 
 /// The client: says how long each exchange took.
 pub(super) fn ask(mut wire: Box<dyn Wire>, scenario: &Scenario) -> io::Result<Vec<Duration>> {
-    let mut took = Vec::new();
+    let (mut took, mut since) = (Vec::new(), Instant::now());
     let mut sender = Sender::new(wire.socket(), scenario.client.writes)?;
     for group in groups(scenario) {
-        let mut begins = Vec::new();
         for exchange in group {
             sleep(exchange.client_think.0);
-            begins.push(Instant::now());
             sender.send(&mut *wire, &request_head(scenario, exchange), exchange.request.as_bytes())?;
         }
-        for (exchange, began) in group.iter().zip(begins) {
+        for exchange in group {
             let length = response_head(scenario, exchange).len() as u64 + exchange.response.as_bytes();
             receive(&mut *wire, length, scenario.client.reads)?;
-            took.push(began.elapsed());
+            took.push(since.elapsed());
+            since = Instant::now();
         }
     }
     Ok(took)
