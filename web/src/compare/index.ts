@@ -197,7 +197,7 @@ function times(runs: About[], cells: Cell[]): HTMLElement | null {
 
 function drawn({ model }: Cell, { samples_s, median_s, trend }: InRun, scale: Scale): SVGSVGElement {
   const picture = strip({ samples_s, median_s, ci95_s: null, floor_s: null, model }, scale);
-  picture.classList.add(trend === "baseline" ? "then" : "now");
+  if (trend === "baseline") picture.classList.add("then");
   return picture;
 }
 

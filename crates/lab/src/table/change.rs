@@ -157,6 +157,6 @@ fn summary(change: &Change, look: Look) -> String {
     } else {
         " Its interval holds in 95 % of cases unless it says less."
     };
-    let chance = change.by_chance().map_or_else(String::new, |said| format!(" {said}"));
-    text + &look.paragraph("", 0, &format!("A ratio is a run's time as a multiple of run 1's.{signs}{chance}"))
+    let luck = change.by_chance().map_or_else(String::new, |said| format!(" {said}"));
+    text + &look.paragraph("", 0, &format!("A ratio is a run's time as a multiple of run 1's.{signs}{luck}"))
 }
