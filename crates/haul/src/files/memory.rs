@@ -30,7 +30,7 @@ use crate::say;
 const SCHEMA: &str = "longhaul.servers/1";
 
 /// How often another's lock is tried, and how long it is waited for in between.
-const TRIES: u32 = 20;
+const TRIES: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// So many ways are kept.
