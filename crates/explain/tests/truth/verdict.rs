@@ -165,11 +165,14 @@ pub(crate) fn judge(
         connection.transfers.iter().map(each).sum::<u64>() as f64 / 1e9
     };
     let kernel = played.told.kernels[sender];
+    // A program that is blocked in a write, and woken late, is idle as packets tell it; its kernel counts its buffer.
+    let blocked = scenario.expect.cause == Cause::SendBuffer.name();
+    let woken = if blocked { spent(&[Cause::SenderIdle]) } else { 0.0 };
     let inside: Vec<Cause> = Cause::all().filter(|cause| !OUTSIDE.contains(cause)).collect();
     let clocks = [
-        ("busy", kernel.busy_time, spent(&inside)),
+        ("busy", kernel.busy_time, spent(&inside) + woken),
         ("rwnd_limited", kernel.rwnd_limited, spent(&[Cause::ReceiveWindow, Cause::ReceiverStalled])),
-        ("sndbuf_limited", kernel.sndbuf_limited, spent(&[Cause::SendBuffer])),
+        ("sndbuf_limited", kernel.sndbuf_limited, spent(&[Cause::SendBuffer]) + woken),
     ];
     let clocks = clocks.into_iter().filter_map(|(clock, kernel, explain)| {
         let truth = kernel?.as_secs_f64();
