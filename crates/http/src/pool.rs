@@ -53,7 +53,7 @@ pub(crate) struct History {
     window: Option<Window>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Moved {
     sent: u64,
     received: u64,
@@ -86,6 +86,11 @@ impl History {
         self.burst.received += received;
         self.largest.sent = self.largest.sent.max(self.burst.sent);
         self.largest.received = self.largest.received.max(self.burst.received);
+    }
+
+    /// Whether an exchange has ended on it.
+    pub(crate) fn is_used(&self) -> bool {
+        self.largest != Moved::default()
     }
 
     /// What the kernel says of our sending on it.

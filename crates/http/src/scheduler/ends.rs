@@ -2,7 +2,8 @@
 //!
 //! What was answered stands. Every other request comes back with what is known of its fate (`Sent`), and:
 //! - what never left, or what the server says it did nothing with, is sent again, whatever it is;
-//! - what may be repeated is sent again, a few times; the one that the connection died of, alone;
+//! - what may be repeated is sent again, a few times; the one that the connection died of, perhaps, alone. Whether it did
+//!   shows on a connection that has done nothing for others, or that fell silent;
 //! - what may not be is failed, as undecided;
 //! - and so is a large request that changes something, was sent whole and is not answered in time. The server is at
 //!   work, perhaps, and would be given all of it again, and again: whoever asked can look.
@@ -16,7 +17,7 @@ use crate::{
     wire::{ConnectionId, JobId, Sent},
 };
 
-/// So many connections may die of a request before it is given up.
+/// So many connections that did nothing else may die of a request before it is given up.
 const MOST_BLAMES: u32 = 4;
 /// So often may it come back for no fault of its own.
 const MOST_RETURNS: u32 = 64;
@@ -66,10 +67,11 @@ impl Scheduler {
         // The oldest one is what the connection died of, perhaps; backwards, so that the order stays.
         let oldest = unanswered.first().filter(|(_, sent)| *sent == Sent::Something && !was_our_own(cause));
         let oldest = oldest.map(|(job, _)| *job);
+        let blamed = !line.history.is_used() || matches!(cause, Cause::TimedOut(..));
         for (job, sent) in unanswered.iter().rev() {
             if let Some(mut waiting) = line.release(*job) {
                 if Some(*job) == oldest {
-                    waiting.blames += 1;
+                    waiting.blames += u32::from(blamed);
                     waiting.shape.pipelinable = false;
                 }
                 self.again(waiting, *sent, cause);

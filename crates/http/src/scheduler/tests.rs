@@ -266,6 +266,22 @@ fn what_a_connection_died_of_is_tried_alone_and_given_up_in_the_end() {
 }
 
 #[test]
+fn a_connection_that_did_something_for_others_may_have_died_of_that() {
+    let mut play = Play::new(2, Pipelining::Off);
+    play.asks(2);
+    for (connection, job) in play.run() {
+        play.answer(connection, job, None);
+    }
+    play.asks(1);
+    // Two that were used, and four of its own.
+    for _ in 0..6 {
+        let [(connection, job)] = play.run()[..] else { panic!("it is not sent") };
+        play.scheduler.closed(ConnectionId(connection), &Cause::Closed, &[(job, Sent::Something)], play.now);
+    }
+    assert!(matches!(play.scheduler.actions()[..], [Action::Fail { .. }]));
+}
+
+#[test]
 fn a_server_that_takes_few_connections_is_not_pressed() {
     let mut play = Play::new(4, Pipelining::Off);
     let jobs = play.asks(4);
