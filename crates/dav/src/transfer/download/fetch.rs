@@ -5,6 +5,7 @@ use std::{
     fs,
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Write},
+    ops::RangeInclusive,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
@@ -31,8 +32,10 @@ const SMALL: u64 = 256 * 1024;
 /// The parts of a large file, and the size from which a file is worth them.
 const PART: u64 = 2 * 1024 * 1024;
 const LARGE: u64 = 8 * 1024 * 1024;
-/// How often an answer that breaks off is asked for, the first time included.
-const TRIES: u32 = 3;
+/// How often an answer that breaks off is asked for, the first time included: until all that came of it is as much as a
+/// large file, within these bounds. Where connections end after so many bytes, each one that others have used may break
+/// once more, and then there is a fresh one.
+const TRIES: RangeInclusive<u64> = 3..=10;
 
 impl Facts {
     /// Its length and tag, if it is worth parts and one version can be told from another.
@@ -136,7 +139,7 @@ impl Work<'_> {
     }
 
     async fn fetch_whole(&self, find: &Find, path: &RemotePath, part: &Path) -> Result<u64, Error> {
-        let (length, verified) = again(|| self.try_whole(find, path, part)).await?;
+        let (length, verified) = again(find.facts.length.unwrap_or(LARGE), || self.try_whole(find, path, part)).await?;
         // A digest that came with the answer has been compared as it was read.
         if !verified {
             self.compare(find, path, part, length).await?;
@@ -226,7 +229,7 @@ impl Work<'_> {
         let mut parts = stream::iter(starts)
             .map(|start| async move {
                 let end = (start + PART).min(length);
-                again(|| self.fetch_part(path, start..end, length, tag)).await
+                again(end - start, || self.fetch_part(path, start..end, length, tag)).await
             })
             .buffered(self.options.connections.max(1));
         while let Some(pieces) = parts.try_next().await? {
@@ -329,9 +332,10 @@ fn cut(error: haul_http::Error) -> Lost {
     Lost::Amid(error.into())
 }
 
-/// Tries a few times to have what is lost in the middle.
-async fn again<T, F: Future<Output = Result<T, Lost>>>(fetch: impl Fn() -> F) -> Result<T, Error> {
-    for left in (0..TRIES).rev() {
+/// Tries a few times to have what is lost in the middle, of so many bytes.
+async fn again<T, F: Future<Output = Result<T, Lost>>>(length: u64, fetch: impl Fn() -> F) -> Result<T, Error> {
+    let tries = (LARGE / length.max(1)).clamp(*TRIES.start(), *TRIES.end());
+    for left in (0..tries).rev() {
         match fetch().await {
             Ok(fetched) => return Ok(fetched),
             Err(Lost::Amid(_)) if left > 0 => {}
