@@ -332,7 +332,7 @@ test("a run is watched, and ended, from its page", options, async (context) => {
   let said = "";
   child.stderr.setEncoding("utf8").on("data", (text) => { said += text; });
   let over = false;
-  const ended = new Promise((done) => child.on("close", done)).then(() => { over = true; });
+  const ended = new Promise((done) => child.on("close", done)).then((code) => { over = true; return code; });
   const address = await Promise.race([
     (async () => {
       while (!over) {

@@ -7,8 +7,10 @@
 //! # Before the handshake is done
 //! The driver's [`Report::Confirmed`] tells when the handshake is done; until then the scheduler gives this connection
 //! nothing but requests with safe methods. A server that does not take early data has done nothing with it, so its
-//! jobs go back as never sent, and `h3` begins anew on the same connection: its own streams went with the data. What
-//! is never confirmed is given up within [`PATIENCE`]: a path that swallows UDP says nothing at all.
+//! jobs go back as never sent, and `h3` begins anew on the same connection: its own streams went with the data. The
+//! server's are taken only when that is known, since whoever takes them must keep them: to drop a control stream is the
+//! connection's end (RFC 9114 §6.2.1). What is never confirmed is given up within [`PATIENCE`]: a path that swallows UDP
+//! says nothing at all.
 //!
 //! # Windows, liveness and fates
 //! `quinn` gives windows back as the exchanges read, and these read no faster than their readers, so that what a slow
@@ -117,7 +119,7 @@ impl Connection {
             let pending = self.pending.as_mut();
             tokio::select! {
                 biased;
-                error = poll_fn(|context| driver.poll_close(context)) => {
+                error = poll_fn(|context| driver.poll_close(context)), if pending.is_none() => {
                     return End::Over(self.ended().unwrap_or_else(|| Cause::Protocol(error.to_string())));
                 }
                 end = async { timeout(PATIENCE, pending?.end()).await.ok() }, if pending.is_some() => {

@@ -129,11 +129,25 @@ async fn ngtcp2s_server_is_asked_early() {
     let at = |name: &str| folder.path().join(name);
     let mut command = Command::new(server);
     command.arg("-q").arg("-d").arg(at("www")).arg("127.0.0.1").arg(port.to_string()).arg(at("k.pem")).arg(at("c.pem"));
-    let _running = Running::start(&mut command);
-    until(|| UdpSocket::bind(("127.0.0.1", port)).err()).await;
+    let running = Running::start(&mut command);
+    let listens = || until(|| UdpSocket::bind(("127.0.0.1", port)).err());
+    listens().await;
     let connector = connector(folder.path());
     assert_eq!(get(&connector, port, Offer::Http3, true).await.0, EarlyData::None);
-    assert_eq!(get(&connector, port, Offer::Http3, true).await.0, EarlyData::Accepted);
+    // It takes tickets for replayed that come later than their age says, as they do on a busy machine.
+    let mut early = EarlyData::None;
+    for _ in 0..20 {
+        early = get(&connector, port, Offer::Http3, true).await.0;
+        if early == EarlyData::Accepted {
+            break;
+        }
+    }
+    assert_eq!(early, EarlyData::Accepted);
+    // Started anew it knows no ticket. Its own streams come with its first packets, before early data is known to be lost.
+    drop(running);
+    let _running = Running::start(&mut command);
+    listens().await;
+    assert_eq!(get(&connector, port, Offer::Http3, true).await.0, EarlyData::Rejected);
 }
 
 #[tokio::test]
