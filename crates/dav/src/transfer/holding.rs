@@ -159,17 +159,23 @@ impl<'a> Holding<'a> {
         if written {
             lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = false);
         }
-        self.undo(&path, &token).await;
+        self.undo(&path, &token, false).await;
         lock(&self.locks).unlocked(&path);
     }
 
-    async fn undo(&self, path: &RemotePath, token: &LockToken) {
+    /// Takes back what a lock has made, and the lock. What cannot be deleted stays locked, so that nobody takes it for
+    /// theirs, until it is tried a `last` time.
+    async fn undo(&self, path: &RemotePath, token: &LockToken, last: bool) {
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
         // With the file goes its lock (RFC 4918 §9.6).
         let gone = hollow && {
             let claims = If::default().locked(path, token.clone());
-            self.dav.delete(path, &Guard::None, &claims).await.is_ok()
+            let deleted = self.dav.delete(path, &Guard::None, &claims).await;
+            deleted.is_ok() || deleted.is_err_and(|error| error.is(404))
         };
+        if hollow && !gone && !last {
+            return;
+        }
         // A refusal may say that there is no such lock any more (RFC 4918 §9.11.1). Asking once more in the end is sure.
         let undone = gone || self.dav.unlock(path, token).await.is_ok();
         if undone {
@@ -209,7 +215,7 @@ impl<'a> Holding<'a> {
                 None => self.find(&path).await.ok().flatten().map(|(token, _)| token),
             };
             if let Some(token) = found {
-                self.undo(&path, &token).await;
+                self.undo(&path, &token, true).await;
             }
         });
         let _ = timeout(FAREWELL, futures_util::future::join_all(undone)).await;

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, fs, sync::Arc, time::Duration};
 
-use dav::transfer::{Options, Summary};
+use dav::{
+    Policy,
+    transfer::{Options, Summary},
+};
 use tokio::sync::Notify;
 
 use super::{on_each, pairs};
@@ -179,6 +182,21 @@ async fn what_is_refused_is_named_with_the_reason() {
         assert!(failed["a/file10"].contains(reason), "{fault:?}: {failed:?}");
     })
     .await;
+}
+
+/// A lock makes an empty file of what was not there. Where the file then cannot be written, it is taken back, and where
+/// that is refused, once more.
+#[tokio::test]
+async fn what_only_a_lock_has_made_does_not_stay() {
+    let mut refused = false;
+    let options = Options { lock: Policy::Always, ..mirror() };
+    let failed = through(&options, move |method, path, _| match (method, path) {
+        ("PUT", "/up/a/file10") => Some(Fault::Refuse(507, "")),
+        ("DELETE", "/up/a/file10") if !std::mem::replace(&mut refused, true) => Some(Fault::Refuse(412, "")),
+        _ => None,
+    });
+    let failed = failed.await;
+    assert_eq!(failed.keys().collect::<Vec<_>>(), ["a/file10"]);
 }
 
 #[tokio::test]
