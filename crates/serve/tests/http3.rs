@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serve::Tls;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::net::UdpSocket;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 fn secure() -> Running {
@@ -162,9 +164,9 @@ async fn what_changes_something_is_too_early_before_the_handshake_is_done() {
 }
 
 /// Sends a request over HTTP/3 with the first packet, and tells the status and whether it was taken early.
-async fn rude_quic(server: &Running, config: &quinn::ClientConfig, method: Method) -> (StatusCode, bool) {
+async fn rude_quic(server: SocketAddr, config: &quinn::ClientConfig, method: Method) -> (StatusCode, bool) {
     let endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
-    let connecting = endpoint.connect_with(config.clone(), server.address, "localhost").unwrap();
+    let connecting = endpoint.connect_with(config.clone(), server, "localhost").unwrap();
     let (connection, accepted) = match connecting.into_0rtt() {
         Ok((connection, accepted)) => (connection, Some(accepted)),
         Err(connecting) => (connecting.await.unwrap(), None),
@@ -181,7 +183,7 @@ async fn rude_quic(server: &Running, config: &quinn::ClientConfig, method: Metho
         None => false,
     };
     // The tickets come behind the handshake.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    sleep(Duration::from_millis(50)).await;
     drop(driver);
     (status, accepted)
 }
@@ -192,11 +194,51 @@ async fn over_http3_too() {
     server.write("file", "first");
     let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(client_config(&server, b"h3")).unwrap();
     let config = quinn::ClientConfig::new(Arc::new(crypto));
-    let ask = async |method| timeout(LIMIT, rude_quic(&server, &config, method)).await.unwrap();
+    let ask = async |method| timeout(LIMIT, rude_quic(server.address, &config, method)).await.unwrap();
     assert_eq!(ask(Method::GET).await, (StatusCode::OK, false));
     assert_eq!(ask(Method::DELETE).await, (StatusCode::TOO_EARLY, true));
     assert_eq!(ask(Method::GET).await, (StatusCode::OK, true));
     assert!(server.read("file").is_some());
+}
+
+/// Carries one client's packets to a server and back, the first of the client's at once, and the second when the server
+/// has done all it does with the first.
+async fn first_alone(server: SocketAddr) -> SocketAddr {
+    let (inside, outside) =
+        (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
+    let address = inside.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut up, mut down) = ([0; 2048], [0; 2048]);
+        let (mut client, mut coming) = (None, 0);
+        loop {
+            tokio::select! {
+                Ok((size, from)) = inside.recv_from(&mut up) => {
+                    (client, coming) = (Some(from), coming + 1);
+                    if coming == 2 {
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                    outside.send_to(&up[..size], server).await.unwrap();
+                }
+                Ok(size) = outside.recv(&mut down) => {
+                    inside.send_to(&down[..size], client.unwrap()).await.unwrap();
+                }
+            }
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_hello_of_several_packets_is_answered_when_its_last_comes() {
+    let server = secure();
+    server.write("file", "x");
+    // A browser's takes two, for its key share of ML-KEM; this one's names alone are longer than a packet.
+    let mut tls = Arc::unwrap_or_clone(client_config(&server, b"h3"));
+    tls.alpn_protocols.extend((b'a'..=b't').map(|letter| vec![letter; 100]));
+    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls).unwrap();
+    let config = quinn::ClientConfig::new(Arc::new(crypto));
+    let answer = timeout(LIMIT, rude_quic(first_alone(server.address).await, &config, Method::GET)).await;
+    assert_eq!(answer.expect("an answer in time"), (StatusCode::OK, false));
 }
 
 /// A server that was started anew knows no session: what was sent early is sent again, once.
