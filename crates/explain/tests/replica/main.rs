@@ -4,7 +4,13 @@ mod cases;
 mod watch;
 mod world;
 
-use std::{collections::VecDeque, sync::Mutex, thread, time::Duration};
+use std::{
+    collections::VecDeque,
+    fmt::{self, Display, Formatter},
+    sync::Mutex,
+    thread,
+    time::Duration,
+};
 
 use cases::Case;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -14,6 +20,7 @@ use link::{
     lanes::Lanes,
     sandbox,
 };
+use world::Run;
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -32,32 +39,43 @@ fn main() {
 /// How many transfers run at once: they wait for their links, not for processors.
 const AT_ONCE: usize = 8;
 
+/// What errs by more than this beside other transfers runs again alone.
+const DOUBTFUL: f64 = 0.1;
+
 fn replays_take_as_long_as_real_transfers() -> Result<(), Failed> {
-    let queue = Mutex::new(VecDeque::from(cases::all()));
+    let cases = cases::all();
+    let queue = Mutex::new(cases.iter().collect::<VecDeque<_>>());
     let results = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 loop {
                     let Some(case) = queue.lock().unwrap().pop_front() else { break };
-                    let outcome = compare(&case);
-                    results.lock().unwrap().push((case.name.clone(), outcome));
+                    let runs = uploads(case);
+                    results.lock().unwrap().push((case, runs));
                 }
             });
         }
     });
     let mut results = results.into_inner()?;
-    results.sort_by(|a, b| a.0.cmp(&b.0));
+    results.sort_by(|a, b| a.0.name.cmp(&b.0.name));
     let mut errors = Vec::new();
-    for (name, outcome) in results {
-        match outcome {
-            Ok(Compared { measured, replayed, note }) => {
-                let ratio = replayed.as_secs_f64() / measured.as_secs_f64();
-                println!("{name:<80} {measured:>12.1?} {replayed:>12.1?} {:>+6.1}%  {note}", (ratio - 1.0) * 100.0);
-                errors.push((ratio - 1.0).abs());
+    for (case, runs) in results {
+        let compared = runs.and_then(|mut runs| {
+            let first = compare(case, &runs)?;
+            if first.error().abs() < DOUBTFUL {
+                return Ok(first);
+            }
+            runs.extend(uploads(case)?);
+            compare(case, &runs)
+        });
+        match compared {
+            Ok(compared) => {
+                println!("{:<80} {compared}", case.name);
+                errors.push(compared.error().abs());
             }
             // A kernel may not offer a congestion control.
-            Err(error) => println!("{name:<80} SKIPPED: {error}"),
+            Err(error) => println!("{:<80} SKIPPED: {error}", case.name),
         }
     }
     assert!(errors.len() >= 30, "only {} transfers could be compared", errors.len());
@@ -74,11 +92,31 @@ struct Compared {
     note: String,
 }
 
-fn compare(case: &Case) -> world::Result<Compared> {
-    let runs = [world::upload(case)?, world::upload(case)?];
+impl Compared {
+    fn error(&self) -> f64 {
+        self.replayed.as_secs_f64() / self.measured.as_secs_f64() - 1.0
+    }
+}
+
+impl Display for Compared {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { measured, replayed, note } = self;
+        write!(f, "{measured:>12.1?} {replayed:>12.1?} {:>+6.1}%  {note}", self.error() * 100.0)
+    }
+}
+
+fn uploads(case: &Case) -> world::Result<Vec<Run>> {
+    (0..2).map(|_| world::upload(case)).collect()
+}
+
+/// Compares with the fastest run: what a busy machine adds is not the transfer's.
+fn compare(case: &Case, runs: &[Run]) -> world::Result<Compared> {
     let best = runs.iter().min_by_key(|run| run.time).ok_or("no run")?;
-    let model = case.model(best);
-    let replay = explain::replica::replay(&model)?;
-    let note = format!("{:.1?} {:?} {replay:?}", runs.each_ref().map(|run| run.time), best.windows);
-    Ok(Compared { measured: best.time, replayed: replay.duration, note })
+    let replay = explain::replica::replay(&case.model(best))?;
+    let times: Vec<Duration> = runs.iter().map(|run| run.time).collect();
+    Ok(Compared {
+        measured: best.time,
+        replayed: replay.duration,
+        note: format!("{times:.1?} {:?} {replay:?}", best.windows),
+    })
 }
