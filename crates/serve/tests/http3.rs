@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{LIMIT, Running, start};
 use haul_http::connect::{ConnectSettings, Connector, EarlyData, Facts, Offer, TlsSettings};
 use haul_http::credentials::Authenticator;
-use haul_http::{Body, Client, Lone, Origin, Settings, Versions};
+use haul_http::{Alternative, Body, Client, Lone, Origin, Settings, Versions};
 use http::{Method, Request, StatusCode, Version};
 use http_body_util::BodyExt;
 use rustls::pki_types::pem::PemObject;
@@ -292,8 +292,21 @@ async fn a_client_hears_of_http3_and_speaks_it_when_asked_to() {
     assert_eq!(answer.version(), Version::HTTP_11);
     assert!(tcp.alternative(&origin(&server)).is_offered(0.0));
 
-    let (quic, _folder) = client(&server, Versions::Http3);
-    for _ in 0..3 {
+    // TCP may win the race where the machine is busy; not again and again.
+    let speaks = async |versions, known: Option<Alternative>| {
+        for _ in 0..20 {
+            let (quic, folder) = client(&server, versions);
+            if let Some(known) = known.clone() {
+                quic.remember_alternative(origin(&server), known);
+            }
+            if timeout(LIMIT, quic.send(get())).await.unwrap().unwrap().version() == Version::HTTP_3 {
+                return (quic, folder);
+            }
+        }
+        panic!("{versions:?} never came by HTTP/3");
+    };
+    let (quic, _folder) = speaks(Versions::Http3, None).await;
+    for _ in 0..2 {
         let answer = timeout(LIMIT, quic.send(get())).await.unwrap().unwrap();
         assert_eq!(answer.version(), Version::HTTP_3);
         assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "x");
@@ -301,9 +314,7 @@ async fn a_client_hears_of_http3_and_speaks_it_when_asked_to() {
     // Who asks for little takes it where it is known.
     let (brief, _folder) = client(&server, Versions::Brief);
     assert_eq!(brief.send(get()).await.unwrap().version(), Version::HTTP_11);
-    let (brief, _folder) = client(&server, Versions::Brief);
-    brief.remember_alternative(origin(&server), tcp.alternative(&origin(&server)));
-    assert_eq!(brief.send(get()).await.unwrap().version(), Version::HTTP_3);
+    speaks(Versions::Brief, Some(tcp.alternative(&origin(&server)))).await;
 
     // A port where nobody speaks QUIC, and TCP does.
     let listen = |address| start(|config| (config.tls, config.listen) = (Some(Tls::SelfSigned), vec![address]));
