@@ -2,8 +2,11 @@
 
 mod common;
 
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use common::{LIMIT, Running, start};
@@ -15,8 +18,8 @@ use http_body_util::BodyExt;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serve::Tls;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
@@ -161,6 +164,61 @@ async fn what_changes_something_is_too_early_before_the_handshake_is_done() {
     let (answer, _) = rude(&server, &client_config(&server, b"http/1.1"), &text("PUT", "Early-Data: 1\r\n", "x")).await;
     assert!(answer.starts_with("HTTP/1.1 425 "), "{answer}");
     assert_eq!(server.read("file").unwrap(), b"first");
+}
+
+/// Passes a connection on, and keeps what comes.
+struct Watched(TcpStream, Arc<Mutex<Vec<u8>>>);
+
+impl AsyncRead for Watched {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.0).poll_read(context, into);
+        self.1.lock().unwrap().extend_from_slice(&into.filled()[before..]);
+        read
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+#[tokio::test]
+async fn the_first_records_of_a_connection_can_be_read_with_the_packet_they_come_in() {
+    let server = secure();
+    let large = vec![b'x'; 1_000_000];
+    server.write("file", &large);
+    let seen = Arc::default();
+    let watched = Watched(server.connect().await, Arc::clone(&seen));
+    let connector = TlsConnector::from(client_config(&server, b"http/1.1"));
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut answer = Vec::new();
+    let all = async {
+        let mut stream = connector.connect(name, watched).await.unwrap();
+        stream.write_all(&text("GET", "", "")).await.unwrap();
+        stream.read_to_end(&mut answer).await.unwrap();
+    };
+    timeout(LIMIT, all).await.unwrap();
+    assert!(answer.ends_with(&large));
+    // RFC 8446 §5.1: five bytes, the last two of which say how long the rest is.
+    let bytes = seen.lock().unwrap();
+    let (mut records, mut rest) = (Vec::new(), &bytes[..]);
+    while let [_, _, _, high, low, after @ ..] = rest {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        records.push(5 + length);
+        rest = &after[length..];
+    }
+    let short = records.iter().take_while(|length| **length <= 1400).sum::<usize>();
+    assert!((128 * 1024..200_000).contains(&short) && records.iter().any(|length| *length > 4000), "{records:?}");
 }
 
 /// Sends a request over HTTP/3 with the first packet, and tells the status and whether it was taken early.
