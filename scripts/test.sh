@@ -11,7 +11,7 @@ set -euo pipefail
 cd -P "$(dirname "$0")/.."
 
 limit=900 # seconds for one binary
-alone='haul test race|explain test truth'
+alone='haul test race|explain test (truth|replica)|http test fast_open|examples'
 
 processes_of() { find /proc -maxdepth 1 -name '[0-9]*' -uid "$1" 2>/dev/null | sed 's,.*/,,'; }
 as_uid() { setpriv --reuid="$1" --regid="$1" --clear-groups --inh-caps=-all "${@:2}"; }
@@ -98,8 +98,8 @@ clear_up() {
 run() {
   local who=$1 folder=$2 name=$3 binary=$4 status=0
   case $name in
-    web) scripts/web.sh test || status=$? ;;
-    examples) cargo test --workspace --locked --doc || status=$? ;;
+    web) timeout --kill-after=10 "$limit" scripts/web.sh test || status=$? ;;
+    examples) timeout --kill-after=10 "$limit" cargo test --workspace --locked --doc || status=$? ;;
     *)
       if [[ $who == "$me" ]]; then
         install -d -m 1777 -o "$EUID" "$place/tmp"

@@ -350,14 +350,16 @@ test("a run is watched, and ended, from its page", options, async (context) => {
   const child = spawn(haul, ["lab", "run", EXPERIMENT, "--open", "--plain", "--server", "embedded", "--runs", runs], { stdio: ["ignore", "ignore", "pipe"] });
   let said = "";
   child.stderr.setEncoding("utf8").on("data", (text) => { said += text; });
-  const ended = new Promise((done) => child.on("close", done));
+  let over = false;
+  const ended = new Promise((done) => child.on("close", done)).then(() => { over = true; });
   const address = await Promise.race([
     (async () => {
-      for (;;) {
+      while (!over) {
         const url = /watch it at (http\S+)/.exec(said)?.[1];
         if (url) return url;
         await new Promise((done) => setTimeout(done, 50));
       }
+      return null;
     })(),
     ended.then(() => null),
   ]);

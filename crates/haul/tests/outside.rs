@@ -99,11 +99,11 @@ fn the_outside_is_reached_whole() {
     room.assert_clear();
 }
 
-/// Whether a program on the client host can connect to `address`, asked with these options.
-fn reaches(options: &[&str], address: SocketAddr) -> bool {
+/// Whether a program on the client host can connect to `address`, asked with these options, within so many seconds.
+fn reaches(options: &[&str], address: SocketAddr, patience: u32) -> bool {
     let room = Room::new();
     // A program that cannot reach anybody waits; so the test does not wait for it to give up.
-    let command = format!("timeout 2 bash -c '{}' 2> /dev/null && echo yes || echo no", connect(address));
+    let command = format!("timeout {patience} bash -c '{}' 2> /dev/null && echo yes || echo no", connect(address));
     let answer = printed(&room.link(&[options, &["--", "sh", "-c", &command]].concat()));
     room.assert_clear();
     answer == "yes\n"
@@ -111,16 +111,16 @@ fn reaches(options: &[&str], address: SocketAddr) -> bool {
 
 fn without_the_option_it_is_not_reached() {
     let (_listener, address) = listener();
-    assert!(!reaches(&[], address));
-    assert!(reaches(&["--outside"], address));
+    assert!(!reaches(&[], address, 2));
+    assert!(reaches(&["--outside"], address, 60));
 }
 
 fn the_machines_loopback_stays_out_of_reach() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
-    assert!(!reaches(&["--outside"], address));
+    assert!(!reaches(&["--outside"], address, 2));
     let gateway = SocketAddr::new(Ipv4Addr::new(100, 127, 255, 1).into(), address.port());
-    assert!(!reaches(&["--outside"], gateway));
+    assert!(!reaches(&["--outside"], gateway, 2));
 }
 
 fn the_server_is_reached_by_the_cable() {

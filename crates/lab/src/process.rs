@@ -393,7 +393,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("child");
         let script = format!("sleep 600 & echo $! > {}; echo stuck >&2; wait", file.display());
-        let error = sh(&script, Duration::from_millis(300)).unwrap_err();
+        let error = sh(&script, Duration::from_secs(3)).unwrap_err();
         assert!(matches!(error, ProcessError::Stopped { .. }), "{error}");
         assert!(error.to_string().ends_with("and was ended: stuck"), "{error}");
         let child = Pid::from_raw(std::fs::read_to_string(file).unwrap().trim().parse().unwrap());

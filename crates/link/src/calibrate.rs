@@ -45,6 +45,9 @@ const UDP_AND_IP: u64 = 28;
 /// How long nothing may arrive, once all are sent, before the receiver takes the probes for over.
 const SILENCE: Duration = Duration::from_millis(300);
 
+/// How long a busy machine may keep even the first probe waiting.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Why the calibration failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -181,8 +184,8 @@ fn probe(
         let mut arrivals = Vec::new();
         let mut buffer = [0; 2048];
         loop {
-            // Only then is silence the end: a busy machine may keep even the first probe waiting.
-            let last = over.load(Ordering::Acquire);
+            // Only then is silence the end.
+            let last = over.load(Ordering::Acquire) && (!arrivals.is_empty() || start.elapsed() > PATIENCE);
             let outcome = receiver.recv(&mut buffer);
             let came = start.elapsed();
             match outcome {

@@ -195,6 +195,12 @@ fn datagrams(addresses: &[SocketAddr], offered: bool) -> Vec<Option<UdpSocket>> 
 async fn accept_quic(endpoint: quinn::Endpoint, site: Arc<Site>, life: Life, room: Arc<Semaphore>) {
     while let Some(Ok(place)) = life.closing.run_until_cancelled(Arc::clone(&room).acquire_owned()).await {
         let Some(Some(incoming)) = life.closing.run_until_cancelled(endpoint.accept()).await else { break };
+        // Anybody can send packets in another's name; where places run short, who comes proves the address first
+        // (RFC 9000 §8.1).
+        if !incoming.remote_address_validated() && room.available_permits() < CONNECTIONS / 2 {
+            let _ = incoming.retry();
+            continue;
+        }
         let (site, shared) = (Arc::clone(&site), life.clone());
         life.spawn(async move {
             connection::serve_quic(incoming, site, shared).await;

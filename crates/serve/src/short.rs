@@ -46,11 +46,11 @@ pub(crate) async fn serve(
     client: SocketAddr,
     answers: &dyn Answers,
     log: Option<&AccessLog>,
-    closing: &CancellationToken,
+    stopping: &CancellationToken,
 ) -> io::Result<Option<Bytes>> {
     let mut input = BytesMut::with_capacity(PIECE);
     let mut deadline = Instant::now() + HEAD;
-    let (mut closing, mut late) = (pin!(closing.cancelled()), pin!(sleep_until(deadline)));
+    let (mut closing, mut late) = (pin!(stopping.cancelled()), pin!(sleep_until(deadline)));
     loop {
         match next(&input, answers, log.map(|log| (log, client))) {
             (Next::Asked(Ready { status, head, body }, length), entry) => {
@@ -61,6 +61,9 @@ pub(crate) async fn serve(
                     (entry.status, entry.sent) = (Some(status), sent);
                 }
                 deadline = Instant::now() + HEAD;
+                if stopping.is_cancelled() {
+                    return Ok(None);
+                }
                 continue;
             }
             (Next::Part, _) => input.reserve(PIECE),

@@ -241,7 +241,7 @@ async fn rude_quic(server: SocketAddr, config: &quinn::ClientConfig, method: Met
         None => false,
     };
     // The tickets come behind the handshake.
-    sleep(Duration::from_millis(50)).await;
+    sleep(Duration::from_millis(400)).await;
     drop(driver);
     (status, accepted)
 }

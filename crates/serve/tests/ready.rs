@@ -83,6 +83,8 @@ async fn whatever_is_not_simple_goes_the_long_way() {
         "GET /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "GET /a HTTP/1.1\r\nHost: a\r\nx-missing: 1\r\n\r\n",
         "GET http://a/a HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+        "GET /a HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\n\r\n",
     ] {
         assert_eq!(ways(request, 4000, "/a").await, told([("long", "/a")]), "{request}");
     }
@@ -98,9 +100,15 @@ async fn whatever_is_not_simple_goes_the_long_way() {
 
 #[tokio::test]
 async fn nonsense_is_refused() {
-    let mut stream = connect().await;
-    stream.write_all(b"GET /a\x01 HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-    let mut told = String::new();
-    timeout(LIMIT, stream.read_to_string(&mut told)).await.unwrap().unwrap();
-    assert!(told.starts_with("HTTP/1.1 400"), "{told}");
+    for request in [
+        "GET /a\x01 HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /a HTTP/1.1\r\nHost: a\r\nx: 1\r\n 2\r\n\r\n",
+        "GET /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    ] {
+        let mut stream = connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut told = String::new();
+        timeout(LIMIT, stream.read_to_string(&mut told)).await.unwrap().unwrap();
+        assert!(told.starts_with("HTTP/1.1 400"), "{told}");
+    }
 }

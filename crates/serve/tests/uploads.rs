@@ -46,7 +46,8 @@ async fn cut_off(server: &Running, framing: Framing, size: usize, cut: usize, re
     stream.write_all(&body[..cut.min(body.len() - 1)]).await.unwrap();
     if reset {
         // A reset throws away what the server has not read yet.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        let begun = until(|| (server.unfinished() == 1).then_some(()));
+        let _ = tokio::time::timeout(Duration::from_millis(200), begun).await;
         stream.set_zero_linger().unwrap();
     }
 }

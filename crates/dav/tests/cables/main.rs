@@ -298,14 +298,14 @@ fn a_killed_server_is_completed_after_its_restart(kind: Kind) -> Result<(), Fail
 fn apache_goes_on_from_parts() -> Result<(), Failed> {
     const PART: usize = 4 * 1024 * 1024;
     let mut world = World::new(Kind::Apache, "")?;
-    world.cable.change(lanes("rate = \"400mbit\"")?)?;
+    world.cable.change(lanes("rate = \"200mbit\"")?)?;
     let content: Vec<u8> = (0..14).map(|part| vec![part * 3 + 1; PART]).collect::<Vec<_>>().concat();
     std::fs::remove_dir_all(&world.here)?;
     std::fs::create_dir(&world.here)?;
     world.wanted = Tree::from([("tall".to_owned(), content)]);
     write(&world.here, &world.wanted);
     let options = Options { resume: true, ..mirror() };
-    let (watch, told) = moved(13 * PART as u64);
+    let (watch, told) = moved(12 * PART as u64);
     let moving = world.moves(true, &options, None, watch);
     told.recv()?;
     world.server.kill();

@@ -9,7 +9,7 @@ use script::{STEP, Script, check};
 mod script;
 
 /// The longest that the explanation of a few hundred packets may take, on a machine that is busy.
-const BOUND: Duration = Duration::from_secs(20);
+const BOUND: Duration = Duration::from_mins(1);
 
 fn explained(source: &mut (impl Source + ?Sized)) {
     let began = Instant::now();

@@ -18,7 +18,7 @@ const WORTH_NAMING: f64 = 0.1;
 const LEAST: f64 = 0.3;
 
 /// The shortest transfer whose program's clock is compared: below, a busy machine is all that is measured.
-const SHORTEST: f64 = 0.05;
+const SHORTEST: f64 = 0.1;
 
 /// How far explain may be from the clocks of kernel and program.
 const FAR: f64 = 0.10;

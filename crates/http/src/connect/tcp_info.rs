@@ -173,7 +173,7 @@ mod tests {
         let sending = vec![7; SENT];
         let reading = async {
             // The sender is stopped by the window for some of the kernel's ticks.
-            tokio::time::sleep(Duration::from_millis(60)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
             server.read_exact(&mut received).await
         };
         tokio::try_join!(client.write_all(&sending), reading).unwrap();

@@ -274,7 +274,7 @@ fn free_address() -> SocketAddr {
 }
 
 fn bounds() -> Bounds {
-    Bounds::tidy(Duration::from_mins(1))
+    Bounds::tidy(Duration::from_mins(4))
 }
 
 fn start(

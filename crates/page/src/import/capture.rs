@@ -23,9 +23,8 @@ const MOST: usize = 10_000;
 /// Makes a page of the HTTP/1.1 in a capture of any format.
 pub fn read(path: &Path) -> Result<Imported, ImportError> {
     let mut source = ::capture::open(path, None)?;
-    let (pairs, error) = streams::read(&mut *source);
-    let mut notes: Vec<String> =
-        error.iter().map(|error| format!("{error}; what came before it is imported")).collect();
+    let (pairs, end) = streams::read(&mut *source);
+    let mut notes: Vec<String> = end.iter().map(|why| format!("{why}; what came before it is imported")).collect();
     let mut all = Vec::new();
     for (number, pair) in pairs.iter().enumerate() {
         if pair.sent.bytes.is_empty() && pair.received.bytes.is_empty() {

@@ -102,8 +102,14 @@ const DROPPED: [&str; 10] = [
 /// Makes a spec of what was seen; `path` names it.
 pub fn spec(mut seen: Vec<Seen>, title: String, source: String, path: &Path) -> Result<Imported, ImportError> {
     let mut notes = Vec::new();
-    seen.truncate(MAX_REQUESTS);
     seen.sort_by_key(|seen| seen.started);
+    if seen.len() > MAX_REQUESTS {
+        notes.push(format!(
+            "the last {} requests are left out: a page has {MAX_REQUESTS} at most",
+            seen.len() - MAX_REQUESTS
+        ));
+        seen.truncate(MAX_REQUESTS);
+    }
     let mut kept = MAX_KEPT;
     let mut requests: Vec<Request> = Vec::with_capacity(seen.len());
     let mut of: Vec<&Seen> = Vec::with_capacity(seen.len());

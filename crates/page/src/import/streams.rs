@@ -12,7 +12,7 @@ use std::{
 };
 
 use ::capture::{
-    Error, Fragments, Source,
+    Fragments, Source,
     tcp::{Flags, Segment},
 };
 
@@ -142,7 +142,7 @@ struct Open {
 }
 
 /// Reads all connections of a capture in the order in which they began. With an error comes what was whole before it.
-pub(super) fn read(source: &mut dyn Source) -> (Vec<Pair>, Option<Error>) {
+pub(super) fn read(source: &mut dyn Source) -> (Vec<Pair>, Option<String>) {
     let mut open: Vec<Open> = Vec::new();
     let mut latest: HashMap<(SocketAddr, SocketAddr), usize> = HashMap::new();
     let mut fragments = Fragments::default();
@@ -151,7 +151,7 @@ pub(super) fn read(source: &mut dyn Source) -> (Vec<Pair>, Option<Error>) {
         let packet = match source.next() {
             Ok(Some(packet)) => packet,
             Ok(None) => break None,
-            Err(error) => break Some(error),
+            Err(error) => break Some(error.to_string()),
         };
         let Some(packet) = fragments.whole(packet) else { continue };
         let Some(segment) = Segment::of(&packet) else { continue };
@@ -173,7 +173,7 @@ pub(super) fn read(source: &mut dyn Source) -> (Vec<Pair>, Option<Error>) {
         let half = usize::from(segment.from != connection.client);
         room = room.saturating_sub(connection.halves[half].add(&segment));
         if room == 0 {
-            break None;
+            break Some(format!("it holds more than {} MiB", ROOM >> 20));
         }
     };
     let mut holes = ROOM;
