@@ -192,6 +192,25 @@ test("cells that were skipped, that failed, and that were never reached", option
   await opened.page.close();
 });
 
+test("what the SYNs of a cell carried", options, async () => {
+  const run = race();
+  const [plain, early, raced, once] = run.cells;
+  assert.ok(plain && early && raced && once);
+  Object.assign(plain, { syns: { firsts: 2, firsts_with_data: 0, later: 9, later_with_data: 0, later_beside: 0 } });
+  // A run of an earlier build, which did not tell them apart.
+  Object.assign(early, { syns: { firsts: 20, firsts_with_data: 0, later: 300, later_with_data: 300 } });
+  Object.assign(raced, { syns: { firsts: 20, firsts_with_data: 0, later: 300, later_with_data: 288, later_beside: 12 } });
+  Object.assign(once, { syns: { firsts: 20, firsts_with_data: 0, later: 300, later_with_data: 299, later_beside: 1 } });
+  const { page } = await browser.open(report(folder, "syns", run));
+  await openAll(page);
+  assert.deepEqual((await page.locator("dt", { hasText: "Data in SYNs" }).locator("+ dd").allTextContents()).toSorted(), [
+    "in 0 of 20 first connections, and 288 of 300 later ones, of all samples; 12 of these are plain ones, begun beside one that was not answered",
+    "in 0 of 20 first connections, and 299 of 300 later ones, of all samples; 1 of these is a plain one, begun beside one that was not answered",
+    "in 0 of 20 first connections, and 300 of 300 later ones, of all samples",
+  ]);
+  await page.close();
+});
+
 test("a thousand cells, and how they scale with the round-trip time", options, async () => {
   const run = thousand();
   const opened = await browser.open(report(folder, "thousand", run));

@@ -36,6 +36,11 @@ const EARLY: u32 = 16 * 1024;
 const SESSIONS: usize = 8192;
 /// Tickets for each connection: as many as clients open connections at a time. Each is good for one.
 const TICKETS: usize = 6;
+/// A client reads nothing of a record before it has all of it, and one of 16 KiB takes a round trip more than its first
+/// bytes where the congestion window begins at ten packets (RFC 6928). So the first of a connection fit into a packet;
+/// as Apache's do (`H2TLSWarmUpSize`), and those of Go's `crypto/tls` for as long.
+const SHORT_RECORD: usize = 1300;
+const SHORT_UNTIL: usize = 128 * 1024;
 
 /// Set by a proxy before us that passes on what came to it early (RFC 8470 §5.1).
 const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
@@ -104,13 +109,15 @@ pub struct Stream<S> {
     io: S,
     tls: ServerConnection,
     confirmed: Arc<AtomicBool>,
+    /// Bytes that were encrypted, until it does not matter any more how many.
+    sent: usize,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
     /// Shakes hands, as far as is needed to read a request.
     pub async fn accept(io: S, config: Arc<ServerConfig>) -> io::Result<Self> {
         let tls = ServerConnection::new(config).map_err(io::Error::other)?;
-        let mut stream = Self { io, tls, confirmed: Arc::default() };
+        let mut stream = Self { io, tls, confirmed: Arc::default(), sent: 0 };
         std::future::poll_fn(|context| -> Poll<io::Result<()>> {
             while stream.tls.is_handshaking() && stream.tls.early_data().is_none() {
                 if ready!(stream.poll_more(context))? == 0 {
@@ -147,6 +154,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
             self.confirmed.store(true, Ordering::Release);
         }
         Poll::Ready(Ok(read))
+    }
+
+    /// Encrypts as much as there is room for.
+    fn encrypt(&mut self, mut bytes: &[u8]) -> io::Result<usize> {
+        let all = bytes.len();
+        while self.sent < SHORT_UNTIL && !bytes.is_empty() {
+            let taken = self.tls.writer().write(&bytes[..bytes.len().min(SHORT_RECORD)])?;
+            if taken == 0 {
+                return Ok(all - bytes.len());
+            }
+            self.sent += taken;
+            bytes = &bytes[taken..];
+        }
+        Ok(all - bytes.len() + self.tls.writer().write(bytes)?)
     }
 
     /// Writes what there is to say.
@@ -186,8 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
-            // It takes as much as its buffer holds.
-            let wrote = self.tls.writer().write(bytes)?;
+            let wrote = self.encrypt(bytes)?;
             let out = self.poll_out(context)?;
             if wrote > 0 || bytes.is_empty() {
                 return Poll::Ready(Ok(wrote));

@@ -47,7 +47,8 @@ function facts(cell: Cell): Child {
 /** Whether TCP Fast Open had its way, where any SYN carried data. */
 function fastOpen({ syns }: Cell): string | null {
   if (!syns || syns.firsts_with_data + syns.later_with_data === 0) return null;
-  return `in ${syns.firsts_with_data} of ${syns.firsts} first connections, and ${syns.later_with_data} of ${syns.later} later ones, of all samples`;
+  const beside = syns.later_beside ? `; ${syns.later_beside} of these ${syns.later_beside === 1 ? "is a plain one" : "are plain ones"}, begun beside one that was not answered` : "";
+  return `in ${syns.firsts_with_data} of ${syns.firsts} first connections, and ${syns.later_with_data} of ${syns.later} later ones, of all samples${beside}`;
 }
 
 /** Names and values; those without a value are left out. */

@@ -61,7 +61,7 @@ export interface Cell {
   connections: number | null;
   server_cpu_s: number | null;
   round_trips: number | null;
-  syns?: { firsts: number; firsts_with_data: number; later: number; later_with_data: number } | null;
+  syns?: { firsts: number; firsts_with_data: number; later: number; later_with_data: number; later_beside?: number } | null;
   floor_s: number;
   ideal_s?: number | null;
   times_floor: number | null;

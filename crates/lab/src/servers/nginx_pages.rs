@@ -6,7 +6,9 @@
 //! have the recorded size. Type and length nginx knows from the file.
 //!
 //! It serves as one would set it for this: TLS 1.3, TCP Fast Open, `sendfile`, open files kept; two workers, as the replay
-//! server has two threads.
+//! server has two threads. Its TLS records are short, as its manual advises where the first bytes matter: of a record of
+//! 16 KiB, which is its own choice, a browser reads nothing before the second round trip of a new connection, and over
+//! HTTP/2 it then loads Wikipedia 6 % later.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs};
 
@@ -26,6 +28,9 @@ const NAME: &str = "nginx-pages";
 
 /// nginx reads its configuration 4096 bytes at a time, and no word may be longer.
 const WORD: usize = 3000;
+
+/// The largest TLS record.
+const RECORD: &str = "4k";
 
 /// `server: nginx` and `connection: keep-alive`, which it adds by itself.
 const OWN: usize = "server: nginx\r\nconnection: keep-alive\r\n".len();
@@ -54,9 +59,14 @@ impl Server for NginxPages {
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        [("version", NGINX.version().as_str()), ("ssl_protocols", "TLSv1.3"), ("worker_processes", "2")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into()
+        [
+            ("version", NGINX.version().as_str()),
+            ("ssl_protocols", "TLSv1.3"),
+            ("ssl_buffer_size", RECORD),
+            ("worker_processes", "2"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
     }
 
     fn start(&self, setup: &Setup) -> Result<Running, ServerError> {
@@ -86,6 +96,7 @@ impl Server for NginxPages {
     server_tokens off;
     sendfile on;
     tcp_nopush on;
+    ssl_buffer_size {RECORD};
     open_file_cache max=400;
     open_file_cache_valid 1h;
     large_client_header_buffers 8 64k;

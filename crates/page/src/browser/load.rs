@@ -6,6 +6,7 @@
 //! HTTP/3. Each load has a browser context of its own: no connection, cookie, ticket or cached byte of an earlier one.
 //!
 //! The time is that between two marks of the browser's own clock: the first request is sent, the `load` event fires.
+//! What scripts ask for later is not in it. It is waited for all the same, so that each load asks for the whole page.
 
 use std::{
     net::SocketAddr,
@@ -44,11 +45,16 @@ impl Version {
     }
 }
 
+/// Nothing has to come for so long after the `load` event before what is missing is not waited for any more.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// A browser that loads one page, again and again.
 #[derive(Debug)]
 pub struct Loader {
     browser: Browser,
     url: String,
+    /// How many requests the page has.
+    requests: usize,
     version: Version,
 }
 
@@ -114,7 +120,7 @@ impl Loader {
         let options = Options { flags, without_sandbox: true, folder: Some(folder) };
         let browser = Browser::start(&options, place)?;
         let url = page.requests.first().map(|first| format!("https://{}{}", first.host, first.path));
-        Ok(Self { browser, url: url.unwrap_or_default(), version })
+        Ok(Self { browser, url: url.unwrap_or_default(), requests: page.requests.len(), version })
     }
 
     /// Loads the page with nothing left of an earlier load; waits for so long at most.
@@ -142,14 +148,34 @@ impl Loader {
         }
         let mut begin = None;
         let mut loaded = Loaded { took: Duration::ZERO, requests: 0, missing: Vec::new() };
-        while let Some(Event { session: whose, method, params }) = self.browser.event(until)? {
+        // Requests without an end, and, once the `load` event has fired, for how long silence is borne.
+        let (mut open, mut quiet) = (0, None);
+        let mut own = Vec::new();
+        while let Some(Event { session: whose, method, params }) =
+            self.browser.event(quiet.unwrap_or(until).min(until))?
+        {
             // What a context that is gone had still to say.
             if whose != session {
                 continue;
             }
+            // The tab's icon is asked for by nothing on the page, but by the browser.
+            if params["type"] == "Other" && params["initiator"]["type"] == "other" {
+                own.push(params["requestId"].clone());
+            }
+            if own.contains(&params["requestId"]) {
+                continue;
+            }
             let time = params["timestamp"].as_f64();
             match method.as_str() {
-                "Network.requestWillBeSent" => begin = begin.or(time),
+                "Network.requestWillBeSent" => {
+                    begin = begin.or(time);
+                    // One that was led elsewhere goes on under its name.
+                    if params["redirectResponse"].is_object() {
+                        loaded.requests += 1;
+                    } else {
+                        open += 1;
+                    }
+                }
                 "Network.responseReceived" => {
                     let response = &params["response"];
                     let protocol = response["protocol"].as_str().unwrap_or_default();
@@ -165,17 +191,25 @@ impl Loader {
                         loaded.missing.push(url.to_owned());
                     }
                 }
+                "Network.loadingFinished" => open -= 1,
                 "Network.loadingFailed" => {
+                    open -= 1;
                     loaded.missing.push(params["errorText"].as_str().unwrap_or_default().to_owned());
                 }
                 "Page.loadEventFired" => {
                     let took = begin.zip(time).map(|(begin, end)| Duration::try_from_secs_f64(end - begin));
                     loaded.took = took.and_then(Result::ok).unwrap_or_default();
-                    return Ok(Some(loaded));
+                    quiet = Some(Instant::now() + QUIET);
                 }
                 _ => {}
             }
+            if quiet.is_some() && method.starts_with("Network.") {
+                quiet = Some(Instant::now() + QUIET);
+            }
+            if quiet.is_some() && open <= 0 && loaded.requests >= self.requests {
+                break;
+            }
         }
-        Ok(None)
+        Ok(quiet.map(|_| loaded))
     }
 }

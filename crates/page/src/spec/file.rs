@@ -1,9 +1,12 @@
 //! The shape of the file, in TOML or JSON. Each request keeps its place in the text, for what is said about it.
 
-use std::{fs, io::Read as _, ops::Range, path::Path};
+use std::{fmt, fs, io::Read as _, ops::Range, path::Path};
 
 use link::units::{Size, Span};
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, Unexpected, Visitor},
+};
 use serde_json::value::RawValue;
 use toml::Spanned;
 
@@ -80,19 +83,43 @@ pub(super) struct After {
 }
 
 /// A number of bytes, as a number or as a size with its unit.
-#[derive(Deserialize, Clone, Copy)]
-#[serde(untagged, expecting = "a number of bytes is needed here, like 12000 or \"12KiB\"")]
-pub(super) enum Bytes {
-    Number(u64),
-    Size(Size),
-}
+#[derive(Clone, Copy)]
+pub(super) struct Bytes(u64);
 
 impl Bytes {
     pub(super) fn get(self) -> u64 {
-        match self {
-            Self::Number(bytes) => bytes,
-            Self::Size(size) => size.as_bytes(),
-        }
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Counted)
+    }
+}
+
+/// Takes either, and says of all else, a number too large for TOML among it, what is wanted.
+struct Counted;
+
+impl Visitor<'_> for Counted {
+    type Value = Bytes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of bytes, like 12000 or \"12KiB\"")
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Bytes, E> {
+        let bytes = u64::try_from(number).map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))?;
+        Ok(Bytes(bytes))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Bytes, E> {
+        Ok(Bytes(number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Bytes, E> {
+        let size: Size = text.parse().map_err(|_| E::invalid_value(Unexpected::Str(text), &self))?;
+        Ok(Bytes(size.as_bytes()))
     }
 }
 

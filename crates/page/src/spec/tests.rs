@@ -82,6 +82,12 @@ fn says_in_one_sentence_what_is_wrong_and_where() {
             "the response has a head of 1000000000 bytes, and 262144 is the most",
         ),
         (vec!["response = { body = 9000000000000000 }"], "the response has a body of 9000000000000000 bytes"),
+        (
+            vec!["response = { body = 99999999999999999999 }"],
+            "a/page.toml:6: invalid type: integer `99999999999999999999` as i128, expected a number of bytes, like 12000",
+        ),
+        (vec!["response = { body = -1 }"], "integer `-1`, expected a number of bytes"),
+        (vec!["response = { body = \"much\" }"], "string \"much\", expected a number of bytes"),
         (vec!["response = { text = \"abc\", body = 4 }"], "the response has `body = 4`, but what is given has 3 bytes"),
         (vec!["response = { file = \"../../etc/passwd\" }"], "file `../../etc/passwd` does not lie beside the spec"),
         (vec!["response = { file = \"no\" }"], "cannot read the body's file a/no: No such file"),
