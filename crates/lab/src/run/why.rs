@@ -66,7 +66,7 @@ impl Run<'_> {
 
     fn read(&self, capture: &Path, deadline: Instant) -> Result<Explanation, String> {
         let source = capture::open(capture, None).map_err(|error| error.to_string())?;
-        let mut bounded = Bounded { source, run: self, deadline, packets: 0, stopped: None };
+        let mut bounded = Bounded { source, run: self, deadline, packets: 0, udp: 0, stopped: None };
         let (explanation, broken) = explain::explain(&mut bounded);
         match (bounded.stopped, broken) {
             (Some(Stop::Time), _) => Err(format!("there was no time for {}", capture.display())),
@@ -74,6 +74,8 @@ impl Run<'_> {
                 Err(format!("{} has more than {MOST} packets; try `haul explain`", capture.display()))
             }
             (None, Some(error)) => Err(error.to_string()),
+            // Where the link would seem idle, QUIC or DNS was under way.
+            (None, None) if bounded.udp * 2 > bounded.packets => Err("it went over UDP, not TCP".into()),
             (None, None) => Ok(explanation),
         }
     }
@@ -85,6 +87,7 @@ struct Bounded<'a> {
     run: &'a Run<'a>,
     deadline: Instant,
     packets: u64,
+    udp: u64,
     stopped: Option<Stop>,
 }
 
@@ -100,6 +103,7 @@ impl Source for Bounded<'_> {
         }
         let packet = if self.stopped.is_some() { None } else { self.source.next()? };
         self.packets += 1;
+        self.udp += u64::from(packet.as_ref().is_some_and(|packet| packet.udp().is_some()));
         if packet.is_some() && self.packets > MOST {
             self.stopped = Some(Stop::Size);
             return Ok(None);
