@@ -295,7 +295,7 @@ impl Scheduler {
         if told.version == Version::HTTP_10 && line.state == (State::Serial { old: false }) {
             line.state = State::Serial { old: true };
             self.knowledge.failed(Fault::Old, self.limits.pipelining, now.seconds);
-        } else if !line.is_multiplexed() && told.length.is_some_and(|length| length > LARGE) {
+        } else if !line.is_multiplexed() && !line.is_part(job) && told.length.is_some_and(|length| length > LARGE) {
             line.slow.get_or_insert(Slow { job, stalled: false, called_back: false });
             if line.jobs.len() > 1 {
                 self.knowledge.failed(Fault::Large, self.limits.pipelining, now.seconds);

@@ -34,17 +34,19 @@ impl Upload<'_> {
         before: Before,
         looks: bool,
     ) -> Result<Sent, Error> {
-        let exists = before != Before::Nothing;
+        let exists = matches!(before, Before::File(_));
+        // A refusal that is likely stands alone: none of its neighbours is to be told of it.
+        let pipeline = before != Before::Unseen;
         let _turn = self.holding.turn(exists).await;
         let claims = self.holding.acquire(path, exists).await?;
         // A lock on what was not there has made an empty file of it.
         let made = !exists && claims != If::default();
         let guard = match before {
-            Before::Nothing if made => Guard::None,
-            Before::Nothing => Guard::Absent,
             Before::File(guard) => guard,
+            _ if made => Guard::None,
+            _ => Guard::Absent,
         };
-        let sent = self.send(local, path, length, modified, &guard, &claims, looks).await;
+        let sent = self.send(local, path, length, modified, &guard, &claims, (pipeline, looks)).await;
         self.holding.release(path, sent.is_ok()).await;
         sent
     }
@@ -58,7 +60,7 @@ impl Upload<'_> {
         modified: Option<SystemTime>,
         guard: &Guard,
         claims: &If,
-        looks: bool,
+        (pipeline, looks): (bool, bool),
     ) -> Result<Sent, Error> {
         match (self.way(path, length).await, &self.cloud) {
             (Way::Chunks { size, lanes }, Some(cloud)) => {
@@ -79,7 +81,7 @@ impl Upload<'_> {
         let bytes = source.body.length().unwrap_or(length);
         let headers = mtime(modified).into_iter().collect();
         let class = if bytes <= SHARED { Class::Small } else { Class::Large };
-        let options = haul_http::Options { class, pipeline: true, ..haul_http::Options::default() };
+        let options = haul_http::Options { class, pipeline, ..haul_http::Options::default() };
         if self.options.temporary {
             self.send_renamed(path, source, headers, guard, claims, options).await?;
             return Ok(Sent { bytes, etag: None, compared: false, seen: None });
