@@ -157,7 +157,9 @@ struct Upload<'a> {
 impl Upload<'_> {
     async fn run<'a>(&'a self, plan: &mut Plan, first: First<'a>, summary: &mut Summary) {
         let (mut running, outcomes) = (first.under_way, first.outcomes);
-        outcomes.into_iter().for_each(|outcome| plan.take(outcome));
+        for outcome in outcomes {
+            plan.take(outcome);
+        }
         loop {
             self.tell(plan, summary);
             while let Some(step) = plan.next() {

@@ -103,13 +103,12 @@ impl Work<'_> {
             Some(asked) => asked.answer().await.filter(|answer| is_part(answer, &range, whole) && is_of(answer, tag)),
             None => None,
         };
-        let answer = match early {
-            Some(answer) => answer,
-            None => {
-                let mut headers = asking(&range);
-                headers.extend(HeaderValue::from_str(&tag.to_string()).map(|tag| (IF_MATCH, tag)));
-                self.dav.get(path, headers, options(Some(tag))).await?
-            }
+        let answer = if let Some(answer) = early {
+            answer
+        } else {
+            let mut headers = asking(&range);
+            headers.extend(HeaderValue::from_str(&tag.to_string()).map(|tag| (IF_MATCH, tag)));
+            self.dav.get(path, headers, options(Some(tag))).await?
         };
         let (start, end) = (range.start, range.end);
         let differs = |why: String| Error::Differs { path: path.clone(), why };
@@ -163,7 +162,7 @@ impl Iterator for Cut {
 /// The headers that ask for a range.
 pub(super) fn asking(range: &Range<u64>) -> HeaderMap {
     let wanted = HeaderValue::from_str(&format!("bytes={}-{}", range.start, range.end - 1));
-    HeaderMap::from_iter([as_stored()].into_iter().chain(wanted.map(|wanted| (RANGE, wanted))))
+    [as_stored()].into_iter().chain(wanted.map(|wanted| (RANGE, wanted))).collect()
 }
 
 /// How a part travels, of this version if that is known.

@@ -9,7 +9,11 @@ use std::{collections::HashSet, fs, path::PathBuf};
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
-use super::{Upload, target::name_of};
+use super::{
+    Upload,
+    target::name_of,
+    way::{LARGE, is_long},
+};
 use crate::{
     RemotePath,
     transfer::{
@@ -25,7 +29,7 @@ pub(super) struct First<'a> {
     pub(super) outcomes: Vec<Outcome>,
 }
 
-impl<'a> First<'a> {
+impl First<'_> {
     /// Which files they are.
     pub(super) fn files(&self) -> usize {
         self.under_way.len() + self.outcomes.len()
@@ -57,7 +61,10 @@ impl Upload<'_> {
             return First { under_way, outcomes };
         }
         let looks = options.verify != Verify::None && self.dav.pipelines();
-        for (file, (local, kind)) in sources.iter().take(options.connections.saturating_sub(1)).enumerate() {
+        // What goes up in parts is refused at its end, and nobody knows yet what the server takes.
+        let whole = |length: u64| if self.dav.pipelines() { !is_long(length, None) } else { length < LARGE };
+        let first = sources.iter().take_while(|(_, kind)| whole(kind.len()));
+        for (file, (local, kind)) in first.take(options.connections.saturating_sub(1)).enumerate() {
             let Some(path) = name_of(local).ok().and_then(|name| to.join(&name, false).ok()) else { break };
             let (local, length, modified) = (local.clone(), kind.len(), kind.modified().ok());
             let sent = async move {
