@@ -171,7 +171,7 @@ async fn exchange(client: &Client, ask: &Ask, path: &str) -> Result<StatusCode, 
     let expected = Expected { etag: Some(format!("\"{path}\"")), length };
     let expected = if ask.method == Method::GET { expected } else { Expected::default() };
     let class = match (ask.large, &ask.method) {
-        (true, &Method::GET) if ask.length % 2 == 0 => Class::Part,
+        (true, &Method::GET) if ask.length.is_multiple_of(2) => Class::Part,
         (true, _) => Class::Large,
         (false, _) => Class::Small,
     };
