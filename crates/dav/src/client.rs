@@ -77,19 +77,23 @@ impl Dav {
     }
 
     /// Opens connections before they are needed, and tries on the way whether the server pipelines: the first request
-    /// gets company by an `OPTIONS` that nobody waits for, and what would else cost a round trip of its own is known
-    /// when its answer is here.
+    /// goes behind an `OPTIONS` that nobody waits for, and what would else cost a round trip of its own is known when the
+    /// first answer begins, which may be a long listing.
     pub fn warm(&self, path: &RemotePath, connections: usize) {
         self.client.warm(self.requests.origin(), connections);
         let (dav, path) = (self.clone(), path.clone());
-        tokio::spawn(async move { dav.learn(&path).await.map(drop) });
+        let mut learning = async move { dav.learn(&path).await.map(drop) }.boxed();
+        // Begun now: whoever warms asks for something next, and a task would come after that.
+        if (&mut learning).now_or_never().is_none() {
+            tokio::spawn(learning);
+        }
     }
 
     /// Sends a request about `path` and gives the answer, if it is a success.
     pub async fn send(&self, request: Request<Body>, path: &RemotePath) -> Result<Answer, Error> {
         let (mut parts, mut body) = request.into_parts();
         let method = parts.method.clone();
-        let is_large = parts.extensions.get::<Options>().is_some_and(|options| options.class == Class::Large);
+        let is_large = parts.extensions.get::<Options>().is_some_and(|options| options.class != Class::Small);
         let mut sendings = 0;
         for attempt in 1.. {
             // What takes long does not keep others waiting for its answer.

@@ -61,6 +61,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether what is a file is fetched whatever is here, as it comes.
+    fn fetches_at_once(&self) -> bool {
+        let anew = self.skip == Skip::Nothing && !self.resume && !self.dry_run;
+        anew && !self.recursive && self.verify != Verify::Digest
+    }
+
     /// What is listed of files, given what is to be compared.
     pub(crate) fn wanted(&self) -> Wanted {
         if self.verify == Verify::Digest || self.skip == Skip::SameDigest { Wanted::DIGESTS } else { Wanted::LISTING }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use http::{Method, Request, Response, Version};
+use http::{HeaderMap, Method, Request, Response, Version, header::RANGE};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{sleep, sleep_until},
@@ -324,7 +324,8 @@ impl Dispatch {
 fn shape(id: JobId, request: &Request<Body>) -> Shape {
     let options = request.extensions().get::<Options>().cloned().unwrap_or_default();
     let repeatable = is_idempotent(request.method()) && request.body().is_repeatable();
-    let bytes = request.body().length().unwrap_or(0) + options.expected.length.unwrap_or(0);
+    let comes = options.expected.length.or_else(|| range_length(request.headers())).unwrap_or(0);
+    let bytes = request.body().length().unwrap_or(0) + comes;
     let consented = is_safe(request.method()) || options.pipeline;
     Shape {
         id,
@@ -338,6 +339,12 @@ fn shape(id: JobId, request: &Request<Body>) -> Shape {
         follower: None,
         follows: false,
     }
+}
+
+/// How much a range asks for, if it is one and has an end.
+fn range_length(headers: &HeaderMap) -> Option<u64> {
+    let (first, last) = headers.get(RANGE)?.to_str().ok()?.strip_prefix("bytes=")?.split_once('-')?;
+    last.parse::<u64>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
 }
 
 pub(crate) fn now() -> Moment {

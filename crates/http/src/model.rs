@@ -170,7 +170,11 @@ async fn exchange(client: &Client, ask: &Ask, path: &str) -> Result<StatusCode, 
     let length = (ask.length < 6000).then_some(ask.length as u64);
     let expected = Expected { etag: Some(format!("\"{path}\"")), length };
     let expected = if ask.method == Method::GET { expected } else { Expected::default() };
-    let class = if ask.large { Class::Large } else { Class::Small };
+    let class = match (ask.large, &ask.method) {
+        (true, &Method::GET) if ask.length.is_multiple_of(2) => Class::Part,
+        (true, _) => Class::Large,
+        (false, _) => Class::Small,
+    };
     let request = Request::builder().method(&ask.method).uri(format!("http://model{path}"));
     let request = request.extension(Options { class, pipeline: true, expected, ..Options::default() });
     let mut request = request.body(body).unwrap();

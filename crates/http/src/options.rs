@@ -28,6 +28,9 @@ pub enum Class {
     /// Some hundred kilobytes at most, answered at once.
     #[default]
     Small,
+    /// One of the ranges that a large file is asked for in: apart from what is small, and one behind another, so that a
+    /// connection has the next one to send when it has sent the last.
+    Part,
     /// Megabytes, or an answer that takes its time: a connection of its own while it lasts.
     Large,
 }

@@ -13,7 +13,8 @@
 //! RFC 9112 §9.3.2 lets a client pipeline what may be repeated, and nothing behind a request that may not be
 //! until that is answered. We hold to it in both directions: a request that may not be repeated goes alone. Methods
 //! that change something go onto pipelines by the caller's consent, and not among those that change nothing: a stray answer to a
-//! `GET` must not tell a `PUT` of success. Large exchanges go alone.
+//! `GET` must not tell a `PUT` of success. Large exchanges go alone; but a part of something large may wait behind another,
+//! so that no connection is silent between two.
 //!
 //! A *follower* goes right behind its leader, whatever that is, on the same connection: it asks what has become of it,
 //! in the same round trip. A server does one after the other what is not safe (RFC 9112 §9.3.2), so what it tells is the
@@ -295,7 +296,7 @@ impl Scheduler {
         if told.version == Version::HTTP_10 && line.state == (State::Serial { old: false }) {
             line.state = State::Serial { old: true };
             self.knowledge.failed(Fault::Old, self.limits.pipelining, now.seconds);
-        } else if !line.is_multiplexed() && told.length.is_some_and(|length| length > LARGE) {
+        } else if !line.is_multiplexed() && !line.is_part(job) && told.length.is_some_and(|length| length > LARGE) {
             line.slow.get_or_insert(Slow { job, stalled: false, called_back: false });
             if line.jobs.len() > 1 {
                 self.knowledge.failed(Fault::Large, self.limits.pipelining, now.seconds);

@@ -1,16 +1,19 @@
 //! Downloads: trees found by listing, files written whole.
 //!
 //! Listings of all folders of a level go out together, and files are fetched while they still come in. A file is written under a temporary name beside its place and renamed when all of it is there and right,
-//! so that nobody sees half of it. A large file is asked for in parts, all of the same version (`If-Match`), each on
-//! a connection of its own, and written in order; so what has come when it is interrupted can be gone on from.
+//! so that nobody sees half of it. A large file is asked for in parts, all of the same version, over all connections, and
+//! written in order; so what has come when it is interrupted can be gone on from. Of a lone file that the user names, the first
+//! parts are asked for at once (`early`).
 //!
 //! In a mirror, what the server does not have is deleted in the end, and only if all else went well: a listing that was
 //! not read, or named something that cannot be, says nothing of what is gone.
 //!
 //! Of each file found, no more is kept until its turn than is needed then: there may be very many.
 
+mod early;
 mod fetch;
 mod listing;
+mod parts;
 mod recall;
 mod remembered;
 
@@ -28,7 +31,7 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream, stream::Futu
 use haul_http::Body;
 use tokio::sync::{Notify, mpsc};
 
-use self::{listing::Found, remembered::Remembered};
+use self::{early::Early, listing::Found, remembered::Remembered};
 use super::{Event, Options, Skip, Summary, Watch, lock};
 use crate::{Dav, ETag, Error, Properties, RemotePath, Wanted};
 
@@ -62,8 +65,15 @@ pub async fn download(
         whole_only: AtomicBool::new(false),
         remembered: Mutex::default(),
         untried: Mutex::default(),
+        early: Mutex::default(),
         summary: Mutex::default(),
     };
+    if let [path] = sources
+        && options.fetches_at_once()
+        && !path.is_folder()
+    {
+        work.early = Some(Early::ask(dav, path, options.connections)).into();
+    }
     let (mut queue, mut places) = (Queue::default(), HashSet::new());
     let remembers = options.remembers.as_deref().filter(|_| options.contents && sources.len() == 1);
     let wanted = if remembers.is_some() { Wanted::STATE } else { options.wanted() };
@@ -225,6 +235,8 @@ struct Work<'a> {
     remembered: Mutex<Option<Remembered>>,
     /// An earlier state, by which it may be seen what the server tells.
     untried: Mutex<Option<String>>,
+    /// What was asked for of the one file before it was known.
+    early: Mutex<Option<Early>>,
     summary: Mutex<Summary>,
 }
 

@@ -61,6 +61,8 @@ pub(crate) enum Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Before {
     Nothing,
+    /// Nothing, if all is well: it was not looked yet.
+    Unseen,
     /// A file, in the state that this tells.
     File(Guard),
 }
@@ -160,6 +162,8 @@ pub(crate) struct Plan {
     looks_behind: usize,
     /// Files under way that are looked at right behind their uploads.
     looked_at: HashSet<usize>,
+    /// Files that were sent before it was known what is there, and what is.
+    unseen: HashMap<usize, Option<There>>,
     failed: bool,
     news: Vec<News>,
 }
@@ -178,8 +182,14 @@ struct State {
 
 impl Plan {
     /// A plan for what is known at first of the folders that have no parent: what is in them, or that they are not
-    /// there.
-    pub(crate) fn new(outline: Outline, rules: Options, bulk: bool, tops: Vec<(usize, Option<Listing>)>) -> Self {
+    /// there. The first so many files are under way already, as if nothing were there.
+    pub(crate) fn new(
+        outline: Outline,
+        rules: Options,
+        bulk: bool,
+        tops: Vec<(usize, Option<Listing>)>,
+        first: usize,
+    ) -> Self {
         let failed = !outline.left_out.is_empty();
         let mut folders: Vec<State> = outline.folders.iter().map(|_| State::default()).collect();
         for (number, folder) in outline.folders.iter().enumerate() {
@@ -195,6 +205,7 @@ impl Plan {
             unknown: folders.len(),
             looks_behind: 0,
             looked_at: HashSet::new(),
+            unseen: (0..first).map(|file| (file, None)).collect(),
             folders,
             tries: vec![0; outline.files.len()],
             sent: vec![None; outline.files.len()],
@@ -213,6 +224,7 @@ impl Plan {
             failed,
             news: Vec::new(),
         };
+        (0..first).for_each(|file| plan.begins(file));
         for (folder, listing) in tops {
             match listing {
                 Some(listing) => plan.ready(folder, &listing),
@@ -256,13 +268,11 @@ impl Plan {
         if self.large_under_way < self.rules.connections.saturating_sub(1).max(1)
             && let Some((file, before)) = self.large.pop_front()
         {
-            self.large_under_way += 1;
             return Some(self.upload(file, before));
         }
         if self.bytes_under_way < WINDOW_BYTES
             && let Some((file, before)) = self.small.pop_front()
         {
-            self.bytes_under_way += self.outline.files[file].length;
             return Some(self.upload(file, before));
         }
         // None of them is within another: all can go at once, when nothing else is left.
@@ -334,8 +344,11 @@ impl Plan {
             }
         }
         for file in self.folders[folder].files.clone() {
+            let there = listing.get(&self.outline.files[file].name);
             if self.tries[file] == 0 {
-                self.file_ready(file, listing);
+                self.file_ready(file, there);
+            } else if let Some(unseen) = self.unseen.get_mut(&file) {
+                *unseen = there.cloned();
             }
         }
         self.settled(folder);
@@ -344,9 +357,9 @@ impl Plan {
         }
     }
 
-    fn file_ready(&mut self, file: usize, listing: &Listing) {
+    fn file_ready(&mut self, file: usize, there: Option<&There>) {
         let facts = &self.outline.files[file];
-        let Some(there) = listing.get(&facts.name) else { return self.queue(file, Before::Nothing) };
+        let Some(there) = there else { return self.queue(file, Before::Nothing) };
         if there.folder {
             let why = "there is a folder of this name on the server, and a file here: delete or rename one of them";
             let error = facts.path(&self.outline.folders).map(|path| Error::Differs { path, why: why.into() });
@@ -360,6 +373,18 @@ impl Plan {
                 self.steps.push_back(Step::Compare(file, there.checksums.clone()));
             }
             _ => self.queue(file, Before::File(there.guard())),
+        }
+    }
+
+    /// An upload begins.
+    fn begins(&mut self, file: usize) {
+        let length = self.outline.files[file].length;
+        self.under_way += 1;
+        self.tries[file] += 1;
+        if length > SHARED {
+            self.large_under_way += 1;
+        } else {
+            self.bytes_under_way += length;
         }
     }
 
@@ -409,9 +434,14 @@ impl Plan {
         } else {
             self.bytes_under_way -= length;
         }
-        match result {
-            Ok(sent) => self.arrived(file, sent),
-            Err(error) => self.file_failed(file, error),
+        match (self.unseen.remove(&file).flatten(), result) {
+            (_, Ok(sent)) => self.arrived(file, sent),
+            // There was something, as was seen meanwhile.
+            (Some(there), Err(error)) if there.folder || error.is(412) => {
+                self.tries[file] = 0;
+                self.file_ready(file, Some(&there));
+            }
+            (_, Err(error)) => self.file_failed(file, error),
         }
         self.settled(folder);
     }

@@ -4,6 +4,7 @@ mod alone;
 mod bulk;
 mod chunks;
 mod file;
+mod first;
 mod ranges;
 mod source;
 mod target;
@@ -19,7 +20,6 @@ use std::{
 use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},
-    stream::FuturesUnordered,
 };
 use haul_http::Body;
 use tokio::{
@@ -30,6 +30,7 @@ use tokio::{
 use self::{
     bulk::Small,
     file::{mtime, renaming, seconds},
+    first::First,
     target::{begun, looked, placed, target, walked},
 };
 use super::{
@@ -68,14 +69,30 @@ pub async fn upload(
     // Handshakes take round trips, and looking at the disk takes time: all at once.
     dav.warm(to, options.connections);
     let sources = looked(sources.to_vec(), options.recursive).await?;
-    let cloud = Cloud::of(to);
-    let (target, early, found, bulk) = tokio::join!(
-        target(dav, to, &sources, options).boxed(),
-        begun(dav, to, &sources, options).boxed(),
-        walked(&sources, to),
-        // Another server has no such ability: nobody waits to hear that.
-        async { cloud.is_some() && dav.learn(to).await.is_ok_and(|abilities| abilities.bulk_upload) }.boxed()
-    );
+    let upload = Upload {
+        dav,
+        options,
+        watch,
+        holding: Holding::new(dav, options.lock, &options.owner),
+        temporary: Mutex::default(),
+        readers: Semaphore::new(READERS),
+        cloud: Cloud::of(to),
+        whole_only: ranges::Whole::default(),
+        bulk: Semaphore::new(BULK),
+        bulk_fails: AtomicBool::new(false),
+    };
+    let mut first = upload.first(&sources, to);
+    let look = async {
+        tokio::join!(
+            target(dav, to, &sources, options).boxed(),
+            begun(dav, to, &sources, options).boxed(),
+            walked(&sources, to),
+            // Another server has no such ability: nobody waits to hear that.
+            async { upload.cloud.is_some() && dav.learn(to).await.is_ok_and(|abilities| abilities.bulk_upload) }
+                .boxed()
+        )
+    };
+    let (target, early, found, bulk) = first.beside(look).await;
     let (outline, mut tops) = placed(target?, found?, to, options)?;
     let mut summary = Summary::default();
     // The lone folder is the first in the target.
@@ -95,24 +112,12 @@ pub async fn upload(
     let bytes = outline.files.iter().map(|file| file.length).sum();
     watch(Event::Found { files: outline.files.len() as u64, bytes });
 
-    let upload = Upload {
-        dav,
-        options,
-        watch,
-        holding: Holding::new(dav, options.lock, &options.owner),
-        temporary: Mutex::default(),
-        readers: Semaphore::new(READERS),
-        cloud,
-        whole_only: ranges::Whole::default(),
-        bulk: Semaphore::new(BULK),
-        bulk_fails: AtomicBool::new(false),
-    };
-    let mut plan = Plan::new(outline, options.clone(), bulk, tops).looking_behind(dav.pipelines());
+    let mut plan = Plan::new(outline, options.clone(), bulk, tops, first.files()).looking_behind(dav.pipelines());
     let stopped = tokio::select! {
         biased;
         () = stop.notified() => true,
         () = upload.holding.refresh() => false,
-        () = upload.run(&mut plan, &mut summary) => false,
+        () = upload.run(&mut plan, first, &mut summary) => false,
     };
     upload.tidy().await;
     if stopped {
@@ -150,8 +155,11 @@ struct Upload<'a> {
 }
 
 impl Upload<'_> {
-    async fn run(&self, plan: &mut Plan, summary: &mut Summary) {
-        let mut running: FuturesUnordered<BoxFuture<'_, Outcome>> = FuturesUnordered::new();
+    async fn run<'a>(&'a self, plan: &mut Plan, first: First<'a>, summary: &mut Summary) {
+        let (mut running, outcomes) = (first.under_way, first.outcomes);
+        for outcome in outcomes {
+            plan.take(outcome);
+        }
         loop {
             self.tell(plan, summary);
             while let Some(step) = plan.next() {

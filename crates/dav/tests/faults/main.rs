@@ -10,6 +10,7 @@ mod bulk;
 mod chunks;
 mod downloads;
 mod locks;
+mod named;
 mod parts;
 mod property;
 mod reports;

@@ -110,6 +110,8 @@ struct UnderWay {
     end: Option<u64>,
     behind: u32,
     follows: bool,
+    /// Whether it is a part of something large, as what stands behind it is.
+    is_part: bool,
 }
 
 /// What came first.

@@ -67,10 +67,10 @@ impl Scheduler {
             let goes_on = !line.retiring && line.more != Some(0) && !line.slow.is_some_and(|slow| slow.stalled);
             goes_on && !line.jobs.is_empty()
         };
-        let is_large = |line: &Line| line.jobs.iter().any(|waiting| waiting.shape.class == Class::Large);
+        let is_large = |line: &Line| line.jobs.iter().any(|waiting| waiting.shape.class != Class::Small);
         let mut busy: Vec<_> = self.lines.iter().filter(|(_, line)| counts(line)).collect();
         let large = busy.iter().filter(|(_, line)| is_large(line)).count();
-        if shape.class == Class::Large && large >= (lanes - 1).max(1) {
+        if shape.class != Class::Small && large >= (lanes - 1).max(1) {
             return false;
         }
         busy.sort_by_key(|(id, line)| (is_large(line), **id));

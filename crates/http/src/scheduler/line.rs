@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::Shape;
-use crate::{pool::History, wire::JobId};
+use crate::{Class, pool::History, wire::JobId};
 
 /// A connection that takes fewer requests than this is as good as closed: its successor is opened.
 const LAST_REQUESTS: u32 = 16;
@@ -97,10 +97,12 @@ impl Line {
         self.patience.zip(idle).is_some_and(|(patience, idle)| idle > early(patience))
     }
 
-    /// Whether it may hold this, too.
+    /// Whether it may hold this, too. Of parts, one may always wait behind another; that they are large is no news.
     pub(super) fn has_room(&self, shape: &Shape, others_open: bool) -> bool {
         let carries = 2 * self.history.window(shape.sending);
-        if others_open {
+        if shape.class == Class::Part {
+            !others_open && (self.jobs.len() < 2 || self.bytes() + shape.bytes <= carries.min(MOST_PIPELINE))
+        } else if others_open {
             let all = self.jobs.iter().map(|waiting| waiting.shape.bytes).chain([shape.bytes]);
             all.map(|bytes| bytes.max(SEGMENT)).sum::<u64>() <= carries.clamp(YOUNG_PIPELINE, MOST_PIPELINE)
         } else {
@@ -124,6 +126,11 @@ impl Line {
 
     pub(super) fn holds(&self, job: JobId) -> bool {
         self.jobs.iter().any(|waiting| waiting.shape.id == job)
+    }
+
+    /// Whether the job is a part of something large.
+    pub(super) fn is_part(&self, job: JobId) -> bool {
+        self.jobs.iter().any(|waiting| waiting.shape.id == job && waiting.shape.class == Class::Part)
     }
 
     pub(super) fn release(&mut self, job: JobId) -> Option<Waiting> {

@@ -150,11 +150,18 @@ impl Scheduler {
         {
             return Some(id);
         }
-        if !shape.pipelinable || shape.class != Class::Small {
+        let waits_longer = |waiting: &Waiting| waiting.shape.id < shape.id && waiting.shape.class != shape.class;
+        let may_share = match shape.class {
+            Class::Small => true,
+            // Who needs a connection that is idle would never see one.
+            Class::Part => !self.queue.iter().any(waits_longer),
+            Class::Large => false,
+        };
+        if !shape.pipelinable || !may_share {
             return None;
         }
         let others_open = self.opening() > 0;
-        let fits = |job: &Shape| job.pipelinable && job.class == Class::Small && job.safe == shape.safe;
+        let fits = |job: &Shape| job.pipelinable && job.class == shape.class && job.safe == shape.safe;
         let takes = |line: &Line| {
             self.may_pipeline(line, now)
                 && line.has_room(shape, others_open)
@@ -168,11 +175,15 @@ impl Scheduler {
 
     /// Whether a request may stand behind others there, as far as the server is known.
     fn may_pipeline(&self, line: &Line, now: Moment) -> bool {
-        let (depth, pipelines) = self.knowledge.allowed(self.limits.pipelining, now.seconds);
+        let pipelines = self.knowledge.allowed(self.limits.pipelining, now.seconds).1;
         let is_deep = |line: &&Line| line.jobs.len() > 1 && !line.is_multiplexed();
-        line.state == (State::Serial { old: false })
-            && line.jobs.len() < depth as usize
-            && (is_deep(&line) || self.lines.values().filter(is_deep).count() < pipelines)
+        self.has_depth(line, now) && (is_deep(&line) || self.lines.values().filter(is_deep).count() < pipelines)
+    }
+
+    /// Whether one more request makes no pipeline deeper than the server is trusted with.
+    fn has_depth(&self, line: &Line, now: Moment) -> bool {
+        let depth = self.knowledge.allowed(self.limits.pipelining, now.seconds).0;
+        line.state == (State::Serial { old: false }) && line.jobs.len() < depth as usize
     }
 
     /// Sends a request, and what goes right behind it.
@@ -180,8 +191,8 @@ impl Scheduler {
         let follower = waiting.shape.follower.take();
         self.put_on(connection, waiting);
         let Some(job) = follower else { return };
-        if self.lines.get(&connection).is_some_and(|line| line.takes_more(now.instant) && self.may_pipeline(line, now))
-        {
+        // A server that is being tested is no worse for it: whoever asked looks again if it goes wrong.
+        if self.lines.get(&connection).is_some_and(|line| line.takes_more(now.instant) && self.has_depth(line, now)) {
             self.put_on(connection, Waiting::new(Shape::follower(job)));
         } else {
             let cause = Shared(Cause::Retired("nothing goes behind what it asks about"));

@@ -99,6 +99,32 @@ fn large_exchanges_keep_out_of_pipelines() {
 }
 
 #[test]
+fn one_part_waits_behind_another_and_makes_way_for_what_is_older() {
+    let mut play = Play::new(2, Pipelining::Aggressive);
+    let part = |play: &mut Play| play.ask(|shape| (shape.class, shape.bytes) = (Class::Part, 1 << 20));
+    let parts = [(); 6].map(|()| part(&mut play));
+    let sent = play.run();
+    assert_eq!(sent, [(1, parts[0]), (2, parts[1]), (1, parts[2]), (2, parts[3])]);
+    // It is as large as was expected: those behind it stay.
+    let told = Told { version: Version::HTTP_11, length: Some(1 << 20), keep: None, last: false };
+    play.scheduler.head(ConnectionId(1), parts[0], &told, play.now);
+    assert_eq!(play.scheduler.actions(), []);
+    assert!(play.scheduler.knowledge() == Knowledge::default(), "no fault");
+    let small = play.asks(1)[0];
+    play.scheduler.done(ConnectionId(1), parts[0], (100, 1 << 20), None, play.now);
+    assert_eq!(play.run(), [(1, parts[4])], "it came before");
+    play.scheduler.done(ConnectionId(1), parts[2], (100, 1 << 20), None, play.now);
+    assert_eq!(play.run(), [(1, parts[5])]);
+    let later = part(&mut play);
+    play.scheduler.done(ConnectionId(2), parts[1], (100, 1 << 20), None, play.now);
+    assert_eq!(play.run(), [], "a connection runs empty for what is small");
+    play.scheduler.done(ConnectionId(2), parts[3], (100, 1 << 20), None, play.now);
+    assert_eq!(play.run(), [(2, small)]);
+    play.scheduler.done(ConnectionId(1), parts[4], (100, 1 << 20), None, play.now);
+    assert_eq!(play.run(), [(1, later)]);
+}
+
+#[test]
 fn what_changes_something_keeps_out_of_the_pipelines_of_what_does_not() {
     let mut play = Play::new(2, Pipelining::Aggressive);
     let gets = play.asks(2);
@@ -139,6 +165,13 @@ fn a_look_goes_right_behind_its_upload_or_nowhere() {
     let actions = play.scheduler.actions();
     assert!(actions.iter().any(|action| matches!(action, Action::Fail { job, .. } if *job == last.1)), "{actions:?}");
     assert!(!actions.iter().any(|action| matches!(action, Action::Fail { job, .. } if *job == last.0)), "{actions:?}");
+
+    // While a server is tested by a pipeline elsewhere, too.
+    let mut play = Play::new(2, Pipelining::Safe);
+    let gets = play.asks(2);
+    assert_eq!(play.run(), [(1, gets[0]), (1, gets[1])]);
+    let (put, follower) = look(&mut play, Class::Large);
+    assert_eq!(play.run(), [(2, put), (2, follower)]);
 
     // Where nothing may stand behind another it fails at once.
     let mut play = Play::new(1, Pipelining::Off);

@@ -5,8 +5,8 @@
 //! sample pays for finding out; only the saves of an edit, twenty starts in one sample, find what the first has
 //! learned.
 //!
-//! An upload names the files or folders, a download the folder: that costs a listing, which its user would not
-//! spare either.
+//! An upload names the files or folders. A download names the folder, which costs a listing that its user would not
+//! spare either; a lone file is named itself.
 
 use std::{
     path::{Path, PathBuf},
@@ -80,7 +80,7 @@ impl Contender for Haul {
     fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         let this = *self;
         let program = program().map_err(Failure::Engine)?;
-        if let Work::Download { .. } = sample.task.work() {
+        if let Work::Download { files: 2.., .. } = sample.task.work() {
             // So that the folder becomes the copy, and does not get one.
             let target = &sample.task.target;
             std::fs::remove_dir(target).map_err(io_failure("remove", target))?;
@@ -102,6 +102,11 @@ impl Haul {
             Work::Tree { .. } => {
                 let folders = task.folders().into_iter().map(|folder| task.source.join(folder));
                 run(self.command(program, sample, "cp").arg("-r").args(folders).arg(&sample.url))?;
+            }
+            Work::Download { files: 1, .. } => {
+                let name = task.names().concat();
+                let (from, to) = (format!("{}{name}", sample.url), task.target.join(name));
+                run(self.command(program, sample, "cp").arg(from).arg(to))?;
             }
             Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
                 run(self.command(program, sample, "cp").arg("-r").arg(&sample.url).arg(&task.target))?;

@@ -8,19 +8,20 @@ use std::{
     ops::RangeInclusive,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::atomic::Ordering,
+    sync::{Mutex, atomic::Ordering},
 };
 
-use futures_util::{StreamExt, TryStreamExt, stream};
-use haul_http::{Body, Class, Expected};
-use http::{
-    HeaderMap, HeaderValue, StatusCode,
-    header::{CONTENT_RANGE, IF_MATCH, RANGE},
-};
+use haul_http::{Answer, Body, Class, Expected};
+use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use tokio::io::AsyncWriteExt;
 
-use super::{Facts, Find, Work, in_the_way};
+use super::{
+    Facts, Find, Work,
+    early::{self, Asked},
+    in_the_way,
+    parts::is_part,
+};
 use crate::{
     ETag, Error, RemotePath,
     compare::{as_stored, with_digests},
@@ -29,8 +30,7 @@ use crate::{
 
 /// Answers up to this size may stand before others on a connection.
 const SMALL: u64 = 256 * 1024;
-/// The parts of a large file, and the size from which a file is worth them.
-const PART: u64 = 2 * 1024 * 1024;
+/// The size from which a file is worth parts.
 const LARGE: u64 = 8 * 1024 * 1024;
 /// How often an answer that breaks off is asked for, the first time included: until all that came of it is as much as a
 /// large file, within these bounds. Where connections end after so many bytes, each one that others have used may break
@@ -38,9 +38,9 @@ const LARGE: u64 = 8 * 1024 * 1024;
 const TRIES: RangeInclusive<u64> = 3..=10;
 
 impl Facts {
-    /// Its length and tag, if it is worth parts and one version can be told from another.
-    fn in_parts(&self) -> Option<(u64, &ETag)> {
-        self.length.filter(|length| *length >= LARGE).zip(self.etag.as_ref().filter(|tag| !tag.is_weak()))
+    /// Its length and tag, if it has that many bytes and one version can be told from another.
+    fn in_parts(&self, least: u64) -> Option<(u64, &ETag)> {
+        self.length.filter(|length| *length >= least).zip(self.etag.as_ref().filter(|tag| !tag.is_weak()))
     }
 }
 
@@ -62,7 +62,7 @@ impl Work<'_> {
             let _ = fs::remove_file(&part.place);
             lock(&self.parts).remove(&part.place);
             part = self.new_part(folder, name);
-            fetched = self.fetch_whole(find, path, &part.place).await.map(Some);
+            fetched = self.fetch_whole(find, path, &part.place, None).await.map(Some);
         }
         let placed = match fetched {
             Ok(length) => set_down(find, &part.place, &place).map(|()| length.unwrap_or_default()),
@@ -88,7 +88,7 @@ impl Work<'_> {
     /// same, and what an earlier run has left is gone on from; unless another process is writing it.
     fn part(&self, folder: &Path, name: &OsStr, path: &RemotePath, facts: &Facts) -> Part {
         if let Some((length, tag)) =
-            facts.in_parts().filter(|_| self.options.resume && !self.whole_only.load(Ordering::Relaxed))
+            facts.in_parts(LARGE).filter(|_| self.options.resume && !self.whole_only.load(Ordering::Relaxed))
         {
             let mut mark = DefaultHasher::new();
             (path.target(), length, tag).hash(&mut mark);
@@ -113,10 +113,14 @@ impl Work<'_> {
     /// Fetches a file, in parts if it is worth that: its length. None if the server does not send parts.
     async fn fetch_to(&self, find: &Find, path: &RemotePath, part: &Part) -> Result<Option<u64>, Error> {
         let worth = part.stays || self.options.connections > 1 && !self.whole_only.load(Ordering::Relaxed);
-        let Some((length, tag)) = find.facts.in_parts().filter(|_| worth) else {
-            return self.fetch_whole(find, path, &part.place).await.map(Some);
+        let mut early =
+            lock(&self.early).take_if(|early| early.path == *path).map(|early| early.ranges).unwrap_or_default();
+        let least = if early.is_empty() { LARGE } else { early::EACH + 1 };
+        let Some((length, tag)) = find.facts.in_parts(least).filter(|_| worth) else {
+            early.truncate(1);
+            return self.fetch_whole(find, path, &part.place, early.pop_front()).await.map(Some);
         };
-        let fetched = self.fetch_parts(path, part, length, tag).await?;
+        let fetched = self.fetch_parts(path, part, length, tag, early).await?;
         if fetched.is_some() {
             self.compare(find, path, &part.place, length).await?;
         }
@@ -138,8 +142,17 @@ impl Work<'_> {
         }
     }
 
-    async fn fetch_whole(&self, find: &Find, path: &RemotePath, part: &Path) -> Result<u64, Error> {
-        let (length, verified) = again(find.facts.length.unwrap_or(LARGE), || self.try_whole(find, path, part)).await?;
+    /// Fetches a file by one request, which may have been sent already.
+    async fn fetch_whole(
+        &self,
+        find: &Find,
+        path: &RemotePath,
+        part: &Path,
+        asked: Option<Asked>,
+    ) -> Result<u64, Error> {
+        let asked = Mutex::new(asked);
+        let fetch = || self.try_whole(find, path, part, lock(&asked).take());
+        let (length, verified) = again(find.facts.length.unwrap_or(LARGE), fetch).await?;
         // A digest that came with the answer has been compared as it was read.
         if !verified {
             self.compare(find, path, part, length).await?;
@@ -147,8 +160,22 @@ impl Work<'_> {
         Ok(length)
     }
 
-    async fn try_whole(&self, find: &Find, path: &RemotePath, part: &Path) -> Result<(u64, bool), Lost> {
+    async fn try_whole(
+        &self,
+        find: &Find,
+        path: &RemotePath,
+        part: &Path,
+        asked: Option<Asked>,
+    ) -> Result<(u64, bool), Lost> {
         let facts = &find.facts;
+        let length = facts.length.unwrap_or(0);
+        let early = match asked {
+            Some(asked) => asked.answer().await.filter(|answer| is_part(answer, &(0..length), length)),
+            None => None,
+        };
+        if let Some(answer) = early {
+            return self.write(answer, facts, path, part).await;
+        }
         let class = if facts.length.is_some_and(|length| length <= SMALL) { Class::Small } else { Class::Large };
         let expected = Expected { etag: facts.etag.as_ref().map(ToString::to_string), length: facts.length };
         let options = haul_http::Options { class, expected, ..haul_http::Options::default() };
@@ -159,6 +186,11 @@ impl Work<'_> {
             let why = format!("the server answers with {} instead of the file", answer.status());
             return Err(Error::Differs { path: path.clone(), why }.into());
         }
+        self.write(answer, facts, path, part).await
+    }
+
+    /// Writes what comes: its length, and whether it had a digest that fits.
+    async fn write(&self, answer: Answer, facts: &Facts, path: &RemotePath, part: &Path) -> Result<(u64, bool), Lost> {
         let told = http_body::Body::size_hint(answer.body()).exact();
         let mut body = answer.into_body();
         let written = |error| Error::local("write", part, error);
@@ -212,86 +244,13 @@ impl Work<'_> {
         let error = Error::Differs { path: path.clone(), why };
         Err(if blind { Lost::Amid(error) } else { Lost::Whole(error) })
     }
-
-    /// Asks for all parts of one version, several at a time, and writes them one after another; none if the server does
-    /// not send parts.
-    async fn fetch_parts(&self, path: &RemotePath, part: &Part, length: u64, tag: &ETag) -> Result<Option<u64>, Error> {
-        let written = |error| Error::local("write", &part.place, error);
-        let mut file =
-            fs::File::options().create(true).truncate(false).write(true).open(&part.place).map_err(written)?;
-        // What is beyond is of no use.
-        file.set_len(part.has).and_then(|()| io::Seek::seek(&mut file, io::SeekFrom::End(0))).map_err(written)?;
-        if part.has > 0 {
-            (self.watch)(Event::Moved { bytes: part.has });
-        }
-        let mut file = tokio::fs::File::from_std(file);
-        let starts = (part.has..length).step_by(PART as usize);
-        let mut parts = stream::iter(starts)
-            .map(|start| async move {
-                let end = (start + PART).min(length);
-                again(end - start, || self.fetch_part(path, start..end, length, tag)).await
-            })
-            .buffered(self.options.connections.max(1));
-        while let Some(pieces) = parts.try_next().await? {
-            let Some(pieces) = pieces else {
-                self.whole_only.store(true, Ordering::Relaxed);
-                return Ok(None);
-            };
-            for piece in pieces {
-                file.write_all(&piece).await.map_err(written)?;
-            }
-        }
-        file.flush().await.map_err(written)?;
-        Ok(Some(length))
-    }
-
-    /// A part of a file that is `whole` bytes long; none if the server sends all of it instead.
-    async fn fetch_part(
-        &self,
-        path: &RemotePath,
-        range: std::ops::Range<u64>,
-        whole: u64,
-        tag: &ETag,
-    ) -> Result<Option<Vec<bytes::Bytes>>, Lost> {
-        let (start, end) = (range.start, range.end);
-        let mut headers = HeaderMap::from_iter([as_stored()]);
-        let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""));
-        headers.insert(RANGE, value(format!("bytes={start}-{}", end - 1)));
-        headers.insert(IF_MATCH, value(tag.to_string()));
-        let options = haul_http::Options { class: Class::Large, ..haul_http::Options::default() };
-        let answer = self.dav.get(path, headers, options).await?;
-        let differs = |why: String| Error::Differs { path: path.clone(), why };
-        if answer.status() == StatusCode::OK {
-            return Ok(None);
-        }
-        let told = answer.headers().get(CONTENT_RANGE).and_then(|told| told.to_str().ok()).unwrap_or("nothing");
-        if answer.status() != StatusCode::PARTIAL_CONTENT || !is_range(told, &range, whole) {
-            let why = format!("bytes {start}-{} of {whole} were asked for, and the server sends {told}", end - 1);
-            return Err(differs(why).into());
-        }
-        let (mut body, mut pieces, mut length) = (answer.into_body(), Vec::new(), 0);
-        while let Some(frame) = body.frame().await {
-            let Ok(piece) = frame.map_err(cut)?.into_data() else { continue };
-            length += piece.len() as u64;
-            if length > end - start {
-                break;
-            }
-            (self.watch)(Event::Moved { bytes: piece.len() as u64 });
-            pieces.push(piece);
-        }
-        if length == end - start {
-            Ok(Some(pieces))
-        } else {
-            Err(Lost::Amid(differs(format!("the server sent {length} of the {} bytes from {start}", end - start))))
-        }
-    }
 }
 
 /// Where a file is written first.
-struct Part {
-    place: PathBuf,
+pub(super) struct Part {
+    pub(super) place: PathBuf,
     /// What is there already, and right.
-    has: u64,
+    pub(super) has: u64,
     /// Whether it is left for the next run if this one is interrupted.
     stays: bool,
     /// Held under a lock for as long as we write.
@@ -307,15 +266,8 @@ fn set_down(find: &Find, part: &Path, place: &Path) -> Result<(), Error> {
     fs::rename(part, place).map_err(|error| Error::local("write", place, error))
 }
 
-/// Whether a `Content-Range` is just what was asked for (RFC 9110 §14.4).
-fn is_range(told: &str, range: &std::ops::Range<u64>, whole: u64) -> bool {
-    let Some((part, total)) = told.strip_prefix("bytes ").and_then(|told| told.split_once('/')) else { return false };
-    let bounds = part.split_once('-').and_then(|(first, last)| Some((first.parse().ok()?, last.parse::<u64>().ok()?)));
-    bounds == Some((range.start, range.end - 1)) && (total == "*" || total.parse() == Ok(whole))
-}
-
 /// Why a file, or a part of it, did not come.
-enum Lost {
+pub(super) enum Lost {
     /// What the engine could do about it, it has done; or nothing can be done.
     Whole(Error),
     /// Its answer had begun, and could not be tried elsewhere by then.
@@ -328,12 +280,15 @@ impl From<Error> for Lost {
     }
 }
 
-fn cut(error: haul_http::Error) -> Lost {
+pub(super) fn cut(error: haul_http::Error) -> Lost {
     Lost::Amid(error.into())
 }
 
 /// Tries a few times to have what is lost in the middle, of so many bytes.
-async fn again<T, F: Future<Output = Result<T, Lost>>>(length: u64, fetch: impl Fn() -> F) -> Result<T, Error> {
+pub(super) async fn again<T, F: Future<Output = Result<T, Lost>>>(
+    length: u64,
+    fetch: impl Fn() -> F,
+) -> Result<T, Error> {
     let tries = (LARGE / length.max(1)).clamp(*TRIES.start(), *TRIES.end());
     for left in (0..tries).rev() {
         match fetch().await {
@@ -343,25 +298,4 @@ async fn again<T, F: Future<Output = Result<T, Lost>>>(length: u64, fetch: impl 
         }
     }
     unreachable!("the last try returns")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_is_what_was_asked_for_or_nothing() {
-        for (told, fits) in [
-            ("bytes 10-19/100", true),
-            ("bytes 10-19/*", true),
-            ("bytes 10-18/100", false),
-            ("bytes 0-9/100", false),
-            ("bytes 10-19/99", false),
-            ("bytes */100", false),
-            ("10-19/100", false),
-            ("", false),
-        ] {
-            assert_eq!(is_range(told, &(10..20), 100), fits, "{told}");
-        }
-    }
 }

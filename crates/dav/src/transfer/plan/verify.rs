@@ -30,8 +30,7 @@ impl Plan {
     /// The step that uploads a file, one of the last of all or not: none of its folder's listing waits for one that is
     /// looked at right behind its upload.
     pub(super) fn upload(&mut self, file: usize, before: Before) -> Step {
-        self.under_way += 1;
-        self.tries[file] += 1;
+        self.begins(file);
         if self.unknown > 0 || self.small.len() + self.large.len() >= self.looks_behind {
             return Step::Upload(file, before);
         }

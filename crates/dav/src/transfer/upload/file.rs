@@ -34,17 +34,18 @@ impl Upload<'_> {
         before: Before,
         looks: bool,
     ) -> Result<Sent, Error> {
-        let exists = before != Before::Nothing;
+        let exists = matches!(before, Before::File(_));
+        let seen = before != Before::Unseen;
         let _turn = self.holding.turn(exists).await;
         let claims = self.holding.acquire(path, exists).await?;
         // A lock on what was not there has made an empty file of it.
         let made = !exists && claims != If::default();
         let guard = match before {
-            Before::Nothing if made => Guard::None,
-            Before::Nothing => Guard::Absent,
             Before::File(guard) => guard,
+            _ if made => Guard::None,
+            _ => Guard::Absent,
         };
-        let sent = self.send(local, path, length, modified, &guard, &claims, looks).await;
+        let sent = self.send(local, path, length, modified, &guard, &claims, (seen, looks)).await;
         self.holding.release(path, sent.is_ok()).await;
         sent
     }
@@ -58,9 +59,10 @@ impl Upload<'_> {
         modified: Option<SystemTime>,
         guard: &Guard,
         claims: &If,
-        looks: bool,
+        (seen, looks): (bool, bool),
     ) -> Result<Sent, Error> {
-        match (self.way(path, length).await, &self.cloud) {
+        let way = if seen { self.way(path, length).await } else { Way::Whole };
+        match (way, &self.cloud) {
             (Way::Chunks { size, lanes }, Some(cloud)) => {
                 let by = (size, lanes);
                 return self.send_chunks(cloud, local, path, length, modified, guard, claims, by).boxed().await;
@@ -79,15 +81,16 @@ impl Upload<'_> {
         let bytes = source.body.length().unwrap_or(length);
         let headers = mtime(modified).into_iter().collect();
         let class = if bytes <= SHARED { Class::Small } else { Class::Large };
-        let options = haul_http::Options { class, pipeline: true, ..haul_http::Options::default() };
+        // A refusal that is likely comes alone: no neighbour is to be told of it.
+        let options = haul_http::Options { class, pipeline: seen, ..haul_http::Options::default() };
         if self.options.temporary {
             self.send_renamed(path, source, headers, guard, claims, options).await?;
             return Ok(Sent { bytes, etag: None, compared: false, seen: None });
         }
         let look = looks.then(|| self.options.wanted());
-        let (stored, seen) = self.dav.put_and_look(path, source.body, headers, guard, claims, options, look).await?;
+        let (stored, found) = self.dav.put_and_look(path, source.body, headers, guard, claims, options, look).await?;
         source.seen.still(local)?;
-        Ok(Sent { bytes, etag: stored.etag, compared: false, seen: seen.as_ref().map(There::from) })
+        Ok(Sent { bytes, etag: stored.etag, compared: false, seen: found.as_ref().map(There::from) })
     }
 
     /// How a file is sent. What the server can do is waited for only where it may matter.

@@ -211,7 +211,7 @@ pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, optio
 }
 
 /// What a source is called on the other side.
-fn name_of(local: &Path) -> Result<Vec<u8>, Error> {
+pub(super) fn name_of(local: &Path) -> Result<Vec<u8>, Error> {
     // `.` and `..` have names, too.
     let resolved = if local.file_name().is_some() { Ok(local.to_owned()) } else { fs::canonicalize(local) };
     let resolved = resolved.map_err(|error| Error::local("read", local, error))?;

@@ -113,7 +113,9 @@ impl State {
         let range = request.header("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
         let range = range.and_then(|(first, last)| Some((first.parse().ok()?, last.parse::<usize>().ok()?)));
         let (mut answer, content) = match range {
+            Some((first, _)) if first >= content.len() => return Answer::new(416),
             Some((first, last)) => {
+                let last = last.min(content.len() - 1);
                 let told = format!("bytes {first}-{last}/{}", content.len());
                 (Answer::new(206).with("content-range", &told), &content[first..=last])
             }

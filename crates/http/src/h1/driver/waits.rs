@@ -48,8 +48,9 @@ impl Driver {
     /// When those behind the oldest have waited for long enough, unless that was said.
     fn out_of_patience(&self) -> Option<Instant> {
         let first = self.under_way.front().filter(|first| self.told_slow != Some(first.id))?;
-        let is_large =
-            first.job.is_none() && self.exchanges.left().map_or(self.exchanges.received() > LARGE, |left| left > LARGE);
+        let is_large = !first.is_part
+            && first.job.is_none()
+            && self.exchanges.left().map_or(self.exchanges.received() > LARGE, |left| left > LARGE);
         Some(if is_large { self.begun } else { self.moved } + self.patience)
     }
 

@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 
 use super::{AHEAD, Driver, UnderWay, head};
 use crate::{
-    Asked, Cause, Chunks, Error, Options,
+    Asked, Cause, Chunks, Class, Error, Options,
     method::is_safe,
     wire::{Job, Report},
 };
@@ -56,12 +56,14 @@ impl Driver {
         head::write(&mut self.out, &job.request, length);
         self.io.repeatable(is_safe(job.request.method()));
         self.exchanges.ask(job.id, &job.request, job.follows);
-        let timeouts = job.request.extensions().get::<Options>().and_then(|options| options.timeouts);
-        let timeouts = timeouts.unwrap_or(self.timeouts);
+        let options = job.request.extensions().get::<Options>();
+        let timeouts = options.and_then(|options| options.timeouts).unwrap_or(self.timeouts);
+        let is_part = options.is_some_and(|options| options.class == Class::Part);
         let end = (length == Some(0)).then(|| self.written + self.out.len() as u64);
         let behind = self.under_way.len() as u32;
         let (id, follows) = (job.id, job.follows);
-        self.under_way.push_back(UnderWay { id, asked, timeouts, job: Some(job), start, end, behind, follows });
+        let job = Some(job);
+        self.under_way.push_back(UnderWay { id, asked, timeouts, job, start, end, behind, follows, is_part });
         if end.is_none() {
             self.sending = Some(Sending { chunks, left: length, held: Bytes::new() });
             // What is in memory is sent in the same breath as its head.

@@ -1,0 +1,235 @@
+//! A large file in parts of one version, over all connections at once.
+//!
+//! Each connection begins with a narrow window of its own, so six of them carry six times as much in each round trip until
+//! the link is full. That is worth most when all begin together and none pauses before the end:
+//! - a connection is asked for its next part while it sends one ([`Class::Part`]), since between two it would be silent for a
+//!   round trip, and a sender that paces itself by what it has measured does not make up for another's silence;
+//! - parts become smaller towards the end, so that all connections are done at about the same time.
+//!
+//! All parts are of one version: each is asked for with the entity tag that was listed (`If-Match`), or, if it was asked for
+//! before there was a listing (`early`), has come with that. They are written one after another, hence what is there when it is
+//! interrupted can be gone on from.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    io::{Seek, SeekFrom},
+    ops::Range,
+    sync::{Mutex, atomic::Ordering},
+};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use haul_http::{Answer, Class, Expected};
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{CONTENT_RANGE, ETAG, IF_MATCH, RANGE},
+};
+use http_body_util::BodyExt;
+use tokio::io::AsyncWriteExt;
+
+use super::{
+    Work,
+    early::Asked,
+    fetch::{Lost, Part, again, cut},
+};
+use crate::{
+    ETag, Error, RemotePath,
+    compare::as_stored,
+    transfer::{Event, lock},
+};
+
+/// The largest part, and the smallest that is worth a request.
+const LARGEST: u64 = 2 * 1024 * 1024;
+const SMALLEST: u64 = 256 * 1024;
+/// So many parts of a file for each connection: one that comes, and one behind it. More of them would let its sender overrun
+/// the queue before the link.
+const DEPTH: usize = 2;
+
+impl Work<'_> {
+    /// Asks for all parts of one version, several at a time, and writes them one after another; none if the server does
+    /// not send parts. The first ones may have been asked for already.
+    pub(super) async fn fetch_parts(
+        &self,
+        path: &RemotePath,
+        part: &Part,
+        length: u64,
+        tag: &ETag,
+        early: VecDeque<Asked>,
+    ) -> Result<Option<u64>, Error> {
+        let written = |error| Error::local("write", &part.place, error);
+        let mut file =
+            fs::File::options().create(true).truncate(false).write(true).open(&part.place).map_err(written)?;
+        // What is beyond is of no use.
+        file.set_len(part.has).and_then(|()| file.seek(SeekFrom::End(0))).map_err(written)?;
+        if part.has > 0 {
+            (self.watch)(Event::Moved { bytes: part.has });
+        }
+        let mut file = tokio::fs::File::from_std(file);
+        let lanes = self.options.connections.max(1);
+        let early = early.into_iter().filter(|asked| part.has == 0 && asked.range.start < length);
+        let early: Vec<_> = early.map(|asked| (asked.range.start..asked.range.end.min(length), Some(asked))).collect();
+        let start = early.last().map_or(part.has, |(range, _)| range.end);
+        let rest = Cut { at: start, length, lanes: lanes as u64 }.map(|range| (range, None));
+        let mut parts = stream::iter(early.into_iter().chain(rest))
+            .map(|(range, asked)| async move {
+                let asked = Mutex::new(asked);
+                let fetch = || self.fetch_part(path, range.clone(), length, tag, lock(&asked).take());
+                again(range.end - range.start, fetch).await
+            })
+            .buffered(DEPTH * lanes);
+        while let Some(pieces) = parts.try_next().await? {
+            let Some(pieces) = pieces else {
+                self.whole_only.store(true, Ordering::Relaxed);
+                return Ok(None);
+            };
+            for piece in pieces {
+                file.write_all(&piece).await.map_err(written)?;
+            }
+        }
+        file.flush().await.map_err(written)?;
+        Ok(Some(length))
+    }
+
+    /// A part of a file that is `whole` bytes long; none if the server sends all of it instead.
+    async fn fetch_part(
+        &self,
+        path: &RemotePath,
+        range: Range<u64>,
+        whole: u64,
+        tag: &ETag,
+        asked: Option<Asked>,
+    ) -> Result<Option<Vec<bytes::Bytes>>, Lost> {
+        let early = match asked {
+            Some(asked) => asked.answer().await.filter(|answer| is_part(answer, &range, whole) && is_of(answer, tag)),
+            None => None,
+        };
+        let answer = if let Some(answer) = early {
+            answer
+        } else {
+            let mut headers = asking(&range);
+            headers.extend(HeaderValue::from_str(&tag.to_string()).map(|tag| (IF_MATCH, tag)));
+            self.dav.get(path, headers, options(Some(tag))).await?
+        };
+        let (start, end) = (range.start, range.end);
+        let differs = |why: String| Error::Differs { path: path.clone(), why };
+        if answer.status() == StatusCode::OK {
+            return Ok(None);
+        }
+        if !is_part(&answer, &range, whole) {
+            let told = told(&answer);
+            let why = format!("bytes {start}-{} of {whole} were asked for, and the server sends {told}", end - 1);
+            return Err(differs(why).into());
+        }
+        let (mut body, mut pieces, mut length) = (answer.into_body(), Vec::new(), 0);
+        while let Some(frame) = body.frame().await {
+            let Ok(piece) = frame.map_err(cut)?.into_data() else { continue };
+            length += piece.len() as u64;
+            if length > end - start {
+                break;
+            }
+            (self.watch)(Event::Moved { bytes: piece.len() as u64 });
+            pieces.push(piece);
+        }
+        if length == end - start {
+            Ok(Some(pieces))
+        } else {
+            Err(Lost::Amid(differs(format!("the server sent {length} of the {} bytes from {start}", end - start))))
+        }
+    }
+}
+
+/// What is left of a file, cut for so many connections: each part is half of what would be each one's share.
+struct Cut {
+    at: u64,
+    length: u64,
+    lanes: u64,
+}
+
+impl Iterator for Cut {
+    type Item = Range<u64>;
+
+    fn next(&mut self) -> Option<Range<u64>> {
+        let left = self.length - self.at;
+        let size = (left / (2 * self.lanes)).clamp(SMALLEST, LARGEST);
+        // No crumb is left.
+        let size = if left < size + SMALLEST { left } else { size };
+        let range = self.at..self.at + size;
+        self.at = range.end;
+        (size > 0).then_some(range)
+    }
+}
+
+/// The headers that ask for a range.
+pub(super) fn asking(range: &Range<u64>) -> HeaderMap {
+    let wanted = HeaderValue::from_str(&format!("bytes={}-{}", range.start, range.end - 1));
+    [as_stored()].into_iter().chain(wanted.map(|wanted| (RANGE, wanted))).collect()
+}
+
+/// How a part travels, of this version if that is known.
+pub(super) fn options(tag: Option<&ETag>) -> haul_http::Options {
+    let expected = Expected { etag: tag.map(ToString::to_string), length: None };
+    haul_http::Options { class: Class::Part, expected, ..haul_http::Options::default() }
+}
+
+/// Whether an answer is this part of a file that is `whole` bytes long.
+pub(super) fn is_part(answer: &Answer, range: &Range<u64>, whole: u64) -> bool {
+    answer.status() == StatusCode::PARTIAL_CONTENT && is_range(told(answer), range, whole)
+}
+
+/// Whether an answer is certainly of this version.
+fn is_of(answer: &Answer, tag: &ETag) -> bool {
+    answer.headers().get(ETAG).and_then(ETag::from_header).is_some_and(|its| its.is(tag))
+}
+
+fn told(answer: &Answer) -> &str {
+    answer.headers().get(CONTENT_RANGE).and_then(|told| told.to_str().ok()).unwrap_or("nothing")
+}
+
+/// Whether a `Content-Range` is just what was asked for (RFC 9110 §14.4).
+fn is_range(told: &str, range: &Range<u64>, whole: u64) -> bool {
+    let Some((part, total)) = told.strip_prefix("bytes ").and_then(|told| told.split_once('/')) else { return false };
+    let bounds =
+        part.split_once('-').and_then(|(first, last)| Some((first.parse::<u64>().ok()?, last.parse::<u64>().ok()?)));
+    bounds.is_some_and(|(first, last)| first == range.start && last.checked_add(1) == Some(range.end))
+        && (total == "*" || total.parse() == Ok(whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_what_was_asked_for_or_nothing() {
+        for (told, fits) in [
+            ("bytes 10-19/100", true),
+            ("bytes 10-19/*", true),
+            ("bytes 10-18/100", false),
+            ("bytes 0-9/100", false),
+            ("bytes 10-19/99", false),
+            ("bytes */100", false),
+            ("10-19/100", false),
+            ("", false),
+        ] {
+            assert_eq!(is_range(told, &(10..20), 100), fits, "{told}");
+        }
+    }
+
+    #[test]
+    fn parts_cover_the_file_and_become_smaller() {
+        for (at, length, lanes) in
+            [(0, 20 << 20, 6), (5 << 20, 20 << 20, 6), (7, 9_000_001, 1), (3, 3, 6), (0, 1 << 34, 64)]
+        {
+            let mut end = at;
+            let mut last = LARGEST + SMALLEST;
+            for Range { start, end: next } in (Cut { at, length, lanes }) {
+                assert_eq!(start, end);
+                let size = next - start;
+                assert!(size <= last && (size >= SMALLEST || size == length - at), "{size} behind {last}");
+                (end, last) = (next, size.max(2 * SMALLEST));
+            }
+            assert_eq!(end, length);
+        }
+        let sizes: Vec<u64> = Cut { at: 0, length: 20 << 20, lanes: 6 }.map(|part| part.end - part.start).collect();
+        assert!(sizes[0] > LARGEST / 2 && sizes.len() < 40, "{sizes:?}");
+    }
+}

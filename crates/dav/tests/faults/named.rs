@@ -1,0 +1,170 @@
+//! Files that are named one by one, and so begun before it is known what there is.
+
+use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
+
+use dav::{
+    Error,
+    transfer::{Options, Summary, download, upload},
+};
+use tokio::{sync::Notify, time::timeout};
+
+use super::{on_each, pairs};
+use crate::common::{
+    PATIENCE, Tree, client, deaf,
+    double::{Double, Fault},
+    folder, noise, path, read,
+};
+
+const MIB: usize = 1024 * 1024;
+
+async fn fetch(double: &Double, to: &std::path::Path) -> Result<Summary, Error> {
+    let (dav, sources, options) = (client(double.address, |_| ()), [path("/up/file")], Options::default());
+    let stop = Notify::new();
+    timeout(PATIENCE, download(&dav, &sources, to, &options, &stop, &deaf())).await.expect("the download never ends")
+}
+
+async fn send(double: &Double, sources: &[PathBuf]) -> Result<Summary, Error> {
+    let (dav, to, options) = (client(double.address, |_| ()), path("/up/"), Options::default());
+    let stop = Notify::new();
+    timeout(PATIENCE, upload(&dav, sources, &to, &options, &stop, &deaf())).await.expect("the upload never ends")
+}
+
+async fn with_file(content: &[u8]) -> Double {
+    let double = Double::start().await;
+    double.put("/up/file", content, Duration::from_hours(1));
+    double
+}
+
+#[tokio::test]
+async fn a_file_of_any_length_comes_whole() {
+    on_each([0, 1, 1000, MIB - 1, MIB, MIB + 1, 5 * MIB, 5 * MIB + 1, 9 * MIB], async |length| {
+        let (content, (_kept, here)) = (noise(length, length), folder());
+        let double = with_file(&content).await;
+        let outcome = fetch(&double, &here.join("copy")).await.unwrap();
+        assert!(outcome.failed.is_empty(), "{length}: {:?}", outcome.failed);
+        assert_eq!((outcome.files, outcome.bytes), (1, length as u64));
+        assert!(read(&here) == Tree::from([("copy".into(), content)]), "{length}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_passes_by_itself_harms_no_range() {
+    let faults = [
+        Fault::Reset,
+        Fault::DoneAndReset,
+        Fault::Cut,
+        Fault::CutUntold,
+        Fault::Forget,
+        Fault::Swap,
+        Fault::EndlessHead,
+        Fault::Silence,
+        Fault::Refuse(503, "retry-after: 1\r\n"),
+        // Of a server that sends no parts, or not so soon.
+        Fault::Refuse(416, ""),
+        Fault::Refuse(403, ""),
+    ];
+    on_each(pairs(faults, &[1000, 9 * MIB]), async |(fault, length)| {
+        let (content, (_kept, here)) = (noise(7, length), folder());
+        let double = with_file(&content).await;
+        let (spoilt, mut gets) = (fault.clone(), 0);
+        double.script(move |method, _, _| {
+            gets += u32::from(method == "GET");
+            (method == "GET" && matches!(gets, 1 | 3)).then(|| spoilt.clone())
+        });
+        let outcome = fetch(&double, &here.join("copy")).await.unwrap();
+        assert!(outcome.failed.is_empty(), "{fault:?}, {length}: {:?}", outcome.failed);
+        assert!(read(&here) == Tree::from([("copy".into(), content)]), "{fault:?}, {length}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn two_versions_of_a_file_are_never_mixed() {
+    on_each(pairs(0..12, &[1000, 3 * MIB, 9 * MIB]), async |(which, length)| {
+        let (older, (_kept, here)) = (noise(1, length), folder());
+        let double = with_file(&older).await;
+        double.script(move |_, _, count| (count == which).then_some(Fault::Overtaken("/up/file")));
+        let outcome = fetch(&double, &here.join("copy")).await.unwrap();
+        let (newer, found) = (double.files("/up").remove("file"), read(&here).remove("copy"));
+        if outcome.failed.is_empty() {
+            assert!(found.as_ref() == Some(&older) || found == newer, "request {which}, {length}: neither version");
+        } else {
+            assert_eq!(found, None, "request {which}, {length}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_no_file_leaves_nothing_behind() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    double.put("/up/file/within", b"content", Duration::from_hours(1));
+    let told = fetch(&double, &here.join("copy")).await.unwrap_err().to_string();
+    assert!(told.contains("it is a folder"), "{told}");
+    double.remove("/up/file");
+    let told = fetch(&double, &here.join("copy")).await.unwrap_err().to_string();
+    assert!(told.contains("nothing at this path"), "{told}");
+    assert!(read(&here).is_empty());
+}
+
+/// Files here, of which some are there in other bytes, and what is there in the end.
+async fn through(
+    sizes: &[usize],
+    there: &[usize],
+    fault: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static,
+) {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    double.put("/up/kept", b"kept", Duration::from_hours(2));
+    let name = |number: usize| format!("file{number}");
+    let wanted: Tree = sizes.iter().enumerate().map(|(number, size)| (name(number), noise(number, *size))).collect();
+    for number in there {
+        double.put(&format!("/up/{}", name(*number)), b"older", Duration::from_hours(2));
+    }
+    let sources: Vec<PathBuf> = wanted.keys().map(|name| here.join(name)).collect();
+    for (name, content) in &wanted {
+        fs::write(here.join(name), content).unwrap();
+    }
+    double.script(fault);
+    let outcome = send(&double, &sources).await.unwrap();
+    assert!(outcome.failed.is_empty(), "{:?}", outcome.failed);
+    assert_eq!(outcome.files, sizes.len() as u64);
+    let mut found = double.files("/up");
+    assert_eq!(found.remove("kept").as_deref(), Some(&b"kept"[..]));
+    assert!(found == wanted);
+}
+
+#[tokio::test]
+async fn what_is_there_is_replaced_and_what_is_not_is_made() {
+    on_each([vec![], vec![0], vec![0, 1, 2, 3, 4, 5, 6, 7, 8, 9]], async |there| {
+        through(&[10; 1], &there[..there.len().min(1)], |_, _, _| None).await;
+        through(&[1000; 20], &there, |_, _, _| None).await;
+        through(&[9 * MIB, 9 * MIB, 100], &there[..there.len().min(2)], |_, _, _| None).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_passes_by_itself_harms_no_first_file() {
+    let faults =
+        [Fault::Reset, Fault::DoneAndReset, Fault::Forget, Fault::Swap, Fault::Refuse(503, "retry-after: 1\r\n")];
+    on_each(pairs(faults, &["PUT", "PROPFIND"]), async |(fault, method)| {
+        println!("{fault:?} {method}");
+        let mut seen = BTreeSet::new();
+        let hit = move |asked: &str, path: &str, count: u64| {
+            (asked == method && count < 12 && seen.insert(path.to_owned())).then(|| fault.clone())
+        };
+        through(&[1000; 20], &[1, 12], hit).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_folder_in_the_way_of_a_first_file_is_named() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    double.put("/up/file/within", b"content", Duration::from_hours(1));
+    fs::write(here.join("file"), b"a file").unwrap();
+    let outcome = send(&double, &[here.join("file")]).await.unwrap();
+    assert!(outcome.failed[0].1.to_string().contains("a folder of this name"), "{:?}", outcome.failed);
+    assert_eq!(double.files("/up").len(), 1);
+}
