@@ -12,7 +12,7 @@ use http::{
     header::{ALT_SVC, LOCATION},
     request::Parts,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tower_service::Service;
 
 use crate::{
@@ -119,6 +119,7 @@ pub(crate) struct Shared {
     cookies: Mutex<Cookies>,
     knowledge: Mutex<HashMap<Origin, Knowledge>>,
     facts: Mutex<HashMap<Origin, Facts>>,
+    noted: Notify,
     windows: Mutex<HashMap<Origin, Windows>>,
     paths: Arc<Paths>,
     alternatives: Mutex<HashMap<Origin, Alternative>>,
@@ -152,6 +153,7 @@ impl Client {
             cookies: Mutex::default(),
             knowledge: Mutex::default(),
             facts: Mutex::default(),
+            noted: Notify::new(),
             windows: Mutex::default(),
             paths,
             alternatives: Mutex::default(),
@@ -307,6 +309,20 @@ impl Client {
     /// How the last connection to an origin came about.
     pub fn facts(&self, origin: &Origin) -> Option<Facts> {
         lock(&self.inner.shared.facts).get(origin).cloned()
+    }
+
+    /// Waits for the first connection to an origin, and tells how it came about. There is none before somebody asks
+    /// something or [warms](Self::warm) it, and none ever if that fails: whoever waits also waits for something else.
+    pub async fn met(&self, origin: &Origin) -> Facts {
+        loop {
+            let noted = self.inner.shared.noted.notified();
+            tokio::pin!(noted);
+            noted.as_mut().enable();
+            if let Some(facts) = self.facts(origin) {
+                return facts;
+            }
+            noted.await;
+        }
     }
 
     /// How much an origin's HTTP/2 lets us send unasked: on a long link, a stream carries its window per RTT and no
@@ -469,6 +485,7 @@ impl Shared {
 
     pub(crate) fn note(&self, origin: &Origin, facts: Facts) {
         lock(&self.facts).insert(origin.clone(), facts);
+        self.noted.notify_waiters();
     }
 }
 

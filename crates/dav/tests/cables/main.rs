@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use dav::{
@@ -29,7 +29,7 @@ use link::{
 use nix::mount::{MsFlags, mount, umount};
 use servers::{Kind, Server};
 
-use common::{Tree, check, client, deaf, down_watched, lay_out, mirror, read, rest, up_watched, write};
+use common::{Tree, check, client, deaf, down_watched, lay_out, mirror, noise, read, rest, up_watched, write};
 
 pub(crate) type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
@@ -47,9 +47,10 @@ fn main() {
     if let Err(error) = &ready {
         eprintln!("SKIPPED: hosts and cables: {error}");
     }
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("a_lossy_link_harms_nothing", a_lossy_link_harms_nothing),
         ("resets_cost_time_and_no_file", resets_cost_time_and_no_file),
+        ("large_files_come_through_resets", large_files_come_through_resets),
         ("ten_seconds_of_silence_are_borne", ten_seconds_of_silence_are_borne),
         ("a_link_that_stays_silent_fails_with_its_reason", a_link_that_stays_silent_fails_with_its_reason),
         ("a_killed_server_is_completed_after_its_restart", a_killed_server_is_completed_after_its_restart),
@@ -89,7 +90,11 @@ struct World {
 const CLEAN: &str = "rtt = \"20ms\"\nrate = \"100mbit\"\n";
 
 fn lanes(spec: &str) -> Result<Lanes> {
-    let clean = if spec.contains("rate") { "rtt = \"20ms\"\n" } else { CLEAN };
+    let clean = match (spec.contains("rtt"), spec.contains("rate")) {
+        (true, _) => "",
+        (false, true) => "rtt = \"20ms\"\n",
+        (false, false) => CLEAN,
+    };
     let spec: LinkSpec = toml::from_str(&format!("{clean}{spec}"))?;
     Ok(spec.lanes()?)
 }
@@ -225,6 +230,25 @@ fn resets_cost_time_and_no_file(kind: Kind) -> Result<(), Failed> {
         assert_eq!(failed.keys().collect::<Vec<_>>(), ["c/large"], "{failed:?}");
         world.cable.change(lanes("")?)?;
         world.comes_back()?;
+    }
+    Ok(())
+}
+
+/// In parts over many connections where the way is long, in one answer that is gone on with where it is short.
+fn large_files_come_through_resets(kind: Kind) -> Result<(), Failed> {
+    for rtt in ["20ms", "80ms"] {
+        let spec = format!("rtt = {rtt:?}\nrate = \"400mbit\"\n");
+        let mut world = World::new(kind, &spec)?;
+        world.wanted = Tree::from([("large".to_owned(), noise(7, 12 << 20))]);
+        let there = world.server.root.join("up");
+        std::fs::create_dir_all(&there)?;
+        write(&there, &world.wanted);
+        // What has just been changed has no strong entity tag yet.
+        let file = std::fs::File::options().write(true).open(there.join("large"))?;
+        file.set_modified(SystemTime::now() - Duration::from_mins(1))?;
+        world.cable.change(lanes(&format!("{spec}middlebox = [\"reset:bytes=3MB\"]"))?)?;
+        let down = world.moves(false, &mirror(), None, deaf()).end();
+        assert!(check(&world.wanted, &Tree::new(), &read(&world.back), &down).is_empty(), "{down:?}");
     }
     Ok(())
 }

@@ -115,7 +115,7 @@ impl Work<'_> {
         let worth = part.stays || self.options.connections > 1 && !self.whole_only.load(Ordering::Relaxed);
         let mut early =
             lock(&self.early).take_if(|early| early.path == *path).map(|early| early.ranges).unwrap_or_default();
-        let least = if early.is_empty() { LARGE } else { early::EACH + 1 };
+        let least = if early.is_empty() { LARGE } else { early::FIRST + 1 };
         let Some((length, tag)) = find.facts.in_parts(least).filter(|_| worth) else {
             early.truncate(1);
             return self.fetch_whole(find, path, &part.place, early.pop_front()).await.map(Some);

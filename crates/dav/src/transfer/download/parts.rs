@@ -6,6 +6,9 @@
 //!   round trip, and a sender that paces itself by what it has measured does not make up for another's silence;
 //! - parts become smaller towards the end, so that all connections are done at about the same time.
 //!
+//! On a short way there is little to gain, as a window opens soon, and more to lose, as senders overrun the queue before the
+//! link together. There one answer brings all that has not been asked for yet, and where it breaks off another goes on.
+//!
 //! All parts are of one version: each is asked for with the entity tag that was listed (`If-Match`), or, if it was asked for
 //! before there was a listing (`early`), has come with that. They are written one after another, hence what is there when it is
 //! interrupted can be gone on from.
@@ -15,11 +18,13 @@ use std::{
     fs,
     io::{Seek, SeekFrom},
     ops::Range,
+    path::Path,
     sync::{Mutex, atomic::Ordering},
+    time::Duration,
 };
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use haul_http::{Answer, Class, Expected};
+use haul_http::{Answer, Class, Expected, connect::Facts};
 use http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{CONTENT_RANGE, ETAG, IF_MATCH, RANGE},
@@ -44,6 +49,10 @@ const SMALLEST: u64 = 256 * 1024;
 /// So many parts of a file for each connection: one that comes, and one behind it. More of them would let its sender overrun
 /// the queue before the link.
 const DEPTH: usize = 2;
+/// How often a rest may break off in a row without having brought a part's bytes.
+const TRIES: usize = 5;
+/// From what round-trip time on a way is a long one.
+const FAR: Duration = Duration::from_millis(50);
 
 impl Work<'_> {
     /// Asks for all parts of one version, several at a time, and writes them one after another; none if the server does
@@ -66,28 +75,93 @@ impl Work<'_> {
         }
         let mut file = tokio::fs::File::from_std(file);
         let lanes = self.options.connections.max(1);
+        let far = self.dav.client().facts(self.dav.requests().origin()).is_some_and(|facts| is_far(&facts));
         let early = early.into_iter().filter(|asked| part.has == 0 && asked.range.start < length);
+        let early = early.take(if far { lanes } else { 1 });
         let early: Vec<_> = early.map(|asked| (asked.range.start..asked.range.end.min(length), Some(asked))).collect();
         let start = early.last().map_or(part.has, |(range, _)| range.end);
-        let rest = Cut { at: start, length, lanes: lanes as u64 }.map(|range| (range, None));
-        let mut parts = stream::iter(early.into_iter().chain(rest))
+        let cut = if far { length } else { start };
+        let parts = Cut { at: start, length: cut, lanes: lanes as u64 }.map(|range| (range, None));
+        let mut parts = stream::iter(early.into_iter().chain(parts))
             .map(|(range, asked)| async move {
                 let asked = Mutex::new(asked);
                 let fetch = || self.fetch_part(path, range.clone(), length, tag, lock(&asked).take());
                 again(range.end - range.start, fetch).await
             })
             .buffered(DEPTH * lanes);
-        while let Some(pieces) = parts.try_next().await? {
-            let Some(pieces) = pieces else {
-                self.whole_only.store(true, Ordering::Relaxed);
-                return Ok(None);
-            };
-            for piece in pieces {
-                file.write_all(&piece).await.map_err(written)?;
+        let before = async {
+            while let Some(pieces) = parts.try_next().await? {
+                let Some(pieces) = pieces else { return Ok(None) };
+                for piece in pieces {
+                    file.write_all(&piece).await.map_err(written)?;
+                }
             }
+            Ok::<_, Error>(Some(&mut file))
+        };
+        let rest = async { Ok(if cut < length { Some(self.ask_for(path, &(cut..length), tag).await) } else { None }) };
+        let came = match tokio::try_join!(before, rest)? {
+            (Some(file), Some(rest)) => self.fetch_rest(path, &part.place, file, cut..length, tag, rest).await?,
+            (before, _) => before.is_some(),
+        };
+        if !came {
+            self.whole_only.store(true, Ordering::Relaxed);
+            return Ok(None);
         }
         file.flush().await.map_err(written)?;
         Ok(Some(length))
+    }
+
+    /// Writes what is left of a file from one answer, and goes on where it breaks off; false if the server does not send
+    /// parts.
+    async fn fetch_rest(
+        &self,
+        path: &RemotePath,
+        place: &Path,
+        file: &mut tokio::fs::File,
+        mut left: Range<u64>,
+        tag: &ETag,
+        mut answer: Result<Answer, Error>,
+    ) -> Result<bool, Error> {
+        let mut tries = TRIES;
+        loop {
+            let begin = left.start;
+            let Some(part) = part_of(path, answer?, &left, left.end)? else { return Ok(false) };
+            let mut body = part.into_body();
+            let broken = loop {
+                let piece = match body.frame().await {
+                    Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                    Some(Err(error)) => break error.into(),
+                    None if left.is_empty() => return Ok(true),
+                    None => {
+                        break differs(
+                            path,
+                            format!("the server sent {} bytes less than it said", left.end - left.start),
+                        );
+                    }
+                };
+                if piece.len() as u64 > left.end - left.start {
+                    return Err(differs(path, "the server sent more than was asked for".into()));
+                }
+                (self.watch)(Event::Moved { bytes: piece.len() as u64 });
+                file.write_all(&piece).await.map_err(|error| Error::local("write", place, error))?;
+                left.start += piece.len() as u64;
+            };
+            if left.is_empty() {
+                return Ok(true);
+            }
+            tries = if left.start - begin < SMALLEST { tries - 1 } else { TRIES };
+            if tries == 0 {
+                return Err(broken);
+            }
+            answer = self.ask_for(path, &left, tag).await;
+        }
+    }
+
+    /// Asks for a range of this version.
+    async fn ask_for(&self, path: &RemotePath, range: &Range<u64>, tag: &ETag) -> Result<Answer, Error> {
+        let mut headers = asking(range);
+        headers.extend(HeaderValue::from_str(&tag.to_string()).map(|tag| (IF_MATCH, tag)));
+        self.dav.get(path, headers, options(Some(tag))).await
     }
 
     /// A part of a file that is `whole` bytes long; none if the server sends all of it instead.
@@ -103,23 +177,12 @@ impl Work<'_> {
             Some(asked) => asked.answer().await.filter(|answer| is_part(answer, &range, whole) && is_of(answer, tag)),
             None => None,
         };
-        let answer = if let Some(answer) = early {
-            answer
-        } else {
-            let mut headers = asking(&range);
-            headers.extend(HeaderValue::from_str(&tag.to_string()).map(|tag| (IF_MATCH, tag)));
-            self.dav.get(path, headers, options(Some(tag))).await?
+        let answer = match early {
+            Some(answer) => answer,
+            None => self.ask_for(path, &range, tag).await?,
         };
         let (start, end) = (range.start, range.end);
-        let differs = |why: String| Error::Differs { path: path.clone(), why };
-        if answer.status() == StatusCode::OK {
-            return Ok(None);
-        }
-        if !is_part(&answer, &range, whole) {
-            let told = told(&answer);
-            let why = format!("bytes {start}-{} of {whole} were asked for, and the server sends {told}", end - 1);
-            return Err(differs(why).into());
-        }
+        let Some(answer) = part_of(path, answer, &range, whole)? else { return Ok(None) };
         let (mut body, mut pieces, mut length) = (answer.into_body(), Vec::new(), 0);
         while let Some(frame) = body.frame().await {
             let Ok(piece) = frame.map_err(cut)?.into_data() else { continue };
@@ -133,9 +196,15 @@ impl Work<'_> {
         if length == end - start {
             Ok(Some(pieces))
         } else {
-            Err(Lost::Amid(differs(format!("the server sent {length} of the {} bytes from {start}", end - start))))
+            let why = format!("the server sent {length} of the {} bytes from {start}", end - start);
+            Err(Lost::Amid(differs(path, why)))
         }
     }
+}
+
+/// Whether a way is a long one, by the handshake of its last connection.
+pub(super) fn is_far(facts: &Facts) -> bool {
+    facts.tcp >= FAR
 }
 
 /// What is left of a file, cut for so many connections: each part is half of what would be each one's share.
@@ -157,6 +226,22 @@ impl Iterator for Cut {
         self.at = range.end;
         (size > 0).then_some(range)
     }
+}
+
+/// An answer that is this part of a file of so many bytes; none if it is all of it.
+fn part_of(path: &RemotePath, answer: Answer, range: &Range<u64>, whole: u64) -> Result<Option<Answer>, Error> {
+    if answer.status() == StatusCode::OK {
+        return Ok(None);
+    }
+    if is_part(&answer, range, whole) {
+        return Ok(Some(answer));
+    }
+    let (start, last, told) = (range.start, range.end - 1, told(&answer));
+    Err(differs(path, format!("bytes {start}-{last} of {whole} were asked for, and the server sends {told}")))
+}
+
+fn differs(path: &RemotePath, why: String) -> Error {
+    Error::Differs { path: path.clone(), why }
 }
 
 /// The headers that ask for a range.
