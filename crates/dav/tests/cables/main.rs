@@ -225,9 +225,10 @@ fn resets_cost_time_and_no_file(kind: Kind) -> Result<(), Failed> {
         world.cable.change(lanes("")?)?;
         world.completes(&options)?;
         world.cable.change(lanes("middlebox = [\"reset:bytes=700KB\"]")?)?;
+        // Downwards it passes in pieces, of a server that tells its version for certain: Apache does not of a new file.
         let down = world.moves(false, &options, None, deaf()).end();
         let failed = check(&world.wanted, &Tree::new(), &read(&world.back), &down);
-        assert_eq!(failed.keys().collect::<Vec<_>>(), ["c/large"], "{failed:?}");
+        assert!(failed.is_empty() || kind == Kind::Apache && failed.keys().eq(["c/large"]), "{failed:?}");
         world.cable.change(lanes("")?)?;
         world.comes_back()?;
     }
