@@ -20,6 +20,8 @@ const LASTING: Duration = Duration::from_mins(10);
 const LOOK: Duration = Duration::from_millis(500);
 /// How long giving the locks back may take in the end.
 const FAREWELL: Duration = Duration::from_secs(10);
+/// How often it is tried, as what a server refuses now it may grant a moment later.
+const ROUNDS: usize = 3;
 
 /// The locks of a transfer, which writes each file once.
 ///
@@ -159,28 +161,26 @@ impl<'a> Holding<'a> {
         if written {
             lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = false);
         }
-        self.undo(&path, &token, false).await;
+        self.undo(&path, &token).await;
         lock(&self.locks).unlocked(&path);
     }
 
-    /// Takes back what a lock has made, and the lock. What cannot be deleted stays locked, so that nobody takes it for
-    /// theirs, until it is tried a `last` time.
-    async fn undo(&self, path: &RemotePath, token: &LockToken, last: bool) {
+    async fn undo(&self, path: &RemotePath, token: &LockToken) {
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
-        // With the file goes its lock (RFC 4918 §9.6).
-        let gone = hollow && {
-            let claims = If::default().locked(path, token.clone());
-            let deleted = self.dav.delete(path, &Guard::None, &claims).await;
-            deleted.is_ok() || deleted.is_err_and(|error| error.is(404))
-        };
-        if hollow && !gone && !last {
-            return;
-        }
+        // Without the lock it might be somebody else's file that is deleted: so what is refused is asked for again now.
+        let gone = hollow && (self.delete(path, token).await || self.delete(path, token).await);
         // A refusal may say that there is no such lock any more (RFC 4918 §9.11.1). Asking once more in the end is sure.
         let undone = gone || self.dav.unlock(path, token).await.is_ok();
         if undone {
             lock(&self.traces).remove(path);
         }
+    }
+
+    /// Deletes what a lock has made; with the file goes its lock (RFC 4918 §9.6).
+    async fn delete(&self, path: &RemotePath, token: &LockToken) -> bool {
+        let claims = If::default().locked(path, token.clone());
+        let deleted = self.dav.delete(path, &Guard::None, &claims).await;
+        deleted.is_ok() || deleted.is_err_and(|error| error.is(404))
     }
 
     /// Keeps the locks alive for as long as it is polled.
@@ -205,19 +205,24 @@ impl<'a> Holding<'a> {
         !lock(&self.traces).is_empty()
     }
 
-    /// Undoes all that is left. A lock that cannot be given back ends by itself.
+    /// Undoes all that is left, in a few rounds. A lock that cannot be given back ends by itself.
     pub(crate) async fn release_all(&self) {
         lock(&self.locks).release_all();
-        let left = lock(&self.traces).clone();
-        let undone = left.into_iter().map(|(path, trace)| async move {
-            let found = match trace.token {
-                Some(token) => Some(token),
-                None => self.find(&path).await.ok().flatten().map(|(token, _)| token),
-            };
-            if let Some(token) = found {
-                self.undo(&path, &token, true).await;
+        let farewell = async {
+            for _ in 0..ROUNDS {
+                let left = lock(&self.traces).clone();
+                let undone = left.into_iter().map(|(path, trace)| async move {
+                    let found = match trace.token {
+                        Some(token) => Some(token),
+                        None => self.find(&path).await.ok().flatten().map(|(token, _)| token),
+                    };
+                    if let Some(token) = found {
+                        self.undo(&path, &token).await;
+                    }
+                });
+                futures_util::future::join_all(undone).await;
             }
-        });
-        let _ = timeout(FAREWELL, futures_util::future::join_all(undone)).await;
+        };
+        let _ = timeout(FAREWELL, farewell).await;
     }
 }

@@ -2,10 +2,9 @@
 //!
 //! A file that the user names is looked at before it is fetched, and that look is a round trip in which nothing of the file
 //! moves. So its first range goes out with the look, and on a long way more of them, each on a connection of its own; one is
-//! left for the look itself. When
-//! it is answered, a range counts if it is of the version that the look has found: of the same length, and by a strong
-//! entity tag where the file takes more than one. A file that is not so long has refused some of them (416), which costs
-//! nobody anything.
+//! left for the look itself. When it is answered, a range counts if it is of the version that the look has found: of the
+//! same length, and by a strong entity tag where the file takes more than one. A file that is not so long has refused some
+//! of them (416), which costs nobody anything.
 
 use std::{collections::VecDeque, ops::Range};
 

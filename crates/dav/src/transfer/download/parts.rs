@@ -49,8 +49,8 @@ const SMALLEST: u64 = 256 * 1024;
 /// So many parts of a file for each connection: one that comes, and one behind it. More of them would let its sender overrun
 /// the queue before the link.
 const DEPTH: usize = 2;
-/// How often a rest may break off in a row without having brought a part's bytes.
-const TRIES: usize = 5;
+/// How often a rest may break off in a row without having brought the bytes of the smallest part.
+const FRUITLESS: usize = 5;
 /// From what round-trip time on a way is a long one.
 const FAR: Duration = Duration::from_millis(50);
 
@@ -122,7 +122,7 @@ impl Work<'_> {
         tag: &ETag,
         mut answer: Result<Answer, Error>,
     ) -> Result<bool, Error> {
-        let mut tries = TRIES;
+        let mut tries = FRUITLESS;
         loop {
             let begin = left.start;
             let Some(part) = part_of(path, answer?, &left, left.end)? else { return Ok(false) };
@@ -149,7 +149,7 @@ impl Work<'_> {
             if left.is_empty() {
                 return Ok(true);
             }
-            tries = if left.start - begin < SMALLEST { tries - 1 } else { TRIES };
+            tries = if left.start - begin < SMALLEST { tries - 1 } else { FRUITLESS };
             if tries == 0 {
                 return Err(broken);
             }
