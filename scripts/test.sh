@@ -4,6 +4,7 @@
 # Most tests wait, for links and servers, and leave the processors idle. So their binaries run side by side, in as many
 # lanes as there are processors, each in its package's folder as cargo would run it and with a TMPDIR of its own. What
 # compares times runs alone, after them. Of what passes a line is shown, and what it skipped; of what fails, all it said.
+# A few that fail run once more, alone, since a crowded machine can be the reason; they are named at the end all the same.
 #
 # The ordinary user of a lane has a home that ends with the script and an id that nobody has, so whatever still runs
 # under it after a binary was left running by a test, which is a failure; so is whatever lies in TMPDIR.
@@ -11,6 +12,7 @@ set -euo pipefail
 cd -P "$(dirname "$0")/.."
 
 limit=900 # seconds for one binary
+few=4     # that may run again
 alone='haul test race|explain test (truth|replica)|http test fast_open|examples'
 
 processes_of() { find /proc -maxdepth 1 -name '[0-9]*' -uid "$1" 2>/dev/null | sed 's,.*/,,'; }
@@ -118,7 +120,9 @@ run() {
 tell() {
   local what=$1 seconds=$2 status=$3 said=$4 counts
   if ((status > 0)); then
-    echo "FAILED: $what, after $seconds s, with status $status. It said:"
+    echo "FAILED: $what, after $seconds s, with status $status:"
+    sed -n '/^failures:/,$p' "$said"
+    echo "All it said:"
     cat "$said"
     echo "END of $what"
     echo "$what" >>"$scratch/failed"
@@ -142,6 +146,7 @@ lane() {
     run "$who" "$folder" "$name" "$binary" >"$place/said" 2>&1 </dev/null 3<&- 9>&- || status=$?
     flock 9
     tell "$name, as $who" $((SECONDS - began)) "$status" "$place/said"
+    if ((status > 0)); then printf '%s\t%s\t%s\t%s\n' "$who" "$folder" "$name" "$binary" >>"$scratch/again"; fi
     flock --unlock 9
   done
 }
@@ -217,9 +222,21 @@ work_off() {
 work_off "$lanes" < <(grep -vE $'\t'"($alone)"$'\t' "$scratch/all")
 work_off 1 < <(grep -E $'\t'"($alone)"$'\t' "$scratch/all")
 
-touch "$scratch/passed" "$scratch/failed"
+touch "$scratch/passed" "$scratch/failed" "$scratch/again"
+failed=$(wc -l <"$scratch/again")
+unsteady=()
+if ((failed > 0 && failed <= few)); then
+  echo "$failed failed, and each runs once more, alone:"
+  mapfile -t unsteady <"$scratch/failed"
+  : >"$scratch/failed"
+  work_off 1 < <(cat "$scratch/again")
+fi
+
 all=$(wc -l <"$scratch/all") passed=$(wc -l <"$scratch/passed") failed=$(wc -l <"$scratch/failed")
 echo
+for name in "${unsteady[@]}"; do
+  if ! grep -qxF "$name" "$scratch/failed"; then echo "UNSTEADY: $name: failed, as shown above, and passed alone"; fi
+done
 echo "of $all test programs, $passed passed and $failed failed"
 sed 's/^/    /' "$scratch/failed"
 ((passed == all))
