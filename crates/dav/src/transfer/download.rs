@@ -29,7 +29,7 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream, stream::FuturesUnordered};
 use haul_http::Body;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
 use self::{early::Early, listing::Found, remembered::Remembered};
 use super::{Event, Options, Skip, Summary, Watch, lock};
@@ -39,6 +39,8 @@ use crate::{Dav, ETag, Error, Properties, RemotePath, Wanted};
 const WINDOW: usize = 256;
 /// How many finds are taken in at once.
 const AT_ONCE: usize = 256;
+/// So many files come in parts at a time: each takes all connections, and memory for what is ahead of what is written.
+const IN_PARTS: usize = 2;
 /// How many listings go before files that could be fetched already.
 const LISTINGS: usize = 32;
 
@@ -63,6 +65,7 @@ pub async fn download(
         parts: Mutex::default(),
         extras: Mutex::default(),
         whole_only: AtomicBool::new(false),
+        in_parts: Semaphore::new(IN_PARTS),
         remembered: Mutex::default(),
         untried: Mutex::default(),
         early: Mutex::default(),
@@ -231,6 +234,8 @@ struct Work<'a> {
     extras: Mutex<Vec<PathBuf>>,
     /// Whether the server is known to send no parts.
     whole_only: AtomicBool,
+    /// One for each file that may be in parts at a time.
+    in_parts: Semaphore,
     /// What the server had at the last run, and has now; none if it does not tell what has changed.
     remembered: Mutex<Option<Remembered>>,
     /// An earlier state, by which it may be seen what the server tells.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Shape;
+use super::{Shape, pace::Pace};
 use crate::{Class, pool::History, wire::JobId};
 
 /// A connection that takes fewer requests than this is as good as closed: its successor is opened.
@@ -50,6 +50,8 @@ pub(super) struct Line {
     pub(super) reserved: Option<JobId>,
     /// What keeps others waiting.
     pub(super) slow: Option<Slow>,
+    /// How much of something large it brings at a time.
+    pub(super) pace: Pace,
     pub(super) retiring: bool,
     /// Its handshake is not done.
     pub(super) early: bool,
@@ -97,11 +99,13 @@ impl Line {
         self.patience.zip(idle).is_some_and(|(patience, idle)| idle > early(patience))
     }
 
-    /// Whether it may hold this, too. Of parts, one may always wait behind another; that they are large is no news.
+    /// Whether it may hold this, too. Of parts, one may always wait behind another, and more of them if it brings them in
+    /// two round trips; that they are large is no news.
     pub(super) fn has_room(&self, shape: &Shape, others_open: bool) -> bool {
         let carries = 2 * self.history.window(shape.sending);
         if shape.class == Class::Part {
-            !others_open && (self.jobs.len() < 2 || self.bytes() + shape.bytes <= carries.min(MOST_PIPELINE))
+            let brings = 2 * self.pace.per_round_trip();
+            !others_open && (self.jobs.len() < 2 || self.bytes() + shape.bytes <= brings)
         } else if others_open {
             let all = self.jobs.iter().map(|waiting| waiting.shape.bytes).chain([shape.bytes]);
             all.map(|bytes| bytes.max(SEGMENT)).sum::<u64>() <= carries.clamp(YOUNG_PIPELINE, MOST_PIPELINE)
@@ -113,6 +117,12 @@ impl Line {
     /// What it has still to move.
     pub(super) fn bytes(&self) -> u64 {
         self.jobs.iter().map(|waiting| waiting.shape.bytes).sum()
+    }
+
+    /// What is to be moved until this has been: bytes or, of parts, thousands of them for each that a round trip brings.
+    pub(super) fn delay(&self, shape: &Shape) -> u64 {
+        let bytes = self.bytes() + shape.bytes;
+        if shape.class == Class::Part { bytes * 1000 / self.pace.per_round_trip().max(SEGMENT) } else { bytes }
     }
 
     /// Whether it will be there for a while.

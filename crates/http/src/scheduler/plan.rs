@@ -18,6 +18,7 @@ use std::{collections::VecDeque, time::Duration};
 use super::{
     Action, Moment, Scheduler, Shape, Shared,
     line::{Line, State, Waiting},
+    pace::Pace,
 };
 use crate::{Cause, Class, pool::History, wire::ConnectionId};
 
@@ -127,6 +128,7 @@ impl Scheduler {
             patience: None,
             reserved: None,
             slow: None,
+            pace: Pace::default(),
             retiring: false,
             early: false,
         };
@@ -169,7 +171,7 @@ impl Scheduler {
         };
         usable()
             .filter(|(_, line)| takes(line))
-            .min_by_key(|(_, line)| (line.bytes(), line.jobs.len()))
+            .min_by_key(|(_, line)| (line.delay(shape), line.jobs.len()))
             .map(|(id, _)| *id)
     }
 

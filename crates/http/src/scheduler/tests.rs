@@ -1,5 +1,6 @@
 //! Rules of the scheduler, one by one. What random faults make of them together is tested in `model`.
 
+mod parts;
 mod slow;
 
 use std::collections::VecDeque;

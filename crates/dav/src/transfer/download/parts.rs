@@ -4,7 +4,9 @@
 //! the link is full. That is worth most when all begin together and none pauses before the end:
 //! - a connection is asked for its next part while it sends one ([`Class::Part`]), since between two it would be silent for a
 //!   round trip, and a sender that paces itself by what it has measured does not make up for another's silence;
-//! - parts become smaller towards the end, so that all connections are done at about the same time.
+//! - parts become smaller towards the end, so that all connections are done at about the same time;
+//! - none waits for another: what comes before its turn is held in memory, up to a bound, as one of six connections may
+//!   well bring ten times as much as another.
 //!
 //! On a short way there is little to gain, as a window opens soon, and more to lose, as senders overrun the queue before the
 //! link together. There one answer brings all that has not been asked for yet, and where it breaks off another goes on.
@@ -23,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{TryStreamExt, stream::FuturesOrdered};
 use haul_http::{Answer, Class, Expected, connect::Facts};
 use http::{
     HeaderMap, HeaderValue, StatusCode,
@@ -45,10 +47,11 @@ use crate::{
 
 /// The largest part, and the smallest that is worth a request.
 const LARGEST: u64 = 2 * 1024 * 1024;
-const SMALLEST: u64 = 256 * 1024;
-/// So many parts of a file for each connection: one that comes, and one behind it. More of them would let its sender overrun
-/// the queue before the link.
-const DEPTH: usize = 2;
+const SMALLEST: u64 = 64 * 1024;
+/// So many parts would bring what is left, if each connection brought as much.
+const EACH: u64 = 10;
+/// How far beyond what is written a file is asked for.
+const AHEAD: u64 = 32 * 1024 * 1024;
 /// How often a rest may break off in a row without having brought the bytes of the smallest part.
 const FRUITLESS: usize = 5;
 /// From what round-trip time on a way is a long one.
@@ -65,6 +68,10 @@ impl Work<'_> {
         tag: &ETag,
         early: VecDeque<Asked>,
     ) -> Result<Option<u64>, Error> {
+        let lanes = self.options.connections.max(1);
+        let far = self.dav.client().facts(self.dav.requests().origin()).is_some_and(|facts| is_far(&facts));
+        // Kept until the file is there; nobody closes it.
+        let _turn = if far { self.in_parts.acquire().await.ok() } else { None };
         let written = |error| Error::local("write", &part.place, error);
         let mut file =
             fs::File::options().create(true).truncate(false).write(true).open(&part.place).map_err(written)?;
@@ -74,29 +81,31 @@ impl Work<'_> {
             (self.watch)(Event::Moved { bytes: part.has });
         }
         let mut file = tokio::fs::File::from_std(file);
-        let lanes = self.options.connections.max(1);
-        let far = self.dav.client().facts(self.dav.requests().origin()).is_some_and(|facts| is_far(&facts));
         let early = early.into_iter().filter(|asked| part.has == 0 && asked.range.start < length);
         let early = early.take(if far { lanes } else { 1 });
         let early: Vec<_> = early.map(|asked| (asked.range.start..asked.range.end.min(length), Some(asked))).collect();
         let start = early.last().map_or(part.has, |(range, _)| range.end);
         let cut = if far { length } else { start };
         let parts = Cut { at: start, length: cut, lanes: lanes as u64 }.map(|range| (range, None));
-        let mut parts = stream::iter(early.into_iter().chain(parts))
-            .map(|(range, asked)| async move {
-                let asked = Mutex::new(asked);
-                let fetch = || self.fetch_part(path, range.clone(), length, tag, lock(&asked).take());
-                again(range.end - range.start, fetch).await
-            })
-            .buffered(DEPTH * lanes);
+        let mut parts = early.into_iter().chain(parts).peekable();
         let before = async {
-            while let Some(pieces) = parts.try_next().await? {
+            let mut coming = FuturesOrdered::new();
+            let mut at = part.has;
+            loop {
+                while let Some((range, asked)) = parts.next_if(|(range, _)| range.end <= at + AHEAD) {
+                    coming.push_back(async move {
+                        let asked = Mutex::new(asked);
+                        let fetch = || self.fetch_part(path, range.clone(), length, tag, lock(&asked).take());
+                        again(range.end - range.start, fetch).await
+                    });
+                }
+                let Some(pieces) = coming.try_next().await? else { return Ok::<_, Error>(Some(&mut file)) };
                 let Some(pieces) = pieces else { return Ok(None) };
                 for piece in pieces {
                     file.write_all(&piece).await.map_err(written)?;
+                    at += piece.len() as u64;
                 }
             }
-            Ok::<_, Error>(Some(&mut file))
         };
         let rest = async { Ok(if cut < length { Some(self.ask_for(path, &(cut..length), tag).await) } else { None }) };
         let came = match tokio::try_join!(before, rest)? {
@@ -207,7 +216,7 @@ pub(super) fn is_far(facts: &Facts) -> bool {
     facts.tcp >= FAR
 }
 
-/// What is left of a file, cut for so many connections: each part is half of what would be each one's share.
+/// What is left of a file, cut for so many connections: each part is a tenth of what would be each one's share.
 struct Cut {
     at: u64,
     length: u64,
@@ -219,7 +228,7 @@ impl Iterator for Cut {
 
     fn next(&mut self) -> Option<Range<u64>> {
         let left = self.length - self.at;
-        let size = (left / (2 * self.lanes)).clamp(SMALLEST, LARGEST);
+        let size = (left / (EACH * self.lanes)).clamp(SMALLEST, LARGEST);
         // No crumb is left.
         let size = if left < size + SMALLEST { left } else { size };
         let range = self.at..self.at + size;
@@ -315,6 +324,6 @@ mod tests {
             assert_eq!(end, length);
         }
         let sizes: Vec<u64> = Cut { at: 0, length: 20 << 20, lanes: 6 }.map(|part| part.end - part.start).collect();
-        assert!(sizes[0] > LARGEST / 2 && sizes.len() < 40, "{sizes:?}");
+        assert!(sizes[0] > 4 * SMALLEST && sizes.len() < 200, "{sizes:?}");
     }
 }
