@@ -281,7 +281,7 @@ fn rounded(time: Duration) -> Duration {
     Duration::from_micros((time.as_secs_f64() * 1e4).round() as u64 * 100)
 }
 
-pub(super) fn field<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+pub(crate) fn field<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 
