@@ -95,7 +95,8 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
             };
             let receiving = receive(down, &mut answer, (id, request.method()), journey, &common, &clock);
             let end = both(sending, receiving, &clock).await;
-            // Given up, its receiving half has told the server by being dropped: `h3` panics if told to stop while it reads.
+            // Given up, its receiving half has told the server by being dropped. Asked to while it reads, `h3-quinn`
+            // panics.
             match end {
                 End::Whole => {}
                 End::Failed(Failure::Malformed(_)) => up.stop_stream(Code::H3_MESSAGE_ERROR),

@@ -39,6 +39,12 @@ fn connector(server: &Running) -> Connector {
     Connector::new(settings(server).0).unwrap()
 }
 
+/// Takes anybody for the server.
+fn trusting() -> Connector {
+    let tls = TlsSettings { unverified: true, ..TlsSettings::default() };
+    Connector::new(ConnectSettings { tls, ..ConnectSettings::default() }).unwrap()
+}
+
 async fn open(connector: &Connector, origin: &Origin, offer: Offer, early: bool) -> Lone {
     Lone::open(connector, origin, offer, early, &Settings::default()).await.unwrap()
 }
@@ -125,9 +131,7 @@ async fn an_answer_that_tells_two_lengths_is_malformed() {
     let config = Config { tls: Some(Tls::SelfSigned), ..Config::default() };
     let server = Server::answering(Arc::new(Lengths), config, vec![listener]).unwrap();
     tokio::spawn(server.run(std::future::pending()));
-    let tls = TlsSettings { unverified: true, ..TlsSettings::default() };
-    let connector = Connector::new(ConnectSettings { tls, ..ConnectSettings::default() }).unwrap();
-    let lone = open(&connector, &Origin::of(&url.parse().unwrap()).unwrap(), Offer::Http3, false).await;
+    let lone = open(&trusting(), &Origin::of(&url.parse().unwrap()).unwrap(), Offer::Http3, false).await;
     let get = |path: &str| Request::get(format!("{url}{path}")).body(Body::empty()).unwrap();
     for (path, wrong) in
         [("/5/6", "tells two different lengths"), ("/5/five", "tells the length \"five\", which is no number of bytes")]

@@ -10,17 +10,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h3::error::{Code, StreamError};
+use haul_http::Origin;
+use haul_http::connect::Offer;
 use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response, StatusCode};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use crate::common::{LIMIT, Running};
-use crate::secure;
+use crate::{open, secure, trusting};
 
 /// A TLS client that sends early whatever it is told to.
 async fn rude(server: &Running, config: &Arc<rustls::ClientConfig>, early: &[u8]) -> (String, bool) {
@@ -245,4 +248,55 @@ async fn a_hello_of_several_packets_is_answered_when_its_last_comes() {
     let config = quic_config(tls.into());
     let answer = timeout(LIMIT, rude_quic(first_alone(server.address).await, &config, Method::GET)).await;
     assert_eq!(answer.expect("an answer in time"), (StatusCode::OK, false));
+}
+
+/// A server that answers each upload with two lengths before it reads any of it, and tells what then ends it.
+fn rude_server() -> (SocketAddr, mpsc::UnboundedReceiver<Code>) {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.into()], PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap())
+        .unwrap();
+    tls.alpn_protocols = vec![b"h3".to_vec()];
+    let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls).unwrap();
+    let config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
+    let endpoint = quinn::Endpoint::server(config, ([127, 0, 0, 1], 0).into()).unwrap();
+    let address = endpoint.local_addr().unwrap();
+    let (codes, ended) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let quic = h3_quinn::Connection::new(endpoint.accept().await.unwrap().await.unwrap());
+        let mut http3 = h3::server::Connection::<_, Bytes>::new(quic).await.unwrap();
+        while let Ok(Some(coming)) = http3.accept().await {
+            let codes = codes.clone();
+            tokio::spawn(async move {
+                let (_, mut stream) = coming.resolve_request().await.unwrap();
+                let answer = Response::builder().header(CONTENT_LENGTH, 5).header(CONTENT_LENGTH, 6);
+                stream.send_response(answer.body(()).unwrap()).await.unwrap();
+                let error = loop {
+                    match stream.recv_data().await {
+                        Ok(data) => assert!(data.is_some(), "the upload came whole"),
+                        Err(error) => break error,
+                    }
+                };
+                let StreamError::RemoteTerminate { code, .. } = error else { panic!("{error}") };
+                codes.send(code).unwrap();
+            });
+        }
+    });
+    (address, ended)
+}
+
+#[tokio::test]
+async fn a_server_is_told_that_its_answer_is_malformed() {
+    let (address, mut codes) = rude_server();
+    let url = format!("https://{address}/");
+    let lone = open(&trusting(), &Origin::of(&url.parse().unwrap()).unwrap(), Offer::Http3, false).await;
+    // More than the server's window.
+    let put = Request::put(&url).body(vec![0; 8 << 20].into()).unwrap();
+    let error = timeout(LIMIT, lone.send(put)).await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), format!("PUT {url}: the answer tells two different lengths"));
+    assert_eq!(timeout(LIMIT, codes.recv()).await.unwrap(), Some(Code::H3_MESSAGE_ERROR));
 }
