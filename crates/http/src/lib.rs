@@ -32,6 +32,7 @@ mod h1;
 mod http2;
 mod http3;
 mod knowledge;
+mod length;
 mod lone;
 mod method;
 #[cfg(test)]
@@ -52,6 +53,7 @@ pub use error::{Asked, Cause, Error, Step};
 pub use follow::{Followed, Follower};
 pub use http2::{Http2Settings, Windows};
 pub use knowledge::{Knowledge, Pipelining};
+pub use length::told_length;
 pub use lone::Lone;
 pub use method::{is_idempotent, is_safe};
 pub use options::{Class, Expected, Journey, Options, Timeouts};

@@ -45,6 +45,9 @@ pub enum RecordError {
     Import(#[from] ImportError),
 }
 
+/// Why a body that came is not kept.
+const LOST: &str = "Chromium does not give its own, as with every image that it cannot decode";
+
 /// How long at most until a wish to stop is seen.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -105,7 +108,7 @@ pub fn record(
     for exchange in recording.exchanges.iter_mut().filter(|exchange| exchange.end.is_some() && exchange.has_body) {
         let asked = json!({ "requestId": exchange.id });
         if let Ok(body) = browser.call(&exchange.session, "Network.getResponseBody", &asked) {
-            exchange.bytes = bytes(&body);
+            exchange.bytes = bytes(&body).filter(|bytes| !(exchange.came && bytes.is_empty()));
         }
     }
     drop(browser);
@@ -115,8 +118,14 @@ pub fn record(
     let mut all = Vec::new();
     for exchange in recording.exchanges {
         let address = exchange.url.clone();
+        let lost = exchange.lost();
         match exchange.seen(begin) {
-            Ok(Some(seen)) => all.push(seen),
+            Ok(Some(seen)) => {
+                if lost {
+                    notes.push(format!("{address} has a synthesised body: {LOST}"));
+                }
+                all.push(seen);
+            }
             Ok(None) => {}
             Err(said) => notes.push(format!("{address} is left out: {said}")),
         }
@@ -182,6 +191,8 @@ struct Exchange {
     status: Option<u16>,
     transferred: Option<f64>,
     has_body: bool,
+    /// Whether any of its body came.
+    came: bool,
     bytes: Option<Bytes>,
 }
 
@@ -226,6 +237,7 @@ impl Recording {
                 exchange.head = params["headersText"].as_str().map(str::len);
                 exchange.status = params["statusCode"].as_u64().and_then(|code| u16::try_from(code).ok());
             }
+            "Network.dataReceived" => exchange.came |= params["dataLength"].as_u64().is_some_and(|bytes| bytes > 0),
             "Network.loadingFinished" => {
                 exchange.end = time;
                 exchange.has_body = true;
@@ -264,6 +276,11 @@ impl Exchange {
         self.response = response.clone();
     }
 
+    /// Whether a body came that Chromium does not give.
+    fn lost(&self) -> bool {
+        self.came && self.bytes.is_none()
+    }
+
     /// What a spec is made of; none, if nothing went over the network. `begin` is when the first request began.
     fn seen(self, begin: f64) -> Result<Option<Seen>, String> {
         let Ok(url) = Url::parse(&self.url) else { return Ok(None) };
@@ -282,6 +299,7 @@ impl Exchange {
         let one_by_one = response["protocol"].as_str().is_some_and(|protocol| protocol.starts_with("http/1"));
         let connection = response["connectionId"].as_f64().filter(|number| one_by_one && *number > 0.0);
         let initiators = Caller::deserialize(&self.initiator).map_or_else(|_| Vec::new(), |caller| caller.initiators());
+        let lost = self.lost();
         let sent = self.sent.map(Bytes::from);
         let received = if self.received.is_object() { &self.received } else { &response["headers"] };
         let mut response_headers = fields(received);
@@ -293,6 +311,9 @@ impl Exchange {
         let head = self.head.map(|head| head as u64);
         let size =
             self.transferred.filter(|size| *size >= 0.0).map(|size| (size as u64).saturating_sub(head.unwrap_or(0)));
+        // An image is given up as soon as it cannot be decoded; what had come by then is not its size.
+        let told = seen::field(&response_headers, "content-length").and_then(|length| length.parse().ok());
+        let size = told.filter(|_| lost).or(size);
         Ok(Some(Seen {
             url,
             method: self.method,

@@ -22,6 +22,9 @@ use page::{
 };
 use rcgen::PublicKeyData as _;
 
+/// What is no picture, though its type says so.
+const BROKEN: &str = "this is no picture";
+
 /// Path, type, body. The picture stands 3000 bytes and more after the style sheet; the script fetches data and then what
 /// they name; the style sheet has a background.
 const SITE: [(&str, &str, &str); 6] = [
@@ -37,7 +40,7 @@ fn page() -> String {
     let filling = "<p>filling, a line of it\n".repeat(200);
     format!(
         "<!doctype html><title>Small</title>\n<link rel=stylesheet href=/style.css>\n{filling}\
-         <img src=/picture.svg>\n{filling}<script src=/script.js></script>\n"
+         <img src=/picture.svg>\n{filling}<img src=/broken.png><script src=/script.js></script>\n"
     )
 }
 
@@ -62,6 +65,7 @@ fn answer(stream: TcpStream) -> std::io::Result<()> {
         let (status, kind, body, more) = match (path, found) {
             ("/", _) => (302, "text/plain", "", "Location: /page\r\nSet-Cookie: secret=1\r\n"),
             ("/page", _) => (200, "text/html", page.as_str(), ""),
+            ("/broken.png", _) => (200, "image/png", BROKEN, ""),
             (_, Some((status, kind, body))) => (status, kind, body, ""),
             _ => (404, "text/plain", "nothing", ""),
         };
@@ -127,6 +131,11 @@ fn a_site_is_recorded_with_its_dependencies_and_bodies() {
         assert_eq!(response.body, Body::Kept(body.into()), "{path}");
         assert_eq!(response.content_type.as_deref(), Some(kind));
     }
+    // What Chromium cannot decode it does not give; the replay has as much of something else.
+    let broken = &spec.requests[at("/broken.png")].response.body;
+    assert!(matches!(broken, Body::Synthetic { len, .. } if *len == BROKEN.len() as u64), "{broken:?}");
+    let [note] = &recorded.notes[..] else { panic!("{:?}", recorded.notes) };
+    assert!(note.starts_with(&format!("http://{address}/broken.png has a synthesised body: ")), "{note}");
     assert!(!spec.to_toml().contains("secret"), "no cookies");
     assert!(spec.connections() >= 1 && spec.depth() >= 4);
 

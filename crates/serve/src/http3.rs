@@ -16,6 +16,7 @@ use std::{
 
 use bytes::{Buf, Bytes};
 use h3::{error::Code, server::RequestStream};
+use haul_http::told_length;
 use http::{Request, Response, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -99,8 +100,14 @@ where
                     let request = async move {
                         let resolved = timeout(HEAD, coming.resolve_request()).await;
                         let Ok(Ok((request, stream))) = resolved else { return };
-                        let (up, down) = stream.split();
-                        let length = length(&request);
+                        let (mut up, down) = stream.split();
+                        let length = match told_length(request.headers()) {
+                            Ok(length) => length,
+                            Err(wrong) => {
+                                tracing::debug!("a request for {} is malformed: it {wrong}", request.uri().path());
+                                return up.stop_stream(Code::H3_MESSAGE_ERROR);
+                            }
+                        };
                         let answered = answer(request.map(|()| Incoming::new(down, length)), gate).await;
                         respond(up, answered).await;
                     };
@@ -125,10 +132,6 @@ where
     }
     let _ = timeout(LINGER, quic.closed()).await;
     Ok(())
-}
-
-fn length(request: &Request<()>) -> Option<u64> {
-    request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
 }
 
 /// Sends an answer. One that cannot be sent whole is cut off, so that it is not taken for whole.

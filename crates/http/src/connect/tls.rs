@@ -24,7 +24,7 @@ use std::{
 };
 
 use rustls::{
-    CertificateError, ClientConfig, HandshakeKind, ProtocolVersion,
+    CertificateError, ClientConfig, HandshakeKind, ProtocolVersion, RootCertStore,
     client::{Resumption, WebPkiServerVerifier, danger::ServerCertVerifier},
     crypto::{CryptoProvider, ring},
     pki_types::ServerName,
@@ -194,24 +194,21 @@ impl Tls {
     }
 
     fn configure(&self, roots: Roots) -> Result<Ready, rustls::Error> {
-        let trusted = Arc::new(roots.trusted.clone());
-        let begin = || ClientConfig::builder_with_provider(self.provider.clone()).with_safe_default_protocol_versions();
-        let verifier: Option<Arc<dyn ServerCertVerifier>> = if self.unverified {
-            Some(Arc::new(Unverified(self.provider.clone())))
-        } else {
-            // It fails where there is nobody to trust; then nobody is reached.
-            WebPkiServerVerifier::builder_with_provider(trusted.clone(), self.provider.clone())
+        // There is none where there is nobody to trust; then nobody is reached.
+        let strict: Option<Arc<dyn ServerCertVerifier>> =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots.trusted.clone()), self.provider.clone())
                 .build()
                 .ok()
-                .map(|verifier| verifier as _)
-        };
-        let counted = verifier.map(|verifier| Arc::new(Counted::new(verifier)));
-        let checked = || -> Result<_, rustls::Error> {
-            Ok(if self.unverified {
-                let unverified = Unverified(self.provider.clone());
-                begin()?.dangerous().with_custom_certificate_verifier(Arc::new(unverified))
-            } else {
-                begin()?.with_root_certificates(trusted.clone())
+                .map(|verifier| verifier as _);
+        let verifier =
+            if self.unverified { Some(Arc::new(Unverified(self.provider.clone())) as _) } else { strict.clone() };
+        let counted = verifier.clone().map(|verifier| Arc::new(Counted::new(verifier)));
+        let checked = |verifier: &Option<Arc<dyn ServerCertVerifier>>| -> Result<_, rustls::Error> {
+            let begin =
+                ClientConfig::builder_with_provider(self.provider.clone()).with_safe_default_protocol_versions()?;
+            Ok(match verifier {
+                Some(verifier) => begin.dangerous().with_custom_certificate_verifier(verifier.clone()),
+                None => begin.with_root_certificates(RootCertStore::empty()),
             })
         };
         let offers = |mut config: ClientConfig| {
@@ -230,15 +227,15 @@ impl Tls {
                 Arc::new(config)
             })
         };
-        let origins = offers(checked()?.with_no_client_auth());
+        let origins = offers(checked(&verifier)?.with_no_client_auth());
         let known = match &self.identity {
             Some((identity, ours)) => {
                 let resolver = Arc::new(SingleCertAndKey::from(ours.clone()));
-                Some((identity.origin.clone(), offers(checked()?.with_client_cert_resolver(resolver))))
+                Some((identity.origin.clone(), offers(checked(&verifier)?.with_client_cert_resolver(resolver))))
             }
             None => None,
         };
-        let mut proxies = begin()?.with_root_certificates(trusted.clone()).with_no_client_auth();
+        let mut proxies = checked(&strict)?.with_no_client_auth();
         proxies.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Ready { origins, known, proxies: Arc::new(proxies), roots, counted })
     }

@@ -12,7 +12,7 @@ use http::{
     header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
 };
 
-use crate::{Origin, wire::Keep};
+use crate::{Origin, length::told_length, wire::Keep};
 
 /// The longest head taken from a server. Browsers take 256 KiB, curl 300 KiB; WebDAV servers send some hundred
 /// bytes.
@@ -148,7 +148,7 @@ fn framing(method: &Method, status: StatusCode, version: Version, headers: &Head
         return Ok(Framing::Length(0));
     }
     let codings: Vec<_> = tokens(headers, &TRANSFER_ENCODING).collect();
-    let length = length(headers)?;
+    let length = told_length(headers).map_err(|wrong| format!("the answer {wrong}"))?;
     match (&codings[..], length) {
         ([], Some(length)) => Ok(Framing::Length(length)),
         ([], None) => Ok(Framing::Close),
@@ -156,22 +156,6 @@ fn framing(method: &Method, status: StatusCode, version: Version, headers: &Head
         ([only], None) if only == "chunked" && version == Version::HTTP_11 => Ok(Framing::Chunked),
         (others, None) => Err(format!("the answer's transfer coding {:?} is not supported", others.join(", "))),
     }
-}
-
-/// The length, if one is told. The same one told twice is one (RFC 9110 §8.6).
-fn length(headers: &HeaderMap) -> Result<Option<u64>, String> {
-    let mut told = tokens(headers, &CONTENT_LENGTH).map(|text| {
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let number = if digits { text.parse::<u64>().ok() } else { None };
-        number.ok_or_else(|| format!("the answer's length {text:?} is no number of bytes"))
-    });
-    let Some(first) = told.next().transpose()? else { return Ok(None) };
-    for other in told {
-        if other? != first {
-            return Err("the answer tells two different lengths".into());
-        }
-    }
-    Ok(Some(first))
 }
 
 /// RFC 9112 §9.3.

@@ -1,7 +1,7 @@
 //! One request and its answer, on a stream of their own.
 //!
 //! Both halves run at once, as over HTTP/2. What `h3` leaves to its caller is here: that a body is as long as its head
-//! says (RFC 9114 §4.1.2), and that a request given up is cancelled on both of its halves (§4.1.1).
+//! says, which says it once (RFC 9114 §4.1.2), and that a request given up is cancelled on both of its halves (§4.1.1).
 
 use std::sync::Arc;
 
@@ -11,13 +11,14 @@ use h3::{
     client::RequestStream,
     error::{Code, StreamError},
 };
-use http::{Method, Request, Response, StatusCode, Version, header};
+use http::{Method, Request, Response, StatusCode, Version};
 use tokio::sync::mpsc;
 
 use super::Sender;
 use crate::{
     Asked, Body, Cause, Chunks, Error, Incoming, Journey, Options,
     body::Piece,
+    length::told_length,
     streams::{
         self, Answer, Count, End, Errand, Fate, Outcome, Unreceived, Unsent, both,
         clock::{Clock, Receiving, Sending},
@@ -59,6 +60,10 @@ impl From<StreamError> for Unreceived<Failure> {
     }
 }
 
+fn malformed(why: String) -> Unreceived<Failure> {
+    Unreceived::Failed(Failure::Malformed(why))
+}
+
 /// Brings the exchange to its end.
 pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     let Begun { job: Job { id, mut request, reply, sendings, follows }, sender, unanswered: (count, behind) } = begun;
@@ -90,9 +95,12 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
             };
             let receiving = receive(down, &mut answer, (id, request.method()), journey, &common, &clock);
             let end = both(sending, receiving, &clock).await;
-            // Given up, its receiving half has told the server by being dropped.
-            if !matches!(end, End::Whole) {
-                up.stop_stream(Code::H3_REQUEST_CANCELLED);
+            // Given up, its receiving half has told the server by being dropped. Asked to while it reads, `h3-quinn`
+            // panics.
+            match end {
+                End::Whole => {}
+                End::Failed(Failure::Malformed(_)) => up.stop_stream(Code::H3_MESSAGE_ERROR),
+                _ => up.stop_stream(Code::H3_REQUEST_CANCELLED),
             }
             end
         }
@@ -206,7 +214,7 @@ async fn receive(
         }
     };
     let (parts, ()) = head.into_parts();
-    let told = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let told = told_length(&parts.headers).map_err(|wrong| malformed(format!("the answer {wrong}")))?;
     let bare = *method == Method::HEAD || matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let length = if bare { Some(0) } else { told };
     let (pieces, incoming) = Incoming::channel(length, PIECES);
@@ -223,8 +231,7 @@ async fn body(
     clock: &Clock,
 ) -> Result<(), Unreceived<Failure>> {
     let mut left = length;
-    let wrong =
-        || Unreceived::Failed(Failure::Malformed("the answer's body is not as long as its head says".to_owned()));
+    let wrong = || malformed("the answer's body is not as long as its head says".to_owned());
     loop {
         room(pieces, clock).await?;
         let data = tokio::select! {

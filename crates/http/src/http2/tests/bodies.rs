@@ -171,11 +171,15 @@ async fn an_answer_that_is_not_http_fails_alone_and_says_why() {
             head = match request.uri().path() {
                 "/headers" => head.header("x-large", "x".repeat(HEADER_LIST as usize)),
                 "/length" => head.header("content-length", "9"),
+                "/lengths" => head.header("content-length", "5").header("content-length", "6"),
                 _ => head,
             };
             let mut stream = respond.send_response(head.body(()).unwrap(), false).unwrap();
             pour(&mut stream, "12345".into(), true).await;
         });
+        // h2 sees to it.
+        let error = client.ask(get("/lengths")).await.unwrap().unwrap_err();
+        assert!(matches!(error, Error::Exchange { cause: Cause::Protocol(_), .. }), "{error}");
         let error = client.ask(get("/headers")).await.unwrap().unwrap_err().to_string();
         assert!(error.contains("header fields") && error.contains("64 KiB"), "{error}");
         let cut = client.ask(get("/length")).await.unwrap();

@@ -1,27 +1,22 @@
 //! HTTP/3 and early data, between our server and our engine; and what a rude client is refused.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod rude;
 
-use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use common::{LIMIT, Running, start};
 use haul_http::connect::{ConnectSettings, Connector, EarlyData, Facts, Offer, TlsSettings};
 use haul_http::credentials::Authenticator;
 use haul_http::{Alternative, Body, Client, Lone, Origin, Settings, Versions};
-use http::{Method, Request, StatusCode, Version};
+use http::header::CONTENT_LENGTH;
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use serve::Tls;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::{TcpStream, UdpSocket};
-use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsConnector;
+use serve::{Answers, Config, Server, Tls};
+use tokio::time::timeout;
 
 fn secure() -> Running {
     start(|config| config.tls = Some(Tls::SelfSigned))
@@ -42,6 +37,12 @@ fn settings(server: &Running) -> (ConnectSettings, tempfile::TempDir) {
 
 fn connector(server: &Running) -> Connector {
     Connector::new(settings(server).0).unwrap()
+}
+
+/// Takes anybody for the server.
+fn trusting() -> Connector {
+    let tls = TlsSettings { unverified: true, ..TlsSettings::default() };
+    Connector::new(ConnectSettings { tls, ..ConnectSettings::default() }).unwrap()
 }
 
 async fn open(connector: &Connector, origin: &Origin, offer: Offer, early: bool) -> Lone {
@@ -111,192 +112,34 @@ async fn a_resumed_session_saves_round_trips_and_safe_requests_save_all() {
     }
 }
 
-/// A TLS client that sends early whatever it is told to.
-async fn rude(server: &Running, config: &Arc<rustls::ClientConfig>, early: &[u8]) -> (String, bool) {
-    let connector = TlsConnector::from(config.clone()).early_data(true);
-    let name = ServerName::try_from("localhost").unwrap();
-    let mut stream = connector.connect(name, server.connect().await).await.unwrap();
-    let resumes = stream.get_ref().1.is_handshaking();
-    stream.write_all(early).await.unwrap();
-    let mut answer = String::new();
-    let read = async {
-        stream.flush().await.unwrap();
-        let _ = stream.read_to_string(&mut answer).await;
-    };
-    timeout(LIMIT, read).await.unwrap();
-    (answer, resumes && stream.get_ref().1.is_early_data_accepted())
-}
+/// Answers with five bytes, and the lengths that the path tells, between slashes.
+struct Lengths;
 
-fn client_config(server: &Running, protocol: &[u8]) -> Arc<rustls::ClientConfig> {
-    let mut roots = rustls::RootCertStore::empty();
-    let pem = &server.certificate.as_ref().unwrap().pem;
-    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.enable_early_data = true;
-    config.alpn_protocols = vec![protocol.to_vec()];
-    Arc::new(config)
-}
-
-fn text(method: &str, headers: &str, body: &str) -> Vec<u8> {
-    let length = body.len();
-    format!("{method} /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}")
-        .into_bytes()
-}
-
-#[tokio::test]
-async fn what_changes_something_is_too_early_before_the_handshake_is_done() {
-    let server = secure();
-    let config = client_config(&server, b"http/1.1");
-    let (answer, accepted) = rude(&server, &config, &text("PUT", "", "first")).await;
-    assert!(answer.starts_with("HTTP/1.1 201 ") && !accepted, "{answer}");
-    for method in ["PUT", "DELETE", "MKCOL", "LOCK"] {
-        let (answer, accepted) = rude(&server, &config, &text(method, "", "early")).await;
-        assert!(answer.starts_with("HTTP/1.1 425 ") && accepted, "{method}: {answer}");
-    }
-    let (answer, accepted) = rude(&server, &config, &text("GET", "", "")).await;
-    assert!(answer.ends_with("first") && accepted, "{answer}");
-    // What a proxy took early may be a recording, although the proxy itself is there.
-    let (answer, _) = rude(&server, &client_config(&server, b"http/1.1"), &text("PUT", "Early-Data: 1\r\n", "x")).await;
-    assert!(answer.starts_with("HTTP/1.1 425 "), "{answer}");
-    assert_eq!(server.read("file").unwrap(), b"first");
-}
-
-/// Passes a connection on, and keeps what comes.
-struct Watched(TcpStream, Arc<Mutex<Vec<u8>>>);
-
-impl AsyncRead for Watched {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        let read = Pin::new(&mut self.0).poll_read(context, into);
-        self.1.lock().unwrap().extend_from_slice(&into.filled()[before..]);
-        read
-    }
-}
-
-impl AsyncWrite for Watched {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+impl Answers for Lengths {
+    fn answer(&self, request: &Parts) -> Response<Bytes> {
+        let mut answer = Response::new(Bytes::from_static(b"five!"));
+        let lengths = request.uri.path()[1..].split('/');
+        answer.headers_mut().extend(lengths.map(|length| (CONTENT_LENGTH, length.parse().unwrap())));
+        answer
     }
 }
 
 #[tokio::test]
-async fn the_first_records_of_a_connection_can_be_read_with_the_packet_they_come_in() {
-    let server = secure();
-    let large = vec![b'x'; 1_000_000];
-    server.write("file", &large);
-    let seen = Arc::default();
-    let watched = Watched(server.connect().await, Arc::clone(&seen));
-    let connector = TlsConnector::from(client_config(&server, b"http/1.1"));
-    let name = ServerName::try_from("localhost").unwrap();
-    let mut answer = Vec::new();
-    let all = async {
-        let mut stream = connector.connect(name, watched).await.unwrap();
-        stream.write_all(&text("GET", "", "")).await.unwrap();
-        stream.read_to_end(&mut answer).await.unwrap();
-    };
-    timeout(LIMIT, all).await.unwrap();
-    assert!(answer.ends_with(&large));
-    // RFC 8446 §5.1: five bytes, the last two of which say how long the rest is.
-    let bytes = seen.lock().unwrap();
-    let (mut records, mut rest) = (Vec::new(), &bytes[..]);
-    while let [_, _, _, high, low, after @ ..] = rest {
-        let length = usize::from(u16::from_be_bytes([*high, *low]));
-        records.push(5 + length);
-        rest = &after[length..];
+async fn an_answer_that_tells_two_lengths_is_malformed() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let config = Config { tls: Some(Tls::SelfSigned), ..Config::default() };
+    let server = Server::answering(Arc::new(Lengths), config, vec![listener]).unwrap();
+    tokio::spawn(server.run(std::future::pending()));
+    let lone = open(&trusting(), &Origin::of(&url.parse().unwrap()).unwrap(), Offer::Http3, false).await;
+    let get = |path: &str| Request::get(format!("{url}{path}")).body(Body::empty()).unwrap();
+    for (path, wrong) in
+        [("/5/6", "tells two different lengths"), ("/5/five", "tells the length \"five\", which is no number of bytes")]
+    {
+        let error = timeout(LIMIT, lone.send(get(path))).await.unwrap().unwrap_err();
+        assert_eq!(error.to_string(), format!("GET {url}{path}: the answer {wrong}"));
     }
-    let short = records.iter().take_while(|length| **length <= 1400).sum::<usize>();
-    assert!((128 * 1024..200_000).contains(&short) && records.iter().any(|length| *length > 4000), "{records:?}");
-}
-
-/// Sends a request over HTTP/3 with the first packet, and tells the status and whether it was taken early.
-async fn rude_quic(server: SocketAddr, config: &quinn::ClientConfig, method: Method) -> (StatusCode, bool) {
-    let endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
-    let connecting = endpoint.connect_with(config.clone(), server, "localhost").unwrap();
-    let (connection, accepted) = match connecting.into_0rtt() {
-        Ok((connection, accepted)) => (connection, Some(accepted)),
-        Err(connecting) => (connecting.await.unwrap(), None),
-    };
-    let http3 = h3_quinn::Connection::new(connection.clone());
-    let (mut driver, mut sender) = h3::client::builder().build::<_, _, bytes::Bytes>(http3).await.unwrap();
-    let driver = tokio::spawn(async move { driver.wait_idle().await });
-    let request = Request::builder().method(method).uri("https://localhost/file").body(()).unwrap();
-    let mut stream = sender.send_request(request).await.unwrap();
-    stream.finish().await.unwrap();
-    let status = stream.recv_response().await.unwrap().status();
-    let accepted = match accepted {
-        Some(accepted) => accepted.await,
-        None => false,
-    };
-    // The tickets come behind the handshake.
-    sleep(Duration::from_millis(400)).await;
-    drop(driver);
-    (status, accepted)
-}
-
-#[tokio::test]
-async fn over_http3_too() {
-    let server = secure();
-    server.write("file", "first");
-    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(client_config(&server, b"h3")).unwrap();
-    let config = quinn::ClientConfig::new(Arc::new(crypto));
-    let ask = async |method| timeout(LIMIT, rude_quic(server.address, &config, method)).await.unwrap();
-    assert_eq!(ask(Method::GET).await, (StatusCode::OK, false));
-    assert_eq!(ask(Method::DELETE).await, (StatusCode::TOO_EARLY, true));
-    assert_eq!(ask(Method::GET).await, (StatusCode::OK, true));
-    assert!(server.read("file").is_some());
-}
-
-/// Carries one client's packets to a server and back, the first of the client's at once, and the second when the server
-/// has done all it does with the first.
-async fn first_alone(server: SocketAddr) -> SocketAddr {
-    let (inside, outside) =
-        (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
-    let address = inside.local_addr().unwrap();
-    tokio::spawn(async move {
-        let (mut up, mut down) = ([0; 2048], [0; 2048]);
-        let (mut client, mut coming) = (None, 0);
-        loop {
-            tokio::select! {
-                Ok((size, from)) = inside.recv_from(&mut up) => {
-                    (client, coming) = (Some(from), coming + 1);
-                    if coming == 2 {
-                        sleep(Duration::from_millis(100)).await;
-                    }
-                    outside.send_to(&up[..size], server).await.unwrap();
-                }
-                Ok(size) = outside.recv(&mut down) => {
-                    inside.send_to(&down[..size], client.unwrap()).await.unwrap();
-                }
-            }
-        }
-    });
-    address
-}
-
-#[tokio::test]
-async fn a_hello_of_several_packets_is_answered_when_its_last_comes() {
-    let server = secure();
-    server.write("file", "x");
-    // A browser's takes two, for its key share of ML-KEM; this one's names alone are longer than a packet.
-    let mut tls = Arc::unwrap_or_clone(client_config(&server, b"h3"));
-    tls.alpn_protocols.extend((b'a'..=b't').map(|letter| vec![letter; 100]));
-    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls).unwrap();
-    let config = quinn::ClientConfig::new(Arc::new(crypto));
-    let answer = timeout(LIMIT, rude_quic(first_alone(server.address).await, &config, Method::GET)).await;
-    assert_eq!(answer.expect("an answer in time"), (StatusCode::OK, false));
+    assert_eq!(ask(&lone, get("/5/5")).await, (StatusCode::OK, b"five!".to_vec()), "the connection goes on");
 }
 
 /// A server that was started anew knows no session: what was sent early is sent again, once.

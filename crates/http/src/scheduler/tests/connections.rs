@@ -1,0 +1,194 @@
+//! How many connections are opened, when, and what those that open get.
+
+use super::*;
+
+#[test]
+fn idle_connections_end_in_time() {
+    let mut play = Play::new(2, Pipelining::Off);
+    let jobs = play.asks(2);
+    play.run();
+    play.answer(1, jobs[0], None);
+    play.now.instant += Duration::from_secs(30);
+    play.answer(2, jobs[1], None);
+    play.now.instant += Duration::from_secs(31);
+    play.scheduler.tick(Duration::from_mins(1), play.now);
+    assert_eq!(play.scheduler.actions(), [Action::Retire(ConnectionId(1))]);
+}
+
+#[test]
+fn a_server_that_takes_few_connections_is_not_pressed() {
+    let mut play = Play::new(4, Pipelining::Off);
+    let jobs = play.asks(4);
+    assert_eq!(play.scheduler.actions().len(), 4);
+    play.scheduler.opened(ConnectionId(1), Version::HTTP_11, play.now);
+    for refused in 2..=4 {
+        play.scheduler.open_failed(ConnectionId(refused), &Cause::Closed, play.now);
+    }
+    for job in &jobs[..3] {
+        assert_eq!(play.run(), [(1, *job)]);
+        play.answer(1, *job, None);
+    }
+    play.run();
+    play.now.instant += Duration::from_secs(31);
+    play.asks(1);
+    assert_eq!(play.run().len(), 1, "after a while it is asked again");
+}
+
+#[test]
+fn who_opens_first_leaves_some_for_those_that_are_on_their_way() {
+    for (bytes, each) in [(2048, 14), (0, 20)] {
+        let mut play = Play::new(6, Pipelining::Aggressive);
+        for _ in 0..100 {
+            play.ask(|shape| shape.bytes = bytes);
+        }
+        let mut sent = BTreeMap::<u64, usize>::new();
+        assert_eq!(play.scheduler.actions().len(), 6);
+        for id in 1..=6 {
+            assert!(play.scheduler.opened(ConnectionId(id), Version::HTTP_11, play.now));
+            for action in play.scheduler.actions() {
+                match action {
+                    Action::Send(id, _) => *sent.entry(id.0).or_default() += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+            if id == 1 {
+                assert_eq!(sent[&1], each);
+            }
+        }
+        assert_eq!(sent.values().sum::<usize>(), 100);
+        let (least, most) = (sent.values().min().unwrap(), sent.values().max().unwrap());
+        assert!(sent.len() >= 5 && *most <= 20 && (bytes == 0 || most - least <= 1), "{sent:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_takes_no_more_does_not_stand_in_for_those_that_do_not_open() {
+    let mut play = Play::new(2, Pipelining::Off);
+    let job = play.asks(1)[0];
+    play.run();
+    let told = Told { version: Version::HTTP_11, length: Some(1 << 40), keep: None, last: true };
+    play.scheduler.head(ConnectionId(1), job, &told, play.now);
+    let waiting = play.asks(1)[0];
+    for attempt in 2.. {
+        match &play.scheduler.actions()[..] {
+            [Action::Open(id, _)] => assert_eq!(id.0, attempt),
+            [Action::Fail { job, undecided: false, .. }] if *job == waiting => break,
+            other => panic!("{other:?}"),
+        }
+        play.scheduler.open_failed(ConnectionId(attempt), &Cause::Closed, play.now);
+    }
+}
+
+/// What the kernel says of a connection with so many ms of round trip where 200 are the least.
+fn round_trip(ms: u64) -> Window {
+    let rtt = Duration::from_millis(ms);
+    Window { bytes: 14_600, rto: rtt * 2, rtt, least_rtt: Some(Duration::from_millis(200)) }
+}
+
+#[test]
+fn a_queue_that_stands_before_the_link_is_not_fed_by_more_connections_than_two() {
+    let mut play = Play::new(6, Pipelining::Aggressive);
+    play.asks(12);
+    let mut under_way: VecDeque<(u64, JobId)> = play.run().into();
+    let busy = |under_way: &VecDeque<(u64, JobId)>| {
+        let mut busy: Vec<u64> = under_way.iter().map(|(connection, _)| *connection).collect();
+        busy.sort_unstable();
+        busy.dedup();
+        busy.len()
+    };
+    // An answer, and one more to ask for, as long as this round trip is measured.
+    let go_on = |play: &mut Play, under_way: &mut VecDeque<(u64, JobId)>, ms, times| {
+        for _ in 0..times {
+            let (connection, job) = under_way.pop_front().unwrap();
+            play.now.instant += Duration::from_millis(ms);
+            play.scheduler.done(ConnectionId(connection), job, (100, 10), Some(round_trip(ms)), play.now);
+            play.asks(1);
+            under_way.extend(play.run());
+        }
+    };
+    go_on(&mut play, &mut under_way, 330, 30);
+    assert_eq!(busy(&under_way), 6, "that may be a burst");
+    go_on(&mut play, &mut under_way, 900, 40);
+    assert_eq!(busy(&under_way), 2);
+
+    // Something large leaves one of the two to what is small.
+    let large = [(); 2].map(|()| play.ask(|shape| shape.class = Class::Large));
+    let mut sent = 0;
+    for _ in 0..120 {
+        go_on(&mut play, &mut under_way, 900, 1);
+        let now = under_way.iter().filter(|(_, job)| large.contains(job)).count();
+        assert!(now <= 1, "{under_way:?}");
+        sent += now;
+    }
+    assert!(sent > 0, "nor does it wait for ever");
+    go_on(&mut play, &mut under_way, 210, 60);
+    assert!(busy(&under_way) > 2, "the queue is gone");
+}
+
+#[test]
+fn before_its_handshake_is_done_a_connection_gets_only_what_may_go_early() {
+    let mut play = Play::new(1, Pipelining::Safe);
+    let (put, get) = (play.ask(|shape| (shape.safe, shape.early) = (false, false)), play.ask(|_| ()));
+    let late = play.ask(|shape| shape.early = false);
+    let Some(Action::Open(connection, _)) = play.scheduler.actions().pop() else { panic!("none is opened") };
+    play.scheduler.opens_early(connection);
+    assert!(play.scheduler.opened(connection, Version::HTTP_3, play.now));
+    assert_eq!(play.scheduler.actions(), [Action::Send(connection, get)]);
+    play.scheduler.confirmed(connection, play.now);
+    assert_eq!(play.scheduler.actions(), [Action::Send(connection, put), Action::Send(connection, late)]);
+}
+
+/// So many connections are to be opened.
+fn opens(play: &mut Play) -> Vec<ConnectionId> {
+    let open = |action| match action {
+        Action::Open(id, _) => Some(id),
+        Action::Send(..) => None,
+        other => panic!("{other:?}"),
+    };
+    play.scheduler.actions().into_iter().filter_map(open).collect()
+}
+
+#[test]
+fn where_one_connection_may_carry_all_it_goes_first() {
+    let shared = || {
+        let mut play = Play::new(6, Pipelining::Off);
+        play.scheduler.limits.shares = true;
+        play.asks(5);
+        let [first] = opens(&mut play)[..] else { panic!("not one") };
+        assert!(play.scheduler.wake().is_some());
+        (play, first)
+    };
+    // It multiplexes, and no other is wanted.
+    let (mut play, first) = shared();
+    play.asks(5);
+    assert_eq!(opens(&mut play), []);
+    assert!(play.scheduler.opened(first, Version::HTTP_2, play.now));
+    assert_eq!((play.run().len(), play.scheduler.wake()), (10, None));
+    // The server takes no more on it: again one goes first.
+    play.scheduler.draining(first, &Cause::Closed, play.now);
+    play.asks(5);
+    assert_eq!(opens(&mut play).len(), 1);
+
+    // It does not, and the others follow at once; that is remembered.
+    let (mut play, first) = shared();
+    assert!(play.scheduler.opened(first, Version::HTTP_11, play.now));
+    assert_eq!(opens(&mut play).len(), 4);
+    assert_eq!(play.scheduler.wake(), None);
+
+    // It stays away: the others are tried beside it.
+    let (mut play, _) = shared();
+    play.now.instant = play.scheduler.wake().unwrap();
+    play.scheduler.tick(Duration::from_mins(1), play.now);
+    assert_eq!(opens(&mut play).len(), 4);
+    assert_eq!(play.scheduler.wake(), None, "nobody is woken for nothing");
+
+    // It fails: one more is tried.
+    let (mut play, first) = shared();
+    play.scheduler.opened(first, Version::HTTP_2, play.now);
+    play.run();
+    play.scheduler.closed(first, &Cause::Closed, &[], play.now);
+    play.asks(3);
+    let [second] = opens(&mut play)[..] else { panic!("not one") };
+    play.scheduler.open_failed(second, &Cause::Closed, play.now);
+    assert_eq!(opens(&mut play).len(), 1);
+}

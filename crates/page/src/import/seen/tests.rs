@@ -1,0 +1,103 @@
+use super::*;
+use crate::Until;
+
+fn seen(path: &str, times: [u64; 3], headers: &[(&str, &str)]) -> Seen {
+    let [started, first, end] = times.map(Duration::from_millis);
+    let fields = |fields: &[(&str, &str)]| -> Vec<(String, String)> {
+        fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    };
+    Seen {
+        url: Url::parse(&format!("http://a.example{path}")).unwrap(),
+        method: "GET".to_owned(),
+        started,
+        first,
+        end,
+        connection: None,
+        initiators: Vec::new(),
+        fetched: false,
+        headers: fields(headers),
+        head: Some(400),
+        body: Content::default(),
+        status: 200,
+        response_headers: fields(&[("Content-Type", "text/html")]),
+        response_head: Some(200),
+        response_body: Content { size: Some(10_000), ..Content::default() },
+    }
+}
+
+fn waits(all: Vec<Seen>) -> Vec<(Vec<(usize, Until)>, u64)> {
+    let imported = spec(all, "t".into(), "s".into(), Path::new("x.toml")).unwrap();
+    assert_eq!(imported.notes, [""; 0]);
+    let waits = |request: &Request| request.after.iter().map(|after| (after.request, after.until)).collect();
+    let requests = imported.spec.requests.iter();
+    requests.map(|request| (waits(request), request.compute.as_millis() as u64)).collect()
+}
+
+#[test]
+fn a_page_is_waited_for_as_far_as_it_had_come_and_a_script_whole() {
+    let by = |mut seen: Seen, url: &str| {
+        seen.initiators = vec![Initiator { url: format!("http://a.example{url}"), place: None }];
+        seen
+    };
+    let mut script = seen("/s.js", [150, 250, 260], &[("Referer", "http://a.example/")]);
+    script.response_headers[0].1 = "text/javascript".to_owned();
+    let data = Seen { fetched: true, ..by(seen("/data", [270, 370, 380], &[]), "/s.js") };
+    let shown = seen("/shown", [390, 490, 500], &[]);
+    let next = by(seen("/next", [600, 700, 710], &[]), "/s.js");
+    let late = seen("/late", [600, 700, 710], &[]);
+    let all = waits(vec![seen("/", [0, 100, 200], &[]), script, data, shown, next, late]);
+    let end = |request| (request, Until::End);
+    assert_eq!(all[0], (vec![], 0));
+    assert_eq!(all[1], (vec![(0, Until::Head(5200))], 0), "half of the page had come");
+    assert_eq!(all[2], (vec![end(1)], 10));
+    assert_eq!(all[3], (vec![end(0), end(2)], 10), "without an initiator, but right after the data");
+    assert_eq!(all[4], (vec![end(1), end(2)], 220), "by the script that got the data");
+    assert_eq!(all[5], (vec![end(0)], 400), "nothing is known");
+}
+
+#[test]
+fn a_redirect_is_waited_for_and_a_busy_connection_is_no_computation() {
+    let mut away = seen("/", [0, 50, 50], &[]);
+    (away.status, away.response_body.size) = (301, Some(0));
+    away.response_headers = vec![("Location".into(), "/home#top".into()), ("Set-Cookie".into(), "a=1".into())];
+    let on = |mut seen: Seen| {
+        seen.connection = Some("7".to_owned());
+        seen
+    };
+    let all = vec![
+        away,
+        seen("/home", [51, 100, 200], &[]),
+        on(seen("/a", [210, 300, 400], &[("referer", "http://a.example/home")])),
+        on(seen("/b", [401, 500, 600], &[("referer", "http://a.example/home"), ("cookie", "a=1")])),
+    ];
+    let all = waits(all);
+    assert_eq!(all[1], (vec![(0, Until::End)], 0));
+    assert_eq!(all[2], (vec![(1, Until::End)], 10));
+    assert_eq!(all[3], (vec![(1, Until::End)], 0), "it waited for /a");
+}
+
+#[test]
+fn what_cannot_be_replayed_is_left_out_by_name_and_cookies_are_not_kept() {
+    let mut unknown = seen("/unknown", [1, 2, 3], &[]);
+    unknown.response_body = Content::default();
+    let mut none = seen("/none", [1, 2, 3], &[]);
+    none.status = 0;
+    let huge =
+        Seen { response_body: Content { size: Some(u64::MAX), ..Content::default() }, ..seen("/huge", [1, 2, 3], &[]) };
+    let secret = [("Cookie", "secret"), ("Authorization", "Basic secret"), ("X-Kept", "yes")];
+    let all = vec![seen("/", [0, 1, 2], &secret), unknown, none, huge];
+    let imported = spec(all, "t".into(), "s".into(), Path::new("x.toml")).unwrap();
+    let text = imported.spec.to_toml();
+    assert!(!text.contains("secret") && text.contains("x-kept: yes"));
+    assert_eq!(imported.spec.requests[0].head, 400, "their place is filled");
+    assert_eq!(
+        imported.notes,
+        [
+            "http://a.example/unknown is left out: the size of its response's body is not known",
+            "http://a.example/none is left out: it has no response",
+            "http://a.example/huge is left out: its response's body has 18446744073709551615 bytes, and 1099511627776 is the most",
+        ]
+    );
+    let error = spec(Vec::new(), "t".into(), "s".into(), Path::new("x.toml")).unwrap_err();
+    assert_eq!(error.to_string(), "x.toml: there is no request in it that could be replayed");
+}

@@ -1,0 +1,142 @@
+//! What each request waited for.
+//!
+//! - A redirect is waited for to its end, whatever else is said.
+//! - Else the cause is the initiator that the recorder names. Without one it is the page that `referer` names, and
+//!   without that the load's first response, if it had begun by then.
+//! - An HTML page is read as it comes, so what it asks for waits for the *head* of it, as far as the place of the
+//!   reference, where that is known, and as far as had come by then, where it is not. A script or a style sheet works
+//!   only once it is whole. If more had to come than had come, the recorder's clock is wrong; it is believed that the
+//!   request had begun.
+//! - What a script asks for after it got data that it had asked for, it asks for because of them: it waits for both. So
+//!   does what begins right after data came and has no initiator: an image that a script shows has none.
+//! - What then passed before the request began was spent on computing, or on waiting for a connection. Requests that
+//!   were held back by a connection of HTTP/1.1 cannot be told from those that computed; so nothing is counted for a
+//!   request on a connection that was busy until then.
+
+use std::{collections::HashMap, time::Duration};
+
+use url::Url;
+
+use super::{Seen, field};
+use crate::{After, Request, Response, Until};
+
+/// A request that follows the end of another on its connection by less did wait for it.
+const NEAR: Duration = Duration::from_millis(2);
+
+/// What begins no later than this after data came begins because of them, if nothing else is known.
+const SOON: Duration = Duration::from_millis(50);
+
+/// Data that were asked for before so many others are not looked at.
+const RECENT: usize = 100;
+
+/// What came before a request.
+#[derive(Default)]
+pub(super) struct Past<'a> {
+    seen: Vec<&'a Seen>,
+    /// The latest request for an address, without its fragment.
+    places: HashMap<String, usize>,
+    /// The latest request that was redirected to an address.
+    redirects: HashMap<String, usize>,
+    /// Until when each connection was busy.
+    busy: HashMap<&'a str, Duration>,
+}
+
+impl<'a> Past<'a> {
+    pub(super) fn add(&mut self, one: &'a Seen) {
+        let place = self.seen.len();
+        self.seen.push(one);
+        self.places.insert(bare(&one.url), place);
+        let to = field(&one.response_headers, "location").filter(|_| (300..400).contains(&one.status));
+        if let Some(to) = to.and_then(|to| one.url.join(to).ok()) {
+            self.redirects.insert(bare(&to), place);
+        }
+        if let Some(name) = &one.connection {
+            self.busy.insert(name, one.end);
+        }
+    }
+
+    fn find(&self, url: &str) -> Option<usize> {
+        let url = Url::parse(url).ok()?;
+        self.places.get(&bare(&url)).copied()
+    }
+
+    /// What a request waited for, and what then passed before it began; `requests` are made of what came before it.
+    pub(super) fn waits(&self, one: &Seen, requests: &[Request]) -> (Vec<After>, Duration) {
+        let of = &self.seen;
+        let redirect = self.redirects.get(&bare(&one.url)).copied();
+        if let Some(redirect) = redirect.filter(|before| of[*before].end <= one.started + NEAR) {
+            return (vec![After { request: redirect, until: Until::End }], Duration::ZERO);
+        }
+        let named = one.initiators.iter().find_map(|by| Some((self.find(&by.url)?, by.place)));
+        let referer = || field(&one.headers, "referer").and_then(|url| self.find(url)).map(|place| (place, None));
+        let begun = || of.first().filter(|first| first.first <= one.started).map(|_| (0, None));
+        let Some((cause, place)) = named.or_else(referer).or_else(begun) else { return (Vec::new(), Duration::ZERO) };
+        let (before, response) = (of[cause], &requests[cause].response);
+        let is_page = response.content_type.as_deref().is_some_and(|kind| kind.contains("html"));
+        let had_all = before.end <= one.started;
+        let until = match (place, &before.response_body.bytes) {
+            (Some(place), Some(bytes)) if is_page && !before.response_body.coded => {
+                let share = offset(bytes, place) as f64 / bytes.len().max(1) as f64;
+                part(response, share)
+            }
+            _ if is_page && !had_all => {
+                let took = before.end.saturating_sub(before.first).as_secs_f64();
+                let share = one.started.saturating_sub(before.first).as_secs_f64() / took.max(1e-9);
+                part(response, share)
+            }
+            _ => Until::End,
+        };
+        let come = match until {
+            Until::End => before.end,
+            Until::Head(bytes) => {
+                let share = bytes as f64 / response.size().max(1) as f64;
+                before.first + before.end.saturating_sub(before.first).mul_f64(share.clamp(0.0, 1.0))
+            }
+        };
+        let mut after = vec![After { request: cause, until }];
+        let data = of.iter().enumerate().rev().filter(|(_, data)| data.fetched).take(RECENT);
+        let data = data.filter(|(_, data)| {
+            let caused = if named.is_some() { shares(data, one) } else { one.started <= data.end + SOON };
+            data.end > come && data.end <= one.started && caused
+        });
+        let data = data.max_by_key(|(_, data)| data.end);
+        after.extend(data.map(|(place, _)| After { request: place, until: Until::End }));
+        let come = data.map_or(come, |(_, data)| data.end);
+        let busy = one.connection.as_deref().and_then(|name| self.busy.get(name));
+        let held_back = busy.is_some_and(|until| *until + NEAR >= one.started);
+        (after, if held_back { Duration::ZERO } else { rounded(one.started.saturating_sub(come)) })
+    }
+}
+
+fn bare(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_fragment(None);
+    url.into()
+}
+
+/// Whether a script that asked for the data asked for the other as well.
+fn shares(data: &Seen, one: &Seen) -> bool {
+    let asks = |seen: &Seen, url: &str| seen.initiators.iter().any(|by| by.place.is_none() && by.url == url);
+    data.initiators.iter().any(|by| asks(data, &by.url) && asks(one, &by.url))
+}
+
+/// So much of the body, and the head.
+fn part(response: &Response, share: f64) -> Until {
+    let body = (response.body.len() as f64 * share.clamp(0.0, 1.0)).ceil() as u64;
+    let bytes = u64::from(response.head) + body;
+    if bytes >= response.size() { Until::End } else { Until::Head(bytes.max(1)) }
+}
+
+/// The byte behind this place. Browsers name the end of the tag that asks.
+fn offset(bytes: &[u8], (line, column): (u64, u64)) -> usize {
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    let skipped = usize::try_from(line).unwrap_or(usize::MAX);
+    let start: usize = lines.by_ref().take(skipped).map(<[u8]>::len).sum();
+    // Columns count UTF-16 units: there are at least as many bytes.
+    start + usize::try_from(column).unwrap_or(usize::MAX).min(lines.next().map_or(0, <[u8]>::len))
+}
+
+/// A tenth of a millisecond is as much as anybody can know.
+fn rounded(time: Duration) -> Duration {
+    Duration::from_micros((time.as_secs_f64() * 1e4).round() as u64 * 100)
+}

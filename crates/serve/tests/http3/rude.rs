@@ -1,0 +1,302 @@
+//! Clients of our own making, for what no engine of ours would do: early what must not be early, two lengths, a hello that
+//! takes several packets, a look at each record.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h3::error::{Code, StreamError};
+use haul_http::Origin;
+use haul_http::connect::Offer;
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response, StatusCode};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+
+use crate::common::{LIMIT, Running};
+use crate::{open, secure, trusting};
+
+/// A TLS client that sends early whatever it is told to.
+async fn rude(server: &Running, config: &Arc<rustls::ClientConfig>, early: &[u8]) -> (String, bool) {
+    let connector = TlsConnector::from(config.clone()).early_data(true);
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut stream = connector.connect(name, server.connect().await).await.unwrap();
+    let resumes = stream.get_ref().1.is_handshaking();
+    stream.write_all(early).await.unwrap();
+    let mut answer = String::new();
+    let read = async {
+        stream.flush().await.unwrap();
+        let _ = stream.read_to_string(&mut answer).await;
+    };
+    timeout(LIMIT, read).await.unwrap();
+    (answer, resumes && stream.get_ref().1.is_early_data_accepted())
+}
+
+fn client_config(server: &Running, protocol: &[u8]) -> Arc<rustls::ClientConfig> {
+    let mut roots = rustls::RootCertStore::empty();
+    let pem = &server.certificate.as_ref().unwrap().pem;
+    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.enable_early_data = true;
+    config.alpn_protocols = vec![protocol.to_vec()];
+    Arc::new(config)
+}
+
+fn text(method: &str, headers: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("{method} /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}")
+        .into_bytes()
+}
+
+#[tokio::test]
+async fn what_changes_something_is_too_early_before_the_handshake_is_done() {
+    let server = secure();
+    let config = client_config(&server, b"http/1.1");
+    let (answer, accepted) = rude(&server, &config, &text("PUT", "", "first")).await;
+    assert!(answer.starts_with("HTTP/1.1 201 ") && !accepted, "{answer}");
+    for method in ["PUT", "DELETE", "MKCOL", "LOCK"] {
+        let (answer, accepted) = rude(&server, &config, &text(method, "", "early")).await;
+        assert!(answer.starts_with("HTTP/1.1 425 ") && accepted, "{method}: {answer}");
+    }
+    let (answer, accepted) = rude(&server, &config, &text("GET", "", "")).await;
+    assert!(answer.ends_with("first") && accepted, "{answer}");
+    // What a proxy took early may be a recording, although the proxy itself is there.
+    let (answer, _) = rude(&server, &client_config(&server, b"http/1.1"), &text("PUT", "Early-Data: 1\r\n", "x")).await;
+    assert!(answer.starts_with("HTTP/1.1 425 "), "{answer}");
+    assert_eq!(server.read("file").unwrap(), b"first");
+}
+
+/// Passes a connection on, and keeps what comes.
+struct Watched(TcpStream, Arc<Mutex<Vec<u8>>>);
+
+impl AsyncRead for Watched {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.0).poll_read(context, into);
+        self.1.lock().unwrap().extend_from_slice(&into.filled()[before..]);
+        read
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+#[tokio::test]
+async fn the_first_records_of_a_connection_can_be_read_with_the_packet_they_come_in() {
+    let server = secure();
+    let large = vec![b'x'; 1_000_000];
+    server.write("file", &large);
+    let seen = Arc::default();
+    let watched = Watched(server.connect().await, Arc::clone(&seen));
+    let connector = TlsConnector::from(client_config(&server, b"http/1.1"));
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut answer = Vec::new();
+    let all = async {
+        let mut stream = connector.connect(name, watched).await.unwrap();
+        stream.write_all(&text("GET", "", "")).await.unwrap();
+        stream.read_to_end(&mut answer).await.unwrap();
+    };
+    timeout(LIMIT, all).await.unwrap();
+    assert!(answer.ends_with(&large));
+    // RFC 8446 §5.1: five bytes, the last two of which say how long the rest is.
+    let bytes = seen.lock().unwrap();
+    let (mut records, mut rest) = (Vec::new(), &bytes[..]);
+    while let [_, _, _, high, low, after @ ..] = rest {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        records.push(5 + length);
+        rest = &after[length..];
+    }
+    let short = records.iter().take_while(|length| **length <= 1400).sum::<usize>();
+    assert!((128 * 1024..200_000).contains(&short) && records.iter().any(|length| *length > 4000), "{records:?}");
+}
+
+fn quic_config(tls: Arc<rustls::ClientConfig>) -> quinn::ClientConfig {
+    quinn::ClientConfig::new(Arc::new(quinn::crypto::rustls::QuicClientConfig::try_from(tls).unwrap()))
+}
+
+/// Sends a request over HTTP/3 with the first packet, and tells the status and whether it was taken early.
+async fn rude_quic(server: SocketAddr, config: &quinn::ClientConfig, method: Method) -> (StatusCode, bool) {
+    let request = Request::builder().method(method).uri("https://localhost/file").body(()).unwrap();
+    let (answer, accepted) = raw_quic(server, config, request, "").await;
+    (answer.unwrap().status(), accepted)
+}
+
+/// Sends a head over HTTP/3 as it is, and such a body.
+async fn raw_quic(
+    server: SocketAddr,
+    config: &quinn::ClientConfig,
+    head: Request<()>,
+    body: &'static str,
+) -> (Result<Response<()>, StreamError>, bool) {
+    let endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+    let connecting = endpoint.connect_with(config.clone(), server, "localhost").unwrap();
+    let (connection, accepted) = match connecting.into_0rtt() {
+        Ok((connection, accepted)) => (connection, Some(accepted)),
+        Err(connecting) => (connecting.await.unwrap(), None),
+    };
+    let http3 = h3_quinn::Connection::new(connection.clone());
+    let (mut driver, mut sender) = h3::client::builder().build::<_, _, Bytes>(http3).await.unwrap();
+    let driver = tokio::spawn(async move { driver.wait_idle().await });
+    let mut stream = sender.send_request(head).await.unwrap();
+    if !body.is_empty() {
+        stream.send_data(body.into()).await.unwrap();
+    }
+    stream.finish().await.unwrap();
+    let answer = stream.recv_response().await;
+    let accepted = match accepted {
+        Some(accepted) => accepted.await,
+        None => false,
+    };
+    // The tickets come behind the handshake.
+    sleep(Duration::from_millis(400)).await;
+    drop(driver);
+    (answer, accepted)
+}
+
+#[tokio::test]
+async fn over_http3_too() {
+    let server = secure();
+    server.write("file", "first");
+    let config = quic_config(client_config(&server, b"h3"));
+    let ask = async |method| timeout(LIMIT, rude_quic(server.address, &config, method)).await.unwrap();
+    assert_eq!(ask(Method::GET).await, (StatusCode::OK, false));
+    assert_eq!(ask(Method::DELETE).await, (StatusCode::TOO_EARLY, true));
+    assert_eq!(ask(Method::GET).await, (StatusCode::OK, true));
+    assert!(server.read("file").is_some());
+}
+
+/// RFC 9114 §4.1.2.
+#[tokio::test]
+async fn a_request_that_tells_two_lengths_is_malformed() {
+    let server = secure();
+    let put = async |lengths: [&str; 2]| {
+        // Nothing of it goes early.
+        let config = quic_config(client_config(&server, b"h3"));
+        let mut head = Request::put("https://localhost/file").body(()).unwrap();
+        head.headers_mut().extend(lengths.map(|length| (CONTENT_LENGTH, length.parse().unwrap())));
+        timeout(LIMIT, raw_quic(server.address, &config, head, "five!")).await.unwrap().0
+    };
+    for lengths in [["5", "6"], ["5", "five"]] {
+        let refused = put(lengths).await;
+        let Err(StreamError::RemoteTerminate { code, .. }) = refused else { panic!("{lengths:?}: {refused:?}") };
+        assert_eq!(code, Code::H3_MESSAGE_ERROR, "{lengths:?}");
+        assert_eq!((server.read("file"), server.unfinished()), (None, 0));
+    }
+    assert_eq!(put(["5", "5"]).await.unwrap().status(), 201);
+    assert_eq!(server.read("file").unwrap(), b"five!");
+}
+
+/// Carries one client's packets to a server and back, the first of the client's at once, and the second when the server
+/// has done all it does with the first.
+async fn first_alone(server: SocketAddr) -> SocketAddr {
+    let (inside, outside) =
+        (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
+    let address = inside.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut up, mut down) = ([0; 2048], [0; 2048]);
+        let (mut client, mut coming) = (None, 0);
+        loop {
+            tokio::select! {
+                Ok((size, from)) = inside.recv_from(&mut up) => {
+                    (client, coming) = (Some(from), coming + 1);
+                    if coming == 2 {
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                    outside.send_to(&up[..size], server).await.unwrap();
+                }
+                Ok(size) = outside.recv(&mut down) => {
+                    inside.send_to(&down[..size], client.unwrap()).await.unwrap();
+                }
+            }
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_hello_of_several_packets_is_answered_when_its_last_comes() {
+    let server = secure();
+    server.write("file", "x");
+    // A browser's takes two, for its key share of ML-KEM; this one's names alone are longer than a packet.
+    let mut tls = Arc::unwrap_or_clone(client_config(&server, b"h3"));
+    tls.alpn_protocols.extend((b'a'..=b't').map(|letter| vec![letter; 100]));
+    let config = quic_config(tls.into());
+    let answer = timeout(LIMIT, rude_quic(first_alone(server.address).await, &config, Method::GET)).await;
+    assert_eq!(answer.expect("an answer in time"), (StatusCode::OK, false));
+}
+
+/// A server that answers each upload with two lengths before it reads any of it, and tells what then ends it.
+fn rude_server() -> (SocketAddr, mpsc::UnboundedReceiver<Code>) {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.into()], PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap())
+        .unwrap();
+    tls.alpn_protocols = vec![b"h3".to_vec()];
+    let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls).unwrap();
+    let config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
+    let endpoint = quinn::Endpoint::server(config, ([127, 0, 0, 1], 0).into()).unwrap();
+    let address = endpoint.local_addr().unwrap();
+    let (codes, ended) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let quic = h3_quinn::Connection::new(endpoint.accept().await.unwrap().await.unwrap());
+        let mut http3 = h3::server::Connection::<_, Bytes>::new(quic).await.unwrap();
+        while let Ok(Some(coming)) = http3.accept().await {
+            let codes = codes.clone();
+            tokio::spawn(async move {
+                let (_, mut stream) = coming.resolve_request().await.unwrap();
+                let answer = Response::builder().header(CONTENT_LENGTH, 5).header(CONTENT_LENGTH, 6);
+                stream.send_response(answer.body(()).unwrap()).await.unwrap();
+                let error = loop {
+                    match stream.recv_data().await {
+                        Ok(data) => assert!(data.is_some(), "the upload came whole"),
+                        Err(error) => break error,
+                    }
+                };
+                let StreamError::RemoteTerminate { code, .. } = error else { panic!("{error}") };
+                codes.send(code).unwrap();
+            });
+        }
+    });
+    (address, ended)
+}
+
+#[tokio::test]
+async fn a_server_is_told_that_its_answer_is_malformed() {
+    let (address, mut codes) = rude_server();
+    let url = format!("https://{address}/");
+    let lone = open(&trusting(), &Origin::of(&url.parse().unwrap()).unwrap(), Offer::Http3, false).await;
+    // More than the server's window.
+    let put = Request::put(&url).body(vec![0; 8 << 20].into()).unwrap();
+    let error = timeout(LIMIT, lone.send(put)).await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), format!("PUT {url}: the answer tells two different lengths"));
+    assert_eq!(timeout(LIMIT, codes.recv()).await.unwrap(), Some(Code::H3_MESSAGE_ERROR));
+}
