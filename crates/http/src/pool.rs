@@ -32,7 +32,7 @@ pub enum Choice {
     FadingBurst,
 }
 
-/// An own sending window, as the kernel tells it.
+/// An own sending window, as the kernel tells it, and what the other end's lets through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
     /// The congestion window in bytes.
@@ -42,6 +42,8 @@ pub(crate) struct Window {
     /// The round trip, smoothed, and the least of late.
     pub(crate) rtt: Duration,
     pub(crate) least_rtt: Option<Duration>,
+    /// The bytes that came in the last round trip in which something did; 0 if that is not known.
+    pub(crate) comes: u64,
 }
 
 /// What is remembered of a connection.
@@ -65,9 +67,9 @@ const INITIAL_WINDOW: u64 = 14_600;
 const LEAST_RTO: Duration = Duration::from_millis(200);
 
 impl Window {
-    pub(crate) fn of(io: &dyn Io) -> Option<Self> {
+    pub(crate) fn of(io: &dyn Io, comes: u64) -> Option<Self> {
         let tcp = io.tcp_info()?;
-        Some(Self { bytes: tcp.cwnd(), rto: tcp.rto, rtt: tcp.rtt, least_rtt: tcp.min_rtt })
+        Some(Self { bytes: tcp.cwnd(), rto: tcp.rto, rtt: tcp.rtt, least_rtt: tcp.min_rtt, comes })
     }
 }
 
@@ -106,6 +108,11 @@ impl History {
             (true, None) => self.largest.sent,
             (false, _) => self.largest.received,
         }
+    }
+
+    /// How many bytes a round trip brings; 0 if that is not known.
+    pub(crate) fn comes(&self) -> u64 {
+        self.window.map_or(0, |window| window.comes)
     }
 
     /// It has nothing more to do.
@@ -203,8 +210,13 @@ mod tests {
     fn for_uploads_the_kernel_knows() {
         let now = Instant::now();
         let mut wide = used(now, &[10], Duration::from_secs(1));
-        wide.window =
-            Some(Window { bytes: 500_000, rto: Duration::from_secs(1), rtt: Duration::ZERO, least_rtt: None });
+        wide.window = Some(Window {
+            bytes: 500_000,
+            rto: Duration::from_secs(1),
+            rtt: Duration::ZERO,
+            least_rtt: None,
+            comes: 0,
+        });
         let mut busy = used(now, &[10], Duration::ZERO);
         busy.largest.sent = 100_000;
         let idle = [("wide", wide), ("busy", busy)];

@@ -23,13 +23,12 @@
 //!
 //! `plan` decides where requests go, `lanes` how many connections are used, `first` when one goes ahead of the others,
 //! `ends` what becomes of requests that come back, and `line` is a connection as it is known
-//! here, and `pace` how much it brings.
+//! here.
 
 mod ends;
 mod first;
 mod lanes;
 mod line;
-mod pace;
 mod plan;
 
 use std::{
@@ -295,7 +294,6 @@ impl Scheduler {
             line.patience = keep.idle.or(line.patience);
         }
         line.retiring |= told.last;
-        line.pace.begins(now.instant);
         if told.version == Version::HTTP_10 && line.state == (State::Serial { old: false }) {
             line.state = State::Serial { old: true };
             self.knowledge.failed(Fault::Old, self.limits.pipelining, now.seconds);
@@ -329,13 +327,9 @@ impl Scheduler {
             line.release(job);
             line.history.moved(moved.0, moved.1);
             line.history.sees(window);
-            if let Some(window) = window {
-                line.pace.ends(moved.1, window.rtt, now.instant);
-            }
             self.lanes.see(window, now.instant);
             if line.jobs.is_empty() {
                 line.history.rests(now.instant);
-                line.pace.rests();
             }
             if !line.is_multiplexed() && line.depth > 1 {
                 let depth = line.depth;

@@ -6,6 +6,7 @@
 //! the server.
 
 mod give_back;
+mod pace;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use tokio::{
 };
 
 use self::{
+    pace::Pace,
     read::{Reader, give},
     write::Sending,
 };
@@ -92,6 +94,7 @@ struct Driver {
     patience: Duration,
     /// When a byte last moved, or a wait began.
     moved: Instant,
+    pace: Pace,
     /// Bytes of an answer that came since they last counted; an answer's first one counts.
     crumbs: usize,
     alarm: Pin<Box<Sleep>>,
@@ -157,6 +160,7 @@ impl Driver {
             begun: now,
             told_slow: None,
             patience: Self::PATIENCE,
+            pace: Pace::default(),
             crumbs: MOVEMENT,
             alarm: Box::pin(tokio::time::sleep_until(now)),
         }
@@ -207,6 +211,7 @@ impl Driver {
                 return Err(Cause::Retired("the server closed it"));
             }
             Step::Read(bytes) => {
+                self.pace.comes(bytes, Instant::now(), || self.io.tcp_info().map(|tcp| tcp.rtt));
                 self.crumbs += bytes;
                 if self.crumbs >= MOVEMENT {
                     (self.moved, self.crumbs) = (Instant::now(), 0);

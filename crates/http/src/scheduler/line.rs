@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Shape, pace::Pace};
+use super::Shape;
 use crate::{Class, pool::History, wire::JobId};
 
 /// A connection that takes fewer requests than this is as good as closed: its successor is opened.
@@ -50,8 +50,6 @@ pub(super) struct Line {
     pub(super) reserved: Option<JobId>,
     /// What keeps others waiting.
     pub(super) slow: Option<Slow>,
-    /// How much of something large it brings at a time.
-    pub(super) pace: Pace,
     pub(super) retiring: bool,
     /// Its handshake is not done.
     pub(super) early: bool,
@@ -104,7 +102,7 @@ impl Line {
     pub(super) fn has_room(&self, shape: &Shape, others_open: bool) -> bool {
         let carries = 2 * self.history.window(shape.sending);
         if shape.class == Class::Part {
-            let brings = 2 * self.pace.per_round_trip();
+            let brings = 2 * self.history.comes();
             !others_open && (self.jobs.len() < 2 || self.bytes() + shape.bytes <= brings)
         } else if others_open {
             let all = self.jobs.iter().map(|waiting| waiting.shape.bytes).chain([shape.bytes]);
@@ -122,7 +120,7 @@ impl Line {
     /// What is to be moved until this has been: bytes or, of parts, thousands of them for each that a round trip brings.
     pub(super) fn delay(&self, shape: &Shape) -> u64 {
         let bytes = self.bytes() + shape.bytes;
-        if shape.class == Class::Part { bytes * 1000 / self.pace.per_round_trip().max(SEGMENT) } else { bytes }
+        if shape.class == Class::Part { bytes * 1000 / self.history.comes().max(SEGMENT) } else { bytes }
     }
 
     /// Whether it will be there for a while.

@@ -18,7 +18,6 @@ use std::{collections::VecDeque, time::Duration};
 use super::{
     Action, Moment, Scheduler, Shape, Shared,
     line::{Line, State, Waiting},
-    pace::Pace,
 };
 use crate::{Cause, Class, pool::History, wire::ConnectionId};
 
@@ -128,7 +127,6 @@ impl Scheduler {
             patience: None,
             reserved: None,
             slow: None,
-            pace: Pace::default(),
             retiring: false,
             early: false,
         };

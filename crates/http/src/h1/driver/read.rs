@@ -140,7 +140,10 @@ impl Driver {
         };
         (self.moved, self.crumbs) = (Instant::now(), MOVEMENT);
         let (connection, sent) = (self.id, end - first.start);
-        let window = Window::of(&*self.io);
+        let window = Window::of(&*self.io, self.pace.per_round_trip());
+        if self.under_way.is_empty() {
+            self.pace.rests();
+        }
         let _ = self.reports.send(Report::Done { connection, job, sent, received, window });
         if self.ending && self.under_way.is_empty() {
             return Err(Cause::Retired("what stood behind a slow answer was asked for elsewhere"));
