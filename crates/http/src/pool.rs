@@ -32,7 +32,7 @@ pub enum Choice {
     FadingBurst,
 }
 
-/// An own sending window, as the kernel tells it, and what the other end's lets through.
+/// An own sending window, as the kernel tells it, and how much to have under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
     /// The congestion window in bytes.
@@ -42,8 +42,8 @@ pub(crate) struct Window {
     /// The round trip, smoothed, and the least of late.
     pub(crate) rtt: Duration,
     pub(crate) least_rtt: Option<Duration>,
-    /// The bytes that came in the last round trip in which something did; 0 if that is not known.
-    pub(crate) comes: u64,
+    /// How much to ask for, and to send, before what was is done; 0 if that is not known.
+    pub(crate) ahead: Moved,
 }
 
 /// What is remembered of a connection.
@@ -56,9 +56,9 @@ pub(crate) struct History {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Moved {
-    sent: u64,
-    received: u64,
+pub(crate) struct Moved {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
 }
 
 /// The window that every connection has, fresh or faded: ten segments (RFC 6928) of an Ethernet's size.
@@ -67,9 +67,9 @@ const INITIAL_WINDOW: u64 = 14_600;
 const LEAST_RTO: Duration = Duration::from_millis(200);
 
 impl Window {
-    pub(crate) fn of(io: &dyn Io, comes: u64) -> Option<Self> {
+    pub(crate) fn of(io: &dyn Io, ahead: Moved) -> Option<Self> {
         let tcp = io.tcp_info()?;
-        Some(Self { bytes: tcp.cwnd(), rto: tcp.rto, rtt: tcp.rtt, least_rtt: tcp.min_rtt, comes })
+        Some(Self { bytes: tcp.cwnd(), rto: tcp.rto, rtt: tcp.rtt, least_rtt: tcp.min_rtt, ahead })
     }
 }
 
@@ -110,9 +110,15 @@ impl History {
         }
     }
 
-    /// How many bytes a round trip brings; 0 if that is not known.
-    pub(crate) fn comes(&self) -> u64 {
-        self.window.map_or(0, |window| window.comes)
+    /// How many bytes to have under way; none if that is not known.
+    pub(crate) fn ahead(&self, sending: bool) -> Option<u64> {
+        let Moved { sent, received } = self.window?.ahead;
+        Some(if sending { sent } else { received }).filter(|bytes| *bytes > 0)
+    }
+
+    /// The shortest round trip; none if that is not known.
+    pub(crate) fn least_rtt(&self) -> Duration {
+        self.window.and_then(|window| window.least_rtt).unwrap_or_default()
     }
 
     /// It has nothing more to do.
@@ -215,7 +221,7 @@ mod tests {
             rto: Duration::from_secs(1),
             rtt: Duration::ZERO,
             least_rtt: None,
-            comes: 0,
+            ahead: Moved::default(),
         });
         let mut busy = used(now, &[10], Duration::ZERO);
         busy.largest.sent = 100_000;

@@ -94,7 +94,9 @@ struct Driver {
     patience: Duration,
     /// When a byte last moved, or a wait began.
     moved: Instant,
-    pace: Pace,
+    /// Of what comes, and of what is sent and answered.
+    inward: Pace,
+    outward: Pace,
     /// Bytes of an answer that came since they last counted; an answer's first one counts.
     crumbs: usize,
     alarm: Pin<Box<Sleep>>,
@@ -160,7 +162,8 @@ impl Driver {
             begun: now,
             told_slow: None,
             patience: Self::PATIENCE,
-            pace: Pace::default(),
+            inward: Pace::default(),
+            outward: Pace::default(),
             crumbs: MOVEMENT,
             alarm: Box::pin(tokio::time::sleep_until(now)),
         }
@@ -211,7 +214,7 @@ impl Driver {
                 return Err(Cause::Retired("the server closed it"));
             }
             Step::Read(bytes) => {
-                self.pace.comes(bytes, Instant::now(), || self.io.tcp_info().map(|tcp| tcp.rtt));
+                self.inward.moves(bytes as u64, &*self.io);
                 self.crumbs += bytes;
                 if self.crumbs >= MOVEMENT {
                     (self.moved, self.crumbs) = (Instant::now(), 0);

@@ -10,10 +10,14 @@ use crate::{Class, pool::History, wire::JobId};
 
 /// A connection that takes fewer requests than this is as good as closed: its successor is opened.
 const LAST_REQUESTS: u32 = 16;
-/// A pipeline takes no more when it holds two of its congestion windows: one is on its way, and one waits for the
-/// answers. What is bound to a connection beyond that would wait for it though others run idle. Within these bounds.
+/// A pipeline takes no more when it holds as much as is to be under way, and two of our congestion windows: one on its way,
+/// and one that waits for the answers. What is bound to a connection beyond that would wait for it though others run idle, and
+/// the server, or our own kernel, would overrun the queue before the link. Within these bounds.
 const LEAST_PIPELINE: u64 = 64 * 1024;
 const MOST_PIPELINE: u64 = 1024 * 1024;
+/// No connection is held to be slower than this, in bytes per second (six of them fill 130 Mbit/s): on a long way a window
+/// opens for longer than it takes to see how far.
+const LEAST_RATE: f64 = 2_700_000.0;
 /// While other connections are on their way: two initial windows (RFC 6928), in which every exchange takes a segment.
 const YOUNG_PIPELINE: u64 = 2 * 14_600;
 const SEGMENT: u64 = 1460;
@@ -97,13 +101,17 @@ impl Line {
         self.patience.zip(idle).is_some_and(|(patience, idle)| idle > early(patience))
     }
 
-    /// Whether it may hold this, too. Of parts, one may always wait behind another, and more of them if it brings them in
-    /// two round trips; that they are large is no news.
+    /// Whether it may hold this, too. Of parts, one may always wait behind another; that they are large is no news.
     pub(super) fn has_room(&self, shape: &Shape, others_open: bool) -> bool {
-        let carries = 2 * self.history.window(shape.sending);
+        let ahead = self.history.ahead(shape.sending);
+        let enough = ahead.map(|bytes| bytes.max((LEAST_RATE * self.history.least_rtt().as_secs_f64()) as u64));
+        let carries = match (2 * self.history.window(shape.sending), enough) {
+            (twice, Some(enough)) if shape.sending => twice.min(enough),
+            (twice, enough) => enough.unwrap_or(twice),
+        };
         if shape.class == Class::Part {
-            let brings = 2 * self.history.comes();
-            !others_open && (self.jobs.len() < 2 || self.bytes() + shape.bytes <= brings)
+            let behind: u64 = self.jobs.iter().skip(1).map(|waiting| waiting.shape.bytes).sum();
+            !others_open && (self.jobs.len() < 2 || behind + shape.bytes <= ahead.unwrap_or(0))
         } else if others_open {
             let all = self.jobs.iter().map(|waiting| waiting.shape.bytes).chain([shape.bytes]);
             all.map(|bytes| bytes.max(SEGMENT)).sum::<u64>() <= carries.clamp(YOUNG_PIPELINE, MOST_PIPELINE)
@@ -117,10 +125,10 @@ impl Line {
         self.jobs.iter().map(|waiting| waiting.shape.bytes).sum()
     }
 
-    /// What is to be moved until this has been: bytes or, of parts, thousands of them for each that a round trip brings.
+    /// How long it will be until this has been moved, too: in thousandths of what the connection has under way at once.
     pub(super) fn delay(&self, shape: &Shape) -> u64 {
         let bytes = self.bytes() + shape.bytes;
-        if shape.class == Class::Part { bytes * 1000 / self.history.comes().max(SEGMENT) } else { bytes }
+        bytes * 1000 / self.history.ahead(shape.sending).unwrap_or(0).max(LEAST_PIPELINE)
     }
 
     /// Whether it will be there for a while.

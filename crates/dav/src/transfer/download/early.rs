@@ -16,9 +16,9 @@ use crate::{Dav, RemotePath};
 
 /// How much is asked for of every file.
 pub(super) const FIRST: u64 = 64 * 1024;
-/// How much more is asked for on each other connection, if the way is long: as much as its window lets through in some six
+/// How much more is asked for on each other connection, if the way is long: as much as its window lets through in some five
 /// round trips.
-const EACH: u64 = 1024 * 1024;
+const EACH: u64 = 512 * 1024;
 
 /// Ranges of a file.
 pub(super) struct Early {

@@ -1,49 +1,65 @@
-//! How much comes in a round trip.
+//! How much to have under way: to ask for, or to send, before what was is done.
 //!
-//! A connection should be asked for more while it brings what it was asked for, and that request takes a round trip: in it
-//! a wide window lets megabytes through, and a narrow one a hundred kilobytes. The scheduler asks each for what it will
-//! bring until then, and for no more, since what one was asked for no other can bring that is quicker.
+//! A connection should have more to do while it does what it was given, and giving it that takes a round trip: in it a wide
+//! window lets megabytes through, and a narrow one a hundred kilobytes. The scheduler gives each what it will do until then.
+//! What is more than that no other can do that is quicker, and a sender that may send all at once overruns the queue before
+//! the link while its window opens: what it was not given is not lost there.
 //!
-//! What waited for a lost packet comes all at once when that has been sent again. No window opens faster than to twice
-//! its width in a round trip (RFC 5681 §3.1), so more than that is not believed.
+//! So it is counted how much moves in a round trip, the shortest one that was seen, without a queue. While that grows by a
+//! quarter or more, four times as much is to be under way, as a window that opens doubles (RFC 5681 §3.1) and the next count
+//! is a round trip away; when it does not, the link is full, as BBR concludes too (draft-ietf-ccwg-bbr, "full pipe"), and
+//! twice the most that there was is: what is on its way, and as much behind it, for when something is late.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The pace of one connection.
+use crate::connect::Io;
+
+/// The pace of one connection, one way.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pace {
-    /// When what is counted began to come, over what round trip, and how much of it has come.
+    /// Since when it is counted, over what round trip, and how much has moved since.
     counted: Option<(Instant, Duration, u64)>,
-    per_round_trip: u64,
+    /// The most that a round trip has moved, and what is to be under way after the last one.
+    best: u64,
+    ahead: u64,
 }
 
 impl Pace {
-    /// So many bytes have come; `round_trip` is asked when a count begins.
-    pub(super) fn comes(&mut self, bytes: usize, now: Instant, round_trip: impl FnOnce() -> Option<Duration>) {
-        if let Some((since, lasts, so_far)) = self.counted
-            && now - since < lasts
-        {
-            self.counted = Some((since, lasts, so_far + bytes as u64));
-            return;
-        }
-        if let Some((since, lasts, so_far)) = self.counted {
-            let seen = (so_far as f64 * lasts.div_duration_f64(now - since)) as u64;
-            self.per_round_trip = if self.per_round_trip == 0 { seen } else { seen.min(2 * self.per_round_trip) };
-        }
-        let round_trip = round_trip().filter(|lasts| !lasts.is_zero());
-        self.counted = round_trip.map(|lasts| (now, lasts, bytes as u64));
+    /// So many bytes have moved.
+    pub(super) fn moves(&mut self, bytes: u64, io: &dyn Io) {
+        let round_trip = || io.tcp_info().map(|tcp| tcp.min_rtt.unwrap_or(tcp.rtt));
+        self.counts(bytes, Instant::now(), round_trip);
     }
 
-    /// Nothing more is to come for now.
+    /// So many bytes have moved; the round trip is looked up when a count begins.
+    fn counts(&mut self, bytes: u64, now: Instant, round_trip: impl FnOnce() -> Option<Duration>) {
+        if let Some((since, lasts, so_far)) = self.counted {
+            let so_far = so_far + bytes;
+            if now - since < lasts {
+                self.counted = Some((since, lasts, so_far));
+                return;
+            }
+            let seen = (so_far as f64 * lasts.div_duration_f64(now - since)) as u64;
+            // More than twice as much has waited for a packet that was lost.
+            let seen = if self.best == 0 { seen } else { seen.min(2 * self.best) };
+            let grows = seen * 4 >= self.best * 5;
+            self.best = self.best.max(seen);
+            self.ahead = self.best * if grows { 4 } else { 2 };
+        }
+        let round_trip = round_trip().filter(|lasts| !lasts.is_zero());
+        self.counted = round_trip.map(|lasts| (now, lasts, 0));
+    }
+
+    /// Nothing more is to move for now.
     pub(super) fn rests(&mut self) {
         self.counted = None;
     }
 
-    /// How many bytes the last round trip has brought; 0 if that is not known.
-    pub(super) fn per_round_trip(&self) -> u64 {
-        self.per_round_trip
+    /// How many bytes to have under way; 0 if that is not known.
+    pub(super) fn ahead(&self) -> u64 {
+        self.ahead
     }
 }
 
@@ -54,38 +70,33 @@ mod tests {
     const ROUND_TRIP: Duration = Duration::from_millis(200);
 
     #[test]
-    fn it_is_counted_over_whole_round_trips_while_something_comes() {
+    fn more_while_it_grows_and_less_when_it_does_not() {
         let start = Instant::now();
         let mut pace = Pace::default();
-        let comes = |pace: &mut Pace, bytes, trips: f64| {
-            pace.comes(bytes, start + ROUND_TRIP.mul_f64(trips), || Some(ROUND_TRIP));
+        let moves = |pace: &mut Pace, bytes, trips: f64| {
+            pace.counts(bytes, start + ROUND_TRIP.mul_f64(trips), || Some(ROUND_TRIP));
+            pace.ahead()
         };
-        comes(&mut pace, 10_000, 1.0);
-        comes(&mut pace, 10_000, 1.1);
-        assert_eq!(pace.per_round_trip(), 0, "a tenth of a round trip tells nothing");
-        comes(&mut pace, 20_000, 2.0);
-        assert_eq!(pace.per_round_trip(), 20_000);
-        comes(&mut pace, 20_000, 2.5);
-        comes(&mut pace, 1000, 3.25);
-        assert_eq!(pace.per_round_trip(), 32_000, "forty in a round trip and a quarter");
+        moves(&mut pace, 900_000, 1.0);
+        assert_eq!(moves(&mut pace, 10_000, 1.1), 0, "a tenth of a round trip tells nothing");
+        assert_eq!(moves(&mut pace, 10_000, 2.0), 80_000, "what came first has moved before");
+        moves(&mut pace, 20_000, 2.5);
+        assert_eq!(moves(&mut pace, 20_000, 3.25), 128_000, "forty in a round trip and a quarter");
 
-        comes(&mut pace, 900_000, 4.0);
-        comes(&mut pace, 1000, 4.25);
-        assert_eq!(pace.per_round_trip(), 64_000, "what comes at once has waited");
+        assert_eq!(moves(&mut pace, 900_000, 4.25), 256_000, "what comes at once has waited");
+        assert_eq!(moves(&mut pace, 64_000, 5.25), 128_000);
 
         pace.rests();
-        comes(&mut pace, 50_000, 90.0);
-        assert_eq!(pace.per_round_trip(), 64_000, "a pause does not count");
-        comes(&mut pace, 1000, 91.0);
-        assert_eq!(pace.per_round_trip(), 50_000);
+        assert_eq!(moves(&mut pace, 50_000, 90.0), 128_000, "a pause does not count");
+        assert_eq!(moves(&mut pace, 90_000, 91.0), 360_000, "it opens further");
     }
 
     #[test]
     fn without_a_round_trip_there_is_none() {
         let mut pace = Pace::default();
         for _ in 0..3 {
-            pace.comes(1000, Instant::now(), || None);
+            pace.counts(1000, Instant::now(), || None);
         }
-        assert_eq!(pace.per_round_trip(), 0);
+        assert_eq!(pace.ahead(), 0);
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     Cause, Incoming, Journey,
     body::Piece,
     h1::exchange::Event,
-    pool::Window,
+    pool::{Moved, Window},
     wire::{JobId, MOVEMENT, Report, Told},
 };
 
@@ -140,9 +140,12 @@ impl Driver {
         };
         (self.moved, self.crumbs) = (Instant::now(), MOVEMENT);
         let (connection, sent) = (self.id, end - first.start);
-        let window = Window::of(&*self.io, self.pace.per_round_trip());
+        self.outward.moves(sent, &*self.io);
+        let ahead = Moved { sent: self.outward.ahead(), received: self.inward.ahead() };
+        let window = Window::of(&*self.io, ahead);
         if self.under_way.is_empty() {
-            self.pace.rests();
+            self.inward.rests();
+            self.outward.rests();
         }
         let _ = self.reports.send(Report::Done { connection, job, sent, received, window });
         if self.ending && self.under_way.is_empty() {

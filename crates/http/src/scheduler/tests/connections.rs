@@ -82,7 +82,13 @@ fn a_connection_that_takes_no_more_does_not_stand_in_for_those_that_do_not_open(
 /// What the kernel says of a connection with so many ms of round trip where 200 are the least.
 fn round_trip(ms: u64) -> Window {
     let rtt = Duration::from_millis(ms);
-    Window { bytes: 14_600, rto: rtt * 2, rtt, least_rtt: Some(Duration::from_millis(200)), comes: 0 }
+    Window {
+        bytes: 14_600,
+        rto: rtt * 2,
+        rtt,
+        least_rtt: Some(Duration::from_millis(200)),
+        ahead: crate::pool::Moved::default(),
+    }
 }
 
 #[test]

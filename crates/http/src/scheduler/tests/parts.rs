@@ -1,7 +1,7 @@
 //! Where the parts of something large go.
 
 use super::*;
-use crate::pool::Window;
+use crate::pool::{Moved, Window};
 
 #[test]
 fn more_parts_wait_where_a_round_trip_brings_more() {
@@ -12,9 +12,12 @@ fn more_parts_wait_where_a_round_trip_brings_more() {
     assert_eq!(play.run(), [(1, wide), (2, narrow), (2, others[0]), (1, others[1])]);
 
     let rtt = Duration::from_millis(100);
-    let window = |comes| Some(Window { bytes: 14_600, rto: 2 * rtt, rtt, least_rtt: Some(rtt), comes });
-    play.scheduler.done(ConnectionId(2), narrow, (100, 40_000), window(40_000), play.now);
+    let window = |received| {
+        let ahead = Moved { sent: 0, received };
+        Some(Window { bytes: 14_600, rto: 2 * rtt, rtt, least_rtt: Some(rtt), ahead })
+    };
+    play.scheduler.done(ConnectionId(2), narrow, (100, 40_000), window(80_000), play.now);
     assert_eq!(play.run(), [(2, others[2])], "one always waits behind another");
-    play.scheduler.done(ConnectionId(1), wide, (100, 400_000), window(400_000), play.now);
+    play.scheduler.done(ConnectionId(1), wide, (100, 400_000), window(800_000), play.now);
     assert_eq!(play.run(), [3, 4, 5, 6, 7].map(|next| (1, others[next])), "two round trips bring them all");
 }
