@@ -5,6 +5,7 @@
 # lanes as there are processors, each in its package's folder as cargo would run it and with a TMPDIR of its own. What
 # compares times runs alone, after them. Of what passes a line is shown, and what it skipped; of what fails, all it said.
 # A few that fail run once more, alone, since a crowded machine can be the reason; they are named at the end all the same.
+# Not where one did not end: that has taken long enough.
 #
 # The ordinary user of a lane has a home that ends with the script and an id that nobody has, so whatever still runs
 # under it after a binary was left running by a test, which is a failure; so is whatever lies in TMPDIR.
@@ -146,6 +147,7 @@ lane() {
     run "$who" "$folder" "$name" "$binary" >"$place/said" 2>&1 </dev/null 3<&- 9>&- || status=$?
     flock 9
     tell "$name, as $who" $((SECONDS - began)) "$status" "$place/said"
+    if ((status == 124)); then touch "$scratch/hung"; fi
     if ((status > 0)); then printf '%s\t%s\t%s\t%s\n' "$who" "$folder" "$name" "$binary" >>"$scratch/again"; fi
     flock --unlock 9
   done
@@ -225,7 +227,7 @@ work_off 1 < <(grep -E $'\t'"($alone)"$'\t' "$scratch/all")
 touch "$scratch/passed" "$scratch/failed" "$scratch/again"
 failed=$(wc -l <"$scratch/again")
 unsteady=()
-if ((failed > 0 && failed <= few)); then
+if ((failed > 0 && failed <= few)) && [[ ! -e $scratch/hung ]]; then
   echo "$failed failed, and each runs once more, alone:"
   mapfile -t unsteady <"$scratch/failed"
   : >"$scratch/failed"
@@ -235,7 +237,7 @@ fi
 all=$(wc -l <"$scratch/all") passed=$(wc -l <"$scratch/passed") failed=$(wc -l <"$scratch/failed")
 echo
 for name in "${unsteady[@]}"; do
-  if ! grep -qxF "$name" "$scratch/failed"; then echo "UNSTEADY: $name: failed, as shown above, and passed alone"; fi
+  if ! grep -qxF "$name" "$scratch/failed"; then echo "UNSTEADY: $name: failed, as shown above, and passed when it ran again, alone"; fi
 done
 echo "of $all test programs, $passed passed and $failed failed"
 sed 's/^/    /' "$scratch/failed"

@@ -116,7 +116,7 @@ impl History {
         Some(if sending { sent } else { received }).filter(|bytes| *bytes > 0)
     }
 
-    /// The shortest round trip; none if that is not known.
+    /// The shortest round trip; zero if that is not known.
     pub(crate) fn least_rtt(&self) -> Duration {
         self.window.and_then(|window| window.least_rtt).unwrap_or_default()
     }

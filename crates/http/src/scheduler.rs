@@ -3,7 +3,7 @@
 //! Requests are bound late: each waits here until some connection can take it, rather than behind a slow one. In
 //! the order of preference a request goes
 //! 1. onto an idle connection, the one that the pool's [`Choice`] names;
-//! 2. behind others on a pipeline, the shortest that takes it;
+//! 2. behind others on a pipeline, the one that will have done it first of those that take it;
 //! 3. into the queue, and a new connection is opened for it if there may be more.
 //!
 //! 2 and 3 are not exclusive: a new connection takes round trips to open, and the pipeline is there now. Whoever
@@ -13,8 +13,8 @@
 //! RFC 9112 §9.3.2 lets a client pipeline what may be repeated, and nothing behind a request that may not be
 //! until that is answered. We hold to it in both directions: a request that may not be repeated goes alone. Methods
 //! that change something go onto pipelines by the caller's consent, and not among those that change nothing: a stray answer to a
-//! `GET` must not tell a `PUT` of success. Large exchanges go alone; but a part of something large may wait behind another,
-//! so that no connection is silent between two.
+//! `GET` must not tell a `PUT` of success. Large exchanges go alone; but parts of something large may wait behind one
+//! another, so that no connection is silent between two.
 //!
 //! A *follower* goes right behind its leader, whatever that is, on the same connection: it asks what has become of it,
 //! in the same round trip. A server does one after the other what is not safe (RFC 9112 §9.3.2), so what it tells is the
@@ -22,8 +22,7 @@
 //! sent once and never without its leader: where it cannot go, or comes back, it has failed, and whoever asked looks again.
 //!
 //! `plan` decides where requests go, `lanes` how many connections are used, `first` when one goes ahead of the others,
-//! `ends` what becomes of requests that come back, and `line` is a connection as it is known
-//! here.
+//! `ends` what becomes of requests that come back, and `line` is a connection as it is known here.
 
 mod ends;
 mod first;

@@ -10,9 +10,9 @@ use crate::{Class, pool::History, wire::JobId};
 
 /// A connection that takes fewer requests than this is as good as closed: its successor is opened.
 const LAST_REQUESTS: u32 = 16;
-/// A pipeline takes no more when it holds as much as is to be under way, and two of our congestion windows: one on its way,
-/// and one that waits for the answers. What is bound to a connection beyond that would wait for it though others run idle, and
-/// the server, or our own kernel, would overrun the queue before the link. Within these bounds.
+/// A pipeline takes no more when it holds what is to be under way, or, of what is sent, two of our congestion windows: one on
+/// its way, and one that waits for the answers. What is bound to a connection beyond that would wait for it though others run
+/// idle, and the server, or our own kernel, would overrun the queue before the link. Within these bounds, but for parts.
 const LEAST_PIPELINE: u64 = 64 * 1024;
 const MOST_PIPELINE: u64 = 1024 * 1024;
 /// No connection is held to be slower than this, in bytes per second (six of them fill 130 Mbit/s): on a long way a window

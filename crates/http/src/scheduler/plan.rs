@@ -4,7 +4,7 @@
 //! Connections that are begun together open within a moment of each other. Whichever is first would take all that
 //! fits into a pipeline, and those after it would find the queue empty: on a long link each round trip then moves one
 //! initial window in place of six. So while any connection is on its way, a pipeline takes no more than two initial
-//! windows, one under way and one that waits for its answers, or two of what it has carried already. It is a loan: as
+//! windows, one under way and one that waits for its answers, or what it should have under way by what it has moved. It is a loan: as
 //! answers come it takes more, and a connection that never opens costs nothing but this.
 //!
 //! # Behind a slow answer

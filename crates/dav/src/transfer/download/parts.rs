@@ -45,11 +45,12 @@ use crate::{
     transfer::{Event, lock},
 };
 
-/// The largest part, and the smallest that is worth a request.
-const LARGEST: u64 = 2 * 1024 * 1024;
+/// The largest part, and the smallest that is worth a request. While the narrowest connection brings two of them, the others
+/// go on.
+const LARGEST: u64 = 512 * 1024;
 const SMALLEST: u64 = 64 * 1024;
-/// So many parts would bring what is left, if each connection brought as much.
-const EACH: u64 = 10;
+/// So many parts of a file are asked for at a time, for each connection; what is small waits no longer than for them.
+const EACH: usize = 10;
 /// How far beyond what is written a file is asked for.
 const AHEAD: u64 = 32 * 1024 * 1024;
 /// How often a rest may break off in a row without having brought the bytes of the smallest part.
@@ -72,6 +73,9 @@ impl Work<'_> {
         let far = self.dav.client().facts(self.dav.requests().origin()).is_some_and(|facts| is_far(&facts));
         // Kept until the file is there; nobody closes it.
         let _turn = if far { self.in_parts.acquire().await.ok() } else { None };
+        if self.whole_only.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let written = |error| Error::local("write", &part.place, error);
         let mut file =
             fs::File::options().create(true).truncate(false).write(true).open(&part.place).map_err(written)?;
@@ -92,19 +96,19 @@ impl Work<'_> {
             let mut coming = FuturesOrdered::new();
             let mut at = part.has;
             loop {
-                while let Some((range, asked)) = parts.next_if(|(range, _)| range.end <= at + AHEAD) {
+                while coming.len() < EACH * lanes
+                    && let Some((range, asked)) = parts.next_if(|(range, _)| range.end <= at + AHEAD)
+                {
                     coming.push_back(async move {
                         let asked = Mutex::new(asked);
                         let fetch = || self.fetch_part(path, range.clone(), length, tag, lock(&asked).take());
                         again(range.end - range.start, fetch).await
                     });
                 }
-                let Some(pieces) = coming.try_next().await? else { return Ok::<_, Error>(Some(&mut file)) };
-                let Some(pieces) = pieces else { return Ok(None) };
-                for piece in pieces {
-                    file.write_all(&piece).await.map_err(written)?;
-                    at += piece.len() as u64;
-                }
+                let Some(came) = coming.try_next().await? else { return Ok::<_, Error>(Some(&mut file)) };
+                let Some(came) = came else { return Ok(None) };
+                file.write_all(&came).await.map_err(written)?;
+                at += came.len() as u64;
             }
         };
         let rest = async { Ok(if cut < length { Some(self.ask_for(path, &(cut..length), tag).await) } else { None }) };
@@ -181,7 +185,7 @@ impl Work<'_> {
         whole: u64,
         tag: &ETag,
         asked: Option<Asked>,
-    ) -> Result<Option<Vec<bytes::Bytes>>, Lost> {
+    ) -> Result<Option<Vec<u8>>, Lost> {
         let early = match asked {
             Some(asked) => asked.answer().await.filter(|answer| is_part(answer, &range, whole) && is_of(answer, tag)),
             None => None,
@@ -192,7 +196,8 @@ impl Work<'_> {
         };
         let (start, end) = (range.start, range.end);
         let Some(answer) = part_of(path, answer, &range, whole)? else { return Ok(None) };
-        let (mut body, mut pieces, mut length) = (answer.into_body(), Vec::new(), 0);
+        // Copied, since a piece keeps the whole of the buffer alive that it came in.
+        let (mut body, mut came, mut length) = (answer.into_body(), Vec::new(), 0);
         while let Some(frame) = body.frame().await {
             let Ok(piece) = frame.map_err(cut)?.into_data() else { continue };
             length += piece.len() as u64;
@@ -200,10 +205,13 @@ impl Work<'_> {
                 break;
             }
             (self.watch)(Event::Moved { bytes: piece.len() as u64 });
-            pieces.push(piece);
+            if came.is_empty() {
+                came.reserve_exact((end - start) as usize);
+            }
+            came.extend_from_slice(&piece);
         }
         if length == end - start {
-            Ok(Some(pieces))
+            Ok(Some(came))
         } else {
             let why = format!("the server sent {length} of the {} bytes from {start}", end - start);
             Err(Lost::Amid(differs(path, why)))
@@ -228,7 +236,8 @@ impl Iterator for Cut {
 
     fn next(&mut self) -> Option<Range<u64>> {
         let left = self.length - self.at;
-        let size = (left / (EACH * self.lanes)).clamp(SMALLEST, LARGEST);
+        let share = (AHEAD / (2 * self.lanes)).clamp(SMALLEST, LARGEST);
+        let size = (left / (EACH as u64 * self.lanes)).clamp(SMALLEST, share);
         // No crumb is left.
         let size = if left < size + SMALLEST { left } else { size };
         let range = self.at..self.at + size;

@@ -8,7 +8,7 @@
 //! So it is counted how much moves in a round trip, the shortest one that was seen, without a queue. While that grows by a
 //! quarter or more, four times as much is to be under way, as a window that opens doubles (RFC 5681 §3.1) and the next count
 //! is a round trip away; when it does not, the link is full, as BBR concludes too (draft-ietf-ccwg-bbr, "full pipe"), and
-//! twice the most that there was is: what is on its way, and as much behind it, for when something is late.
+//! twice the most that there was of late is: what is on its way, and as much behind it, for when something is late.
 
 use std::time::Duration;
 
@@ -16,12 +16,15 @@ use tokio::time::Instant;
 
 use crate::connect::Io;
 
+/// So much may come at once without having waited for anything.
+const BURST: u64 = 64 * 1024;
+
 /// The pace of one connection, one way.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pace {
     /// Since when it is counted, over what round trip, and how much has moved since.
     counted: Option<(Instant, Duration, u64)>,
-    /// The most that a round trip has moved, and what is to be under way after the last one.
+    /// The most that a round trip has moved of late, and what is to be under way after the last one.
     best: u64,
     ahead: u64,
 }
@@ -43,9 +46,10 @@ impl Pace {
             }
             let seen = (so_far as f64 * lasts.div_duration_f64(now - since)) as u64;
             // More than twice as much has waited for a packet that was lost.
-            let seen = if self.best == 0 { seen } else { seen.min(2 * self.best) };
+            let seen = if self.best == 0 { seen } else { seen.min(2 * self.best.max(BURST)) };
             let grows = seen * 4 >= self.best * 5;
-            self.best = self.best.max(seen);
+            // Others may have come onto the link, or a window become narrower.
+            self.best = seen.max(self.best - self.best / 8);
             self.ahead = self.best * if grows { 4 } else { 2 };
         }
         let round_trip = round_trip().filter(|lasts| !lasts.is_zero());
@@ -78,17 +82,18 @@ mod tests {
             pace.ahead()
         };
         moves(&mut pace, 900_000, 1.0);
-        assert_eq!(moves(&mut pace, 10_000, 1.1), 0, "a tenth of a round trip tells nothing");
-        assert_eq!(moves(&mut pace, 10_000, 2.0), 80_000, "what came first has moved before");
-        moves(&mut pace, 20_000, 2.5);
-        assert_eq!(moves(&mut pace, 20_000, 3.25), 128_000, "forty in a round trip and a quarter");
+        assert_eq!(moves(&mut pace, 50_000, 1.1), 0, "a tenth of a round trip tells nothing");
+        assert_eq!(moves(&mut pace, 50_000, 2.0), 400_000, "what came first has moved before");
+        moves(&mut pace, 100_000, 2.5);
+        assert_eq!(moves(&mut pace, 100_000, 3.25), 640_000, "two hundred in a round trip and a quarter");
 
-        assert_eq!(moves(&mut pace, 900_000, 4.25), 256_000, "what comes at once has waited");
-        assert_eq!(moves(&mut pace, 64_000, 5.25), 128_000);
+        assert_eq!(moves(&mut pace, 9_000_000, 4.25), 1_280_000, "what comes at once has waited");
+        assert_eq!(moves(&mut pace, 320_000, 5.25), 640_000, "it does not grow");
+        assert_eq!(moves(&mut pace, 80_000, 6.25), 560_000, "the most is forgotten little by little");
 
         pace.rests();
-        assert_eq!(moves(&mut pace, 50_000, 90.0), 128_000, "a pause does not count");
-        assert_eq!(moves(&mut pace, 90_000, 91.0), 360_000, "it opens further");
+        assert_eq!(moves(&mut pace, 50_000, 90.0), 560_000, "a pause does not count");
+        assert_eq!(moves(&mut pace, 400_000, 91.0), 1_600_000, "it opens further");
     }
 
     #[test]
