@@ -161,16 +161,17 @@ impl<'a> Holding<'a> {
         if written {
             lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = false);
         }
-        self.undo(&path, &token).await;
+        self.undo(&path, &token, false).await;
         lock(&self.locks).unlocked(&path);
     }
 
-    async fn undo(&self, path: &RemotePath, token: &LockToken) {
+    /// Takes away what a lock has made, and gives it back. What is refused stays for the end, unless this is the `last` try:
+    /// without the lock it might be somebody else's file that is deleted.
+    async fn undo(&self, path: &RemotePath, token: &LockToken, last: bool) {
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
-        // Without the lock it might be somebody else's file that is deleted: so what is refused is asked for again now.
         let gone = hollow && (self.delete(path, token).await || self.delete(path, token).await);
         // A refusal may say that there is no such lock any more (RFC 4918 §9.11.1). Asking once more in the end is sure.
-        let undone = gone || self.dav.unlock(path, token).await.is_ok();
+        let undone = gone || ((!hollow || last) && self.dav.unlock(path, token).await.is_ok());
         if undone {
             lock(&self.traces).remove(path);
         }
@@ -209,7 +210,7 @@ impl<'a> Holding<'a> {
     pub(crate) async fn release_all(&self) {
         lock(&self.locks).release_all();
         let farewell = async {
-            for _ in 0..ROUNDS {
+            for round in 1..=ROUNDS {
                 let left = lock(&self.traces).clone();
                 let undone = left.into_iter().map(|(path, trace)| async move {
                     let found = match trace.token {
@@ -217,7 +218,7 @@ impl<'a> Holding<'a> {
                         None => self.find(&path).await.ok().flatten().map(|(token, _)| token),
                     };
                     if let Some(token) = found {
-                        self.undo(&path, &token).await;
+                        self.undo(&path, &token, round == ROUNDS).await;
                     }
                 });
                 futures_util::future::join_all(undone).await;
