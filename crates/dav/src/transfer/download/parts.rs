@@ -50,7 +50,7 @@ use crate::{
 const LARGEST: u64 = 512 * 1024;
 const SMALLEST: u64 = 64 * 1024;
 /// So many parts of a file are asked for at a time, for each connection; what is small waits no longer than for them.
-const EACH: usize = 10;
+const EACH: usize = 16;
 /// How far beyond what is written a file is asked for.
 const AHEAD: u64 = 32 * 1024 * 1024;
 /// How often a rest may break off in a row without having brought the bytes of the smallest part.
@@ -224,7 +224,7 @@ pub(super) fn is_far(facts: &Facts) -> bool {
     facts.tcp >= FAR
 }
 
-/// What is left of a file, cut for so many connections: each part is a tenth of what would be each one's share.
+/// What is left of a file, cut for so many connections: each part is a sixteenth of what would be each one's share.
 struct Cut {
     at: u64,
     length: u64,

@@ -49,7 +49,7 @@ impl Pace {
             let seen = if self.best == 0 { seen } else { seen.min(2 * self.best.max(BURST)) };
             let grows = seen * 4 >= self.best * 5;
             // Others may have come onto the link, or a window become narrower.
-            self.best = seen.max(self.best - self.best / 8);
+            self.best = seen.max(self.best - self.best / 32);
             self.ahead = self.best * if grows { 4 } else { 2 };
         }
         let round_trip = round_trip().filter(|lasts| !lasts.is_zero());
@@ -89,10 +89,10 @@ mod tests {
 
         assert_eq!(moves(&mut pace, 9_000_000, 4.25), 1_280_000, "what comes at once has waited");
         assert_eq!(moves(&mut pace, 320_000, 5.25), 640_000, "it does not grow");
-        assert_eq!(moves(&mut pace, 80_000, 6.25), 560_000, "the most is forgotten little by little");
+        assert_eq!(moves(&mut pace, 80_000, 6.25), 620_000, "the most is forgotten little by little");
 
         pace.rests();
-        assert_eq!(moves(&mut pace, 50_000, 90.0), 560_000, "a pause does not count");
+        assert_eq!(moves(&mut pace, 50_000, 90.0), 620_000, "a pause does not count");
         assert_eq!(moves(&mut pace, 400_000, 91.0), 1_600_000, "it opens further");
     }
 
