@@ -51,6 +51,8 @@ const LARGEST: u64 = 512 * 1024;
 const SMALLEST: u64 = 64 * 1024;
 /// So many parts of a file are asked for at a time, for each connection; what is small waits no longer than for them.
 const EACH: usize = 16;
+/// Where one connection carries all requests, which share what it brings and leave others the rest of its streams.
+const EACH_STREAMS: usize = 4;
 /// How far beyond what is written a file is asked for.
 const AHEAD: u64 = 32 * 1024 * 1024;
 /// How often a rest may break off in a row without having brought the bytes of the smallest part.
@@ -70,7 +72,11 @@ impl Work<'_> {
         early: VecDeque<Asked>,
     ) -> Result<Option<u64>, Error> {
         let lanes = self.options.connections.max(1);
-        let far = self.dav.client().facts(self.dav.requests().origin()).is_some_and(|facts| is_far(&facts));
+        let (client, origin) = (self.dav.client(), self.dav.requests().origin());
+        let facts = client.facts(origin);
+        let far = facts.as_ref().is_some_and(is_far);
+        let shared = facts.is_some_and(|facts| facts.quic) || client.windows(origin).is_some();
+        let most = lanes * if shared { EACH_STREAMS } else { EACH };
         // Kept until the file is there; nobody closes it.
         let _turn = if far { self.in_parts.acquire().await.ok() } else { None };
         if self.whole_only.load(Ordering::Relaxed) {
@@ -96,7 +102,7 @@ impl Work<'_> {
             let mut coming = FuturesOrdered::new();
             let mut at = part.has;
             loop {
-                while coming.len() < EACH * lanes
+                while coming.len() < most
                     && let Some((range, asked)) = parts.next_if(|(range, _)| range.end <= at + AHEAD)
                 {
                     coming.push_back(async move {
