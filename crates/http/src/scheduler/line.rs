@@ -103,21 +103,25 @@ impl Line {
 
     /// Whether it may hold this, too. Of parts, one may always wait behind another; that they are large is no news.
     pub(super) fn has_room(&self, shape: &Shape, others_open: bool) -> bool {
-        let ahead = self.history.ahead(shape.sending);
-        let enough = ahead.map(|bytes| bytes.max((LEAST_RATE * self.history.least_rtt().as_secs_f64()) as u64));
-        let carries = match (2 * self.history.window(shape.sending), enough) {
-            (twice, Some(enough)) if shape.sending => twice.min(enough),
-            (twice, enough) => enough.unwrap_or(twice),
-        };
         if shape.class == Class::Part {
+            let ahead = self.history.ahead(shape.sending).unwrap_or(0);
             let behind: u64 = self.jobs.iter().skip(1).map(|waiting| waiting.shape.bytes).sum();
-            !others_open && (self.jobs.len() < 2 || behind + shape.bytes <= ahead.unwrap_or(0))
+            !others_open && (self.jobs.len() < 2 || behind + shape.bytes <= ahead)
         } else if others_open {
             let all = self.jobs.iter().map(|waiting| waiting.shape.bytes).chain([shape.bytes]);
-            all.map(|bytes| bytes.max(SEGMENT)).sum::<u64>() <= carries.clamp(YOUNG_PIPELINE, MOST_PIPELINE)
+            let most = self.carries(shape.sending).clamp(YOUNG_PIPELINE, MOST_PIPELINE);
+            all.map(|bytes| bytes.max(SEGMENT)).sum::<u64>() <= most
         } else {
-            self.bytes() + shape.bytes <= carries.clamp(LEAST_PIPELINE, MOST_PIPELINE)
+            self.bytes() + shape.bytes <= self.carries(shape.sending).clamp(LEAST_PIPELINE, MOST_PIPELINE)
         }
+    }
+
+    /// How much a pipeline may hold, before its bounds.
+    fn carries(&self, sending: bool) -> u64 {
+        let windows = 2 * self.history.window(sending);
+        let Some(ahead) = self.history.ahead(sending) else { return windows };
+        let ahead = ahead.max((LEAST_RATE * self.history.least_rtt().as_secs_f64()) as u64);
+        if sending { ahead.min(windows) } else { ahead }
     }
 
     /// What it has still to move.

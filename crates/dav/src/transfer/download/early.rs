@@ -18,7 +18,7 @@ use crate::{Dav, RemotePath};
 pub(super) const FIRST: u64 = 64 * 1024;
 /// How much more is asked for on each other connection, if the way is long: as much as its window lets through in some five
 /// round trips.
-const EACH: u64 = 512 * 1024;
+const NEXT: u64 = 512 * 1024;
 
 /// Ranges of a file.
 pub(super) struct Early {
@@ -30,7 +30,7 @@ impl Early {
     /// Asks for the first ranges of a file, over so many connections.
     pub(super) fn ask(dav: &Dav, path: &RemotePath, connections: usize) -> Self {
         let first = (connections > 1).then(|| Asked::begin(dav, path, 0..FIRST, false));
-        let range = |number: u64| FIRST + number * EACH..FIRST + (number + 1) * EACH;
+        let range = |number: u64| FIRST + number * NEXT..FIRST + (number + 1) * NEXT;
         let more = (2..connections as u64).map(|number| Asked::begin(dav, path, range(number - 2), true));
         Self { path: path.clone(), ranges: first.into_iter().chain(more).collect() }
     }
