@@ -78,8 +78,8 @@ async fn play(case: &Case, upwards: bool) {
         client(double.address, |settings| {
             (settings.pipelining, settings.connections) = (case.pipelining, case.options.connections);
             if quick {
-                settings.timeouts.pipelined = Duration::from_millis(150);
-                settings.timeouts.first_byte = Duration::from_millis(300);
+                settings.timeouts.pipelined = Duration::from_millis(600);
+                settings.timeouts.first_byte = Duration::from_millis(1200);
             }
         })
     };
