@@ -169,9 +169,11 @@ impl<'a> Holding<'a> {
     /// without the lock it might be somebody else's file that is deleted.
     async fn undo(&self, path: &RemotePath, token: &LockToken, last: bool) {
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
-        let gone = hollow && (self.delete(path, token).await || self.delete(path, token).await);
+        let away = hollow && (self.delete(path, token).await || self.delete(path, token).await);
         // A refusal may say that there is no such lock any more (RFC 4918 §9.11.1). Asking once more in the end is sure.
-        let undone = gone || ((!hollow || last) && self.dav.unlock(path, token).await.is_ok());
+        // With the file goes its lock (RFC 4918 §9.6), and then this is refused; but a 404 may have been wrong.
+        let undone = (away || !hollow || last)
+            && self.dav.unlock(path, token).await.map_or_else(|error| away && error.refusal().is_some(), |()| true);
         if undone {
             lock(&self.traces).remove(path);
         }
