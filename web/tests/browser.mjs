@@ -49,8 +49,11 @@ export class Browser {
     await page.setViewportSize({ width, height });
     await page.emulateMedia({ colorScheme: scheme });
     await page.goto(place.startsWith("http") ? place : pathToFileURL(place).href);
-    // All of it is there when it says how it was made, or, for other pages, at once.
-    await page.waitForFunction(() => !document.querySelector("#results") || document.querySelector("#how"));
+    // All of a run is there when it says how it was made, and of a capture when its packets are; other pages are at once.
+    await page.waitForFunction(() => {
+      const last = document.querySelector("#results") ? "#how" : document.querySelector(".account") ? ".ladder" : "body";
+      return document.querySelector(last);
+    });
     return { page, complaints, requests };
   }
 

@@ -45,12 +45,13 @@ after(async () => {
 
 /** Everything that opens is opened. @param {Page} page */
 async function openAll(page) {
-  await page.evaluate(() => {
+  await page.evaluate(async () => {
+    // What is drawn when it opens is drawn by an event.
+    const opened = [...document.querySelectorAll("details:not([open])")].map((details) => new Promise((done) => details.addEventListener("toggle", done, { once: true })));
     for (const details of document.querySelectorAll("details")) details.open = true;
     for (const button of document.querySelectorAll("button.opens")) if (button instanceof HTMLElement) button.click();
+    await Promise.all(opened);
   });
-  // What is drawn when it opens is drawn by an event.
-  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0))));
 }
 
 /** `4.02 s` in seconds. @param {string | null | undefined} said */
@@ -387,7 +388,7 @@ test("a run is watched, and ended, from its page", options, async (context) => {
     // The page becomes the report.
     await page.waitForURL("**/report", { timeout: 60_000 });
     assert.match((await page.textContent("h1")) ?? "", /Is somebody watching/);
-    assert.ok((await page.locator("tbody.cell").count()) > 0);
+    await page.locator("tbody.cell").first().waitFor({ state: "attached" });
     assert.deepEqual(complaints, []);
     assert.ok(requests.every((url) => url.startsWith(address) || url.startsWith("data:")), requests.join(" "));
     await page.close();

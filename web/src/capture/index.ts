@@ -32,17 +32,21 @@ export function render(root: HTMLElement, data: CaptureView): void {
   if (data.transfers.length === 0) return;
   const selection = new Selection(capture);
   const several = data.transfers.length > 1;
-  const show: ((number: number) => void)[] = [];
+  let packets: PacketViews | null = null;
+  let asked: number | null = null;
   main.append(
     ...(several ? [h("h2", {}, "Transfers"), transferList(capture, selection)] : []),
     ...(several ? [h("h2", {}, "One after another"), new Waterfall(capture, selection).element] : []),
-    account(capture, selection, (number) => show.forEach((each) => each(number))),
+    account(capture, selection, (number) => {
+      if (packets) packets.show(number);
+      else asked = number;
+    }),
   );
   inTurns([
     () => {
-      const packets = new PacketViews(capture, selection);
-      show.push((number) => packets.show(number));
+      packets = new PacketViews(capture, selection);
       main.append(packets.element);
+      if (asked !== null) packets.show(asked);
     },
   ]);
 }
