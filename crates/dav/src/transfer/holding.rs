@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How long giving the locks back may take in the end.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// How often it is tried, as what a server refuses now it may grant a moment later.
-const ROUNDS: usize = 3;
+pub(crate) const ROUNDS: usize = 4;
 
 /// The locks of a transfer, which writes each file once.
 ///
@@ -33,6 +33,8 @@ pub(crate) struct Holding<'a> {
     owner: String,
     locks: Mutex<Locks>,
     traces: Mutex<BTreeMap<RemotePath, Trace>>,
+    /// What a pipeline says was undone.
+    believed: Mutex<Vec<(RemotePath, Trace)>>,
     policy: Policy,
     /// Whose turn it is to write under a lock.
     turn: tokio::sync::Mutex<()>,
@@ -55,6 +57,7 @@ impl<'a> Holding<'a> {
             owner,
             locks: Locks::new(policy).into(),
             traces: Mutex::default(),
+            believed: Mutex::default(),
             policy,
             turn: tokio::sync::Mutex::default(),
         }
@@ -90,9 +93,6 @@ impl<'a> Holding<'a> {
                     }
                     Err(error) => {
                         lock(&self.locks).refused(path);
-                        if error.refusal().is_some() {
-                            lock(&self.traces).remove(path);
-                        }
                         return Err(error);
                     }
                 }
@@ -121,6 +121,10 @@ impl<'a> Holding<'a> {
 
     async fn ask(&self, path: &RemotePath) -> Result<Locked, Error> {
         match self.dav.lock(path, &self.owner, LASTING).await {
+            Err(error) if error.refusal().is_some() => {
+                lock(&self.traces).remove(path);
+                Err(error)
+            }
             // Whether it took effect can be seen; not what it made.
             Err(Error::Http(haul_http::Error::Undecided { .. })) => match self.find(path).await? {
                 Some((token, lasts)) => {
@@ -154,6 +158,15 @@ impl<'a> Holding<'a> {
         Ok(ours.and_then(|lock| Some((lock.token?, lock.timeout))))
     }
 
+    /// The lock on a file whose LOCK got no answer, if there is one. Only if the file is empty, the lock may have made it.
+    async fn recover(&self, path: &RemotePath) -> Result<Option<LockToken>, Error> {
+        let Some((token, _)) = self.find(path).await? else { return Ok(None) };
+        let is_empty = self.is_empty(path).await?;
+        let known = |trace: &mut Trace| (trace.token, trace.hollow) = (Some(token.clone()), trace.hollow && is_empty);
+        lock(&self.traces).entry(path.clone()).and_modify(known);
+        Ok(Some(token))
+    }
+
     /// Gives a file's lock back, if there is one. What the lock has made is deleted, unless it was `written`.
     pub(crate) async fn release(&self, path: &RemotePath, written: bool) {
         let action = lock(&self.locks).release(path);
@@ -174,8 +187,11 @@ impl<'a> Holding<'a> {
         // With the file goes its lock (RFC 4918 §9.6), and then this is refused; but a 404 may have been wrong.
         let undone = (away || !hollow || last)
             && self.dav.unlock(path, token).await.map_or_else(|error| away && error.refusal().is_some(), |()| true);
-        if undone {
-            lock(&self.traces).remove(path);
+        if undone
+            && let Some(trace) = lock(&self.traces).remove(path)
+            && self.dav.pipelines()
+        {
+            lock(&self.believed).push((path.clone(), trace));
         }
     }
 
@@ -209,17 +225,24 @@ impl<'a> Holding<'a> {
     }
 
     /// Undoes all that is left, in a few rounds. A lock that cannot be given back ends by itself.
+    ///
+    /// Where pipelines turned out to be bad, an answer may have been another's, and what was believed is done once more. It
+    /// is refused where nothing is locked with our token any more, as it should be.
     pub(crate) async fn release_all(&self) {
         lock(&self.locks).release_all();
+        let believed = std::mem::take(&mut *lock(&self.believed));
+        if !self.dav.pipelines() {
+            lock(&self.traces).extend(believed);
+        }
         let farewell = async {
             for round in 1..=ROUNDS {
                 let left = lock(&self.traces).clone();
                 let undone = left.into_iter().map(|(path, trace)| async move {
-                    let found = match trace.token {
+                    let token = match trace.token {
                         Some(token) => Some(token),
-                        None => self.find(&path).await.ok().flatten().map(|(token, _)| token),
+                        None => self.recover(&path).await.ok().flatten(),
                     };
-                    if let Some(token) = found {
+                    if let Some(token) = token {
                         self.undo(&path, &token, round == ROUNDS).await;
                     }
                 });

@@ -35,7 +35,7 @@ use self::{
 };
 use super::{
     Event, Options, Summary, Watch,
-    holding::Holding,
+    holding::{Holding, ROUNDS},
     lock,
     plan::{Listing, News, Outcome, Plan, Sent, Step, There},
     walk::Outline,
@@ -282,27 +282,40 @@ impl Upload<'_> {
     }
 
     /// Leaves nothing behind that was not meant to stay. Uploads that were given up may be in the server's hands, and
-    /// appear when it is done with them: first their end is waited for, and what was not there yet is deleted twice.
+    /// appear when it is done with them: first their end is waited for. What could not be deleted is named.
     async fn tidy(&self) {
-        let left = std::mem::take(&mut *self.temporary());
         let _ = timeout(FAREWELL, async {
-            if !left.is_empty() || self.holding.is_held() {
+            if !self.temporary().is_empty() || self.holding.is_held() {
                 let _ = timeout(SETTLING, self.dav.client().settled(self.dav.requests().origin())).await;
             }
-            futures_util::join!(self.delete_all(left), self.holding.release_all());
+            futures_util::join!(self.delete_all(), self.holding.release_all());
         })
         .await;
+        for left in self.temporary().iter() {
+            (self.watch)(Event::Note(&format!(
+                "{left} is temporary and could not be deleted: it may stay on the server"
+            )));
+        }
     }
 
-    async fn delete_all(&self, left: BTreeSet<RemotePath>) {
-        let delete = |path: RemotePath| async move {
-            let deleted = self.dav.delete(&path, &Guard::None, &If::default()).await;
-            deleted.is_err().then_some(path)
-        };
-        let missed: Vec<_> = join_all(left.into_iter().map(delete)).await.into_iter().flatten().collect();
-        if !missed.is_empty() {
-            sleep(LATE).await;
-            join_all(missed.into_iter().map(delete)).await;
+    /// Deletes in rounds what is temporary: what is refused now may be granted a moment later, and what is not there may
+    /// come yet, unless it has had its time.
+    async fn delete_all(&self) {
+        for round in 0..ROUNDS {
+            let left = self.temporary().clone();
+            if left.is_empty() {
+                return;
+            }
+            if round > 0 {
+                sleep(LATE).await;
+            }
+            let delete = |path: RemotePath| async move {
+                let deleted = self.dav.delete(&path, &Guard::None, &If::default()).await;
+                if deleted.map_or_else(|error| round > 0 && error.is(404), |()| true) {
+                    self.temporary().remove(&path);
+                }
+            };
+            join_all(left.into_iter().map(delete)).await;
         }
     }
 

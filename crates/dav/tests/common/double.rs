@@ -12,7 +12,7 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use tokio::{net::TcpListener, task::JoinSet};
@@ -89,6 +89,9 @@ struct State {
     /// The version at which something of each path was last changed.
     changed: BTreeMap<String, u64>,
     requests: u64,
+    /// What was asked for, when, and what went wrong with it.
+    log: Vec<String>,
+    begin: Instant,
     deepest: usize,
     reports: Option<Reports>,
     script: Script,
@@ -134,6 +137,8 @@ impl Double {
             locks: BTreeMap::new(),
             versions: 0,
             requests: 0,
+            log: Vec::new(),
+            begin: Instant::now(),
             deepest: 0,
             reports: None,
             changed: BTreeMap::new(),
@@ -179,11 +184,18 @@ impl Double {
         let mut state = self.state();
         state.script = Box::new(script);
         state.requests = 0;
+        state.log.push("by a new script:".into());
     }
 
     /// From now on it tells what has changed, or not any more.
     pub(crate) fn report(&self, reports: Option<Reports>) {
         self.state().reports = reports;
+    }
+
+    /// What was asked for and is locked, for whoever looks for a fault.
+    pub(crate) fn log(&self) -> String {
+        let state = self.state();
+        format!("{}\nlocked: {:?}", state.log.join("\n"), state.locks)
     }
 
     pub(crate) fn heal(&self) {

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use dav::{Policy, transfer::Options};
 
+use haul_http::Settings;
+
 use crate::common::{
-    check, client,
+    Tree, check, client,
     double::{Double, Fault},
     folder, lay_out, mirror, rest, up,
 };
@@ -43,6 +45,51 @@ async fn faults_leave_no_lock_and_no_empty_file() {
         assert!(double.files("/up") == wanted);
         assert_eq!(double.locks(), 0);
     }
+}
+
+/// The faults of one upload under locks, after which nothing is locked, and a second completes it.
+async fn locks_amid(
+    settings: impl FnOnce(&mut Settings),
+    script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static,
+) {
+    let options = Options { lock: Policy::Always, ..mirror() };
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    let wanted = lay_out(&here);
+    double.script(script);
+    let first = up(&client(double.address, settings), &here, &options).await;
+    check(&wanted, &Tree::new(), &double.files("/up"), &first);
+    assert_eq!(double.locks(), 0, "{}", double.log());
+    double.heal();
+    let second = up(&client(double.address, |_| ()), &here, &rest(&options)).await.unwrap();
+    assert!(second.failed.is_empty() && double.files("/up") == wanted);
+}
+
+/// The refusal is not that of the LOCK, which may have been granted.
+#[tokio::test]
+async fn a_lock_without_an_answer_that_cannot_be_looked_for_is_found_in_the_end() {
+    let (mut locked, mut looked) = (false, false);
+    let script = move |method: &str, path: &str, _: u64| match (method, path) {
+        ("LOCK", "/up/a/file3") if !std::mem::replace(&mut locked, true) => Some(Fault::DoneAndReset),
+        ("PROPFIND", "/up/a/file3") if !std::mem::replace(&mut looked, true) => Some(Fault::Refuse(403, "")),
+        _ => None,
+    };
+    locks_amid(|_| (), script).await;
+}
+
+/// A server that forgets an answer makes each of those behind it look like the one before: the refusal of an UNLOCK looks
+/// like a success, until the last is missing.
+#[tokio::test]
+async fn answers_that_move_up_leave_no_lock() {
+    let mut count = 0;
+    let script = move |method: &str, _: &str, _: u64| {
+        count += u32::from(method == "UNLOCK");
+        match (method, count) {
+            ("UNLOCK", 4 | 12 | 20) => Some(Fault::Forget),
+            ("UNLOCK", 5 | 13 | 21) => Some(Fault::Refuse(423, "")),
+            _ => None,
+        }
+    };
+    locks_amid(|settings| settings.connections = 1, script).await;
 }
 
 #[tokio::test]

@@ -43,13 +43,20 @@ fn fault() -> impl Strategy<Value = Fault> {
     ]
 }
 
-#[derive(Debug)]
 struct Case {
     tree: Tree,
     /// By the number of the request among all.
     faults: BTreeMap<u64, Fault>,
     options: Options,
     pipelining: Pipelining,
+}
+
+impl std::fmt::Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { tree, faults, options, pipelining } = self;
+        let lengths: BTreeMap<_, _> = tree.iter().map(|(name, content)| (name, content.len())).collect();
+        write!(f, "{lengths:?} {faults:?} {options:?} {pipelining:?}")
+    }
 }
 
 fn cases() -> impl Strategy<Value = Case> {
@@ -68,8 +75,26 @@ fn cases() -> impl Strategy<Value = Case> {
         connections,
         ..mirror()
     });
-    (tree, prop::collection::btree_map(0_u64..120, fault(), 0..12), options, pipelining)
-        .prop_map(|(tree, faults, options, pipelining)| Case { tree, faults, options, pipelining })
+    (tree, prop::collection::btree_map(0_u64..120, fault(), 0..12), options, pipelining).prop_map(
+        |(tree, mut faults, options, pipelining)| {
+            // Who compares nothing does not see that one file's answer was another's.
+            if options.verify == Verify::None && pipelining != Pipelining::Off {
+                faults.retain(|_, fault| !matches!(fault, Fault::Swap | Fault::Forget));
+            }
+            Case { tree, faults, options, pipelining }
+        },
+    )
+}
+
+/// Tells what the double was asked for, if the test fails.
+struct Told<'a>(&'a Double);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.0.log());
+        }
+    }
 }
 
 async fn play(case: &Case, upwards: bool) {
@@ -89,12 +114,15 @@ async fn play(case: &Case, upwards: bool) {
         write(&here, &case.tree);
         double.script(script);
         let first = up(&dav(true), &here, &case.options).await;
+        let _told = Told(&double);
         check(&case.tree, &Tree::new(), &double.files("/up"), &first);
         double.heal();
         let second = up(&dav(false), &here, &rest(&case.options)).await.unwrap();
         assert!(second.failed.is_empty(), "{:?}", second.failed);
         assert!(double.files("/up") == case.tree);
-        assert_eq!(double.locks(), 0);
+        // Nor does anybody see it of two answers to UNLOCK. Such a lock ends by itself.
+        let swapped = case.faults.values().any(|fault| *fault == Fault::Swap);
+        assert!(swapped || double.locks() == 0);
     } else {
         for (name, content) in &case.tree {
             double.put(&format!("/up/{name}"), content, Duration::from_hours(1));

@@ -203,6 +203,19 @@ async fn what_only_a_lock_has_made_does_not_stay() {
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["a/file10"]);
 }
 
+/// Nor does what has a temporary name, whatever is said of it.
+#[tokio::test]
+async fn what_was_not_renamed_does_not_stay() {
+    let mut answers = [403, 404, 403, 500].into_iter();
+    let options = Options { temporary: true, ..mirror() };
+    let failed = through(&options, move |method, path, _| match method {
+        "MOVE" | "DELETE" if path.contains("/a/.file10") => answers.next().map(|status| Fault::Refuse(status, "")),
+        _ => None,
+    });
+    let failed = failed.await;
+    assert_eq!(failed.keys().collect::<Vec<_>>(), ["a/file10"]);
+}
+
 #[tokio::test]
 async fn an_answer_without_end_is_not_read_to_it() {
     let faults = [Fault::EndlessBody, Fault::TricklingBody, Fault::CutUntold];

@@ -92,7 +92,7 @@ impl Upload<'_> {
         let filled = filled.await;
         match &filled {
             Ok(_) => drop(self.temporary().remove(&ours)),
-            Err(why) => self.discard(&ours, why.refusal().is_some()).await,
+            Err(_) => self.discard(&ours, false).await,
         }
         filled.ok()
     }

@@ -62,7 +62,7 @@ impl Upload<'_> {
         match &sent {
             Ok(()) => drop(self.temporary().remove(&folder)),
             Err(why) if alone.is_some() && is_passing(why) => {}
-            Err(why) => self.discard(&folder, why.refusal().is_some()).await,
+            Err(_) => self.discard(&folder, false).await,
         }
         sent.map(|()| Sent { bytes: length, etag: None, compared: false, seen: None })
     }

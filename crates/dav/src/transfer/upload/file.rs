@@ -126,15 +126,17 @@ impl Upload<'_> {
         let temporary = parent.join(&temporary_name(name), false)?;
         self.temporary().insert(temporary.clone());
         let ours = body.again();
+        let put = self.dav.put(&temporary, body, headers, &Guard::Absent, &If::default(), options).await;
+        let refused = put.as_ref().is_err_and(|why| why.refusal().is_some());
         let renamed = async {
-            self.dav.put(&temporary, body, headers, &Guard::Absent, &If::default(), options).await?;
+            put?;
             seen.still(&local)?;
             self.rename(&temporary, path, guard, claims, ours).await
         };
         let renamed = renamed.await;
         match &renamed {
             Ok(()) => drop(self.temporary().remove(&temporary)),
-            Err(why) => self.discard(&temporary, why.refusal().is_some()).await,
+            Err(_) => self.discard(&temporary, refused).await,
         }
         renamed
     }
@@ -156,12 +158,12 @@ impl Upload<'_> {
         }
     }
 
-    /// Deletes what was made for the time being. If it was `answered` what became of it, it does not come back once it is
-    /// not there; what got no answer may, and is looked for again in the end.
-    pub(super) async fn discard(&self, temporary: &RemotePath, answered: bool) {
+    /// Deletes what was made for the time being. What was `refused` is believed not to be there; what got no answer may
+    /// come yet, and what was there does not vanish: that is looked for again in the end.
+    pub(super) async fn discard(&self, temporary: &RemotePath, refused: bool) {
         let gone = match self.dav.delete(temporary, &Guard::None, &If::default()).await {
             Ok(()) => true,
-            Err(error) => error.is(404) && answered,
+            Err(error) => error.is(404) && refused,
         };
         if gone {
             self.temporary().remove(temporary);

@@ -82,10 +82,10 @@ impl Upload<'_> {
             Ok(true) => drop(self.temporary().remove(&temporary)),
             Ok(false) => {
                 self.whole_only.0.store(true, Ordering::Relaxed);
-                self.discard(&temporary, true).await;
+                self.discard(&temporary, false).await;
             }
             Err(why) if alone.is_some() && is_passing(why) => {}
-            Err(why) => self.discard(&temporary, why.refusal().is_some()).await,
+            Err(_) => self.discard(&temporary, false).await,
         }
         let compared = self.options.verify == Verify::Digest;
         staged.map(|fits| fits.then_some(Sent { bytes: length, etag: None, compared, seen: None }))

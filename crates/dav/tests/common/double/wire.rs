@@ -79,7 +79,10 @@ async fn converse(stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()
             let number = state.requests;
             state.requests += 1;
             state.deepest = state.deepest.max(1 + waiting(&buffer, request.length));
-            (state.script)(&request.method, &request.path, number)
+            let fault = (state.script)(&request.method, &request.path, number);
+            let line = format!("{number} {:?} {} {} {fault:?}", state.begin.elapsed(), request.method, request.path);
+            state.log.push(line);
+            fault
         };
         if let Some(Fault::RefuseEarly(status)) = fault {
             stream.write_all(&Answer::new(status).with("connection", "close").bytes()).await?;
