@@ -62,7 +62,7 @@ pub(crate) struct Moved {
 }
 
 /// The window that every connection has, fresh or faded: ten segments (RFC 6928) of an Ethernet's size.
-const INITIAL_WINDOW: u64 = 14_600;
+pub(crate) const INITIAL_WINDOW: u64 = 14_600;
 /// Linux's least retransmission timeout; what is used where the kernel's own is not known.
 const LEAST_RTO: Duration = Duration::from_millis(200);
 

@@ -100,6 +100,19 @@ struct State {
     stored: u64,
 }
 
+impl State {
+    /// A request is there, with so many on its connection: what is to go wrong with it.
+    fn hears(&mut self, request: &Request, deep: usize) -> Option<Fault> {
+        let number = self.requests;
+        self.requests += 1;
+        self.deepest = self.deepest.max(deep);
+        let fault = (self.script)(&request.method, &request.path, number);
+        let line = format!("{number} {:?} {} {} {fault:?}", self.begin.elapsed(), request.method, request.path);
+        self.log.push(line);
+        fault
+    }
+}
+
 /// How it tells what has changed (RFC 6578).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reports {

@@ -67,9 +67,9 @@ async fn locks_amid(
 /// The refusal is not that of the LOCK, which may have been granted.
 #[tokio::test]
 async fn a_lock_without_an_answer_that_cannot_be_looked_for_is_found_in_the_end() {
-    let (mut locked, mut looked) = (false, false);
+    let (mut granted, mut looked) = (false, false);
     let script = move |method: &str, path: &str, _: u64| match (method, path) {
-        ("LOCK", "/up/a/file3") if !std::mem::replace(&mut locked, true) => Some(Fault::DoneAndReset),
+        ("LOCK", "/up/a/file3") if !std::mem::replace(&mut granted, true) => Some(Fault::DoneAndReset),
         ("PROPFIND", "/up/a/file3") if !std::mem::replace(&mut looked, true) => Some(Fault::Refuse(403, "")),
         _ => None,
     };

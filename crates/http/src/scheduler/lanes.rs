@@ -8,18 +8,29 @@
 //!
 //! Such a queue shows in the round trip that the kernel measures (`TCP_INFO`): smoothed, beside the least. While it stands,
 //! half as many connections are used, down to two, so that what is small still passes what is large; when it is gone, one
-//! more at a time. A queue of a moment is none: on 100 Mbit/s, a hundred and fifty packets are 18 ms.
+//! more at a time. A queue of a moment is none: on 100 Mbit/s, a hundred and fifty packets are 18 ms. Nor is one their number's
+//! doing before which each moves more in a round trip than any begins with: their windows have opened wide, and fewer would
+//! open as far.
 
-use std::time::{Duration, Instant};
+use std::{
+    cmp::Reverse,
+    time::{Duration, Instant},
+};
 
 use super::{Scheduler, Shape, line::Line};
-use crate::{Class, pool::Window, wire::ConnectionId};
+use crate::{
+    Class,
+    pool::{INITIAL_WINDOW, Window},
+    wire::ConnectionId,
+};
 
 /// What a round trip may take beyond half as long again as the least.
 const BEARABLE: Duration = Duration::from_millis(50);
 const FEWEST: usize = 2;
 /// After so many round trips without a queue, one more connection is used.
 const CALM: u32 = 4;
+/// More than any connection begins with moves in a round trip of one that has opened.
+const WIDE: u64 = 2 * INITIAL_WINDOW;
 
 /// The connections that are used.
 #[derive(Debug, Clone, Copy)]
@@ -40,9 +51,14 @@ impl Lanes {
 
     /// What a connection's kernel says of its round trips.
     pub(super) fn see(&mut self, window: Option<Window>, now: Instant) {
-        let Some(Window { rtt, least_rtt: Some(least), .. }) = window else { return };
+        let Some(Window { bytes, rtt, least_rtt: Some(least), ahead, .. }) = window else { return };
         let since = self.changed.map(|changed| now.saturating_duration_since(changed));
         let queued = rtt > least * 3 / 2 + BEARABLE;
+        // What is to be under way is two to four times what a round trip without a queue moves.
+        let sent = bytes as f64 * least.div_duration_f64(rtt);
+        if queued && (ahead.received > 4 * WIDE || sent > WIDE as f64) {
+            return;
+        }
         let pause = if queued { rtt } else { rtt * CALM };
         if since.is_some_and(|since| since < pause) {
             return;
@@ -57,7 +73,8 @@ impl Lanes {
 
 impl Scheduler {
     /// Whether the connection may be given this request, as far as their number goes: an idle one if fewer are busy than
-    /// are to be used, and of the busy ones so many, those first that have nothing large on them.
+    /// are to be used, and of the busy ones so many, those first that have nothing large on them. What is large goes to all
+    /// of them but one, the widest first.
     pub(super) fn has_lane(&self, id: ConnectionId, shape: &Shape) -> bool {
         let lanes = self.lanes.count();
         if lanes >= self.limits.connections {
@@ -69,9 +86,15 @@ impl Scheduler {
         };
         let is_large = |line: &Line| line.jobs.iter().any(|waiting| waiting.shape.class != Class::Small);
         let mut busy: Vec<_> = self.lines.iter().filter(|(_, line)| counts(line)).collect();
-        let large = busy.iter().filter(|(_, line)| is_large(line)).count();
-        if shape.class != Class::Small && large >= (lanes - 1).max(1) {
-            return false;
+        if shape.class != Class::Small {
+            let mut large: Vec<_> = busy.iter().filter(|(_, line)| is_large(line)).collect();
+            large.sort_by_key(|(id, line)| (Reverse(line.history.ahead(shape.sending)), **id));
+            let most = (lanes - 1).max(1);
+            match large.iter().position(|(one, _)| **one == id) {
+                Some(at) => return at < most,
+                None if large.len() >= most => return false,
+                None => {}
+            }
         }
         busy.sort_by_key(|(id, line)| (is_large(line), **id));
         busy.len() < lanes || busy[..lanes].iter().any(|(one, _)| **one == id)

@@ -6,7 +6,11 @@ use std::{
 };
 
 use super::Shape;
-use crate::{Class, pool::History, wire::JobId};
+use crate::{
+    Class,
+    pool::{History, INITIAL_WINDOW},
+    wire::JobId,
+};
 
 /// A connection that takes fewer requests than this is as good as closed: its successor is opened.
 const LAST_REQUESTS: u32 = 16;
@@ -19,7 +23,7 @@ const MOST_PIPELINE: u64 = 1024 * 1024;
 /// opens for longer than it takes to see how far.
 const LEAST_RATE: f64 = 2_700_000.0;
 /// While other connections are on their way: two initial windows (RFC 6928), in which every exchange takes a segment.
-const YOUNG_PIPELINE: u64 = 2 * 14_600;
+const YOUNG_PIPELINE: u64 = 2 * INITIAL_WINDOW;
 const SEGMENT: u64 = 1460;
 
 /// A request in the queue.

@@ -13,44 +13,64 @@ use std::{
     process::Command,
 };
 
-use super::{Contender, Failure, Prepared, Ready, Registered, Sample, io_failure};
+use super::{Contender, Failure, Prepared, Ready, Registered, Sample, Values, io_failure};
 use crate::{
     process::{command, run_telling},
     servers::{Http, Server},
     work::{Done, Work},
 };
 
+const CONNECTIONS: &[(&str, u32)] = &[("connections", 6)];
+
 macro_rules! registered {
-    ($name:literal, $describe:literal, $options:expr) => {
+    ($name:literal, $describe:literal, $parameters:expr, $options:expr) => {
         Registered {
             name: $name,
-            parameters: &[],
-            make: |_| Box::new(Haul { name: $name, describe: $describe, options: $options }),
+            parameters: $parameters,
+            make: |values| Box::new(Haul::new(values, $describe, $options)),
         }
     };
 }
 
-pub(super) const DEFAULT: Registered = registered!("haul", "haul cp -r as it comes", &[]);
+pub(super) const DEFAULT: Registered = registered!("haul", "haul cp -r as it comes", CONNECTIONS, &[]);
 pub(super) const NO_PIPELINING: Registered = registered!(
     "haul-no-pipelining",
     "haul cp -r with one request at a time on each connection",
+    CONNECTIONS,
     &["--pipeline", "off"]
 );
-pub(super) const HTTP2: Registered = registered!("haul-http2", "haul cp -r over HTTP/2 only", &["--http", "2"]);
-pub(super) const HTTP3: Registered = registered!("haul-http3", "haul cp -r over HTTP/3", &["--http", "3"]);
+pub(super) const HTTP2: Registered = registered!("haul-http2", "haul cp -r over HTTP/2 only", &[], &["--http", "2"]);
+pub(super) const HTTP3: Registered = registered!("haul-http3", "haul cp -r over HTTP/3", &[], &["--http", "3"]);
 pub(super) const LOCKS: Registered =
-    registered!("haul-locks", "haul cp -r with a lock around every upload", &["--lock", "always"]);
+    registered!("haul-locks", "haul cp -r with a lock around every upload", CONNECTIONS, &["--lock", "always"]);
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Haul {
-    name: &'static str,
+    name: String,
     describe: &'static str,
-    options: &'static [&'static str],
+    options: Vec<String>,
+}
+
+impl Haul {
+    fn new(values: &Values, describe: &'static str, options: &[&str]) -> Self {
+        let mut options: Vec<String> = options.iter().map(ToString::to_string).collect();
+        for (name, default) in values.registered.parameters {
+            let value = values.get(name);
+            if value != *default {
+                options.extend([format!("--{name}"), value.to_string()]);
+            }
+        }
+        Self { name: values.name(), describe, options }
+    }
+
+    fn has(&self, option: &str) -> bool {
+        self.options.iter().any(|known| known == option)
+    }
 }
 
 impl Contender for Haul {
     fn name(&self) -> String {
-        self.name.to_owned()
+        self.name.clone()
     }
 
     fn describe(&self) -> &'static str {
@@ -59,12 +79,12 @@ impl Contender for Haul {
 
     /// The server offers both; without TLS there is no choice, and only who insists speaks HTTP/2.
     fn http(&self, tls: bool) -> Http {
-        if tls || self.options.contains(&"--http") { Http::Two } else { Http::One }
+        if tls || self.has("--http") { Http::Two } else { Http::One }
     }
 
     fn unable(&self, work: &Work, server: &dyn Server, tls: bool) -> Option<String> {
-        let locks = self.options.contains(&"--lock") && !work.writes();
-        let http3 = self.options.contains(&"3");
+        let locks = self.has("--lock") && !work.writes();
+        let http3 = self.has("3");
         program()
             .err()
             .or_else(|| locks.then(|| "only what is written is locked".to_owned()))
@@ -78,7 +98,7 @@ impl Contender for Haul {
     }
 
     fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
-        let this = *self;
+        let this = self.clone();
         let program = program().map_err(Failure::Engine)?;
         if let Work::Download { files: 2.., .. } = sample.task.work() {
             // So that the folder becomes the copy, and does not get one.
@@ -90,7 +110,7 @@ impl Contender for Haul {
 }
 
 impl Haul {
-    fn work(self, program: &Path, sample: &Sample) -> Result<Done, Failure> {
+    fn work(&self, program: &Path, sample: &Sample) -> Result<Done, Failure> {
         let task = sample.task;
         let mut done = Done::default();
         let run = |command: &mut Command| run_telling(sample.client, command, &sample.bounds, complaint);
@@ -126,11 +146,11 @@ impl Haul {
         Ok(done)
     }
 
-    fn command(self, program: &Path, sample: &Sample, verb: &str) -> Command {
+    fn command(&self, program: &Path, sample: &Sample, verb: &str) -> Command {
         let mut command = command(program, sample.scratch);
         command.arg(verb);
         // A listing neither locks nor is there anything to pipeline.
-        command.args(self.options.iter().filter(|_| verb == "cp" || self.options.contains(&"--http")));
+        command.args(self.options.iter().filter(|_| verb == "cp" || self.has("--http")));
         if let Some(certificates) = sample.certificates {
             command.arg("--ca").arg(&certificates.ca_file);
         }

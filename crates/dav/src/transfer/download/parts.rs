@@ -21,7 +21,10 @@ use std::{
     io::{Seek, SeekFrom},
     ops::Range,
     path::Path,
-    sync::{Mutex, atomic::Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -32,7 +35,10 @@ use http::{
     header::{CONTENT_RANGE, ETAG, IF_MATCH, RANGE},
 };
 use http_body_util::BodyExt;
-use tokio::io::AsyncWriteExt;
+use tokio::{
+    io::AsyncWriteExt,
+    sync::{Notify, mpsc},
+};
 
 use super::{
     Work,
@@ -98,12 +104,16 @@ impl Work<'_> {
         let cut = if far { length } else { start };
         let parts = Cut { at: start, length: cut, lanes: lanes as u64 }.map(|range| (range, None));
         let mut parts = early.into_iter().chain(parts).peekable();
-        let before = async {
+        let (at, moved_on) = (AtomicU64::new(part.has), Notify::new());
+        let (pass_on, mut in_order) = mpsc::unbounded_channel::<Vec<u8>>();
+        let fetched = async {
+            // Dropped with this, which ends the writing.
+            let pass_on = pass_on;
             let mut coming = FuturesOrdered::new();
-            let mut at = part.has;
             loop {
+                let bound = at.load(Ordering::Relaxed) + AHEAD;
                 while coming.len() < most
-                    && let Some((range, asked)) = parts.next_if(|(range, _)| range.end <= at + AHEAD)
+                    && let Some((range, asked)) = parts.next_if(|(range, _)| range.end <= bound)
                 {
                     coming.push_back(async move {
                         let asked = Mutex::new(asked);
@@ -111,11 +121,28 @@ impl Work<'_> {
                         again(range.end - range.start, fetch).await
                     });
                 }
-                let Some(came) = coming.try_next().await? else { return Ok::<_, Error>(Some(&mut file)) };
-                let Some(came) = came else { return Ok(None) };
-                file.write_all(&came).await.map_err(written)?;
-                at += came.len() as u64;
+                tokio::select! {
+                    came = coming.try_next(), if !coming.is_empty() => match came? {
+                        Some(Some(came)) => drop(pass_on.send(came)),
+                        _ => return Ok(false),
+                    },
+                    () = moved_on.notified(), if parts.peek().is_some() => {}
+                    else => return Ok(true),
+                }
             }
+        };
+        // Beside the fetching: a slow disk is no reason not to read what comes.
+        let stored = async {
+            while let Some(came) = in_order.recv().await {
+                file.write_all(&came).await.map_err(written)?;
+                at.fetch_add(came.len() as u64, Ordering::Relaxed);
+                moved_on.notify_one();
+            }
+            Ok::<_, Error>(&mut file)
+        };
+        let before = async {
+            let (all, file) = tokio::try_join!(fetched, stored)?;
+            Ok::<_, Error>(all.then_some(file))
         };
         let rest = async { Ok(if cut < length { Some(self.ask_for(path, &(cut..length), tag).await) } else { None }) };
         let came = match tokio::try_join!(before, rest)? {

@@ -74,16 +74,7 @@ async fn converse(stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()
             }
             continue;
         };
-        let fault = {
-            let mut state = state.lock().unwrap();
-            let number = state.requests;
-            state.requests += 1;
-            state.deepest = state.deepest.max(1 + waiting(&buffer, request.length));
-            let fault = (state.script)(&request.method, &request.path, number);
-            let line = format!("{number} {:?} {} {} {fault:?}", state.begin.elapsed(), request.method, request.path);
-            state.log.push(line);
-            fault
-        };
+        let fault = state.lock().unwrap().hears(&request, 1 + waiting(&buffer, request.length));
         if let Some(Fault::RefuseEarly(status)) = fault {
             stream.write_all(&Answer::new(status).with("connection", "close").bytes()).await?;
             // Without reading on, so that the kernel resets what still comes.
