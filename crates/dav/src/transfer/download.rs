@@ -12,6 +12,7 @@
 
 mod early;
 mod fetch;
+mod late;
 mod listing;
 mod parts;
 mod recall;

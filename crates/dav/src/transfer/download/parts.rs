@@ -6,7 +6,8 @@
 //!   round trip, and a sender that paces itself by what it has measured does not make up for another's silence;
 //! - parts become smaller towards the end, so that all connections are done at about the same time;
 //! - none waits for another: what comes before its turn is held in memory, up to a bound, as one of six connections may
-//!   well bring ten times as much as another.
+//!   well bring ten times as much as another;
+//! - what is missing in the end, while the link lies idle, is asked for once more (`late`).
 //!
 //! On a short way there is little to gain, as a window opens soon, and more to lose, as senders overrun the queue before the
 //! link together. There one answer brings all that has not been asked for yet, and where it breaks off another goes on.
@@ -23,12 +24,12 @@ use std::{
     path::Path,
     sync::{
         Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use futures_util::{TryStreamExt, stream::FuturesOrdered};
+use futures_util::{FutureExt, TryStreamExt, stream::FuturesOrdered};
 use haul_http::{Answer, Class, Expected, connect::Facts};
 use http::{
     HeaderMap, HeaderValue, StatusCode,
@@ -44,6 +45,7 @@ use super::{
     Work,
     early::Asked,
     fetch::{Lost, Part, again, cut},
+    late::Late,
 };
 use crate::{
     ETag, Error, RemotePath,
@@ -80,6 +82,7 @@ impl Work<'_> {
         let lanes = self.options.connections.max(1);
         let (client, origin) = (self.dav.client(), self.dav.requests().origin());
         let facts = client.facts(origin);
+        let round_trip = facts.as_ref().map_or(FAR, |facts| facts.tcp.max(FAR));
         let far = facts.as_ref().is_some_and(is_far);
         let shared = facts.is_some_and(|facts| facts.quic) || client.windows(origin).is_some();
         let most = lanes * if shared { EACH_STREAMS } else { EACH };
@@ -105,6 +108,7 @@ impl Work<'_> {
         let parts = Cut { at: start, length: cut, lanes: lanes as u64 }.map(|range| (range, None));
         let mut parts = early.into_iter().chain(parts).peekable();
         let (at, moved_on) = (AtomicU64::new(part.has), Notify::new());
+        let (late, all_asked) = (Late::new(2 * lanes), AtomicBool::new(false));
         let (pass_on, mut in_order) = mpsc::unbounded_channel::<Vec<u8>>();
         let fetched = async {
             // Dropped with this, which ends the writing.
@@ -115,12 +119,14 @@ impl Work<'_> {
                 while coming.len() < most
                     && let Some((range, asked)) = parts.next_if(|(range, _)| range.end <= bound)
                 {
+                    let late = &late;
                     coming.push_back(async move {
-                        let asked = Mutex::new(asked);
-                        let fetch = || self.fetch_part(path, range.clone(), length, tag, lock(&asked).take());
-                        again(range.end - range.start, fetch).await
+                        let (asked, size) = (Mutex::new(asked), range.end - range.start);
+                        let fetch = || self.fetch_part(path, range.clone(), length, tag, lock(&asked).take(), late);
+                        late.either(again(size, &fetch), again(size, &fetch)).boxed().await
                     });
                 }
+                all_asked.store(parts.peek().is_none(), Ordering::Relaxed);
                 tokio::select! {
                     came = coming.try_next(), if !coming.is_empty() => match came? {
                         Some(Some(came)) => drop(pass_on.send(came)),
@@ -141,8 +147,11 @@ impl Work<'_> {
             Ok::<_, Error>(&mut file)
         };
         let before = async {
-            let (all, file) = tokio::try_join!(fetched, stored)?;
-            Ok::<_, Error>(all.then_some(file))
+            let both = async { tokio::try_join!(fetched, stored) };
+            tokio::select! {
+                both = both => both.map(|(all, file)| all.then_some(file)),
+                () = late.look(round_trip, || far && all_asked.load(Ordering::Relaxed)) => Ok(None),
+            }
         };
         let rest = async { Ok(if cut < length { Some(self.ask_for(path, &(cut..length), tag).await) } else { None }) };
         let came = match tokio::try_join!(before, rest)? {
@@ -218,6 +227,7 @@ impl Work<'_> {
         whole: u64,
         tag: &ETag,
         asked: Option<Asked>,
+        late: &Late,
     ) -> Result<Option<Vec<u8>>, Lost> {
         let early = match asked {
             Some(asked) => asked.answer().await.filter(|answer| is_part(answer, &range, whole) && is_of(answer, tag)),
@@ -237,6 +247,7 @@ impl Work<'_> {
             if length > end - start {
                 break;
             }
+            late.moves(piece.len());
             (self.watch)(Event::Moved { bytes: piece.len() as u64 });
             if came.is_empty() {
                 came.reserve_exact((end - start) as usize);

@@ -1,0 +1,138 @@
+//! Parts that are late in the end.
+//!
+//! When the last part has been asked for, connections run out of work one by one. Whichever has lost many packets then mends
+//! them alone, perhaps a few in each round trip or after a retransmission timer, and all wait for it though the link lies
+//! idle. What is missing by then is asked for once more: it goes to connections that have nothing else to do, and whichever
+//! answer is there first is taken.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Semaphore, watch},
+    time::{Interval, MissedTickBehavior, interval},
+};
+
+/// A round trip in which less came than this part of what came in the best one was an idle one.
+const IDLE: u64 = 8;
+/// After so many in a row something is late.
+const PATIENCE: u32 = 2;
+
+/// What has come of a file, and whether the rest of it is late.
+pub(super) struct Late {
+    moved: AtomicU64,
+    told: watch::Sender<bool>,
+    /// So many parts are asked for once more at a time.
+    turns: Semaphore,
+}
+
+/// Round trips, one after another.
+#[derive(Debug, Default)]
+struct Trips {
+    best: u64,
+    idle: u32,
+}
+
+impl Late {
+    pub(super) fn new(turns: usize) -> Self {
+        Self { moved: AtomicU64::new(0), told: watch::Sender::new(false), turns: Semaphore::new(turns) }
+    }
+
+    /// So many bytes have come.
+    pub(super) fn moves(&self, bytes: usize) {
+        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Looks once in a round trip whether what is asked for still comes; never ends.
+    pub(super) async fn look(&self, round_trip: Duration, all_asked: impl Fn() -> bool) {
+        let mut clock: Interval = interval(round_trip);
+        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut trips = Trips::default();
+        loop {
+            clock.tick().await;
+            if trips.are_late(self.moved.swap(0, Ordering::Relaxed), all_asked()) {
+                self.told.send_replace(true);
+            }
+        }
+    }
+
+    /// What comes of a part: of its first request, or of its second, once it is late. Only the first is given up for.
+    pub(super) async fn either<T, E>(
+        &self,
+        first: impl Future<Output = Result<T, E>>,
+        second: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let second = async {
+            let late = self.told.subscribe().wait_for(|late| *late).await.is_ok();
+            let turn = self.turns.acquire().await;
+            if late && turn.is_ok() { second.await.ok() } else { None }
+        };
+        tokio::select! {
+            biased;
+            came = first => came,
+            Some(came) = second => Ok(came),
+        }
+    }
+}
+
+impl Trips {
+    /// Another one is over, in which so much came: whether what is missing is late.
+    fn are_late(&mut self, moved: u64, all_asked: bool) -> bool {
+        self.best = self.best.max(moved);
+        self.idle = if all_asked && moved < self.best / IDLE { self.idle + 1 } else { 0 };
+        self.idle >= PATIENCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[test]
+    fn a_link_is_idle_when_little_comes_of_what_was_asked_for() {
+        let mut trips = Trips::default();
+        for (moved, all_asked, late) in [
+            (0, true, false),
+            (0, true, false),
+            (14_600, true, false),
+            (800_000, false, false),
+            (0, false, false),
+            (90_000, false, false),
+            (90_000, true, false),
+            (101_000, true, false),
+            (90_000, true, false),
+            (1_000, true, true),
+            (0, true, true),
+            (400_000, true, false),
+        ] {
+            assert_eq!(trips.are_late(moved, all_asked), late, "{moved}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_second_is_asked_for_when_it_is_late_and_whichever_is_first_is_taken() {
+        let (late, rtt) = (Late::new(1), Duration::from_millis(100));
+        let soon = |answer: Result<u8, ()>| async move {
+            tokio::time::sleep(rtt).await;
+            answer
+        };
+        // Nothing is late yet.
+        assert_eq!(late.either(soon(Ok(1)), ready(Ok(2))).await, Ok(1));
+        late.moves(1_000_000);
+        let look = late.look(rtt, || true);
+        let parts = async {
+            let stuck = || late.either(pending(), soon(Ok(2)));
+            assert_eq!(tokio::join!(stuck(), stuck()), (Ok(2), Ok(2)));
+            assert_eq!(late.either(soon(Ok(1)), ready(Err(()))).await, Ok(1), "a second that fails is none");
+            assert_eq!(late.either(soon(Err(())), pending()).await, Err(()));
+        };
+        tokio::select! {
+            () = look => unreachable!("it never ends"),
+            () = parts => {}
+        }
+    }
+}
