@@ -24,7 +24,10 @@ use std::{
     fs, io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{Instant, SystemTime},
 };
 
@@ -65,6 +68,7 @@ pub async fn download(
         watch,
         parts: Mutex::default(),
         extras: Mutex::default(),
+        moved: AtomicU64::new(0),
         whole_only: AtomicBool::new(false),
         in_parts: Semaphore::new(IN_PARTS),
         remembered: Mutex::default(),
@@ -233,6 +237,8 @@ struct Work<'a> {
     parts: Mutex<HashSet<PathBuf>>,
     /// What is here and not on the server.
     extras: Mutex<Vec<PathBuf>>,
+    /// How many bytes have come.
+    moved: AtomicU64,
     /// Whether the server is known to send no parts.
     whole_only: AtomicBool,
     /// One for each file that may be in parts at a time.
@@ -247,6 +253,12 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// So many bytes have come.
+    fn moves(&self, bytes: usize) {
+        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+        (self.watch)(Event::Moved { bytes: bytes as u64 });
+    }
+
     async fn run(&self, mut queue: Queue) {
         let (finder, mut finds) = mpsc::unbounded_channel();
         let mut running: FuturesUnordered<BoxFuture<'_, Came>> = FuturesUnordered::new();

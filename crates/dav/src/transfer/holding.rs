@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
 use super::lock;
@@ -22,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const FAREWELL: Duration = Duration::from_secs(10);
 /// How often it is tried, as what a server refuses now it may grant a moment later.
 pub(crate) const ROUNDS: usize = 4;
+/// What comes between two of them; and how long after its connection's end an upload may still appear.
+pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 
 /// The locks of a transfer, which writes each file once.
 ///
@@ -178,21 +181,26 @@ impl<'a> Holding<'a> {
         lock(&self.locks).unlocked(&path);
     }
 
-    /// Takes away what a lock has made, and gives it back. What is refused stays for the end, unless this is the `last` try:
-    /// without the lock it might be somebody else's file that is deleted.
+    /// Takes away what a lock has made, and gives it back. What is refused stays for the end, unless this is the `last` try.
     async fn undo(&self, path: &RemotePath, token: &LockToken, last: bool) {
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
-        let away = hollow && (self.delete(path, token).await || self.delete(path, token).await);
-        // A refusal may say that there is no such lock any more (RFC 4918 §9.11.1). Asking once more in the end is sure.
-        // With the file goes its lock (RFC 4918 §9.6), and then this is refused; but a 404 may have been wrong.
-        let undone = (away || !hollow || last)
-            && self.dav.unlock(path, token).await.map_or_else(|error| away && error.refusal().is_some(), |()| true);
-        if undone
+        let pipelined = self.dav.pipelines();
+        if self.take_away(path, token, hollow, last).await
             && let Some(trace) = lock(&self.traces).remove(path)
-            && self.dav.pipelines()
+            && pipelined
         {
             lock(&self.believed).push((path.clone(), trace));
         }
+    }
+
+    /// Whether a lock is given back. What it has made goes before it: without the lock it might be somebody else's file that
+    /// is deleted. If that is refused the lock is kept, unless this is the `last` try.
+    async fn take_away(&self, path: &RemotePath, token: &LockToken, hollow: bool, last: bool) -> bool {
+        let away = hollow && (self.delete(path, token).await || self.delete(path, token).await);
+        // A refusal may say that there is no such lock any more (RFC 4918 §9.11.1). Asking once more in the end is sure.
+        // With the file goes its lock (RFC 4918 §9.6), and then this is refused; but a 404 may have been wrong.
+        (away || !hollow || last)
+            && self.dav.unlock(path, token).await.map_or_else(|error| away && error.refusal().is_some(), |()| true)
     }
 
     /// Deletes what a lock has made; with the file goes its lock (RFC 4918 §9.6).
@@ -230,13 +238,15 @@ impl<'a> Holding<'a> {
     /// is refused where nothing is locked with our token any more, as it should be.
     pub(crate) async fn release_all(&self) {
         lock(&self.locks).release_all();
-        let believed = std::mem::take(&mut *lock(&self.believed));
-        if !self.dav.pipelines() {
-            lock(&self.traces).extend(believed);
-        }
         let farewell = async {
             for round in 1..=ROUNDS {
                 let left = lock(&self.traces).clone();
+                if left.is_empty() {
+                    break;
+                }
+                if round > 1 {
+                    sleep(PAUSE).await;
+                }
                 let undone = left.into_iter().map(|(path, trace)| async move {
                     let token = match trace.token {
                         Some(token) => Some(token),
@@ -246,7 +256,16 @@ impl<'a> Holding<'a> {
                         self.undo(&path, &token, round == ROUNDS).await;
                     }
                 });
-                futures_util::future::join_all(undone).await;
+                join_all(undone).await;
+            }
+            if !self.dav.pipelines() {
+                let believed = std::mem::take(&mut *lock(&self.believed));
+                let once_more = believed.into_iter().map(|(path, Trace { token, hollow })| async move {
+                    if let Some(token) = token {
+                        self.take_away(&path, &token, hollow, true).await;
+                    }
+                });
+                join_all(once_more).await;
             }
         };
         let _ = timeout(FAREWELL, farewell).await;

@@ -11,7 +11,7 @@ mod target;
 mod way;
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     path::PathBuf,
     sync::{Mutex, atomic::AtomicBool},
     time::{Duration, Instant},
@@ -28,6 +28,7 @@ use tokio::{
 };
 
 use self::{
+    alone::Alone,
     bulk::Small,
     file::{mtime, renaming, seconds},
     first::First,
@@ -35,7 +36,7 @@ use self::{
 };
 use super::{
     Event, Options, Summary, Watch,
-    holding::{Holding, ROUNDS},
+    holding::{Holding, PAUSE, ROUNDS},
     lock,
     plan::{Listing, News, Outcome, Plan, Sent, Step, There},
     walk::Outline,
@@ -48,9 +49,6 @@ const SETTLING: Duration = Duration::from_secs(4);
 /// So many files are opened at a time. Each takes a thread, and hundreds of threads take longer to begin than the files
 /// take to be read.
 const READERS: usize = 4;
-/// How long after its connection's end an upload may still appear.
-const LATE: Duration = Duration::from_millis(300);
-
 /// How many requests with small files in them are in memory at a time.
 const BULK: usize = 4;
 
@@ -142,8 +140,8 @@ struct Upload<'a> {
     options: &'a Options,
     watch: &'a Watch,
     holding: Holding<'a>,
-    /// Files and folders on the server that are not to stay.
-    temporary: Mutex<BTreeSet<RemotePath>>,
+    /// Files and folders on the server that are not to stay, with what keeps other runs from using the name, if they would.
+    temporary: Mutex<BTreeMap<RemotePath, Option<Alone>>>,
     readers: Semaphore,
     /// The user's files on a Nextcloud, if the target is among them.
     cloud: Option<Cloud>,
@@ -277,7 +275,7 @@ impl Upload<'_> {
         Ok(found.map(|entry| (name, There::from(&entry))).into_iter().collect())
     }
 
-    fn temporary(&self) -> std::sync::MutexGuard<'_, BTreeSet<RemotePath>> {
+    fn temporary(&self) -> std::sync::MutexGuard<'_, BTreeMap<RemotePath, Option<Alone>>> {
         lock(&self.temporary)
     }
 
@@ -291,7 +289,7 @@ impl Upload<'_> {
             futures_util::join!(self.delete_all(), self.holding.release_all());
         })
         .await;
-        for left in self.temporary().iter() {
+        for left in self.temporary().keys() {
             (self.watch)(Event::Note(&format!(
                 "{left} is temporary and could not be deleted: it may stay on the server"
             )));
@@ -302,12 +300,12 @@ impl Upload<'_> {
     /// come yet, unless it has had its time.
     async fn delete_all(&self) {
         for round in 0..ROUNDS {
-            let left = self.temporary().clone();
+            let left: Vec<_> = self.temporary().keys().cloned().collect();
             if left.is_empty() {
                 return;
             }
             if round > 0 {
-                sleep(LATE).await;
+                sleep(PAUSE).await;
             }
             let delete = |path: RemotePath| async move {
                 let deleted = self.dav.delete(&path, &Guard::None, &If::default()).await;

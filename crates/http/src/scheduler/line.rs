@@ -105,12 +105,13 @@ impl Line {
         self.patience.zip(idle).is_some_and(|(patience, idle)| idle > early(patience))
     }
 
-    /// Whether it may hold this, too. Of parts, one may always wait behind another; that they are large is no news.
+    /// Whether it may hold this, too. Of parts, one may always wait behind another; that they are large is no news. They fill a
+    /// link for long, where a window that has opened wide would overrun the queue: so they have a quarter less under way.
     pub(super) fn has_room(&self, shape: &Shape, others_open: bool) -> bool {
         if shape.class == Class::Part {
             let ahead = self.history.ahead(shape.sending).unwrap_or(0);
             let behind: u64 = self.jobs.iter().skip(1).map(|waiting| waiting.shape.bytes).sum();
-            !others_open && (self.jobs.len() < 2 || behind + shape.bytes <= ahead)
+            !others_open && (self.jobs.len() < 2 || behind + shape.bytes <= ahead / 4 * 3)
         } else if others_open {
             let all = self.jobs.iter().map(|waiting| waiting.shape.bytes).chain([shape.bytes]);
             let most = self.carries(shape.sending).clamp(YOUNG_PIPELINE, MOST_PIPELINE);

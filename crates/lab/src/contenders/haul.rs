@@ -66,6 +66,10 @@ impl Haul {
     fn has(&self, option: &str) -> bool {
         self.options.iter().any(|known| known == option)
     }
+
+    fn speaks_http3(&self) -> bool {
+        self.options.windows(2).any(|option| option == ["--http", "3"])
+    }
 }
 
 impl Contender for Haul {
@@ -84,7 +88,7 @@ impl Contender for Haul {
 
     fn unable(&self, work: &Work, server: &dyn Server, tls: bool) -> Option<String> {
         let locks = self.has("--lock") && !work.writes();
-        let http3 = self.has("3");
+        let http3 = self.speaks_http3();
         program()
             .err()
             .or_else(|| locks.then(|| "only what is written is locked".to_owned()))

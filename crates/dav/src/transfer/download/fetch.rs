@@ -25,7 +25,7 @@ use super::{
 use crate::{
     ETag, Error, RemotePath,
     compare::{as_stored, with_digests},
-    transfer::{Event, Verify, lock, part_name, temporary_name},
+    transfer::{Verify, lock, part_name, temporary_name},
 };
 
 /// Answers up to this size may stand before others on a connection.
@@ -200,22 +200,22 @@ impl Work<'_> {
         let first = body.frame().await.transpose().map_err(cut)?.and_then(|frame| frame.into_data().ok());
         if let Some(piece) = first.clone().filter(|piece| told == Some(piece.len() as u64)) {
             // What came in one piece is written in one go.
-            let moved = piece.len() as u64;
+            let moved = piece.len();
             while let Some(end) = body.frame().await {
                 end.map_err(cut)?;
             }
             let wrote = tokio::task::spawn_blocking(move || file.write_all(&piece)).await;
             wrote.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(written)?;
-            (self.watch)(Event::Moved { bytes: moved });
-            self.is_as_listed(facts, path, moved, told.is_none())?;
-            return Ok((moved, !body.verified().is_empty()));
+            self.moves(moved);
+            self.is_as_listed(facts, path, moved as u64, told.is_none())?;
+            return Ok((moved as u64, !body.verified().is_empty()));
         }
         let mut file = tokio::fs::File::from_std(file);
         let mut piece = first;
         loop {
             if let Some(piece) = piece.take() {
                 length += piece.len() as u64;
-                (self.watch)(Event::Moved { bytes: piece.len() as u64 });
+                self.moves(piece.len());
                 file.write_all(&piece).await.map_err(written)?;
             }
             // What is longer may have no end.

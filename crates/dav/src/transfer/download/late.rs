@@ -5,10 +5,7 @@
 //! idle. What is missing by then is asked for once more: it goes to connections that have nothing else to do, and whichever
 //! answer is there first is taken.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
 use tokio::{
     sync::{Semaphore, watch},
@@ -20,9 +17,8 @@ const IDLE: u64 = 8;
 /// After so many in a row something is late.
 const PATIENCE: u32 = 2;
 
-/// What has come of a file, and whether the rest of it is late.
+/// Whether the rest of a file is late.
 pub(super) struct Late {
-    moved: AtomicU64,
     told: watch::Sender<bool>,
     /// So many parts are asked for once more at a time.
     turns: Semaphore,
@@ -37,24 +33,20 @@ struct Trips {
 
 impl Late {
     pub(super) fn new(turns: usize) -> Self {
-        Self { moved: AtomicU64::new(0), told: watch::Sender::new(false), turns: Semaphore::new(turns) }
+        Self { told: watch::Sender::new(false), turns: Semaphore::new(turns) }
     }
 
-    /// So many bytes have come.
-    pub(super) fn moves(&self, bytes: usize) {
-        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// Looks once in a round trip whether what is asked for still comes; never ends.
-    pub(super) async fn look(&self, round_trip: Duration, all_asked: impl Fn() -> bool) {
+    /// Looks once in a round trip whether what is asked for still comes, by how much has moved so far, of whatever; never
+    /// ends.
+    pub(super) async fn look(&self, round_trip: Duration, moved: impl Fn() -> u64, all_asked: impl Fn() -> bool) {
         let mut clock: Interval = interval(round_trip);
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut trips = Trips::default();
+        let (mut trips, mut before) = (Trips::default(), moved());
         loop {
             clock.tick().await;
-            if trips.are_late(self.moved.swap(0, Ordering::Relaxed), all_asked()) {
-                self.told.send_replace(true);
-            }
+            let now = moved();
+            self.told.send_replace(trips.are_late(now - before, all_asked()));
+            before = now;
         }
     }
 
@@ -65,9 +57,15 @@ impl Late {
         second: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         let second = async {
-            let late = self.told.subscribe().wait_for(|late| *late).await.is_ok();
-            let turn = self.turns.acquire().await;
-            if late && turn.is_ok() { second.await.ok() } else { None }
+            let mut told = self.told.subscribe();
+            loop {
+                told.wait_for(|late| *late).await.ok()?;
+                let _turn = self.turns.acquire().await.ok()?;
+                // The link may have found its pace again while others had the turn.
+                if *told.borrow() {
+                    return second.await.ok();
+                }
+            }
         };
         tokio::select! {
             biased;
@@ -122,8 +120,9 @@ mod tests {
         };
         // Nothing is late yet.
         assert_eq!(late.either(soon(Ok(1)), ready(Ok(2))).await, Ok(1));
-        late.moves(1_000_000);
-        let look = late.look(rtt, || true);
+        // A megabyte comes in the first round trip, and nothing after it.
+        let start = tokio::time::Instant::now();
+        let look = late.look(rtt, || if start.elapsed() > rtt / 2 { 1_000_000 } else { 0 }, || true);
         let parts = async {
             let stuck = || late.either(pending(), soon(Ok(2)));
             assert_eq!(tokio::join!(stuck(), stuck()), (Ok(2), Ok(2)));

@@ -111,7 +111,7 @@ impl Work<'_> {
         let (late, all_asked) = (Late::new(2 * lanes), AtomicBool::new(false));
         let (pass_on, mut in_order) = mpsc::unbounded_channel::<Vec<u8>>();
         let fetched = async {
-            // Dropped with this, which ends the writing.
+            // Dropped with this, which ends the writing; what has come is written all the same.
             let pass_on = pass_on;
             let mut coming = FuturesOrdered::new();
             loop {
@@ -122,7 +122,7 @@ impl Work<'_> {
                     let late = &late;
                     coming.push_back(async move {
                         let (asked, size) = (Mutex::new(asked), range.end - range.start);
-                        let fetch = || self.fetch_part(path, range.clone(), length, tag, lock(&asked).take(), late);
+                        let fetch = || self.fetch_part(path, range.clone(), length, tag, lock(&asked).take());
                         late.either(again(size, &fetch), again(size, &fetch)).boxed().await
                     });
                 }
@@ -130,7 +130,7 @@ impl Work<'_> {
                 tokio::select! {
                     came = coming.try_next(), if !coming.is_empty() => match came? {
                         Some(Some(came)) => drop(pass_on.send(came)),
-                        _ => return Ok(false),
+                        _ => return Ok::<_, Error>(false),
                     },
                     () = moved_on.notified(), if parts.peek().is_some() => {}
                     else => return Ok(true),
@@ -147,10 +147,11 @@ impl Work<'_> {
             Ok::<_, Error>(&mut file)
         };
         let before = async {
-            let both = async { tokio::try_join!(fetched, stored) };
+            let both = async { tokio::try_join!(async { Ok(fetched.await) }, stored) };
+            let (apart, moved) = (far && !shared, || self.moved.load(Ordering::Relaxed));
             tokio::select! {
-                both = both => both.map(|(all, file)| all.then_some(file)),
-                () = late.look(round_trip, || far && all_asked.load(Ordering::Relaxed)) => Ok(None),
+                both = both => both.and_then(|(all, file)| Ok(all?.then_some(file))),
+                () = late.look(round_trip, moved, || apart && all_asked.load(Ordering::Relaxed)) => Ok(None),
             }
         };
         let rest = async { Ok(if cut < length { Some(self.ask_for(path, &(cut..length), tag).await) } else { None }) };
@@ -197,7 +198,7 @@ impl Work<'_> {
                 if piece.len() as u64 > left.end - left.start {
                     return Err(differs(path, "the server sent more than was asked for".into()));
                 }
-                (self.watch)(Event::Moved { bytes: piece.len() as u64 });
+                self.moves(piece.len());
                 file.write_all(&piece).await.map_err(|error| Error::local("write", place, error))?;
                 left.start += piece.len() as u64;
             };
@@ -227,7 +228,6 @@ impl Work<'_> {
         whole: u64,
         tag: &ETag,
         asked: Option<Asked>,
-        late: &Late,
     ) -> Result<Option<Vec<u8>>, Lost> {
         let early = match asked {
             Some(asked) => asked.answer().await.filter(|answer| is_part(answer, &range, whole) && is_of(answer, tag)),
@@ -247,8 +247,7 @@ impl Work<'_> {
             if length > end - start {
                 break;
             }
-            late.moves(piece.len());
-            (self.watch)(Event::Moved { bytes: piece.len() as u64 });
+            self.moves(piece.len());
             if came.is_empty() {
                 came.reserve_exact((end - start) as usize);
             }

@@ -80,7 +80,7 @@ impl Upload<'_> {
             return None;
         }
         let ours = folder.parent()?.join(&marked(folder.name()?, random(folder), "upload"), true).ok()?;
-        self.temporary().insert(ours.clone());
+        self.temporary().insert(ours.clone(), None);
         let filled = async {
             self.dav.try_mkcol(&ours, &If::default()).await?;
             let sent = self.send_all(cloud, &ours, files).await;
@@ -92,7 +92,7 @@ impl Upload<'_> {
         let filled = filled.await;
         match &filled {
             Ok(_) => drop(self.temporary().remove(&ours)),
-            Err(_) => self.discard(&ours, false).await,
+            Err(_) => self.discard(&ours, None, false).await,
         }
         filled.ok()
     }

@@ -44,7 +44,7 @@ impl Upload<'_> {
         let mark = alone.as_ref().map_or_else(|| random(path), |alone| alone.mark);
         let folder = cloud.upload(&format!("longhaul-{mark:016x}"))?;
         if alone.is_none() {
-            self.temporary().insert(folder.clone());
+            self.temporary().insert(folder.clone(), None);
         }
         let mut headers = HeaderMap::new();
         let url = self.dav.requests().url(path)?.to_string();
@@ -62,7 +62,7 @@ impl Upload<'_> {
         match &sent {
             Ok(()) => drop(self.temporary().remove(&folder)),
             Err(why) if alone.is_some() && is_passing(why) => {}
-            Err(_) => self.discard(&folder, false).await,
+            Err(_) => self.discard(&folder, alone, false).await,
         }
         sent.map(|()| Sent { bytes: length, etag: None, compared: false, seen: None })
     }

@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{
     Upload,
+    alone::Alone,
     source::Source,
     way::{LARGE, Way, is_long},
 };
@@ -124,7 +125,7 @@ impl Upload<'_> {
             return Err(Error::Differs { path: path.clone(), why: "it is no name for a file".into() });
         };
         let temporary = parent.join(&temporary_name(name), false)?;
-        self.temporary().insert(temporary.clone());
+        self.temporary().insert(temporary.clone(), None);
         let ours = body.again();
         let put = self.dav.put(&temporary, body, headers, &Guard::Absent, &If::default(), options).await;
         let refused = put.as_ref().is_err_and(|why| why.refusal().is_some());
@@ -136,7 +137,7 @@ impl Upload<'_> {
         let renamed = renamed.await;
         match &renamed {
             Ok(()) => drop(self.temporary().remove(&temporary)),
-            Err(_) => self.discard(&temporary, refused).await,
+            Err(_) => self.discard(&temporary, None, refused).await,
         }
         renamed
     }
@@ -160,7 +161,7 @@ impl Upload<'_> {
 
     /// Deletes what was made for the time being. What was `refused` is believed not to be there; what got no answer may
     /// come yet, and what was there does not vanish: that is looked for again in the end.
-    pub(super) async fn discard(&self, temporary: &RemotePath, refused: bool) {
+    pub(super) async fn discard(&self, temporary: &RemotePath, alone: Option<Alone>, refused: bool) {
         let gone = match self.dav.delete(temporary, &Guard::None, &If::default()).await {
             Ok(()) => true,
             Err(error) => error.is(404) && refused,
@@ -168,7 +169,7 @@ impl Upload<'_> {
         if gone {
             self.temporary().remove(temporary);
         } else {
-            self.temporary().insert(temporary.clone());
+            self.temporary().insert(temporary.clone(), alone);
         }
     }
 }

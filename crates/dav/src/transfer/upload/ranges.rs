@@ -67,7 +67,7 @@ impl Upload<'_> {
         let name = alone.as_ref().map_or_else(|| temporary_name(name), |alone| part_name(name, alone.mark));
         let temporary = parent.join(&name, false)?;
         if alone.is_none() {
-            self.temporary().insert(temporary.clone());
+            self.temporary().insert(temporary.clone(), None);
         }
         let staged = async {
             let fits = self.stage(local, &temporary, length, alone.is_some(), lanes).await?;
@@ -82,10 +82,10 @@ impl Upload<'_> {
             Ok(true) => drop(self.temporary().remove(&temporary)),
             Ok(false) => {
                 self.whole_only.0.store(true, Ordering::Relaxed);
-                self.discard(&temporary, false).await;
+                self.discard(&temporary, alone, false).await;
             }
             Err(why) if alone.is_some() && is_passing(why) => {}
-            Err(_) => self.discard(&temporary, false).await,
+            Err(_) => self.discard(&temporary, alone, false).await,
         }
         let compared = self.options.verify == Verify::Digest;
         staged.map(|fits| fits.then_some(Sent { bytes: length, etag: None, compared, seen: None }))
