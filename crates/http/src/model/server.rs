@@ -208,12 +208,16 @@ async fn read(stream: &mut DuplexStream, buffer: &mut BytesMut) -> Option<(Strin
 async fn serve(mut stream: DuplexStream, model: Arc<Mutex<Model>>) {
     let mut buffer = BytesMut::new();
     let mut held: Option<Vec<u8>> = None;
+    let mut mixed = false;
     while let Some((method, path, body)) = read(&mut stream, &mut buffer).await {
         let (fault, delay) = model.lock().unwrap().draw();
         tokio::time::sleep(delay).await;
-        // Nobody can tell whether a skipped PUT that others follow took effect: it is not done to them here.
-        let fault = fault.filter(|fault| {
-            matches!(method.as_str(), "GET" | "PROPFIND") || !matches!(fault, Fault::Skip | Fault::Swap | Fault::Echo)
+        // Nobody can tell whether a skipped PUT that others follow took effect: it is not done to them here. Nor whether an
+        // answer is that of the PUT before it or of a look, or which look's it is once two of them have been mixed up.
+        let fault = fault.filter(|fault| match (method.as_str(), fault) {
+            ("GET", _) => true,
+            ("PROPFIND", Fault::Skip | Fault::Swap) => !std::mem::replace(&mut mixed, true),
+            (_, fault) => !matches!(fault, Fault::Skip | Fault::Swap | Fault::Echo),
         });
         match fault {
             Some(Fault::Cut) => return,

@@ -248,7 +248,8 @@ fn works() -> [Work; 7] {
         Work::Upload { files: FILES, size },
         Work::Tree { folders: 2, files: FILES, size },
         Work::Download { files: FILES, size: vec![size, Size::bytes(300 * 1024)] },
-        Work::Page { objects: vec![size; 6], idle: "10ms".parse().unwrap(), size },
+        // Long enough for a server to note down the page, which Apache does when its last byte is long sent.
+        Work::Page { objects: vec![size; 6], idle: "200ms".parse().unwrap(), size },
         Work::List { entries: 30 },
         Work::LookUp { times: 3 },
         Work::Edit { times: 3, size },
@@ -303,8 +304,15 @@ fn every_workload(server: &dyn Server, contender: &dyn Contender, tls: bool) -> 
             .map_err(|failure| format!("{work}: {failure}"))?;
         println!("{} {} {work}: {requests}", server.name(), contender.name());
         let expected = expected(&contender.name(), work);
+        // Apache notes some requests of HTTP/2 down late, half a second after the answer or when the connection is used next.
+        let late = match work {
+            Work::Page { objects, .. } if server.name() == "apache" && contender.http(tls) == Http::Two => {
+                objects.len()
+            }
+            _ => 0,
+        };
         for (method, count) in &expected {
-            if requests.of(method) != *count {
+            if !(*count..=count + late as u64).contains(&requests.of(method)) {
                 return Err(format!("{work}: {requests} instead of {count} {method}").into());
             }
         }
