@@ -29,7 +29,7 @@ const BEARABLE: Duration = Duration::from_millis(50);
 const FEWEST: usize = 2;
 /// After so many round trips without a queue, one more connection is used.
 const CALM: u32 = 4;
-/// More than any connection begins with moves in a round trip of one that has opened.
+/// A connection that moves more than this in a round trip has opened its window: none begins with as much (RFC 6928).
 const WIDE: u64 = 2 * INITIAL_WINDOW;
 
 /// The connections that are used.

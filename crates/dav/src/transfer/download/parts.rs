@@ -151,7 +151,7 @@ impl Work<'_> {
             let (apart, moved) = (far && !shared, || self.moved.load(Ordering::Relaxed));
             tokio::select! {
                 both = both => both.and_then(|(all, file)| Ok(all?.then_some(file))),
-                () = late.look(round_trip, moved, || apart && all_asked.load(Ordering::Relaxed)) => Ok(None),
+                never = late.look(round_trip, moved, || apart && all_asked.load(Ordering::Relaxed)) => match never {},
             }
         };
         let rest = async { Ok(if cut < length { Some(self.ask_for(path, &(cut..length), tag).await) } else { None }) };
