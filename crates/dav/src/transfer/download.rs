@@ -20,6 +20,7 @@ mod remembered;
 
 use std::{
     collections::{HashSet, VecDeque},
+    convert::Infallible,
     ffi::{OsStr, OsString},
     fs, io,
     os::unix::ffi::OsStrExt,
@@ -33,9 +34,9 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream, stream::FuturesUnordered};
 use haul_http::Body;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
-use self::{early::Early, listing::Found, remembered::Remembered};
+use self::{early::Early, late::Late, listing::Found, parts::FAR, remembered::Remembered};
 use super::{Event, Options, Skip, Summary, Watch, lock};
 use crate::{Dav, ETag, Error, Properties, RemotePath, Wanted};
 
@@ -74,6 +75,8 @@ pub async fn download(
         remembered: Mutex::default(),
         untried: Mutex::default(),
         early: Mutex::default(),
+        late: Late::new(2 * options.connections),
+        all_asked: watch::Sender::new(false),
         summary: Mutex::default(),
     };
     if let [path] = sources
@@ -127,6 +130,7 @@ pub async fn download(
         biased;
         () = stop.notified() => true,
         ((), ()) = async { tokio::join!(work.run(queue), work.try_reports()) } => false,
+        never = work.look_for_late() => match never {},
     };
     if let Some(file) = remembers.filter(|_| !options.dry_run) {
         work.remember(file);
@@ -249,6 +253,9 @@ struct Work<'a> {
     untried: Mutex<Option<String>>,
     /// What was asked for of the one file before it was known.
     early: Mutex<Option<Early>>,
+    /// Small files that are late when all has been asked for.
+    late: Late,
+    all_asked: watch::Sender<bool>,
     summary: Mutex<Summary>,
 }
 
@@ -277,6 +284,7 @@ impl Work<'_> {
                     break;
                 }
             }
+            self.all_asked.send_replace(listings == 0 && queue.files.is_empty());
             let mut found = Vec::new();
             tokio::select! {
                 biased;
@@ -288,6 +296,18 @@ impl Work<'_> {
                 },
             }
         }
+    }
+
+    /// Tells small files when they are late.
+    async fn look_for_late(&self) -> Infallible {
+        let mut all_asked = self.all_asked.subscribe();
+        let _ = all_asked.wait_for(|all| *all).await;
+        let (client, origin) = (self.dav.client(), self.dav.requests().origin());
+        let facts = client.facts(origin);
+        // Where one connection carries everything, the second would wait behind the first.
+        let apart = client.windows(origin).is_none() && facts.as_ref().is_some_and(|facts| !facts.quic);
+        let round_trip = facts.map_or(FAR, |facts| facts.tcp);
+        self.late.look(round_trip, || self.moved.load(Ordering::Relaxed), || apart && *all_asked.borrow()).await
     }
 
     fn found(&self, (files, bytes): (u64, u64)) {

@@ -3,6 +3,8 @@
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use dav::transfer::Options;
+use haul_http::Timeouts;
+use tokio::time::timeout;
 
 use super::{on_each, pairs};
 use crate::common::{
@@ -148,4 +150,24 @@ async fn long_names_come_whole() {
     let outcome = down(&client(double.address, |_| ()), &here, &mirror()).await.unwrap();
     assert!(outcome.failed.is_empty(), "{:?}", outcome.failed);
     assert_eq!(fs::read(here.join(&name)).unwrap(), b"content");
+}
+
+#[tokio::test]
+async fn a_small_file_that_is_late_in_the_end_is_asked_for_once_more() {
+    for fault in [Fault::Silence, Fault::TricklingBody] {
+        let ((double, wanted), (_kept, here)) = (filled().await, folder());
+        let mut once = Some(fault.clone());
+        double.script(move |method, path, _| if method == "GET" && path == "/up/a/file9" { once.take() } else { None });
+        // Nothing but the second request ends the wait in time.
+        let long = Duration::from_mins(2);
+        let patient = client(double.address, |settings| {
+            settings.timeouts = Timeouts { first_byte: long, pipelined: long, stall: long, ..settings.timeouts };
+        });
+        let outcome = timeout(Duration::from_secs(30), down(&patient, &here, &mirror())).await;
+        let outcome = outcome.expect("the download waits for the first answer").unwrap();
+        assert!(outcome.failed.is_empty(), "{fault:?}: {:?}", outcome.failed);
+        // Nothing of the first try is left.
+        assert!(read(&here) == wanted, "{fault:?}");
+        assert_eq!(double.log().matches("GET /up/a/file9").count(), 2, "{fault:?}: {}", double.log());
+    }
 }

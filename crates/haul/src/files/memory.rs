@@ -131,8 +131,10 @@ pub(super) fn keep(path: &Path, origin: &Origin, known: &Known, private: bool) -
     }
     // Its mode is 0600: which servers somebody uses is nobody else's business.
     let mut file = tempfile::Builder::new().prefix(".servers").tempfile_in(folder)?;
-    serde_json::to_writer_pretty(&mut file, &servers)?;
-    file.write_all(b"\n")?;
+    // At once, and not a system call for each word.
+    let mut text = serde_json::to_vec_pretty(&servers)?;
+    text.push(b'\n');
+    file.write_all(&text)?;
     file.persist(path)?;
     Ok(())
 }

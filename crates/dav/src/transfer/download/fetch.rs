@@ -56,11 +56,24 @@ impl Work<'_> {
             return Err(Error::local("write", &place, in_the_way("folder")));
         }
         let mut part = self.part(folder, name, path, &find.facts);
-        let mut fetched = self.fetch_to(find, path, &part).await;
+        let mut fetched = if find.facts.length.is_some_and(|length| length <= SMALL) {
+            let first = async { Ok((self.fetch_to(find, path, &part).await?, None)) };
+            let second = || async {
+                let other = self.new_part(folder, name);
+                Ok((Some(self.fetch_whole(find, path, &other.place, None).await?), Some(other)))
+            };
+            self.late.either(first, second).await.map(|(length, other)| {
+                if let Some(other) = other {
+                    self.gives_up(&std::mem::replace(&mut part, other));
+                }
+                length
+            })
+        } else {
+            self.fetch_to(find, path, &part).await
+        };
         if let Ok(None) = fetched {
             // All of it at once may be of another version: that is nothing to go on from.
-            let _ = fs::remove_file(&part.place);
-            lock(&self.parts).remove(&part.place);
+            self.gives_up(&part);
             part = self.new_part(folder, name);
             fetched = self.fetch_whole(find, path, &part.place, None).await.map(Some);
         }
@@ -104,6 +117,11 @@ impl Work<'_> {
         self.new_part(folder, name)
     }
 
+    fn gives_up(&self, part: &Part) {
+        let _ = fs::remove_file(&part.place);
+        lock(&self.parts).remove(&part.place);
+    }
+
     fn new_part(&self, folder: &Path, name: &OsStr) -> Part {
         let place = folder.join(OsStr::from_bytes(&temporary_name(name.as_bytes())));
         lock(&self.parts).insert(place.clone());
@@ -120,7 +138,8 @@ impl Work<'_> {
             early.truncate(1);
             return self.fetch_whole(find, path, &part.place, early.pop_front()).await.map(Some);
         };
-        let fetched = self.fetch_parts(path, part, length, tag, early).await?;
+        // In a box: hundreds of small files need no room for it.
+        let fetched = Box::pin(self.fetch_parts(path, part, length, tag, early)).await?;
         if fetched.is_some() {
             self.compare(find, path, &part.place, length).await?;
         }
@@ -201,12 +220,12 @@ impl Work<'_> {
         if let Some(piece) = first.clone().filter(|piece| told == Some(piece.len() as u64)) {
             // What came in one piece is written in one go.
             let moved = piece.len();
+            self.moves(moved);
             while let Some(end) = body.frame().await {
                 end.map_err(cut)?;
             }
             let wrote = tokio::task::spawn_blocking(move || file.write_all(&piece)).await;
             wrote.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(written)?;
-            self.moves(moved);
             self.is_as_listed(facts, path, moved as u64, told.is_none())?;
             return Ok((moved as u64, !body.verified().is_empty()));
         }

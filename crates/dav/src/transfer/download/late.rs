@@ -1,9 +1,12 @@
-//! Parts that are late in the end.
+//! What is late in the end: parts of a large file, and small files.
 //!
-//! When the last part has been asked for, connections run out of work one by one. Whichever has lost many packets then mends
-//! them alone, perhaps a few in each round trip or after a retransmission timer, and all wait for it though the link lies
-//! idle. What is missing by then is asked for once more: it goes to connections that have nothing else to do, and whichever
-//! answer is there first is taken.
+//! When the last of them has been asked for, connections run out of work one by one. Whichever has lost many packets then
+//! mends them alone, perhaps a few in each round trip or after a retransmission timer (200 ms at least with Linux), and all
+//! wait for it though the link lies idle. What is missing by then is asked for once more: it goes to connections that have
+//! nothing else to do, and whichever answer is there first is taken.
+//!
+//! A server that computes what it sends leaves the link idle too, again and again. So no pause counts that is not longer than
+//! those which ended by themselves.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -14,13 +17,16 @@ use tokio::{
 
 /// A round trip that brought less than an eighth of what the best one did was an idle one.
 const IDLE: u64 = 8;
-/// After so many in a row something is late.
+/// After so many in a row something is late, or after one more than there were before, up to a bound.
 const PATIENCE: u32 = 2;
+const MOST_PATIENCE: u32 = 16;
+/// What is shorter than this says nothing: a server takes as long to read a file.
+const SHORTEST: Duration = Duration::from_millis(10);
 
-/// Whether the rest of a file is late.
+/// Whether the rest is late.
 pub(super) struct Late {
     told: watch::Sender<bool>,
-    /// So many parts are asked for once more at a time.
+    /// So much is asked for once more at a time.
     turns: Semaphore,
 }
 
@@ -29,6 +35,8 @@ pub(super) struct Late {
 struct Trips {
     best: u64,
     idle: u32,
+    /// The longest pause that ended by itself.
+    usual: u32,
 }
 
 impl Late {
@@ -43,7 +51,7 @@ impl Late {
         moved: impl Fn() -> u64,
         all_asked: impl Fn() -> bool,
     ) -> Infallible {
-        let mut clock = interval(round_trip);
+        let mut clock = interval(round_trip.max(SHORTEST));
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut trips, mut before) = (Trips::default(), moved());
         loop {
@@ -54,11 +62,11 @@ impl Late {
         }
     }
 
-    /// What comes of a part: of its first request, or of its second, once it is late. A second that fails is as good as none.
-    pub(super) async fn either<T, E>(
+    /// What comes of a first request, or of a second one, once it is late. A second that fails is as good as none.
+    pub(super) async fn either<T, E, S: Future<Output = Result<T, E>>>(
         &self,
         first: impl Future<Output = Result<T, E>>,
-        second: impl Future<Output = Result<T, E>>,
+        second: impl FnOnce() -> S,
     ) -> Result<T, E> {
         let second = async {
             let mut told = self.told.subscribe();
@@ -67,7 +75,8 @@ impl Late {
                 let _turn = self.turns.acquire().await.ok()?;
                 // The link may have found its pace again while others had the turn.
                 if *told.borrow() {
-                    return second.await.ok();
+                    // In a box, since it is rare, and there are very many of these.
+                    return Box::pin(second()).await.ok();
                 }
             }
         };
@@ -83,8 +92,12 @@ impl Trips {
     /// Another one is over, in which so much came: whether what is missing is late.
     fn are_late(&mut self, moved: u64, all_asked: bool) -> bool {
         self.best = self.best.max(moved);
-        self.idle = if all_asked && moved < self.best / IDLE { self.idle + 1 } else { 0 };
-        self.idle >= PATIENCE
+        if all_asked && moved < self.best / IDLE {
+            self.idle += 1;
+        } else {
+            self.usual = self.usual.max(std::mem::take(&mut self.idle));
+        }
+        self.idle >= PATIENCE.max(self.usual + 1).min(MOST_PATIENCE)
     }
 }
 
@@ -110,9 +123,17 @@ mod tests {
             (1_000, true, true),
             (0, true, true),
             (400_000, true, false),
+            // Three times it was idle without need for more than patience.
+            (0, true, false),
+            (0, true, false),
+            (0, true, false),
+            (0, true, true),
+            (400_000, true, false),
         ] {
             assert_eq!(trips.are_late(moved, all_asked), late, "{moved}");
         }
+        trips.usual = 1_000;
+        assert_eq!((0..100).take_while(|_| !trips.are_late(0, true)).count() as u32, MOST_PATIENCE - 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -123,15 +144,15 @@ mod tests {
             answer
         };
         // Nothing is late yet.
-        assert_eq!(late.either(soon(Ok(1)), ready(Ok(2))).await, Ok(1));
+        assert_eq!(late.either(soon(Ok(1)), || ready(Ok(2))).await, Ok(1));
         // A megabyte comes in the first round trip, and nothing after it.
         let start = tokio::time::Instant::now();
         let look = late.look(rtt, || if start.elapsed() > rtt / 2 { 1_000_000 } else { 0 }, || true);
         let parts = async {
-            let stuck = || late.either(pending(), soon(Ok(2)));
+            let stuck = || late.either(pending(), || soon(Ok(2)));
             assert_eq!(tokio::join!(stuck(), stuck()), (Ok(2), Ok(2)));
-            assert_eq!(late.either(soon(Ok(1)), ready(Err(()))).await, Ok(1), "a second that fails is none");
-            assert_eq!(late.either(soon(Err(())), pending()).await, Err(()));
+            assert_eq!(late.either(soon(Ok(1)), || ready(Err(()))).await, Ok(1), "a second that fails is none");
+            assert_eq!(late.either(soon(Err(())), pending).await, Err(()));
         };
         tokio::select! {
             never = look => match never {},

@@ -66,7 +66,7 @@ const AHEAD: u64 = 32 * 1024 * 1024;
 /// How often a rest may break off in a row without having brought the bytes of the smallest part.
 const FRUITLESS: usize = 5;
 /// From what round-trip time on a way is a long one.
-const FAR: Duration = Duration::from_millis(50);
+pub(super) const FAR: Duration = Duration::from_millis(50);
 
 impl Work<'_> {
     /// Asks for all parts of one version, several at a time, and writes them one after another; none if the server does
@@ -123,7 +123,7 @@ impl Work<'_> {
                     coming.push_back(async move {
                         let (asked, size) = (Mutex::new(asked), range.end - range.start);
                         let fetch = || self.fetch_part(path, range.clone(), length, tag, lock(&asked).take());
-                        late.either(again(size, &fetch), again(size, &fetch)).boxed().await
+                        late.either(again(size, &fetch), || again(size, &fetch)).boxed().await
                     });
                 }
                 all_asked.store(parts.peek().is_none(), Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Certificates and keys from files; the authorities that are trusted.
 
 use std::{
-    fmt,
+    env, fmt,
     path::{Path, PathBuf},
 };
 
@@ -12,6 +12,7 @@ use rustls::{
         pem::{Error, PemObject},
     },
 };
+use rustls_native_certs::{CertificateResult, load_certs_from_paths, load_native_certs};
 
 use crate::connect::SettingsError;
 
@@ -42,11 +43,22 @@ impl Roots {
 
     /// The system's as well, as far as they can be read.
     pub(crate) fn and_the_systems(mut self) -> Self {
-        let native = rustls_native_certs::load_native_certs();
+        let native = native();
         (self.system, _) = self.trusted.add_parsable_certificates(native.certs);
         self.complaint = native.errors.first().map(ToString::to_string);
         self
     }
+}
+
+/// The system's authorities. Most systems keep them twice, in one file and in a folder of some hundred, which is made from
+/// the same: reading that too took longer than a handshake over 18 ms. It counts where there is no such file, or where the
+/// environment says what counts.
+fn native() -> CertificateResult {
+    let told =
+        [openssl_probe::ENV_CERT_FILE, openssl_probe::ENV_CERT_DIR].iter().any(|name| env::var_os(name).is_some());
+    let bundle = if told { None } else { openssl_probe::probe().cert_file };
+    let found = bundle.map(|file| load_certs_from_paths(Some(&file), None));
+    found.filter(|found| !found.certs.is_empty()).unwrap_or_else(load_native_certs)
 }
 
 /// Whom we trust, in half a sentence.
