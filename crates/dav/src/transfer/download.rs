@@ -33,7 +33,7 @@ use std::{
 };
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream, stream::FuturesUnordered};
-use haul_http::Body;
+use haul_http::{Body, connect};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 use self::{early::Early, late::Late, listing::Found, parts::FAR, remembered::Remembered};
@@ -302,12 +302,20 @@ impl Work<'_> {
     async fn look_for_late(&self) -> Infallible {
         let mut all_asked = self.all_asked.subscribe();
         let _ = all_asked.wait_for(|all| *all).await;
-        let (client, origin) = (self.dav.client(), self.dav.requests().origin());
-        let facts = client.facts(origin);
-        // Where one connection carries everything, the second would wait behind the first.
-        let apart = client.windows(origin).is_none() && facts.as_ref().is_some_and(|facts| !facts.quic);
-        let round_trip = facts.map_or(FAR, |facts| facts.tcp);
+        let round_trip = self.facts().map_or(FAR, |facts| facts.tcp);
+        let apart = !self.shares();
         self.late.look(round_trip, || self.moved.load(Ordering::Relaxed), || apart && *all_asked.borrow()).await
+    }
+
+    /// What the last connection's handshake has shown.
+    fn facts(&self) -> Option<connect::Facts> {
+        self.dav.client().facts(self.dav.requests().origin())
+    }
+
+    /// Whether one connection carries everything. There a second request would wait behind the first.
+    fn shares(&self) -> bool {
+        let windows = self.dav.client().windows(self.dav.requests().origin());
+        windows.is_some() || self.facts().is_some_and(|facts| facts.quic)
     }
 
     fn found(&self, (files, bytes): (u64, u64)) {

@@ -80,11 +80,10 @@ impl Work<'_> {
         early: VecDeque<Asked>,
     ) -> Result<Option<u64>, Error> {
         let lanes = self.options.connections.max(1);
-        let (client, origin) = (self.dav.client(), self.dav.requests().origin());
-        let facts = client.facts(origin);
+        let facts = self.facts();
         let round_trip = facts.as_ref().map_or(FAR, |facts| facts.tcp.max(FAR));
         let far = facts.as_ref().is_some_and(is_far);
-        let shared = facts.is_some_and(|facts| facts.quic) || client.windows(origin).is_some();
+        let shared = self.shares();
         let most = lanes * if shared { EACH_STREAMS } else { EACH };
         // Kept until the file is there; nobody closes it.
         let _turn = if far { self.in_parts.acquire().await.ok() } else { None };
