@@ -13,7 +13,7 @@ mod way;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Mutex, atomic::AtomicBool},
+    sync::{Arc, Mutex, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -46,6 +46,8 @@ use crate::{Dav, Error, Guard, If, RemotePath, cloud::Cloud, requests::Depth};
 /// How long putting all in order may take in the end, and how much of that the wait for what is under way.
 const FAREWELL: Duration = Duration::from_secs(10);
 const SETTLING: Duration = Duration::from_secs(4);
+/// A file up to this size needs no more than one connection, beside the one that its place is looked at with.
+const SMALL: u64 = 64 * 1024;
 /// So many files are opened at a time. Each takes a thread, and hundreds of threads take longer to begin than the files
 /// take to be read.
 const READERS: usize = 4;
@@ -65,8 +67,11 @@ pub async fn upload(
 ) -> Result<Summary, Error> {
     let begin = Instant::now();
     // Handshakes take round trips, and looking at the disk takes time: all at once.
-    dav.warm(to, options.connections);
+    dav.warm(to, options.connections.min(sources.len() + 1));
     let sources = looked(sources.to_vec(), options.recursive).await?;
+    if !sources.iter().all(|(_, kind)| kind.is_file() && kind.len() <= SMALL) {
+        dav.warm(to, options.connections);
+    }
     let upload = Upload {
         dav,
         options,
@@ -80,9 +85,10 @@ pub async fn upload(
         bulk_fails: AtomicBool::new(false),
     };
     let mut first = upload.first(&sources, to);
+    let arrived = Arc::clone(&first.arrived);
     let look = async {
         tokio::join!(
-            target(dav, to, &sources, options).boxed(),
+            target(dav, to, &sources, options, arrived.notified()).boxed(),
             begun(dav, to, &sources, options).boxed(),
             walked(&sources, to),
             // Another server has no such ability: nobody waits to hear that.

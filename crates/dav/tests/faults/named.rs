@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
 use dav::{
     Error,
-    transfer::{Options, Summary, download, upload},
+    transfer::{Options, Summary, Verify, download, upload},
 };
 use tokio::{sync::Notify, time::timeout};
 
@@ -24,9 +24,12 @@ async fn fetch(double: &Double, to: &std::path::Path) -> Result<Summary, Error> 
 }
 
 async fn send(double: &Double, sources: &[PathBuf]) -> Result<Summary, Error> {
-    let (dav, to, options) = (client(double.address, |_| ()), path("/up/"), Options::default());
-    let stop = Notify::new();
-    timeout(PATIENCE, upload(&dav, sources, &to, &options, &stop, &deaf())).await.expect("the upload never ends")
+    send_with(&Options::default(), double, sources).await
+}
+
+async fn send_with(options: &Options, double: &Double, sources: &[PathBuf]) -> Result<Summary, Error> {
+    let (dav, to, stop) = (client(double.address, |_| ()), path("/up/"), Notify::new());
+    timeout(PATIENCE, upload(&dav, sources, &to, options, &stop, &deaf())).await.expect("the upload never ends")
 }
 
 async fn with_file(content: &[u8]) -> Double {
@@ -158,6 +161,21 @@ async fn what_passes_by_itself_harms_no_first_file() {
         through(&[1000; 20], &[1, 12], hit).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn new_files_that_have_arrived_do_not_wait_for_looks_at_their_names() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    double.put("/up/kept", b"kept", Duration::from_hours(2));
+    let sources = [1, 2, 3].map(|number| here.join(format!("file{number}")));
+    for local in &sources {
+        fs::write(local, b"a new file").unwrap();
+    }
+    double.script(|method, path, _| (method == "PROPFIND" && path.contains("/file")).then_some(Fault::Silence));
+    let options = Options { verify: Verify::None, ..Options::default() };
+    let outcome = send_with(&options, &double, &sources).await.unwrap();
+    assert!(outcome.failed.is_empty() && outcome.files == 3, "{outcome:?}");
+    assert_eq!(double.files("/up").len(), 4);
 }
 
 #[tokio::test]

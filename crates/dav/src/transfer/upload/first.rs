@@ -5,9 +5,10 @@
 //! (`If-None-Match: *`). So as many files as there are connections beside the look's own go out with it. One that is there
 //! already is refused (412), and is then sent as the look says: it has lost a round trip's worth of bytes, and no time.
 
-use std::{collections::HashSet, fs, path::PathBuf};
+use std::{collections::HashSet, fs, path::PathBuf, sync::Arc};
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use tokio::sync::Notify;
 
 use super::{
     Upload,
@@ -27,6 +28,9 @@ pub(super) struct First<'a> {
     pub(super) under_way: FuturesUnordered<BoxFuture<'a, Outcome>>,
     /// What has come of those that are not any more.
     pub(super) outcomes: Vec<Outcome>,
+    /// How many sources there are; notified when all of them are among these and have arrived.
+    sources: usize,
+    pub(super) arrived: Arc<Notify>,
 }
 
 impl First<'_> {
@@ -44,6 +48,10 @@ impl First<'_> {
                 looked = &mut look => return looked,
                 Some(outcome) = self.under_way.next() => self.outcomes.push(outcome),
             }
+            let arrived = self.outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Uploaded(_, Ok(_))));
+            if arrived.count() == self.sources {
+                self.arrived.notify_one();
+            }
         }
     }
 }
@@ -52,27 +60,32 @@ impl Upload<'_> {
     /// The first of the sources, if they may go before the target is known.
     pub(super) fn first<'a>(&'a self, sources: &[(PathBuf, fs::Metadata)], to: &RemotePath) -> First<'a> {
         let options = self.options;
-        let (under_way, outcomes) = (FuturesUnordered::new(), Vec::new());
+        let first = First {
+            under_way: FuturesUnordered::new(),
+            outcomes: Vec::new(),
+            sources: sources.len(),
+            arrived: Arc::default(),
+        };
         let unseen = options.skip == Skip::Nothing && !options.dry_run && !options.resume;
         let plain = !options.temporary && !options.lock.locks(false) && self.cloud.is_none();
         let files = sources.iter().all(|(_, kind)| kind.is_file());
         let names: HashSet<_> = sources.iter().map(|(local, _)| name_of(local).ok()).collect();
         if !(unseen && plain && files && to.is_folder() && names.len() == sources.len()) {
-            return First { under_way, outcomes };
+            return first;
         }
         let looks = options.verify != Verify::None && self.dav.pipelines();
         // What goes up in parts is refused at its end, and nobody knows yet what the server takes.
         let whole = |length: u64| if self.dav.pipelines() { !is_long(length, None) } else { length < LARGE };
-        let first = sources.iter().take_while(|(_, kind)| whole(kind.len()));
-        for (file, (local, kind)) in first.take(options.connections.saturating_sub(1)).enumerate() {
+        let whole = sources.iter().take_while(|(_, kind)| whole(kind.len()));
+        for (file, (local, kind)) in whole.take(options.connections.saturating_sub(1)).enumerate() {
             let Some(path) = name_of(local).ok().and_then(|name| to.join(&name, false).ok()) else { break };
             let (local, length, modified) = (local.clone(), kind.len(), kind.modified().ok());
             let sent = async move {
                 let sent = self.file(&local, &path, length, modified, Before::Unseen, looks).await;
                 Outcome::Uploaded(file, sent)
             };
-            under_way.push(sent.boxed());
+            first.under_way.push(sent.boxed());
         }
-        First { under_way, outcomes }
+        first
     }
 }

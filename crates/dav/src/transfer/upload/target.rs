@@ -25,29 +25,45 @@ pub(super) enum Target {
     Nothing,
 }
 
+/// Looks at the target, and at what matters in it: until `arrived`, which is when every source has got there as a new
+/// file.
 pub(super) async fn target(
     dav: &Dav,
     to: &RemotePath,
     sources: &[(PathBuf, fs::Metadata)],
     options: &Options,
+    arrived: impl Future<Output = ()>,
 ) -> Result<Target, Error> {
     let few = sources.len() <= FEW && sources.iter().all(|(_, kind)| kind.is_file());
-    if few { few_of(dav, to, sources, options.wanted()).await } else { listing(dav, to, options.wanted()).await }
+    if few {
+        few_of(dav, to, sources, options.wanted(), arrived).await
+    } else {
+        listing(dav, to, options.wanted()).await
+    }
 }
 
-/// Looks at the target and the names in it that matter, all at once: its listing may be long.
+/// Looks at the target and the names in it that matter, all at once: its listing may be long. When the first connection
+/// is there, the first files wait for theirs already, and the names are looked at on those that they leave: only what is
+/// not new is in need of that.
 async fn few_of(
     dav: &Dav,
     to: &RemotePath,
     sources: &[(PathBuf, fs::Metadata)],
     wanted: Wanted,
+    arrived: impl Future<Output = ()>,
 ) -> Result<Target, Error> {
     let folder = to.clone().as_folder(true);
     let names = sources.iter().map(|(local, _)| name_of(local)).collect::<Result<Vec<_>, _>>()?;
     let paths = names.iter().map(|name| folder.join(name, false)).collect::<Result<Vec<_>, _>>()?;
-    let each = join_all(paths.iter().map(|path| dav.stat(path, wanted)));
-    let (own, found) = futures_util::join!(dav.stat(to, wanted), each);
-    match own? {
+    let each = async {
+        dav.client().met(dav.requests().origin()).await;
+        tokio::select! {
+            found = join_all(paths.iter().map(|path| dav.stat(path, wanted))) => Ok(found),
+            () = arrived => Ok(Vec::new()),
+        }
+    };
+    let (own, found) = futures_util::try_join!(dav.stat(to, wanted), each)?;
+    match own {
         None => Ok(Target::Nothing),
         Some(own) if !own.path.is_folder() => Ok(Target::File(There::from(&own))),
         Some(_) => {
