@@ -1,12 +1,12 @@
 //! The verbs: one request each, its answer read and its refusal explained.
 //!
-//! What passes by itself (429, 502, 503, 504) is waited for, as long as the server asks (`Retry-After`) or a little longer
-//! each time, a few times; what changes nothing or may be repeated, only. Requests that were refused together do not
-//! come back together: each waits up to half as long again, and a server that says that it is busy (429, 503) says so
-//! to all that is asked of it (see `gate`).
+//! What passes by itself (429, 502, 503, 504) is waited for, as long as the server asks (`Retry-After`) or a little
+//! longer each time, a few times; what changes nothing or may be repeated, only. Requests that were refused together do
+//! not come back together: each waits up to half as long again, and a server that says that it is busy (429, 503) says
+//! so to all that is asked of it (see `gate`).
 //!
-//! A request that was sent more than once may meet its own echo: a MOVE that there is nothing to move any more, a PUT that
-//! the file is there already (see `put`). Then it is looked what is there before anybody is told of a failure.
+//! A request that was sent more than once may meet its own echo: a MOVE that there is nothing to move any more, a PUT
+//! that the file is there already (see `put`). Then it is looked what is there before anybody is told of a failure.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -77,8 +77,8 @@ impl Dav {
     }
 
     /// Opens connections before they are needed, and tries on the way whether the server pipelines: the first request
-    /// goes behind an `OPTIONS` that nobody waits for, and what would else cost a round trip of its own is known when the
-    /// first answer begins, which may be a long listing.
+    /// goes behind an `OPTIONS` that nobody waits for, and what would else cost a round trip of its own is known when
+    /// the first answer begins, which may be a long listing.
     pub fn warm(&self, path: &RemotePath, connections: usize) {
         self.client.warm(self.requests.origin(), connections);
         let (dav, path) = (self.clone(), path.clone());
@@ -141,8 +141,8 @@ impl Dav {
         self.send(request, path).await
     }
 
-    /// Asks what the server can do at a path. What a Nextcloud says of itself is asked for together with what its WebDAV
-    /// says.
+    /// Asks what the server can do at a path. What a Nextcloud says of itself is asked for together with what its
+    /// WebDAV says.
     pub async fn options(&self, path: &RemotePath) -> Result<Abilities, Error> {
         let (answer, told) = futures_util::join!(
             self.ask(self.requests.plain(Method::OPTIONS, path), path, Options::default()),
@@ -166,7 +166,8 @@ impl Dav {
         whole(answer).await.ok()
     }
 
-    /// What the server can do, asked for now if it was not yet; who asks while somebody else does waits for that answer.
+    /// What the server can do, asked for now if it was not yet; who asks while somebody else does waits for that
+    /// answer.
     pub async fn learn(&self, path: &RemotePath) -> Result<&Abilities, Error> {
         self.abilities.get_or_try_init(|| self.options(path).boxed()).await
     }
@@ -231,7 +232,8 @@ impl Dav {
     pub async fn mkcol(&self, path: &RemotePath, locks: &If) -> Result<bool, Error> {
         match self.try_mkcol(path, locks).await {
             Ok(()) => Ok(true),
-            // Something is there. A folder, as a rule: the way to know is to look, and to be sure it is left to who cares.
+            // Something is there. A folder, as a rule: the way to know is to look, and to be sure it is left to who
+            // cares.
             Err(error) if error.is(405) => match self.stat(path, Wanted::LISTING).await? {
                 Some(entry) if entry.path.is_folder() => Ok(false),
                 _ => Err(error),

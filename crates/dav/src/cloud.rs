@@ -1,8 +1,9 @@
 //! Where a Nextcloud keeps what is not a file.
 //!
-//! Its files are below `/remote.php/dav/files/USER/`, and beside that stand the folder that takes uploads in chunks, the
-//! endpoint that takes many files at once, and what it says of itself. The user's name in these paths is the account's,
-//! which need not be the one that logs in: so it is read off the path that the user of this program has given.
+//! Its files are below `/remote.php/dav/files/USER/`, and beside that stand the folder that takes uploads in chunks,
+//! the endpoint that takes many files at once, and what it says of itself. The user's name in these paths is the
+//! account's, which need not be the one that logs in: so it is read off the path that the user of this program has
+//! given.
 
 use haul_http::Origin;
 
@@ -41,8 +42,8 @@ impl Cloud {
         self.dav.join(b"bulk", false)
     }
 
-    /// A file's path as the user has it, from which a header can be made: what is trimmed or cannot be in a JSON document
-    /// would come back as another.
+    /// A file's path as the user has it, from which a header can be made: what is trimmed or cannot be in a JSON
+    /// document would come back as another.
     pub(crate) fn own_path(&self, path: &RemotePath) -> Option<String> {
         let own: Vec<u8> = path.relative_to(&self.files)?.flat_map(|name| [b"/", name].concat()).collect();
         let own = String::from_utf8(own).ok()?;

@@ -73,8 +73,9 @@ pub(crate) async fn entries(
 
 impl Dav {
     /// What has changed in a folder, or with [`Depth::Infinity`] in all folders below it too, since it had the state
-    /// `token`: each entry as soon as it is there. What is gone has the status 404, and the properties are those of now. The token of the state that
-    /// this leads to. A token that is too old is refused with [`crate::Code::ValidSyncToken`]. (RFC 6578 §3.)
+    /// `token`: each entry as soon as it is there. What is gone has the status 404, and the properties are those of
+    /// now. The token of the state that this leads to. A token that is too old is refused with
+    /// [`crate::Code::ValidSyncToken`]. (RFC 6578 §3.)
     pub async fn changes(
         &self,
         path: &RemotePath,
@@ -106,9 +107,9 @@ impl Dav {
         Err(Error::Differs { path: path.clone(), why })
     }
 
-    /// Whether a report about a folder is known to tell of what is in the folders in it. Servers that have no such reports
-    /// ought to say so (RFC 6578 §3.3), and some just leave out what is below. So it is looked whether anything from
-    /// there is among the first that has changed since `token`, or that is there.
+    /// Whether a report about a folder is known to tell of what is in the folders in it. Servers that have no such
+    /// reports ought to say so (RFC 6578 §3.3), and some just leave out what is below. So it is looked whether anything
+    /// from there is among the first that has changed since `token`, or that is there.
     pub(crate) async fn tells_of_all_below(&self, path: &RemotePath, token: Option<&str>) -> bool {
         let report = self.report(path, token, Depth::Infinity, Some(SAMPLE), Wanted::ETAGS);
         let Ok(answer) = report.await else { return false };

@@ -1,10 +1,10 @@
 //! Uploads by one PUT, and what has become of those that were not answered as one would wish.
 //!
 //! A guarded PUT that was sent more than once may be refused for its own success: what it was to make is there already.
-//! And a large one that got no answer in time may have taken effect, or may yet: the engine does not send it again, as the
-//! server may be at work on it. Nobody has to be told of a failure before it has been looked at what is there. If it is
-//! ours, that was a success. If nothing has changed, it is sent once more, under the same guard: should the first one come
-//! to its end after all, one of the two is kept out. Anything else is left as it is, and named.
+//! And a large one that got no answer in time may have taken effect, or may yet: the engine does not send it again, as
+//! the server may be at work on it. Nobody has to be told of a failure before it has been looked at what is there. If
+//! it is ours, that was a success. If nothing has changed, it is sent once more, under the same guard: should the first
+//! one come to its end after all, one of the two is kept out. Anything else is left as it is, and named.
 
 use std::time::Duration;
 

@@ -42,8 +42,9 @@ pub struct Options {
     /// What is left alone because it is there already.
     pub skip: Skip,
     /// A large transfer that is interrupted leaves what has come, and goes on from there the next time: a download
-    /// (`.….part`) if the server still has the same version of the file, by a strong entity tag; an upload if the file here
-    /// is the same, and the server takes parts (Apache, in `.….part` there) or chunks (Nextcloud, outside of the files).
+    /// (`.….part`) if the server still has the same version of the file, by a strong entity tag; an upload if the file
+    /// here is the same, and the server takes parts (Apache, in `.….part` there) or chunks (Nextcloud, outside of the
+    /// files).
     pub resume: bool,
     /// Uploads go to a temporary name first, and are renamed when they are whole.
     pub temporary: bool,

@@ -1,10 +1,11 @@
 //! When a receiver acknowledges: inferred from what each acknowledgement covers.
 //!
-//! RFC 9293 §3.8.6.3 lets a receiver wait for a second full segment, and receivers differ in what they wait for: Solaris
-//! counts bytes in units of the MSS, Windows packets of any size, Linux what is more than one segment, macOS and cards that
-//! merge segments (GRO, LRO) many segments at once; and at the start Linux waits for nothing. So each rule is asked of each
-//! acknowledgement: should it have come with this packet, and not with the one before? One that a timer sent must be of too
-//! little for the rule. The rule that is right most often is the receiver's, if it nearly always is.
+//! RFC 9293 §3.8.6.3 lets a receiver wait for a second full segment, and receivers differ in what they wait for:
+//! Solaris counts bytes in units of the MSS, Windows packets of any size, Linux what is more than one segment, macOS
+//! and cards that merge segments (GRO, LRO) many segments at once; and at the start Linux waits for nothing. So each
+//! rule is asked of each acknowledgement: should it have come with this packet, and not with the one before? One that a
+//! timer sent must be of too little for the rule. The rule that is right most often is the receiver's, if it nearly
+//! always is.
 
 use std::{fmt::Write as _, time::Duration};
 

@@ -126,8 +126,8 @@ type Ends = (SocketAddr, SocketAddr);
 /// Sorts packets into connections.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
-    /// Boxed, so that a map that grows moves little. Each packet is looked up, and SipHash took a quarter of the time in
-    /// which it is read; this hasher is seeded at random too, so that nobody can write a capture whose ends collide.
+    /// Boxed, so that a map that grows moves little. Each packet is looked up, and SipHash took a quarter of the time
+    /// in which it is read; this hasher is seeded at random too, so that nobody can write a capture whose ends collide.
     open: foldhash::HashMap<Ends, Box<Connection>>,
     /// Connections that were closed, with the time and the number of events they had then.
     closing: VecDeque<(u64, Ends)>,

@@ -1,15 +1,15 @@
 //! Pages: what a client did over several connections, seen as one.
 //!
-//! A browser loads a page, a program brings many files up to date: nobody waits for one transfer, but for the last of many.
-//! So transfers of one client that follow each other without a silence, over more than one connection, are a page. What
-//! its time was spent on is told along its critical path: from the transfer that ended last back to the one that had to
-//! end before that one was asked for, and so to the first. What happened beside the path cost nothing, as within a
-//! transfer (Barford and Crovella, SIGCOMM 2000), and so the causes along it add up to the page's duration.
+//! A browser loads a page, a program brings many files up to date: nobody waits for one transfer, but for the last of
+//! many. So transfers of one client that follow each other without a silence, over more than one connection, are a
+//! page. What its time was spent on is told along its critical path: from the transfer that ended last back to the one
+//! that had to end before that one was asked for, and so to the first. What happened beside the path cost nothing, as
+//! within a transfer (Barford and Crovella, SIGCOMM 2000), and so the causes along it add up to the page's duration.
 //!
 //! Which transfer had to end is not written in packets. A client goes on when something has come, so it is the one that
 //! ended last before the request; a client that asks for more while an answer is still coming, as browsers may, is
-//! taken to have thought since the end before. A connection that was opened early and then waited is no part of the path
-//! before it was used (WProf, NSDI 2013, calls it the same: what is ready and not needed costs nothing).
+//! taken to have thought since the end before. A connection that was opened early and then waited is no part of the
+//! path before it was used (WProf, NSDI 2013, calls it the same: what is ready and not needed costs nothing).
 
 use std::{net::IpAddr, time::Duration};
 

@@ -2,15 +2,16 @@
 //!
 //! In the clear its frames say what they are. Inside TLS there are only sizes, and two things must be told from them.
 //!
-//! **Is a small segment talk, or a message?** HTTP/2's answer to a `PUT` has a dozen bytes, as its windows have. But those
-//! have lengths of their own: a frame of 13 bytes (`WINDOW_UPDATE`, RFC 9113 §6.9), 9 (`SETTINGS` acknowledged, §6.5) or
-//! 17 (`PING`, §6.7), and what a record adds: 22 bytes in TLS 1.3, 29 or 21 in TLS 1.2 with AES-GCM or ChaCha20 (RFC 8446
-//! §5.2, RFC 5288 §3, RFC 7905 §2). A small segment of another length, from a side that may have heard all that the other
-//! sent, is a message.
+//! **Is a small segment talk, or a message?** HTTP/2's answer to a `PUT` has a dozen bytes, as its windows have. But
+//! those have lengths of their own: a frame of 13 bytes (`WINDOW_UPDATE`, RFC 9113 §6.9), 9 (`SETTINGS` acknowledged,
+//! §6.5) or 17 (`PING`, §6.7), and what a record adds: 22 bytes in TLS 1.3, 29 or 21 in TLS 1.2 with AES-GCM or
+//! ChaCha20 (RFC 8446 §5.2, RFC 5288 §3, RFC 7905 §2). A small segment of another length, from a side that may have
+//! heard all that the other sent, is a message.
 //!
-//! **Did HTTP/2's window stop a sender?** That it went on when talk came proves nothing: who asks one thing at a time does
-//! so too. A window shows by what it is: the sender stops after the same number of bytes again and again, a number such
-//! as windows have, or quarters of it, as receivers give room frame by frame. Where it does not, nothing is said of HTTP/2.
+//! **Did HTTP/2's window stop a sender?** That it went on when talk came proves nothing: who asks one thing at a time
+//! does so too. A window shows by what it is: the sender stops after the same number of bytes again and again, a number
+//! such as windows have, or quarters of it, as receivers give room frame by frame. Where it does not, nothing is said
+//! of HTTP/2.
 
 use std::{cmp::Reverse, collections::VecDeque, ops::Range};
 
@@ -25,11 +26,12 @@ use crate::{
 /// The largest TLS segment that may be the protocol's own talk: a frame or two of HTTP/2 with their seals.
 pub(crate) const TALK: u32 = 80;
 
-/// What frames of 9, 13, 17 and twice 13 bytes are in records, and the alert that closes (RFC 8446 §6.1) by itself, twice,
-/// and behind a frame of 17.
+/// What frames of 9, 13, 17 and twice 13 bytes are in records, and the alert that closes (RFC 8446 §6.1) by itself,
+/// twice, and behind a frame of 17.
 const FRAMES: [u32; 16] = [23, 24, 30, 31, 34, 35, 38, 39, 42, 46, 47, 48, 55, 63, 70, 77];
 
-/// The most that a server says first of all, in bytes: HTTP/2's settings, tickets to resume the session (RFC 8446 §4.6.1).
+/// The most that a server says first of all, in bytes: HTTP/2's settings, tickets to resume the session (RFC 8446
+/// §4.6.1).
 const PRELUDE: u64 = 800;
 
 /// How many packets of a connection are searched for that.

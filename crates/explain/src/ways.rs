@@ -1,10 +1,11 @@
 //! The way between two captures of one connection: how long packets took each way, and which never came.
 //!
-//! A packet that both ends' captures show has left and arrived, but by two clocks. What the clocks differ by is in every
-//! packet of one way with one sign, and in every packet of the other with the other: so half of the difference of the
-//! shortest ways is the difference of the clocks, if the ways are equally long when nothing waits (RFC 5905 §8 estimates
-//! it so, and Paxson, SIGMETRICS 1998, says what it cannot see: a way that is longer than the other one, and a clock that
-//! drifts). What a packet took beyond the shortest of its way it waited: in a queue, or where somebody held it.
+//! A packet that both ends' captures show has left and arrived, but by two clocks. What the clocks differ by is in
+//! every packet of one way with one sign, and in every packet of the other with the other: so half of the difference of
+//! the shortest ways is the difference of the clocks, if the ways are equally long when nothing waits (RFC 5905 §8
+//! estimates it so, and Paxson, SIGMETRICS 1998, says what it cannot see: a way that is longer than the other one, and
+//! a clock that drifts). What a packet took beyond the shortest of its way it waited: in a queue, or where somebody
+//! held it.
 //!
 //! The same packet has the same numbers at both ends; one that was sent again has them more than once, and what
 //! arrived is the latest that could have. Where network cards merge or cut segments, a segment has arrived that is part

@@ -351,8 +351,8 @@ impl Client {
         lock(&self.inner.shared.alternatives).insert(origin, known);
     }
 
-    /// Whether a request to an origin may stand behind others on a connection: HTTP/1.1 is spoken, and the server is not
-    /// known to be bad at it.
+    /// Whether a request to an origin may stand behind others on a connection: HTTP/1.1 is spoken, and the server is
+    /// not known to be bad at it.
     pub fn pipelines(&self, origin: &Origin) -> bool {
         let shared = &self.inner.shared;
         let depth = self.knowledge(origin).allowed(shared.settings.pipelining, dispatch::now().seconds).0;

@@ -1,7 +1,7 @@
 //! Connections of either kind, and the race between them.
 //!
-//! Whether UDP reaches a server shows only in the trying. So QUIC has a head start, and then TCP runs beside it: the way
-//! that a path blocks costs the head start, and no more.
+//! Whether UDP reaches a server shows only in the trying. So QUIC has a head start, and then TCP runs beside it: the
+//! way that a path blocks costs the head start, and no more.
 
 use std::{pin::pin, time::Duration};
 

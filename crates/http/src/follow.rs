@@ -1,8 +1,8 @@
 //! A look at what has become of a request, in the same round trip.
 //!
 //! Who uploads a file and then asks whether it has arrived waits a round trip for the answer to the upload, and another
-//! for the answer to the question. On one HTTP/1.1 connection the question can go right behind the upload: a server does
-//! one after the other what is not safe (RFC 9112 §9.3.2), so its answer is of the state after it. Nothing but a
+//! for the answer to the question. On one HTTP/1.1 connection the question can go right behind the upload: a server
+//! does one after the other what is not safe (RFC 9112 §9.3.2), so its answer is of the state after it. Nothing but a
 //! connection gives this order, so a follower goes there or nowhere, and once: over HTTP/2, to a server that does not
 //! pipeline, or from a connection that broke it comes back without an answer, and is asked in the usual way.
 
@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 
 use crate::{Answer, Asked, Error, Incoming, Origin, digest::Checked};
 
-/// A request that goes right behind another on its connection; in the other's extensions. It goes with each sending of the
-/// other on its caller's behalf, such as after a 401, but not when the engine has to send that again.
+/// A request that goes right behind another on its connection; in the other's extensions. It goes with each sending of
+/// the other on its caller's behalf, such as after a 401, but not when the engine has to send that again.
 #[derive(Debug, Clone)]
 pub struct Follower(pub(crate) Request<Bytes>);
 

@@ -62,7 +62,8 @@ pub struct Timeouts {
 }
 
 impl Default for Timeouts {
-    /// Patient enough for a phone in a tunnel: 20 s to connect, 60 s to answer (10 s on a pipeline), 30 s of stall, 60 s idle.
+    /// Patient enough for a phone in a tunnel: 20 s to connect, 60 s to answer (10 s on a pipeline), 30 s of stall, 60
+    /// s idle.
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {

@@ -17,9 +17,10 @@
 //! another, so that no connection is silent between two.
 //!
 //! A *follower* goes right behind its leader, whatever that is, on the same connection: it asks what has become of it,
-//! in the same round trip. A server does one after the other what is not safe (RFC 9112 §9.3.2), so what it tells is the
-//! state after the leader. Its answer looks like no leader's ([`crate::Follower`]), hence it may stand among them. It is
-//! sent once and never without its leader: where it cannot go, or comes back, it has failed, and whoever asked looks again.
+//! in the same round trip. A server does one after the other what is not safe (RFC 9112 §9.3.2), so what it tells is
+//! the state after the leader. Its answer looks like no leader's ([`crate::Follower`]), hence it may stand among them.
+//! It is sent once and never without its leader: where it cannot go, or comes back, it has failed, and whoever asked
+//! looks again.
 //!
 //! `plan` decides where requests go, `lanes` how many connections are used, `first` when one goes ahead of the others,
 //! `ends` what becomes of requests that come back, and `line` is a connection as it is known here.

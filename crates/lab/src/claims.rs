@@ -82,8 +82,8 @@ pub enum Check<N> {
         #[serde(default)]
         measure: Measure,
     },
-    /// What `what` takes here beyond what its page's dependencies, computations and handshakes ask for is at most so many
-    /// times what it takes on the network `on`.
+    /// What `what` takes here beyond what its page's dependencies, computations and handshakes ask for is at most so
+    /// many times what it takes on the network `on`.
     Overhead {
         /// Who takes it.
         what: N,
@@ -92,14 +92,14 @@ pub enum Check<N> {
         /// The greatest ratio.
         at_most: f64,
     },
-    /// The first connection of each sample has no data in its SYN, and every later one has, or is a plain one beside one
-    /// that was not answered.
+    /// The first connection of each sample has no data in its SYN, and every later one has, or is a plain one beside
+    /// one that was not answered.
     SynData {
         /// Whose SYNs.
         what: N,
     },
-    /// Of the time that the page's dependencies, handshakes and slow start allow `to` to be quicker than `of`, at least,
-    /// or at most, this share is saved.
+    /// Of the time that the page's dependencies, handshakes and slow start allow `to` to be quicker than `of`, at
+    /// least, or at most, this share is saved.
     Saves {
         /// The slower one.
         of: N,

@@ -19,18 +19,16 @@
 //! | a page's load: the longest chain of requests that wait for one another's responses, and what is computed between | its depth |
 //! | looking a name up: a datagram there and one back, with no handshake | 1 each |
 //!
-//! *Not counted*, because a setting or an implementation can take it away: slow start and
-//! windows, further connections, locks, looking before writing, one request after another,
-//! the server's own time. *Not counted*, because it is small: headers of HTTP, TLS, TCP and
-//! IP (together some 4 % of the bytes at an MTU of 1500), so 1.04 × is as good as a large
-//! file can do. *Not counted*, because the server and the question decide it: what a listing's
-//! answer weighs. That is not small: 0.4 to 0.8 kB an entry were seen, so that a thousand
-//! entries fill a line of 100 Mbit/s for 30 to 65 ms, as long as three round trips of the
-//! article's 18 ms, and the floor of a listing is out of reach by as much. *Counted*, though a client that has met the server before might save it: both
-//! handshakes (TCP Fast Open and TLS early data take them away), and though HTTP/3 has one in place of two. A mount that connected
-//! before the clock started has saved them too, and may be shown at less than 1 ×. That is
-//! no error: it is the advantage of having been there. A page's floor counts no handshake at all: how many of them
-//! can be saved is what its experiments ask.
+//! *Not counted*, because a setting or an implementation can take it away: slow start and windows, further connections,
+//! locks, looking before writing, one request after another, the server's own time. *Not counted*, because it is small:
+//! headers of HTTP, TLS, TCP and IP (together some 4 % of the bytes at an MTU of 1500), so 1.04 × is as good as a large
+//! file can do. *Not counted*, because the server and the question decide it: what a listing's answer weighs. That is
+//! not small: 0.4 to 0.8 kB an entry were seen, so that a thousand entries fill a line of 100 Mbit/s for 30 to 65 ms,
+//! as long as three round trips of the article's 18 ms, and the floor of a listing is out of reach by as much.
+//! *Counted*, though a client that has met the server before might save it: both handshakes (TCP Fast Open and TLS
+//! early data take them away), and though HTTP/3 has one in place of two. A mount that connected before the clock
+//! started has saved them too, and may be shown at less than 1 ×. That is no error: it is the advantage of having been
+//! there. A page's floor counts no handshake at all: how many of them can be saved is what its experiments ask.
 
 use std::time::Duration;
 

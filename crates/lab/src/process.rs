@@ -121,7 +121,8 @@ impl Program {
         self.says(self.version).lines().next().unwrap_or_default().to_owned()
     }
 
-    /// What it prints when it is given this argument alone, empty when that is nothing. Some print it to standard error.
+    /// What it prints when it is given this argument alone, empty when that is nothing. Some print it to standard
+    /// error.
     pub fn says(&self, argument: &str) -> String {
         let said = self
             .command(Path::new("/"))

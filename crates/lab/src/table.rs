@@ -1,13 +1,11 @@
 //! A run on the terminal, for somebody who was not there.
 //!
-//! One block for each workload and network, fastest first. A bar shows the proportions, the
-//! multiple of the floor shows what is left to gain, and the time in round trips why: a client
-//! that needs eight for each file needs them on every network. A place says how much of the
-//! order is more than chance: 2–4 is a contender behind one that is detectably faster and
-//! before those that are detectably slower. (Groups of equals were rejected: "cannot be told
-//! from" is not an equivalence, and no grouping says it truly.) Under each block stands who
-//! wins and by how much, or who may have won; then what went wrong. After the blocks: what could not run and how to get it, and
-//! the claims with their verdicts.
+//! One block for each workload and network, fastest first. A bar shows the proportions, the multiple of the floor shows
+//! what is left to gain, and the time in round trips why: a client that needs eight for each file needs them on every
+//! network. A place says how much of the order is more than chance: 2–4 is a contender behind one that is detectably
+//! faster and before those that are detectably slower. (Groups of equals were rejected: "cannot be told from" is not an
+//! equivalence, and no grouping says it truly.) Under each block stands who wins and by how much, or who may have won;
+//! then what went wrong. After the blocks: what could not run and how to get it, and the claims with their verdicts.
 //!
 //! Everything fits the width it is given. Where that is narrow, columns go, the least
 //! telling first; the median and the multiple stay. Nothing is coloured unless asked, and

@@ -101,8 +101,8 @@ impl World {
             // Refused where the kernel does not offer it; what it is then is recorded with the run.
             let _ = host.sysctl(machine::CONGESTION_CONTROL, CONGESTION_CONTROL);
         }
-        // Whoever closes first keeps the port for a minute (RFC 9293 section 3.6.1); a client of thousands of connections
-        // would search long for a free one. RFC 6191 lets it take the port anew, by timestamps.
+        // Whoever closes first keeps the port for a minute (RFC 9293 section 3.6.1); a client of thousands of
+        // connections would search long for a free one. RFC 6191 lets it take the port anew, by timestamps.
         let _ = client.sysctl("net.ipv4.tcp_tw_reuse", "1");
         network.server.apply(&server)?;
         Ok(Self { client, server, pc, cable, lan, tap, capture: capture.to_owned() })

@@ -1,9 +1,9 @@
 //! Headless Chromium, told what to do over its DevTools protocol.
 //!
 //! The protocol is JSON messages, each ended by a zero byte, over two pipes that Chromium finds as its descriptors 3
-//! and 4 (`--remote-debugging-pipe`). Compared with a WebSocket there is no port to wait for that anybody on the machine
-//! could use as well, and when we are gone the pipe is closed, upon which Chromium ends by itself. A shell puts the pipes
-//! where they have to be, since no safe call does.
+//! and 4 (`--remote-debugging-pipe`). Compared with a WebSocket there is no port to wait for that anybody on the
+//! machine could use as well, and when we are gone the pipe is closed, upon which Chromium ends by itself. A shell puts
+//! the pipes where they have to be, since no safe call does.
 //!
 //! A thread reads; everything else happens where it is asked for, each wait with a bound.
 
@@ -91,8 +91,8 @@ pub enum BrowserError {
 pub struct Options {
     /// Flags besides those that every one has.
     pub flags: Vec<String>,
-    /// Leave Chromium's own sandbox out, which cannot be set up by root, nor everywhere inside namespaces. Only for pages
-    /// that are our own.
+    /// Leave Chromium's own sandbox out, which cannot be set up by root, nor everywhere inside namespaces. Only for
+    /// pages that are our own.
     pub without_sandbox: bool,
     /// Where its folder is made; none: where temporary files are.
     pub folder: Option<PathBuf>,

@@ -1,10 +1,11 @@
 //! HTML in place of a page's own, where nobody kept that.
 //!
-//! Our client follows the recorded dependencies and looks into no body. A browser makes its own from the HTML, so a page
-//! of which only sizes are known needs HTML that asks for the same: the page's other requests in their order, style sheets
-//! in the head, scripts, pictures and frames in the body, each by the element that fits its type, and filling up to the
-//! recorded size; what is posted, by a line of script. What waited for a script or a style sheet is asked for by the HTML as well, so the load is flatter than
-//! the recorded one; its requests, hosts and sizes are the same.
+//! Our client follows the recorded dependencies and looks into no body. A browser makes its own from the HTML, so a
+//! page of which only sizes are known needs HTML that asks for the same: the page's other requests in their order,
+//! style sheets in the head, scripts, pictures and frames in the body, each by the element that fits its type, and
+//! filling up to the recorded size; what is posted, by a line of script. What waited for a script or a style sheet is
+//! asked for by the HTML as well, so the load is flatter than the recorded one; its requests, hosts and sizes are the
+//! same.
 
 use bytes::Bytes;
 use http::Method;
@@ -12,8 +13,8 @@ use http::Method;
 use crate::{Body, Request, Spec};
 
 impl Spec {
-    /// The body of a response, as a server sends it: what was kept, else bytes of the right length; for the page itself,
-    /// if it is HTML, HTML of that length.
+    /// The body of a response, as a server sends it: what was kept, else bytes of the right length; for the page
+    /// itself, if it is HTML, HTML of that length.
     pub fn body(&self, place: usize) -> Bytes {
         let body = &self.requests[place].response.body;
         match body {

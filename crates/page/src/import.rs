@@ -1,9 +1,9 @@
 //! Page loads that others wrote down.
 //!
-//! Three kinds of files tell of a page load, and each tells something else: the manifests of the 2013 reproduction of the
-//! TCP Fast Open paper have sizes, connections and dependencies, and no hosts ([`manifests`]); a HAR has everything but
-//! the dependencies, unless its writer added initiators ([`har`]); a capture has bytes and times ([`capture`]). The last
-//! two are brought into one form, a list of requests as somebody has [`seen`](mod@seen) them, as is what we record
+//! Three kinds of files tell of a page load, and each tells something else: the manifests of the 2013 reproduction of
+//! the TCP Fast Open paper have sizes, connections and dependencies, and no hosts ([`manifests`]); a HAR has everything
+//! but the dependencies, unless its writer added initiators ([`har`]); a capture has bytes and times ([`capture`]). The
+//! last two are brought into one form, a list of requests as somebody has [`seen`](mod@seen) them, as is what we record
 //! ourselves; what waited for what is concluded in that one place.
 //!
 //! Whatever had to be assumed or left out is told, a sentence for each request.

@@ -15,7 +15,8 @@
 //!   too small for what stands in it.
 //! - [`import`] makes specs of what others wrote down, and says what it had to assume.
 //! - [`mod@record`] has [`browser`] load a page and listens to what it asks for.
-//! - [`schedule`](mod@schedule) is the load on an ideal network: it gives a measured load the floor to be compared with.
+//! - [`schedule`](mod@schedule) is the load on an ideal network: it gives a measured load the floor to be compared
+//!   with.
 //! - [`replay`] runs one: a server that answers for all its hosts, and a client that asks as the load did.
 //! - Bodies that nobody kept are synthesised ([`Body`]): bytes that no compression shrinks, the same in every run; of a
 //!   page's HTML, HTML that asks for the rest ([`Spec::body`]).

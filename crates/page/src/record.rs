@@ -1,9 +1,9 @@
 //! Recording: Chromium loads a page, and what it asks for becomes a spec.
 //!
-//! Chromium tells who caused each request: the parser, with the line and column of the reference, or a script, with
-//! its stack. So the dependencies are not guessed from times. The cache is off; frames of other sites and workers, which
-//! live in processes of their own, are listened to as well. Recording ends when the page has loaded and nothing has been
-//! asked for some time.
+//! Chromium tells who caused each request: the parser, with the line and column of the reference, or a script, with its
+//! stack. So the dependencies are not guessed from times. The cache is off; frames of other sites and workers, which
+//! live in processes of their own, are listened to as well. Recording ends when the page has loaded and nothing has
+//! been asked for some time.
 
 use std::{
     collections::HashMap,

@@ -37,8 +37,9 @@ pub enum Connections {
     Recorded {
         /// Round trips before the first request can be sent: TCP 1, with TLS 1.3 2, with Fast Open or early data less.
         handshake: u32,
-        /// The server's initial window in bytes, which then grows by what is acknowledged (RFC 5681, section 3.1) as far
-        /// as it was used (RFC 7661, section 4.3; Linux lets it become twice what was under way); none: no slow start.
+        /// The server's initial window in bytes, which then grows by what is acknowledged (RFC 5681, section 3.1) as
+        /// far as it was used (RFC 7661, section 4.3; Linux lets it become twice what was under way); none: no slow
+        /// start.
         initial_window: Option<u64>,
     },
 }
@@ -74,8 +75,8 @@ impl Schedule {
 }
 
 impl Spec {
-    /// The floor: no load over a path of this round-trip time and rate takes less, whatever the protocol. Round trips that
-    /// cannot be saved, computations, and the bytes of all responses.
+    /// The floor: no load over a path of this round-trip time and rate takes less, whatever the protocol. Round trips
+    /// that cannot be saved, computations, and the bytes of all responses.
     pub fn floor(&self, rtt: Duration, rate: Option<Rate>) -> Duration {
         self.schedule(&Way { rtt, rate, connections: Connections::Open }).load
     }

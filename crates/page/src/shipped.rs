@@ -35,8 +35,8 @@ mod tests {
     use crate::{Connections, Way};
     use std::time::Duration;
 
-    /// What the seed says of them: requests, connections, bytes; and what follows from its description: Wikipedia in six
-    /// stages, of which the styles and scripts of the second are both waited for; Amazon in two.
+    /// What the seed says of them: requests, connections, bytes; and what follows from its description: Wikipedia in
+    /// six stages, of which the styles and scripts of the second are both waited for; Amazon in two.
     #[test]
     fn they_are_the_seed_s_pages() {
         for (name, requests, connections, bytes, depth) in

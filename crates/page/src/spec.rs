@@ -66,8 +66,8 @@ pub const MAX_KEPT: u64 = 1 << 30;
 /// What "the head of a response" is, unless a spec says otherwise: the seed's 4000 bytes.
 pub const HEAD_BYTES: u64 = 4000;
 
-/// One page load. What can be had has been checked: whatever a request is after is another request of the same spec, and
-/// no request waits for itself, by its dependencies or by the order on its connection.
+/// One page load. What can be had has been checked: whatever a request is after is another request of the same spec,
+/// and no request waits for itself, by its dependencies or by the order on its connection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
     /// The file's name without its ending.
@@ -177,8 +177,8 @@ impl Spec {
         check::spec(file, name, &beside).map_err(mistake)
     }
 
-    /// Checks a spec that was made by hand as one that is read, and enlarges heads that do not hold what stands in them.
-    /// The error is a sentence that names the request.
+    /// Checks a spec that was made by hand as one that is read, and enlarges heads that do not hold what stands in
+    /// them. The error is a sentence that names the request.
     pub fn checked(self) -> Result<Self, String> {
         check::made(self)
     }

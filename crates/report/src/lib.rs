@@ -1,8 +1,9 @@
 //! Results and explanations as one HTML page, which opens from disk, without a server and without a network.
 //!
 //! The page is a **template**, built from `web/` and embedded here: all of its script and style, and an empty place for
-//! data. To make a report is to put JSON into that place. Which view of it is drawn is the script's affair, by the JSON's
-//! `schema`; this room knows none of them, and so anybody's data can be shown without anything being imported here.
+//! data. To make a report is to put JSON into that place. Which view of it is drawn is the script's affair, by the
+//! JSON's `schema`; this room knows none of them, and so anybody's data can be shown without anything being imported
+//! here.
 //!
 //! ```text
 //! web/src/*.ts ── npm run build ──> src/template.html ─┐
@@ -11,13 +12,14 @@
 //!
 //! [`live`] serves such a page while there is more to come.
 //!
-//! **Why is the built template in the tree?** Who builds `haul` has cargo, and need not have node. `make lint` builds it
-//! anew where node is, and complains if it is another.
+//! **Why is the built template in the tree?** Who builds `haul` has cargo, and need not have node. `make lint` builds
+//! it anew where node is, and complains if it is another.
 //!
-//! **What of hostile names?** A file may be called `</script><script>…`, and a server says what it likes. In JSON `<` can
-//! only stand within a string, where `\u003c` is the same; with every one of them written so, nothing in the data can
-//! end the element it stands in. From there the script makes text nodes of it, never markup. And if something slipped through both, the page's policy
-//! runs no script but the template's own, whose hash it names, and lets nothing be fetched or sent.
+//! **What of hostile names?** A file may be called `</script><script>…`, and a server says what it likes. In JSON `<`
+//! can only stand within a string, where `\u003c` is the same; with every one of them written so, nothing in the data
+//! can end the element it stands in. From there the script makes text nodes of it, never markup. And if something
+//! slipped through both, the page's policy runs no script but the template's own, whose hash it names, and lets nothing
+//! be fetched or sent.
 
 pub mod live;
 
@@ -54,7 +56,8 @@ pub struct SaveError {
     why: io::Error,
 }
 
-/// Puts the page that shows `data` at `path`, whole or not at all; `-` is the standard output, whose reader may be gone.
+/// Puts the page that shows `data` at `path`, whole or not at all; `-` is the standard output, whose reader may be
+/// gone.
 pub fn save(path: &Path, data: &impl Serialize) -> Result<(), SaveError> {
     let saved = if path == Path::new("-") {
         match page(data).and_then(|page| io::stdout().lock().write_all(&page)) {

@@ -78,8 +78,8 @@ where
 {
     let told = |error: &dyn Display| error.to_string();
     let mut connecting = incoming.accept().map_err(|error| told(&error))?;
-    // A ClientHello with a key that no quantum computer breaks takes two packets. Until both are there, nobody knows how
-    // many streams the client allows, and quinn does not wake those who wait to open one when it is known.
+    // A ClientHello with a key that no quantum computer breaks takes two packets. Until both are there, nobody knows
+    // how many streams the client allows, and quinn does not wake those who wait to open one when it is known.
     let hello = timeout(HEAD, connecting.handshake_data()).await;
     hello.map_err(|error| told(&error))?.map_err(|error| told(&error))?;
     let Ok((quic, accepted)) = connecting.into_0rtt() else { return Err("no handshake began".to_owned()) };

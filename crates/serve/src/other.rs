@@ -1,7 +1,8 @@
 //! Other content than a folder's: the doors of this server, before somebody else's answers.
 //!
 //! A recorded page is answered for under many names and at a high rate. So nothing stands between the doors and the
-//! answer: no password, no names, no files; an answer is bytes that are there already, and where it can take the short way (`short`), it does.
+//! answer: no password, no names, no files; an answer is bytes that are there already, and where it can take the short
+//! way (`short`), it does.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The short way of a question whose answer lies ready: from the socket to a look into memory and back.
 //!
-//! A replayed page's answers are bytes that never change, and a server for them is measured by how many it can give in a
-//! second. On the long way a request is taken apart into a map of fields, answered by a map of fields, and that is put
-//! together again, each time anew. Here its head is read where it lies, and the answer's head was written when the server
-//! began; head and body leave by one call.
+//! A replayed page's answers are bytes that never change, and a server for them is measured by how many it can give in
+//! a second. On the long way a request is taken apart into a map of fields, answered by a map of fields, and that is
+//! put together again, each time anew. Here its head is read where it lies, and the answer's head was written when the
+//! server began; head and body leave by one call.
 //!
 //! Only what is as simple as most are takes it: HTTP/1.1 in the clear, no body, nothing about the connection. Whatever
 //! else comes, and all behind it, goes the long way from its first byte on ([`Rewound`]); so does what nobody has an

@@ -1,7 +1,7 @@
 //! HTTP/3 and early data with other people's programs: ngtcp2's client and server, and nginx.
 //!
-//! Debian has no other server with HTTP/3 that serves as little as these tests need: curl 7.88 and nginx 1.22 have none.
-//! ngtcp2's come with the packages `ngtcp2-client` and `ngtcp2-server`.
+//! Debian has no other server with HTTP/3 that serves as little as these tests need: curl 7.88 and nginx 1.22 have
+//! none. ngtcp2's come with the packages `ngtcp2-client` and `ngtcp2-server`.
 
 mod common;
 
@@ -143,7 +143,8 @@ async fn ngtcp2s_server_is_asked_early() {
         }
     }
     assert_eq!(early, EarlyData::Accepted);
-    // Started anew it knows no ticket. Its own streams come with its first packets, before early data is known to be lost.
+    // Started anew it knows no ticket. Its own streams come with its first packets, before early data is known to be
+    // lost.
     drop(running);
     let _running = Running::start(&mut command);
     listens().await;

@@ -1,9 +1,10 @@
 //! Downloads: trees found by listing, files written whole.
 //!
-//! Listings of all folders of a level go out together, and files are fetched while they still come in. A file is written under a temporary name beside its place and renamed when all of it is there and right,
-//! so that nobody sees half of it. A large file is asked for in parts, all of the same version, over all connections, and
-//! written in order; so what has come when it is interrupted can be gone on from. Of a lone file that the user names, the first
-//! parts are asked for at once (`early`).
+//! Listings of all folders of a level go out together, and files are fetched while they still come in. A file is
+//! written under a temporary name beside its place and renamed when all of it is there and right, so that nobody sees
+//! half of it. A large file is asked for in parts, all of the same version, over all connections, and written in order;
+//! so what has come when it is interrupted can be gone on from. Of a lone file that the user names, the first parts are
+//! asked for at once (`early`).
 //!
 //! In a mirror, what the server does not have is deleted in the end, and only if all else went well: a listing that was
 //! not read, or named something that cannot be, says nothing of what is gone.

@@ -161,7 +161,8 @@ impl<'a> Holding<'a> {
         Ok(ours.and_then(|lock| Some((lock.token?, lock.timeout))))
     }
 
-    /// The lock on a file whose LOCK got no answer, if there is one. Only if the file is empty, the lock may have made it.
+    /// The lock on a file whose LOCK got no answer, if there is one. Only if the file is empty, the lock may have made
+    /// it.
     async fn recover(&self, path: &RemotePath) -> Result<Option<LockToken>, Error> {
         let Some((token, _)) = self.find(path).await? else { return Ok(None) };
         let is_empty = self.is_empty(path).await?;
@@ -181,7 +182,8 @@ impl<'a> Holding<'a> {
         lock(&self.locks).unlocked(&path);
     }
 
-    /// Takes away what a lock has made, and gives it back. What is refused stays for the end, unless this is the `last` try.
+    /// Takes away what a lock has made, and gives it back. What is refused stays for the end, unless this is the `last`
+    /// try.
     async fn undo(&self, path: &RemotePath, token: &LockToken, last: bool) {
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
         let pipelined = self.dav.pipelines();
@@ -193,12 +195,12 @@ impl<'a> Holding<'a> {
         }
     }
 
-    /// Whether a lock is given back. What it has made goes before it: without the lock it might be somebody else's file that
-    /// is deleted. If that is refused the lock is kept, unless this is the `last` try.
+    /// Whether a lock is given back. What it has made goes before it: without the lock it might be somebody else's file
+    /// that is deleted. If that is refused the lock is kept, unless this is the `last` try.
     async fn take_away(&self, path: &RemotePath, token: &LockToken, hollow: bool, last: bool) -> bool {
         let away = hollow && (self.delete(path, token).await || self.delete(path, token).await);
-        // A refusal may say that there is no such lock any more (RFC 4918 §9.11.1). Asking once more in the end is sure.
-        // With the file goes its lock (RFC 4918 §9.6), and then this is refused; but a 404 may have been wrong.
+        // A refusal may say that there is no such lock any more (RFC 4918 §9.11.1). Asking once more in the end is
+        // sure. With the file goes its lock (RFC 4918 §9.6), and then this is refused; but a 404 may have been wrong.
         (away || !hollow || last)
             && self.dav.unlock(path, token).await.map_or_else(|error| away && error.refusal().is_some(), |()| true)
     }
@@ -234,8 +236,8 @@ impl<'a> Holding<'a> {
 
     /// Undoes all that is left, in a few rounds. A lock that cannot be given back ends by itself.
     ///
-    /// Where pipelines turned out to be bad, an answer may have been another's, and what was believed is done once more. It
-    /// is refused where nothing is locked with our token any more, as it should be.
+    /// Where pipelines turned out to be bad, an answer may have been another's, and what was believed is done once
+    /// more. It is refused where nothing is locked with our token any more, as it should be.
     pub(crate) async fn release_all(&self) {
         lock(&self.locks).release_all();
         let farewell = async {

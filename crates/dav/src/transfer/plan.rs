@@ -314,8 +314,8 @@ impl Plan {
         }
     }
 
-    /// A folder is not there: it is made, and where the server takes many small files at once, with those in it. A lock for
-    /// each would undo that.
+    /// A folder is not there: it is made, and where the server takes many small files at once, with those in it. A lock
+    /// for each would undo that.
     fn make(&mut self, folder: usize) {
         let small = |file: &usize| self.outline.files[*file].length <= BULK;
         let mut files: Vec<usize> = Vec::new();

@@ -146,7 +146,8 @@ struct Upload<'a> {
     options: &'a Options,
     watch: &'a Watch,
     holding: Holding<'a>,
-    /// Files and folders on the server that are not to stay, with what keeps other runs from using the name, if they would.
+    /// Files and folders on the server that are not to stay, with what keeps other runs from using the name, if they
+    /// would.
     temporary: Mutex<BTreeMap<RemotePath, Option<Alone>>>,
     readers: Semaphore,
     /// The user's files on a Nextcloud, if the target is among them.
@@ -302,8 +303,8 @@ impl Upload<'_> {
         }
     }
 
-    /// Deletes in rounds what is temporary: what is refused now may be granted a moment later, and what is not there may
-    /// come yet, unless it has had its time.
+    /// Deletes in rounds what is temporary: what is refused now may be granted a moment later, and what is not there
+    /// may come yet, unless it has had its time.
     async fn delete_all(&self) {
         for round in 0..ROUNDS {
             let left: Vec<_> = self.temporary().keys().cloned().collect();

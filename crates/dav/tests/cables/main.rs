@@ -318,8 +318,8 @@ fn a_killed_server_is_completed_after_its_restart(kind: Kind) -> Result<(), Fail
     Ok(())
 }
 
-/// Apache's partial PUTs: after it was killed in the midst of them, nobody sees a part, what was done for certain is not sent
-/// again, and the rest is.
+/// Apache's partial PUTs: after it was killed in the midst of them, nobody sees a part, what was done for certain is
+/// not sent again, and the rest is.
 fn apache_goes_on_from_parts() -> Result<(), Failed> {
     const PART: usize = 4 * 1024 * 1024;
     let mut world = World::new(Kind::Apache, "")?;

@@ -76,8 +76,8 @@ async fn a_lock_without_an_answer_that_cannot_be_looked_for_is_found_in_the_end(
     locks_amid(|_| (), script).await;
 }
 
-/// A server that forgets an answer makes each of those behind it look like the one before: the refusal of an UNLOCK looks
-/// like a success, until the last is missing.
+/// A server that forgets an answer makes each of those behind it look like the one before: the refusal of an UNLOCK
+/// looks like a success, until the last is missing.
 #[tokio::test]
 async fn answers_that_move_up_leave_no_lock() {
     let mut count = 0;

@@ -1,9 +1,9 @@
 //! `delayed_ack`: the receiver held an acknowledgement back, and the sender waited for it.
 //!
 //! A receiver may defer an acknowledgement until a second full segment has come, or its timer fires (RFC 9293 §3.8.6.3,
-//! RFC 5681 §4.2). From when the acknowledgement would have come to when it came; and only where the sender went on upon
-//! it. Receivers count differently: Linux acknowledges more than one segment's worth at once and defers the rest for
-//! 40 ms or more, Windows counts packets of any size (KB 328890), Solaris counts in units of the MSS.
+//! RFC 5681 §4.2). From when the acknowledgement would have come to when it came; and only where the sender went on
+//! upon it. Receivers count differently: Linux acknowledges more than one segment's worth at once and defers the rest
+//! for 40 ms or more, Windows counts packets of any size (KB 328890), Solaris counts in units of the MSS.
 //!
 //! Fixes: ip-route(8); tcp(7); Oracle's Solaris 11.2 Tunable Parameters Reference Manual (`_deferred_ack_interval`:
 //! 100 ms, from 1 ms on) and its predecessors (`tcp_deferred_ack_interval`); Microsoft's reference of `netsh

@@ -1,8 +1,8 @@
 //! `http_flow_control`: HTTP/2's own window was closed.
 //!
 //! The sender had room in TCP, and went on when the receiver gave it room in a stream or the connection (RFC 9113 §5.2,
-//! §6.9). The default of 65,535 bytes is one such window for each round trip. Its frames say so in the clear; inside TLS it
-//! is told only by a sender that stops after the same number of bytes again and again ([`crate::talk`]).
+//! §6.9). The default of 65,535 bytes is one such window for each round trip. Its frames say so in the clear; inside
+//! TLS it is told only by a sender that stops after the same number of bytes again and again ([`crate::talk`]).
 //!
 //! Fixes: nginx's `ngx_http_v2_module` (64k unless told); Apache's `mod_http2` (65,535 bytes unless told); curl's
 //! issues 1102, 11162 and pull requests 11167 (10 MiB), 14326.

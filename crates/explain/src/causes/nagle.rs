@@ -1,7 +1,7 @@
 //! `nagle`: a small segment waited until all before it was acknowledged.
 //!
-//! Nagle's algorithm (RFC 896; RFC 9293 §3.7.4): what fills no segment is held while anything is unacknowledged. Windows
-//! had room, the segment is small, and it went when the acknowledgement of everything came.
+//! Nagle's algorithm (RFC 896; RFC 9293 §3.7.4): what fills no segment is held while anything is unacknowledged.
+//! Windows had room, the segment is small, and it went when the acknowledgement of everything came.
 //!
 //! Fixes: tcp(7); nginx's `ngx_http_core_module` (on unless told); Apache's `listen.c`; illumos' `tcp_tunables.c`
 //! (`_naglim_def`, 4095 bytes unless told).

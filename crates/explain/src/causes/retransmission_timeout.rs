@@ -1,8 +1,8 @@
 //! `retransmission_timeout`: the sender heard nothing, and waited for its timer before it sent again.
 //!
 //! From the last packet to the one that is sent again after a silence: the RTO of RFC 6298, or a tail loss probe (RFC
-//! 8985 §7). What the sender may send until all that was lost is repaired belongs here too: it begins anew with a window
-//! of one segment (RFC 5681 §3.1).
+//! 8985 §7). What the sender may send until all that was lost is repaired belongs here too: it begins anew with a
+//! window of one segment (RFC 5681 §3.1).
 //!
 //! Fixes: ip-route(8); Linux' `ip-sysctl`; Microsoft's reference of `netsh interface` (`minrto`: 20 to 300 ms, more
 //! than `delayedacktimeout`; `rack` and `taillossprobe`, best together); illumos' `tcp_tunables.c`

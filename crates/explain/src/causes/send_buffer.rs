@@ -1,9 +1,9 @@
 //! `send_buffer`: the sender waited for its own data to be acknowledged before it wrote on.
 //!
-//! The windows had room, but the program's writes go into a socket buffer that empties only by acknowledgements: a chunk
-//! at a time where a write fills it (Winsock: KB 823764, KB 214397), or as much as it holds for each round trip. Told by
-//! an acknowledgement that lets nothing go although there is room, until a later one does; or by an amount outstanding
-//! that stays the same for many round trips, of a sender that goes on when acknowledgements come.
+//! The windows had room, but the program's writes go into a socket buffer that empties only by acknowledgements: a
+//! chunk at a time where a write fills it (Winsock: KB 823764, KB 214397), or as much as it holds for each round trip.
+//! Told by an acknowledgement that lets nothing go although there is room, until a later one does; or by an amount
+//! outstanding that stays the same for many round trips, of a sender that goes on when acknowledgements come.
 //!
 //! Fixes: Linux' `ip-sysctl`; Oracle's Solaris 11.2 Tunable Parameters Reference Manual (`send_buf`: 49,152 bytes
 //! unless told, up to `max_buf`) and illumos' ipadm(8); Microsoft's Windows Server 2003 TCP/IP, Appendix C

@@ -1,8 +1,7 @@
 //! `sender_idle`: the sending program had nothing to send in the midst of a message.
 //!
-//! The windows had room, nothing was to be repaired, and it went on at a time of its own, or when the other side had said
-//! something: T-RAT's and Siekkinen's
-//! application limit.
+//! The windows had room, nothing was to be repaired, and it went on at a time of its own, or when the other side had
+//! said something: T-RAT's and Siekkinen's application limit.
 
 use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
 

@@ -1,7 +1,7 @@
 //! `server_think`: the server had the request and had not begun to answer.
 //!
-//! From when the request's last byte had arrived until the response's first byte left, seen from wherever the capture was
-//! taken: the time on the way is `propagation`.
+//! From when the request's last byte had arrived until the response's first byte left, seen from wherever the capture
+//! was taken: the time on the way is `propagation`.
 //!
 //! Fixes: Apache's `mod_log_config` (`%D`, in microseconds); nginx's `ngx_http_log_module` and
 //! `ngx_http_upstream_module`.

@@ -1,7 +1,7 @@
 //! `slow_start`: the congestion window was still opening.
 //!
-//! Nothing was lost yet, and what is outstanding grows by a quarter or more in each round trip (RFC 5681 §3.1): the sender
-//! waits for acknowledgements because it does not know yet how much the path carries.
+//! Nothing was lost yet, and what is outstanding grows by a quarter or more in each round trip (RFC 5681 §3.1): the
+//! sender waits for acknowledgements because it does not know yet how much the path carries.
 //!
 //! Fixes: ip-route(8); Linux' `ip-sysctl`; Microsoft's reference of `netsh interface` (`icw`: 2 to 64 segments);
 //! illumos' `tcp_tunables.c` and `tcp_impl.h` (`_slow_start_initial`: RFC 3390's unless told, 16 at most; Solaris

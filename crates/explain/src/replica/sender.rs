@@ -264,8 +264,8 @@ impl Sender {
         true
     }
 
-    /// Linux grows a window only while it is what limits (compare RFC 7661): in slow start, while more than half of it is
-    /// used.
+    /// Linux grows a window only while it is what limits (compare RFC 7661): in slow start, while more than half of it
+    /// is used.
     fn note_limit(&mut self, blocked: bool) {
         let under_way = self.under_way();
         if self.acknowledged() >= self.limit.ends || under_way > self.limit.most {

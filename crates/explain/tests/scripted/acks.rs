@@ -8,7 +8,8 @@ use crate::line::{
     Line, MSS,
 };
 
-/// An upload in writes of packets of these sizes, of which a receiver acknowledges what is due, and the rest 40 ms later.
+/// An upload in writes of packets of these sizes, of which a receiver acknowledges what is due, and the rest 40 ms
+/// later.
 fn habit(
     writes: &[Vec<u64>],
     quick: u32,

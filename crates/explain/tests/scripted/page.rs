@@ -57,7 +57,8 @@ fn a_page_is_told_along_what_waited_for_what() {
         let path: Vec<_> = page.path.iter().map(|step| (step.connection, step.transfer)).collect();
         assert_eq!(path, [(0, 0), (1, 0), (0, 1)], "{end:?}");
         let took = |cause: Cause| page.times[cause] as f64 / 1e6;
-        // Three answers were thought of along the path: the early connection's handshake cost nothing, the third nothing at all.
+        // Three answers were thought of along the path: the early connection's handshake cost nothing, the third
+        // nothing at all.
         assert!((took(Cause::ServerThink) - 185.0).abs() < 3.0, "{end:?}: {:?}", page.times.ranked());
         assert!((took(Cause::ClientThink) - 31.0).abs() < 3.0, "{end:?}: {:?}", page.times.ranked());
         assert!((took(Cause::Connect) - 20.0).abs() < 1.0, "{end:?}: {:?}", page.times.ranked());

@@ -1,7 +1,7 @@
 //! The fixes for Linux, each run once for real: what a finding prints is what somebody types.
 //!
-//! A host of ours has settings of its own for most of it. What it has not (the queue of new devices is the machine's, and
-//! so is which congestion controls are loaded), or whose program is missing, is skipped aloud.
+//! A host of ours has settings of its own for most of it. What it has not (the queue of new devices is the machine's,
+//! and so is which congestion controls are loaded), or whose program is missing, is skipped aloud.
 
 use std::{error::Error, path::Path, process::Command};
 

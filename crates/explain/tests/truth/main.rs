@@ -2,8 +2,9 @@
 //!
 //! Each file of `tests/scenarios` is played between two real kernels over a cable and captured at the client, in the
 //! middle and at the server; what was to be concluded stands in the file. The scenarios wait and do not compute, so
-//! they are played side by side, and what came out wrong again by itself, up to three times ([`plays`]). A scenario fails
-//! if it did not happen as it says; whether explain found what happened is decided by all of them together ([`ledger`]).
+//! they are played side by side, and what came out wrong again by itself, up to three times ([`plays`]). A scenario
+//! fails if it did not happen as it says; whether explain found what happened is decided by all of them together
+//! ([`ledger`]).
 //!
 //! Beside them the fixes that findings print are run once ([`fixes`]).
 //!

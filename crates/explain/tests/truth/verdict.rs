@@ -183,9 +183,9 @@ pub(crate) fn judge(
     Ok((verdicts, clocks.chain(programs_clock(name, scenario, played)?).collect()))
 }
 
-/// Whether the sender's kernel was busy when explain says that something was on the way: not with a TLS handshake, which
-/// is data to it; with answers that are sent while the next is thought of; with bytes on the way while their program
-/// idles; or where the other side sends as much.
+/// Whether the sender's kernel was busy when explain says that something was on the way: not with a TLS handshake,
+/// which is data to it; with answers that are sent while the next is thought of; with bytes on the way while their
+/// program idles; or where the other side sends as much.
 fn is_busy(scenario: &Scenario) -> bool {
     let [up, down] = scenario.sizes();
     let idles = scenario.expect.cause == Cause::SenderIdle.name();

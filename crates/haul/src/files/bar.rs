@@ -1,7 +1,7 @@
 //! What a terminal shows while files move: how many, how many bytes, how fast, and how long yet.
 //!
-//! Bytes alone would tell that badly: of many small files and a large one, the small ones take most of the time and hardly
-//! any of the bytes. So a file counts as some bytes more than are in it.
+//! Bytes alone would tell that badly: of many small files and a large one, the small ones take most of the time and
+//! hardly any of the bytes. So a file counts as some bytes more than are in it.
 
 use std::{
     io::{self, IsTerminal},

@@ -29,8 +29,8 @@ pub(crate) struct Args {
     /// Folders too, with all that is in them
     #[arg(short, long)]
     recursive: bool,
-    /// Go on with a copy that was interrupted: what is there already, of the same length and not older, stays; a large file
-    /// leaves what has arrived and goes on from there (to a server only if that is Apache or Nextcloud)
+    /// Go on with a copy that was interrupted: what is there already, of the same length and not older, stays; a large
+    /// file leaves what has arrived and goes on from there (to a server only if that is Apache or Nextcloud)
     #[arg(long)]
     resume: bool,
     #[command(flatten)]

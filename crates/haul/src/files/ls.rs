@@ -1,7 +1,7 @@
 //! `haul ls`: what is in a folder.
 //!
-//! One request lists a folder. For a tree, folders are listed many at a time, so that it costs as many round trips as it
-//! is deep; in one request (`Depth: infinity`) most servers refuse it.
+//! One request lists a folder. For a tree, folders are listed many at a time, so that it costs as many round trips as
+//! it is deep; in one request (`Depth: infinity`) most servers refuse it.
 
 use std::{error::Error, fmt::Write, time::SystemTime};
 

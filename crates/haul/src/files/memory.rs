@@ -1,10 +1,10 @@
 //! What is remembered of servers from run to run: how well they pipeline, what is known of their HTTP/3, whether the
 //! ways to them bear data in a SYN, and where what a mirrored folder had is kept.
 //!
-//! A test of a server costs round trips, so its outcome is kept in `~/.cache/longhaul/servers.json`. Several `haul`s may
-//! learn at once, so each reads the file anew before it writes, under a lock on the folder, and changes the one entry it
-//! knows better. None of it is worth a failure: what cannot be read is as if it were not there, what cannot be written is
-//! learned again.
+//! A test of a server costs round trips, so its outcome is kept in `~/.cache/longhaul/servers.json`. Several `haul`s
+//! may learn at once, so each reads the file anew before it writes, under a lock on the folder, and changes the one
+//! entry it knows better. None of it is worth a failure: what cannot be read is as if it were not there, what cannot be
+//! written is learned again.
 
 use std::{
     collections::BTreeMap,
@@ -69,7 +69,8 @@ pub(super) fn place() -> Option<PathBuf> {
     base("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("longhaul/servers.json"))
 }
 
-/// Where the listing of a mirrored folder is kept, as `user` sees it. Those that have not been used for long are deleted.
+/// Where the listing of a mirrored folder is kept, as `user` sees it. Those that have not been used for long are
+/// deleted.
 pub(super) fn mirror(origin: &Origin, user: Option<&str>, path: &RemotePath) -> Option<PathBuf> {
     let folder = place()?.with_file_name("mirrors");
     let old = SystemTime::now() - MIRRORED;

@@ -34,7 +34,8 @@ pub(super) async fn run(args: Args) -> Outcome {
     report.finish(Done { made: made.iter().map(ToString::to_string).collect() })
 }
 
-/// Makes a folder. The folder itself is tried first: where only that is missing, which is the rule, it is one round trip.
+/// Makes a folder. The folder itself is tried first: where only that is missing, which is the rule, it is one round
+/// trip.
 async fn make(dav: &Dav, path: &RemotePath, parents: bool, made: &mut Vec<RemotePath>) -> Result<(), Box<dyn Error>> {
     let mut next = path.clone();
     let mut missing = Vec::new();

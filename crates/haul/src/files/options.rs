@@ -10,8 +10,8 @@ use serde::Deserialize;
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "The way to the server")]
 pub(super) struct Way {
-    /// Which HTTP: `auto` pipelines over HTTP/1.1, and takes HTTP/2 where that is known to go wrong; what moves no trees
-    /// takes HTTP/3 where the server is known to have it
+    /// Which HTTP: `auto` pipelines over HTTP/1.1, and takes HTTP/2 where that is known to go wrong; what moves no
+    /// trees takes HTTP/3 where the server is known to have it
     #[arg(long, value_enum, env = "HAUL_HTTP", value_name = "VERSION")]
     pub(super) http: Option<Http>,
     /// How boldly requests are sent before earlier ones are answered, over HTTP/1.1

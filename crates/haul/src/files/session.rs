@@ -1,9 +1,9 @@
 //! The way to one server: its settings, who asks, and what is remembered of it.
 //!
 //! A password is looked for where it was put for this server most expressly: a file named for it, the environment,
-//! `~/.netrc`. Where there is none and a person sits at the terminal, the person is asked: at once if a user is named, or
-//! else when the server says that it wants one. To hear that costs a round trip before anything else is begun, so it is
-//! asked for only where somebody could answer.
+//! `~/.netrc`. Where there is none and a person sits at the terminal, the person is asked: at once if a user is named,
+//! or else when the server says that it wants one. To hear that costs a round trip before anything else is begun, so it
+//! is asked for only where somebody could answer.
 
 use std::{error::Error, io::ErrorKind, path::PathBuf};
 

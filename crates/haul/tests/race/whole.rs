@@ -211,8 +211,8 @@ fn the_embedded_server_takes_all_work_in_the_clear() {
 
 /// The experiment of the stalled upload, with a file of ten chunks, and so ten waits for a timer of 0.1 s.
 ///
-/// A busy machine makes all slower, and makes fewer waits: where it keeps the sender from its last segment, the receiver
-/// may have acknowledged by then. So it may have three tries.
+/// A busy machine makes all slower, and makes fewer waits: where it keeps the sender from its last segment, the
+/// receiver may have acknowledged by then. So it may have three tries.
 fn an_odd_segment_stalls_an_upload() {
     let experiment = include_str!("../../../../experiments/upload-stall.toml").replace("328680B", "82170B");
     let rows = [8217, 9280].map(|chunk| format!("chunked-upload chunk={chunk} in-flight=1"));

@@ -1,9 +1,9 @@
 //! TCP sockets and their knobs.
 //!
-//! Nagle's algorithm is always off: this engine fills its segments itself, and a small request must not wait for
-//! the acknowledgement of the one before it. All else is the kernel's choice unless asked for. Every knob is
-//! turned before the handshake: the window scale is fixed in the SYN (RFC 7323 §2.2), so a receive buffer that
-//! is set later cannot grow the window beyond it. (TCP Fast Open is a knob too, but with a memory: [`super::fast_open`].)
+//! Nagle's algorithm is always off: this engine fills its segments itself, and a small request must not wait for the
+//! acknowledgement of the one before it. All else is the kernel's choice unless asked for. Every knob is turned before
+//! the handshake: the window scale is fixed in the SYN (RFC 7323 §2.2), so a receive buffer that is set later cannot
+//! grow the window beyond it. (TCP Fast Open is a knob too, but with a memory: [`super::fast_open`].)
 //!
 //! The congestion control by name is Linux's (and FreeBSD's); all else works wherever `socket2` does.
 

@@ -1,9 +1,9 @@
 //! `~/.netrc`: who one is on which machine.
 //!
-//! The format is that of the old `ftp` program, as curl reads it today: words `machine`, `default`, `login`, `password`,
-//! `account` and `macdef`, in any arrangement of lines; a value may be quoted, with `\"`, `\\`, `\n`, `\r` and `\t`
-//! in it. `#` begins a comment where one of the words could stand, so that a password may begin with it. Unknown
-//! words are passed over. Of several entries for one machine the first that fits is taken.
+//! The format is that of the old `ftp` program, as curl reads it today: words `machine`, `default`, `login`,
+//! `password`, `account` and `macdef`, in any arrangement of lines; a value may be quoted, with `\"`, `\\`, `\n`, `\r`
+//! and `\t` in it. `#` begins a comment where one of the words could stand, so that a password may begin with it.
+//! Unknown words are passed over. Of several entries for one machine the first that fits is taken.
 //!
 //! It is too little for a dependency.
 

@@ -212,8 +212,9 @@ async fn serve(mut stream: DuplexStream, model: Arc<Mutex<Model>>) {
     while let Some((method, path, body)) = read(&mut stream, &mut buffer).await {
         let (fault, delay) = model.lock().unwrap().draw();
         tokio::time::sleep(delay).await;
-        // Nobody can tell whether a skipped PUT that others follow took effect: it is not done to them here. Nor whether an
-        // answer is that of the PUT before it or of a look, or which look's it is once two of them have been mixed up.
+        // Nobody can tell whether a skipped PUT that others follow took effect: it is not done to them here. Nor
+        // whether an answer is that of the PUT before it or of a look, or which look's it is once two of them have been
+        // mixed up.
         let fault = fault.filter(|fault| match (method.as_str(), fault) {
             ("GET", _) => true,
             ("PROPFIND", Fault::Skip | Fault::Swap) => !std::mem::replace(&mut mixed, true),

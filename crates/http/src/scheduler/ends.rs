@@ -2,8 +2,8 @@
 //!
 //! What was answered stands. Every other request comes back with what is known of its fate (`Sent`), and:
 //! - what never left, or what the server says it did nothing with, is sent again, whatever it is;
-//! - what may be repeated is sent again, a few times; the one that the connection died of, perhaps, alone. Whether it did
-//!   shows on a connection that has done nothing for others, or that fell silent;
+//! - what may be repeated is sent again, a few times; the one that the connection died of, perhaps, alone. Whether it
+//!   did shows on a connection that has done nothing for others, or that fell silent;
 //! - what may not be is failed, as undecided;
 //! - and so is a large request that changes something, was sent whole and is not answered in time. The server is at
 //!   work, perhaps, and would be given all of it again, and again: whoever asked can look.

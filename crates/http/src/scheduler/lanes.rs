@@ -1,16 +1,16 @@
 //! How many connections are used at once.
 //!
 //! Several connections open their windows in a fraction of the round trips that one takes, and on a quick link that is
-//! all the time there is. On a slow one the windows are wide enough at once, and each connection only adds what it keeps
-//! under way to the queue before the link: uploads over six connections made a round trip of 200 ms one of 1.0 s at
-//! 1 Mbit/s and one of 0.35 s at 4 Mbit/s, for everybody on that link, and over two one of 0.61 s and 0.22 s. They took
-//! equally long.
+//! all the time there is. On a slow one the windows are wide enough at once, and each connection only adds what it
+//! keeps under way to the queue before the link: uploads over six connections made a round trip of 200 ms one of 1.0 s
+//! at 1 Mbit/s and one of 0.35 s at 4 Mbit/s, for everybody on that link, and over two one of 0.61 s and 0.22 s. They
+//! took equally long.
 //!
-//! Such a queue shows in the round trip that the kernel measures (`TCP_INFO`): smoothed, beside the least. While it stands,
-//! half as many connections are used, down to two, so that what is small still passes what is large; when it is gone, one
-//! more at a time. A queue of a moment is none: on 100 Mbit/s, a hundred and fifty packets are 18 ms. Nor is one their number's
-//! doing before which each moves more in a round trip than any begins with: their windows have opened wide, and fewer would
-//! open as far.
+//! Such a queue shows in the round trip that the kernel measures (`TCP_INFO`): smoothed, beside the least. While it
+//! stands, half as many connections are used, down to two, so that what is small still passes what is large; when it is
+//! gone, one more at a time. A queue of a moment is none: on 100 Mbit/s, a hundred and fifty packets are 18 ms. Nor is
+//! one their number's doing before which each moves more in a round trip than any begins with: their windows have
+//! opened wide, and fewer would open as far.
 
 use std::{
     cmp::Reverse,
@@ -72,9 +72,9 @@ impl Lanes {
 }
 
 impl Scheduler {
-    /// Whether the connection may be given this request, as far as their number goes: an idle one if fewer are busy than
-    /// are to be used, and of the busy ones so many, those first that have nothing large on them. What is large goes to all
-    /// of them but one, the widest first.
+    /// Whether the connection may be given this request, as far as their number goes: an idle one if fewer are busy
+    /// than are to be used, and of the busy ones so many, those first that have nothing large on them. What is large
+    /// goes to all of them but one, the widest first.
     pub(super) fn has_lane(&self, id: ConnectionId, shape: &Shape) -> bool {
         let lanes = self.lanes.count();
         if lanes >= self.limits.connections {

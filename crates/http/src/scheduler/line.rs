@@ -14,13 +14,14 @@ use crate::{
 
 /// A connection that takes fewer requests than this is as good as closed: its successor is opened.
 const LAST_REQUESTS: u32 = 16;
-/// A pipeline takes no more when it holds what is to be under way, or, of what is sent, two of our congestion windows: one on
-/// its way, and one that waits for the answers. What is bound to a connection beyond that would wait for it though others run
-/// idle, and the server, or our own kernel, would overrun the queue before the link. Within these bounds, but for parts.
+/// A pipeline takes no more when it holds what is to be under way, or, of what is sent, two of our congestion windows:
+/// one on its way, and one that waits for the answers. What is bound to a connection beyond that would wait for it
+/// though others run idle, and the server, or our own kernel, would overrun the queue before the link. Within these
+/// bounds, but for parts.
 const LEAST_PIPELINE: u64 = 64 * 1024;
 const MOST_PIPELINE: u64 = 1024 * 1024;
-/// No connection is held to be slower than this, in bytes per second (six of them fill 130 Mbit/s): on a long way a window
-/// opens for longer than it takes to see how far.
+/// No connection is held to be slower than this, in bytes per second (six of them fill 130 Mbit/s): on a long way a
+/// window opens for longer than it takes to see how far.
 const LEAST_RATE: f64 = 2_700_000.0;
 /// While other connections are on their way: two initial windows (RFC 6928), in which every exchange takes a segment.
 const YOUNG_PIPELINE: u64 = 2 * INITIAL_WINDOW;
@@ -105,8 +106,9 @@ impl Line {
         self.patience.zip(idle).is_some_and(|(patience, idle)| idle > early(patience))
     }
 
-    /// Whether it may hold this, too. Of parts, one may always wait behind another; that they are large is no news. They fill a
-    /// link for long, where a window that has opened wide would overrun the queue: so they have a quarter less under way.
+    /// Whether it may hold this, too. Of parts, one may always wait behind another; that they are large is no news.
+    /// They fill a link for long, where a window that has opened wide would overrun the queue: so they have a quarter
+    /// less under way.
     pub(super) fn has_room(&self, shape: &Shape, others_open: bool) -> bool {
         if shape.class == Class::Part {
             let ahead = self.history.ahead(shape.sending).unwrap_or(0);

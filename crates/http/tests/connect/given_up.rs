@@ -8,8 +8,8 @@ use tokio::{io::AsyncReadExt, sync::mpsc, time::timeout};
 
 use crate::doubles::{AMPLE, origin, serve};
 
-/// The server reads nothing until the client has given its upload up, and then finds a reset rather than what the kernels
-/// held of it and a good end.
+/// The server reads nothing until the client has given its upload up, and then finds a reset rather than what the
+/// kernels held of it and a good end.
 #[tokio::test]
 async fn an_upload_that_is_given_up_is_taken_out_of_the_kernels_hands() {
     let (tell, mut told) = mpsc::unbounded_channel();

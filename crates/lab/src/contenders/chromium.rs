@@ -2,8 +2,8 @@
 //! from nginx, whatever server the experiment has: `chromium-h1-nginx` and so on. What the two differ by is what the
 //! replay server adds to a page.
 //!
-//! The load that counts is the second of a browser. The first, outside the clock, has its processes started and its code
-//! in memory; of its connections, tickets and cache nothing is left.
+//! The load that counts is the second of a browser. The first, outside the clock, has its processes started and its
+//! code in memory; of its connections, tickets and cache nothing is left.
 
 use page::browser::{
     self, BrowserError,

@@ -29,7 +29,8 @@ pub(super) fn same_names(
     wrong(format!("names {} files {} times", want.len(), found.len()))
 }
 
-/// Whether a folder holds exactly these files, each with the content at its place. The cheap questions come first, since this may be asked often.
+/// Whether a folder holds exactly these files, each with the content at its place. The cheap questions come first,
+/// since this may be asked often.
 pub(super) fn same_files(folder: &Path, names: &[String], contents: &[Vec<u8>]) -> Result<(), WorkError> {
     let mut found = Vec::new();
     files_below(folder, "", &mut found)?;

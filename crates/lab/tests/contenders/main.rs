@@ -304,7 +304,8 @@ fn every_workload(server: &dyn Server, contender: &dyn Contender, tls: bool) -> 
             .map_err(|failure| format!("{work}: {failure}"))?;
         println!("{} {} {work}: {requests}", server.name(), contender.name());
         let expected = expected(&contender.name(), work);
-        // Apache notes some requests of HTTP/2 down late, half a second after the answer or when the connection is used next.
+        // Apache notes some requests of HTTP/2 down late, half a second after the answer or when the connection is used
+        // next.
         let late = match work {
             Work::Page { objects, .. } if server.name() == "apache" && contender.http(tls) == Http::Two => {
                 objects.len()

@@ -1,9 +1,10 @@
 //! A real browser loads a page from a replay server.
 //!
 //! Our own client follows the recorded dependencies; a browser makes its own, from the recorded bodies, or from HTML in
-//! their place ([`Spec::body`]). So this is the check on the replay, and the measure of what a person would see. Every name is mapped to the server, which is told
-//! from others by the hash of its key, and everything goes through TLS, as browsers have no other way to HTTP/2 and
-//! HTTP/3. Each load has a browser context of its own: no connection, cookie, ticket or cached byte of an earlier one.
+//! their place ([`Spec::body`]). So this is the check on the replay, and the measure of what a person would see. Every
+//! name is mapped to the server, which is told from others by the hash of its key, and everything goes through TLS, as
+//! browsers have no other way to HTTP/2 and HTTP/3. Each load has a browser context of its own: no connection, cookie,
+//! ticket or cached byte of an earlier one.
 //!
 //! The time is that between two marks of the browser's own clock: the first request is sent, the `load` event fires.
 //! What scripts ask for later is not in it. It is waited for all the same, so that each load asks for the whole page.
@@ -90,8 +91,9 @@ fn authority(host: &str) -> String {
 }
 
 impl Loader {
-    /// Starts a browser for `page`, whose hosts all answer at `address`. `key` is the SHA-256 of the server's public key
-    /// (its SubjectPublicKeyInfo) in base64; what the browser writes goes into `folder`; `place` puts it on its host.
+    /// Starts a browser for `page`, whose hosts all answer at `address`. `key` is the SHA-256 of the server's public
+    /// key (its SubjectPublicKeyInfo) in base64; what the browser writes goes into `folder`; `place` puts it on its
+    /// host.
     pub fn start(
         page: &Spec,
         version: Version,

@@ -1,7 +1,7 @@
 //! A page load in a capture: plain HTTP/1.1, as packets.
 //!
-//! Packets have no initiators; `referer` and the times have to do. What is encrypted, or HTTP/2, cannot be read, and each
-//! such connection is named.
+//! Packets have no initiators; `referer` and the times have to do. What is encrypted, or HTTP/2, cannot be read, and
+//! each such connection is named.
 
 use std::path::Path;
 
@@ -139,7 +139,8 @@ fn frames(name: &str) -> bool {
     name.eq_ignore_ascii_case("content-length") || name.eq_ignore_ascii_case("transfer-encoding")
 }
 
-/// A message whose head, of so many bytes, has been read. `until_end`: without a length, it goes on to the stream's end.
+/// A message whose head, of so many bytes, has been read. `until_end`: without a length, it goes on to the stream's
+/// end.
 fn message(
     stream: &Stream,
     start: usize,

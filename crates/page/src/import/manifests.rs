@@ -1,11 +1,11 @@
 //! The manifests of the reproduction of 2013 (Kattouw and Meyers, Stanford CS 244).
 //!
 //! `NAME.reqs` begins with the number of requests; a line for each follows: its file, its group, its connection, the
-//! group whose *head* it waits for, the group whose *completion* it waits for (-1: none), and the bytes of its response.
-//! Requests are sent in the file's order on each connection. To wait for a group's head is to wait for 4000 bytes of each
-//! response in it. `NAME.resp` has the responses: the file, the bytes of the request, and the line that a request begins
-//! with, all of it or as much as was kept. Files of one connection are numbered in turns: request `x.4` is answered by
-//! `x.5`.
+//! group whose *head* it waits for, the group whose *completion* it waits for (-1: none), and the bytes of its
+//! response. Requests are sent in the file's order on each connection. To wait for a group's head is to wait for 4000
+//! bytes of each response in it. `NAME.resp` has the responses: the file, the bytes of the request, and the line that a
+//! request begins with, all of it or as much as was kept. Files of one connection are numbered in turns: request `x.4`
+//! is answered by `x.5`.
 //!
 //! What the manifests do not have: hosts, which `NAME.hosts` beside them may give to connections (`7
 //! upload.wikimedia.org`, a line for each); and where a response's head ends: 300 bytes are taken for it. Queries are

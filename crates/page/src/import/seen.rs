@@ -1,7 +1,7 @@
 //! What somebody has seen of a page load, and what is concluded from it.
 //!
-//! A recorder sees requests, their times, and perhaps who caused each. What a spec needs is what each *waited for*, which
-//! `waits` concludes.
+//! A recorder sees requests, their times, and perhaps who caused each. What a spec needs is what each *waited for*,
+//! which `waits` concludes.
 //!
 //! Cookies and credentials are not kept; the filling of the heads takes their place.
 

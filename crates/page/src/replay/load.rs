@@ -205,8 +205,8 @@ impl Replay {
         for framing in [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION] {
             request.headers_mut().remove(framing);
         }
-        // "Not modified" answers nobody who has not asked whether it was (RFC 9110 §15.4.5), and the engine takes it for
-        // another request's answer; who recorded the page may not have told.
+        // "Not modified" answers nobody who has not asked whether it was (RFC 9110 §15.4.5), and the engine takes it
+        // for another request's answer; who recorded the page may not have told.
         if page.response.status == StatusCode::NOT_MODIFIED {
             request.headers_mut().entry(header::IF_NONE_MATCH).or_insert(HeaderValue::from_static("\"1\""));
         }
@@ -221,8 +221,8 @@ impl Replay {
     }
 }
 
-/// Lets so much time pass. The runtime's timer counts in milliseconds and rounds up, which many small computations would
-/// add up to something; so the last few are slept through on a thread, to which the kernel is true.
+/// Lets so much time pass. The runtime's timer counts in milliseconds and rounds up, which many small computations
+/// would add up to something; so the last few are slept through on a thread, to which the kernel is true.
 async fn pass(time: Duration) {
     const ROUGH: Duration = Duration::from_millis(3);
     let until = Instant::now() + time;

@@ -15,8 +15,8 @@ use crate::{Request, Spec};
 /// The most bytes of bodies that are kept ready.
 const MOST: u64 = 1 << 30;
 
-/// The request's field that says which of several answers to the same question is meant: its place in the spec. Only where
-/// there are several.
+/// The request's field that says which of several answers to the same question is meant: its place in the spec. Only
+/// where there are several.
 pub const WHICH: HeaderName = HeaderName::from_static("x-which");
 
 /// Every answer of a page, in the order of the spec, with the request that it answers.

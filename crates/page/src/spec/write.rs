@@ -32,8 +32,8 @@ pub(super) fn write(spec: &Spec, path: &Path) -> Result<(), SpecError> {
     fs::write(path, text).map_err(|error| failed(path, error))
 }
 
-/// The spec as TOML. `keep` is given each body that was kept, with the name of a file for it, and says what the spec is to
-/// call it, if it was written.
+/// The spec as TOML. `keep` is given each body that was kept, with the name of a file for it, and says what the spec is
+/// to call it, if it was written.
 pub(super) fn toml<'a>(spec: &'a Spec, mut keep: impl FnMut(String, &'a Body) -> Option<String>) -> String {
     let mut text = format!("schema = {}\ntitle = {}\n", quoted(SCHEMA), quoted(&spec.title));
     if let Some(source) = &spec.source {

@@ -1,5 +1,5 @@
-//! Clients of our own making, for what no engine of ours would do: early what must not be early, two lengths, a hello that
-//! takes several packets, a look at each record.
+//! Clients of our own making, for what no engine of ours would do: early what must not be early, two lengths, a hello
+//! that takes several packets, a look at each record.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,10 +1,10 @@
 //! The first ranges of a file, asked for before anything is known of it.
 //!
-//! A file that the user names is looked at before it is fetched, and that look is a round trip in which nothing of the file
-//! moves. So its first range goes out with the look, and on a long way more of them, each on a connection of its own; one is
-//! left for the look itself. When it is answered, a range counts if it is of the version that the look has found: of the
-//! same length, and by a strong entity tag where the file takes more than one. A file that is not so long has refused some
-//! of them (416), which costs nobody anything.
+//! A file that the user names is looked at before it is fetched, and that look is a round trip in which nothing of the
+//! file moves. So its first range goes out with the look, and on a long way more of them, each on a connection of its
+//! own; one is left for the look itself. When it is answered, a range counts if it is of the version that the look has
+//! found: of the same length, and by a strong entity tag where the file takes more than one. A file that is not so long
+//! has refused some of them (416), which costs nobody anything.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -16,8 +16,8 @@ use crate::{Dav, RemotePath};
 
 /// How much is asked for of every file.
 pub(super) const FIRST: u64 = 64 * 1024;
-/// How much more is asked for on each other connection, if the way is long: as much as its window lets through in some five
-/// round trips.
+/// How much more is asked for on each other connection, if the way is long: as much as its window lets through in some
+/// five round trips.
 const NEXT: u64 = 512 * 1024;
 
 /// Ranges of a file.

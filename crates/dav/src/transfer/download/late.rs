@@ -1,12 +1,12 @@
 //! What is late in the end: parts of a large file, and small files.
 //!
-//! When the last of them has been asked for, connections run out of work one by one. Whichever has lost many packets then
-//! mends them alone, perhaps a few in each round trip or after a retransmission timer (200 ms at least with Linux), and all
-//! wait for it though the link lies idle. What is missing by then is asked for once more: it goes to connections that have
-//! nothing else to do, and whichever answer is there first is taken.
+//! When the last of them has been asked for, connections run out of work one by one. Whichever has lost many packets
+//! then mends them alone, perhaps a few in each round trip or after a retransmission timer (200 ms at least with
+//! Linux), and all wait for it though the link lies idle. What is missing by then is asked for once more: it goes to
+//! connections that have nothing else to do, and whichever answer is there first is taken.
 //!
-//! A server that computes what it sends leaves the link idle too, again and again. So no pause counts that is not longer than
-//! those which ended by themselves.
+//! A server that computes what it sends leaves the link idle too, again and again. So no pause counts that is not
+//! longer than those which ended by themselves.
 
 use std::{convert::Infallible, time::Duration};
 

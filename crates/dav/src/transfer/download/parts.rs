@@ -1,20 +1,21 @@
 //! A large file in parts of one version, over all connections at once.
 //!
-//! Each connection begins with a narrow window of its own, so six of them carry six times as much in each round trip until
-//! the link is full. That is worth most when all begin together and none pauses before the end:
-//! - a connection is asked for its next part while it sends one ([`Class::Part`]), since between two it would be silent for a
-//!   round trip, and a sender that paces itself by what it has measured does not make up for another's silence;
+//! Each connection begins with a narrow window of its own, so six of them carry six times as much in each round trip
+//! until the link is full. That is worth most when all begin together and none pauses before the end:
+//! - a connection is asked for its next part while it sends one ([`Class::Part`]), since between two it would be silent
+//!   for a round trip, and a sender that paces itself by what it has measured does not make up for another's silence;
 //! - parts become smaller towards the end, so that all connections are done at about the same time;
 //! - none waits for another: what comes before its turn is held in memory, up to a bound, as one of six connections may
 //!   well bring ten times as much as another;
 //! - what is missing in the end, while the link lies idle, is asked for once more (`late`).
 //!
-//! On a short way there is little to gain, as a window opens soon, and more to lose, as senders overrun the queue before the
-//! link together. There one answer brings all that has not been asked for yet, and where it breaks off another goes on.
+//! On a short way there is little to gain, as a window opens soon, and more to lose, as senders overrun the queue
+//! before the link together. There one answer brings all that has not been asked for yet, and where it breaks off
+//! another goes on.
 //!
-//! All parts are of one version: each is asked for with the entity tag that was listed (`If-Match`), or, if it was asked for
-//! before there was a listing (`early`), has come with that. They are written one after another, hence what is there when it is
-//! interrupted can be gone on from.
+//! All parts are of one version: each is asked for with the entity tag that was listed (`If-Match`), or, if it was
+//! asked for before there was a listing (`early`), has come with that. They are written one after another, hence what
+//! is there when it is interrupted can be gone on from.
 
 use std::{
     collections::VecDeque,
@@ -53,8 +54,8 @@ use crate::{
     transfer::{Event, lock},
 };
 
-/// The largest part, and the smallest that is worth a request. While the narrowest connection brings two of them, the others
-/// go on.
+/// The largest part, and the smallest that is worth a request. While the narrowest connection brings two of them, the
+/// others go on.
 const LARGEST: u64 = 512 * 1024;
 const SMALLEST: u64 = 64 * 1024;
 /// So many parts of a file are asked for at a time, for each connection; what is small waits no longer than for them.
@@ -166,8 +167,8 @@ impl Work<'_> {
         Ok(Some(length))
     }
 
-    /// Writes what is left of a file from one answer, and goes on where it breaks off; false if the server does not send
-    /// parts.
+    /// Writes what is left of a file from one answer, and goes on where it breaks off; false if the server does not
+    /// send parts.
     async fn fetch_rest(
         &self,
         path: &RemotePath,

@@ -20,8 +20,8 @@ use crate::{
 const TRIAL: Duration = Duration::from_secs(5);
 
 impl Work<'_> {
-    /// Reads what is remembered of the mirrored folder, as it is now on the server, and brings it up to date, if the server
-    /// tells what has changed.
+    /// Reads what is remembered of the mirrored folder, as it is now on the server, and brings it up to date, if the
+    /// server tells what has changed.
     pub(super) async fn recall(&self, now: &Entry, file: &Path) {
         let (path, properties) = (now.path.clone().as_folder(true), &now.properties);
         let Some(token) = properties.sync_token.clone().filter(|_| properties.syncs) else { return };

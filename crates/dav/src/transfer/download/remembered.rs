@@ -4,10 +4,10 @@
 //! never come here. So what the server had is kept, folder by folder, and brought up to date by its report; then a run
 //! goes on as any other does, only that it need not ask for the listings. What is here is compared with all of it.
 //!
-//! Nothing rests on more than what was said. A folder whose listing failed, has odd names in it, or is named in a report is
-//! not known, and is listed anew. Some servers leave out what is far below a folder, and say that nothing has changed: a
-//! report is believed only of a server that has been seen to tell of it, or where there are no folders. Others refuse such
-//! reports, so where there are no folders none of that reach is asked for.
+//! Nothing rests on more than what was said. A folder whose listing failed, has odd names in it, or is named in a
+//! report is not known, and is listed anew. Some servers leave out what is far below a folder, and say that nothing has
+//! changed: a report is believed only of a server that has been seen to tell of it, or where there are no folders.
+//! Others refuse such reports, so where there are no folders none of that reach is asked for.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -4,16 +4,16 @@
 //! files, and of what a box on the way has swallowed. A file that did not arrive is sent once more; one that is there
 //! in another length too, if what is there is known by its entity tag to be ours. Digests are compared file by file.
 //!
-//! At the very end a listing would cost a round trip in which nothing else happens. So the last files are each looked at by
-//! a request right behind their upload, on its connection, whose answer comes with the upload's own, and the listing of
-//! those before them is asked for while they are under way. Where nothing can go right behind an upload (HTTP/2, no
-//! pipelining), the listing is asked for just as early, and the last files are looked at one by one.
+//! At the very end a listing would cost a round trip in which nothing else happens. So the last files are each looked
+//! at by a request right behind their upload, on its connection, whose answer comes with the upload's own, and the
+//! listing of those before them is asked for while they are under way. Where nothing can go right behind an upload
+//! (HTTP/2, no pipelining), the listing is asked for just as early, and the last files are looked at one by one.
 
 use super::{Before, FEW, Listing, News, Plan, Sent, Step, TAIL, There, Verify};
 use crate::Error;
 
-/// So many files are looked at right behind their uploads. The question is a few hundred bytes long, and the answer to it as
-/// long as in a listing; a listing of more than these files takes several round trips, but they take longer.
+/// So many files are looked at right behind their uploads. The question is a few hundred bytes long, and the answer to
+/// it as long as in a listing; a listing of more than these files takes several round trips, but they take longer.
 const LAST: usize = 256;
 
 impl Plan {

@@ -1,12 +1,12 @@
 //! What an upload that can be gone on from is known by.
 //!
-//! Each run of the same upload must find what the last one has left, and no run may take up what belongs to another version
-//! of the file. So the name is made of where the file goes and of what the file here is: its length, its time, and the time
-//! of its last change of any kind (`st_ctime`), which nobody can set back.
+//! Each run of the same upload must find what the last one has left, and no run may take up what belongs to another
+//! version of the file. So the name is made of where the file goes and of what the file here is: its length, its time,
+//! and the time of its last change of any kind (`st_ctime`), which nobody can set back.
 //!
-//! Two runs must not write under one name at once: whoever renames first would take the name from under the other. The mark
-//! is held as the name of a socket that belongs to no file system (unix(7), abstract): it ends with its process, whatever
-//! ends that, and it bars nobody from the file itself, as a lock on that would.
+//! Two runs must not write under one name at once: whoever renames first would take the name from under the other. The
+//! mark is held as the name of a socket that belongs to no file system (unix(7), abstract): it ends with its process,
+//! whatever ends that, and it bars nobody from the file itself, as a lock on that would.
 
 use std::{
     fs,

@@ -1,13 +1,13 @@
 //! The small files of a new folder, many to a request (a Nextcloud's bulk upload).
 //!
-//! The endpoint takes a file by its path and overwrites what is there, whatever that is: no condition can go with it. So it
-//! is never pointed at a name that somebody else might have. The folder is made under a name of our own, files are put into
-//! it there, and it gets its real name by a MOVE that refuses to overwrite. Who is first to that name is so decided by one
-//! request, and others see the folder with all of its small files or not at all.
+//! The endpoint takes a file by its path and overwrites what is there, whatever that is: no condition can go with it.
+//! So it is never pointed at a name that somebody else might have. The folder is made under a name of our own, files
+//! are put into it there, and it gets its real name by a MOVE that refuses to overwrite. Who is first to that name is
+//! so decided by one request, and others see the folder with all of its small files or not at all.
 //!
-//! Nothing is repaired here. An answer that does not confirm every file, one that is lost (POST may not be repeated), a name
-//! that was taken meanwhile: our folder is deleted, and the files go by PUTs, each with its guard and its own reason if it is
-//! refused. After a failure of the endpoint itself nothing more is sent to it.
+//! Nothing is repaired here. An answer that does not confirm every file, one that is lost (POST may not be repeated), a
+//! name that was taken meanwhile: our folder is deleted, and the files go by PUTs, each with its guard and its own
+//! reason if it is refused. After a failure of the endpoint itself nothing more is sent to it.
 
 use std::{
     collections::HashMap,
@@ -68,8 +68,8 @@ struct Part {
 }
 
 impl Upload<'_> {
-    /// Makes a folder that was not there with these files in it: which of them are in it, or that it is not there yet and
-    /// is to be made and filled in the usual way.
+    /// Makes a folder that was not there with these files in it: which of them are in it, or that it is not there yet
+    /// and is to be made and filled in the usual way.
     pub(super) async fn fill(
         &self,
         cloud: &Cloud,

@@ -1,12 +1,12 @@
 //! A file in chunks, which a Nextcloud joins ("chunked upload v2" in its developer manual).
 //!
-//! A folder beside the files is made for the upload, chunks are put into it by number, several at a time, and a MOVE of its
-//! `.file` makes the file of them, all at once. So nobody sees a part of it, and what a run that was interrupted has left
-//! there, for a day, is gone on from: the folder's listing says which chunks it has.
+//! A folder beside the files is made for the upload, chunks are put into it by number, several at a time, and a MOVE of
+//! its `.file` makes the file of them, all at once. So nobody sees a part of it, and what a run that was interrupted
+//! has left there, for a day, is gone on from: the folder's listing says which chunks it has.
 //!
-//! It also says what the server has lost of what it acknowledged, and that is looked at before the MOVE, since not every
-//! storage behind a Nextcloud counts the bytes. The file's guard goes with the MOVE, as `If` with the target's URL
-//! (`If-Match` would be about the chunks) and as `Overwrite`.
+//! It also says what the server has lost of what it acknowledged, and that is looked at before the MOVE, since not
+//! every storage behind a Nextcloud counts the bytes. The file's guard goes with the MOVE, as `If` with the target's
+//! URL (`If-Match` would be about the chunks) and as `Overwrite`.
 
 use std::{collections::HashMap, ops::Range, path::Path, time::SystemTime};
 

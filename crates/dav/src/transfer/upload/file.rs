@@ -25,7 +25,8 @@ use crate::{
 };
 
 impl Upload<'_> {
-    /// Uploads a file under its lock, if it needs one, and looks right behind it whether it is there, if that is wanted.
+    /// Uploads a file under its lock, if it needs one, and looks right behind it whether it is there, if that is
+    /// wanted.
     pub(super) async fn file(
         &self,
         local: &Path,

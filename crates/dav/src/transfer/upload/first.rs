@@ -1,9 +1,10 @@
 //! The first files, sent before it is known what is on the server.
 //!
-//! An upload begins with a look at its target, and in that round trip nothing would be sent. But where files belong is known
-//! if the target is named as a folder, and a server does not overwrite what it has if it is told not to
-//! (`If-None-Match: *`). So as many files as there are connections beside the look's own go out with it. One that is there
-//! already is refused (412), and is then sent as the look says: it has lost a round trip's worth of bytes, and no time.
+//! An upload begins with a look at its target, and in that round trip nothing would be sent. But where files belong is
+//! known if the target is named as a folder, and a server does not overwrite what it has if it is told not to
+//! (`If-None-Match: *`). So as many files as there are connections beside the look's own go out with it. One that is
+//! there already is refused (412), and is then sent as the look says: it has lost a round trip's worth of bytes, and no
+//! time.
 
 use std::{collections::HashSet, fs, path::PathBuf, sync::Arc};
 

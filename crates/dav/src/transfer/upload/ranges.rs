@@ -1,18 +1,18 @@
 //! A file in parts, to a server that writes a part where `Content-Range` says.
 //!
 //! That is Apache's mod_dav_fs, and what it does was seen with 2.4.71. It writes in place, and several at a time do not
-//! disturb each other. It makes a file that is not there, and takes it away again if the part that made it is cut short,
-//! from under whoever writes into it by then: so an empty file is made first, and parts are for a file that is there
-//! (`If-Match: *`) and else refused. It does not compare the length of a part with the range that it names, and never
-//! makes a file shorter. What it has written of a part that was cut short stays.
+//! disturb each other. It makes a file that is not there, and takes it away again if the part that made it is cut
+//! short, from under whoever writes into it by then: so an empty file is made first, and parts are for a file that is
+//! there (`If-Match: *`) and else refused. It does not compare the length of a part with the range that it names, and
+//! never makes a file shorter. What it has written of a part that was cut short stays.
 //!
-//! A file with holes in it has a length that says nothing of them. But parts begin in order, and none before all but the
-//! last few before it are done: so what is before these is there ([`trusted`]), and no more has to be remembered of an upload
-//! to go on with it.
+//! A file with holes in it has a length that says nothing of them. But parts begin in order, and none before all but
+//! the last few before it are done: so what is before these is there ([`trusted`]), and no more has to be remembered of
+//! an upload to go on with it.
 //!
-//! RFC 9110 §14.5 leaves a server free to take a part for the whole. So what is there is looked at before it is renamed: one
-//! that has another length than was sent, or other bytes where digests are compared, is deleted, and the file goes by one
-//! PUT.
+//! RFC 9110 §14.5 leaves a server free to take a part for the whole. So what is there is looked at before it is
+//! renamed: one that has another length than was sent, or other bytes where digests are compared, is deleted, and the
+//! file goes by one PUT.
 
 use std::{
     ops::Range,
@@ -173,8 +173,8 @@ impl Upload<'_> {
     }
 }
 
-/// How much of a file that is `has` bytes long is certainly there. The last part that has begun reaches to its end, and when
-/// it began, all but [`LANES`] with it were done.
+/// How much of a file that is `has` bytes long is certainly there. The last part that has begun reaches to its end, and
+/// when it began, all but [`LANES`] with it were done.
 fn trusted(has: u64) -> u64 {
     has.div_ceil(PART).saturating_sub(LANES as u64) * PART
 }

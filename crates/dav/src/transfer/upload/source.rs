@@ -71,8 +71,8 @@ impl Seen {
         seen.still(local).map(|()| seen)
     }
 
-    /// Whether the file is what it was: else what was sent may be half of one version and half of another. What was read
-    /// at once is of one version, whatever came later.
+    /// Whether the file is what it was: else what was sent may be half of one version and half of another. What was
+    /// read at once is of one version, whatever came later.
     pub(super) fn still(self, local: &Path) -> Result<(), Error> {
         if self.length <= AT_ONCE {
             return Ok(());

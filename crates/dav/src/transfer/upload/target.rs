@@ -43,8 +43,8 @@ pub(super) async fn target(
 }
 
 /// Looks at the target and the names in it that matter, all at once: its listing may be long. When the first connection
-/// is there, the first files wait for theirs already, and the names are looked at on those that they leave: only what is
-/// not new is in need of that.
+/// is there, the first files wait for theirs already, and the names are looked at on those that they leave: only what
+/// is not new is in need of that.
 async fn few_of(
     dav: &Dav,
     to: &RemotePath,

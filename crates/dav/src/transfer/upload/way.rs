@@ -1,20 +1,20 @@
 //! Which way a file goes up.
 //!
-//! A PUT is one request on one connection, and most files are best sent by it. Two servers can do more with a large file.
-//! Apache's mod_dav_fs writes a part where `Content-Range` says, and a Nextcloud takes chunks and joins them: so what an
-//! interrupted run has left can be gone on from, and several connections, or several streams, carry one file.
+//! A PUT is one request on one connection, and most files are best sent by it. Two servers can do more with a large
+//! file. Apache's mod_dav_fs writes a part where `Content-Range` says, and a Nextcloud takes chunks and joins them: so
+//! what an interrupted run has left can be gone on from, and several connections, or several streams, carry one file.
 //!
-//! Neither is free. Parts go to a temporary name, which must be made, looked at and renamed: three round trips that a PUT
-//! does not have. So Apache's parts are used where one of these holds: the file is to be resumable; a temporary name is
-//! wanted anyway; or the file is many windows long. A connection, and over HTTP/2 a stream, carries a window per RTT
-//! whatever the link could do, and a file that is many of them long loses at most a few per cent if the link is the
-//! narrower one: 100 MiB over 200 ms took 8.8 s by one PUT and 6.6 s in parts at 400 Mbit/s, but 40 MiB at 100 Mbit/s,
-//! which one connection fills, 6.3 s and 6.7 s (Apache 2.4.71, both on one busy machine). Nor does it help a file that ends
-//! before one connection's window is open: 20 MiB there took 3.7 s by one PUT and 4.4 s in parts over five connections, which
-//! filled the link 0.3 s sooner, overran the queue before it (1028 packets were sent again) and then waited for the round trips
-//! above. Streams of one connection share
-//! its window, too: so many of them are of use as it has room for, and else one. Chunks are used for whatever is larger
-//! than one, since a Nextcloud and the servers before it bound the size of a request.
+//! Neither is free. Parts go to a temporary name, which must be made, looked at and renamed: three round trips that a
+//! PUT does not have. So Apache's parts are used where one of these holds: the file is to be resumable; a temporary
+//! name is wanted anyway; or the file is many windows long. A connection, and over HTTP/2 a stream, carries a window
+//! per RTT whatever the link could do, and a file that is many of them long loses at most a few per cent if the link is
+//! the narrower one: 100 MiB over 200 ms took 8.8 s by one PUT and 6.6 s in parts at 400 Mbit/s, but 40 MiB at 100
+//! Mbit/s, which one connection fills, 6.3 s and 6.7 s (Apache 2.4.71, both on one busy machine). Nor does it help a
+//! file that ends before one connection's window is open: 20 MiB there took 3.7 s by one PUT and 4.4 s in parts over
+//! five connections, which filled the link 0.3 s sooner, overran the queue before it (1028 packets were sent again) and
+//! then waited for the round trips above. Streams of one connection share its window, too: so many of them are of use
+//! as it has room for, and else one. Chunks are used for whatever is larger than one, since a Nextcloud and the servers
+//! before it bound the size of a request.
 
 use haul_http::Windows;
 
@@ -47,8 +47,8 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// The way for a file of this length, given what is known of the server, HTTP/2's windows where it is spoken, and whether
-    /// the path is on a Nextcloud.
+    /// The way for a file of this length, given what is known of the server, HTTP/2's windows where it is spoken, and
+    /// whether the path is on a Nextcloud.
     pub(super) fn of(
         length: u64,
         options: &Options,

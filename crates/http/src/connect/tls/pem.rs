@@ -50,10 +50,10 @@ impl Roots {
     }
 }
 
-/// The system's authorities. Most systems keep them twice: in one file, and each by itself in a folder. Reading that too took
-/// 3.3 ms in place of 0.7, and from a cold disk some 100 ms more, of a handshake's time; and in Debian's are self-signed
-/// certificates nobody vouches for (`ssl-cert-snakeoil`). It counts where there is no such file, or where the environment
-/// says what counts.
+/// The system's authorities. Most systems keep them twice: in one file, and each by itself in a folder. Reading that
+/// too took 3.3 ms in place of 0.7, and from a cold disk some 100 ms more, of a handshake's time; and in Debian's are
+/// self-signed certificates nobody vouches for (`ssl-cert-snakeoil`). It counts where there is no such file, or where
+/// the environment says what counts.
 fn native() -> CertificateResult {
     let told =
         [openssl_probe::ENV_CERT_FILE, openssl_probe::ENV_CERT_DIR].iter().any(|name| env::var_os(name).is_some());

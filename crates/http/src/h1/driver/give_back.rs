@@ -56,8 +56,8 @@ impl Driver {
 
     /// Gives every job back that got no answer, and tells the reader of an answer that it is cut.
     ///
-    /// What it has begun and not ended is given up. It may wait in the kernel for a link that comes back in an hour, and must
-    /// not take effect by then: whoever asked has been told, and may have asked again.
+    /// What it has begun and not ended is given up. It may wait in the kernel for a link that comes back in an hour,
+    /// and must not take effect by then: whoever asked has been told, and may have asked again.
     pub(super) async fn end(mut self, cause: Cause) {
         if !self.under_way.is_empty() {
             self.io.abort();

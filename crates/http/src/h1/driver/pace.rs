@@ -1,14 +1,15 @@
 //! How much to have under way: to ask for, or to send, before what was is done.
 //!
-//! A connection should have more to do while it does what it was given, and giving it that takes a round trip: in it a wide
-//! window lets megabytes through, and a narrow one a hundred kilobytes. The scheduler gives each what it will do until then.
-//! What is more than that no other can do that is quicker, and a sender that may send all at once overruns the queue before
-//! the link while its window opens: what it was not given is not lost there.
+//! A connection should have more to do while it does what it was given, and giving it that takes a round trip: in it a
+//! wide window lets megabytes through, and a narrow one a hundred kilobytes. The scheduler gives each what it will do
+//! until then. What is more than that no other can do that is quicker, and a sender that may send all at once overruns
+//! the queue before the link while its window opens: what it was not given is not lost there.
 //!
-//! So it is counted how much moves in a round trip, the shortest one that was seen, without a queue. While that grows by a
-//! quarter or more, four times as much is to be under way, as a window that opens doubles (RFC 5681 §3.1) and the next count
-//! is a round trip away; when it does not, the link is full, as BBR concludes too (draft-ietf-ccwg-bbr, "full pipe"), and
-//! twice the most that there was of late is: what is on its way, and as much behind it, for when something is late.
+//! So it is counted how much moves in a round trip, the shortest one that was seen, without a queue. While that grows
+//! by a quarter or more, four times as much is to be under way, as a window that opens doubles (RFC 5681 §3.1) and the
+//! next count is a round trip away; when it does not, the link is full, as BBR concludes too (draft-ietf-ccwg-bbr,
+//! "full pipe"), and twice the most that there was of late is: what is on its way, and as much behind it, for when
+//! something is late.
 
 use std::time::Duration;
 
