@@ -32,8 +32,9 @@ pub struct Abilities {
     /// PUT of a part of a file by `Content-Range`, which mod_dav alone is known to take for a part. Others take
     /// the part for the whole, or refuse (RFC 9110 §14.5).
     pub content_range_put: bool,
-    /// Whether a [`crate::Guard`] on a PUT holds. nginx overwrites whatever the guard says.
-    pub guards: bool,
+    /// Whether a [`crate::Guard`] on a PUT holds, as far as it is known of this software. nginx overwrites whatever the
+    /// guard says, and so do several others (seen with golang.org/x/net/webdav, rclone 1.60 and dufs 0.47).
+    pub guards: Option<bool>,
     /// Which entity tags it gives, seen in a listing.
     pub etags: ETags,
     /// `X-OC-Mtime` with a PUT sets the file's time.
@@ -120,7 +121,11 @@ impl Abilities {
             // Said by some; the property `supported-report-set` is the rule (RFC 6578 §3.1).
             sync_collection: has("sync-collection"),
             content_range_put: family == Family::Apache,
-            guards: family != Family::Nginx,
+            guards: match family {
+                Family::Nginx => Some(false),
+                Family::Apache | Family::Nextcloud | Family::OwnCloud => Some(true),
+                _ => (called("longhaul") || called("lighttpd")).then_some(true),
+            },
             sets_mtime: cloud,
             server,
             family,
@@ -248,7 +253,7 @@ mod tests {
              Allow: OPTIONS,GET,HEAD,POST,DELETE,TRACE,PROPFIND,PROPPATCH,COPY,MOVE,LOCK,UNLOCK",
         );
         assert_eq!(apache.family, Family::Apache);
-        assert!(apache.content_range_put && apache.locks && apache.guards && !apache.extended_mkcol);
+        assert!(apache.content_range_put && apache.locks && apache.guards == Some(true) && !apache.extended_mkcol);
         // It does not list PUT among what a folder takes.
         assert!(apache.allows("PROPPATCH") && !apache.allows("PUT"));
     }
@@ -260,7 +265,7 @@ mod tests {
             "Server: nginx/1.22.1\nDAV: 2\nAllow: GET,HEAD,PUT,DELETE,MKCOL,COPY,MOVE,PROPFIND,OPTIONS,LOCK,UNLOCK",
         );
         assert_eq!(nginx.family, Family::Nginx);
-        assert!(nginx.webdav && nginx.locks && !nginx.guards && !nginx.allows("PROPPATCH"));
+        assert!(nginx.webdav && nginx.locks && nginx.guards == Some(false) && !nginx.allows("PROPPATCH"));
     }
 
     #[test]
@@ -294,7 +299,7 @@ mod tests {
     #[test]
     fn silence_promises_nothing_and_guards_are_tried() {
         let unknown = options("Content-Length: 0");
-        assert!(!unknown.webdav && !unknown.locks && unknown.guards && unknown.allows("PUT"));
+        assert!(!unknown.webdav && !unknown.locks && unknown.guards.is_none() && unknown.allows("PUT"));
         assert_eq!((unknown.family, unknown.etags), (Family::Other, ETags::Unknown));
     }
 

@@ -1,16 +1,15 @@
 //! The verbs: one request each, its answer read and its refusal explained.
 //!
-//! What passes by itself (429, 502, 503, 504) is waited for, as long as the server asks (`Retry-After`) or a little
-//! longer each time, a few times; what changes nothing or may be repeated, only. Requests that were refused together do
-//! not come back together: each waits up to half as long again, and a server that says that it is busy (429, 503) says
-//! so to all that is asked of it (see `gate`).
+//! What passes by itself (425, 429, 502, 503, 504) is waited for, as long as the server asks (`Retry-After`) or a
+//! little longer each time, a few times; what changes nothing or may be repeated, only. Requests that were refused
+//! together do not come back together: each waits up to half as long again, and a server that says that it is busy
+//! (429, 503) says so to all that is asked of it (see `gate`).
 //!
 //! A request that was sent more than once may meet its own echo: a MOVE that there is nothing to move any more, a PUT
 //! that the file is there already (see `put`). Then it is looked what is there before anybody is told of a failure.
 
 use std::{
     hash::{BuildHasher, RandomState},
-    ops::ControlFlow,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -24,7 +23,7 @@ use tokio::sync::OnceCell;
 
 use crate::{
     Abilities, Entry, Error, Failure, Guard, If, Item, LockToken, Multistatus, Properties, RemotePath, Requests,
-    Setting, Wanted, cloud, coding::beginning, gate::Gate, listing::entries, put::is_undecided, requests::Depth,
+    Setting, Wanted, cloud, coding::beginning, gate::Gate, listing::told, put::is_undecided, requests::Depth,
 };
 
 /// A WebDAV server, for one user.
@@ -100,7 +99,9 @@ impl Dav {
             let turn = self.gate.pass().await.filter(|_| !is_large);
             let again = body.again().map(|body| (parts.clone(), body));
             let answer = self.client.send(Request::from_parts(parts, body)).await?;
-            if answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED {
+            let unchanged =
+                answer.status() == StatusCode::NOT_MODIFIED && (method == Method::GET || method == Method::HEAD);
+            if answer.status().is_success() || unchanged {
                 self.gate.open();
                 return Ok(answer);
             }
@@ -177,23 +178,6 @@ impl Dav {
         self.abilities.get()
     }
 
-    /// Lists a folder, or a whole tree where the server does that; each entry as soon as it is there. The folder
-    /// itself is among them. What cannot be here by its name is told as an error to `each`, and left out.
-    pub async fn list(
-        &self,
-        path: &RemotePath,
-        depth: Depth,
-        wanted: Wanted,
-        mut each: impl FnMut(Result<Entry, crate::PathError>),
-    ) -> Result<(), Error> {
-        let answer = self.ask(self.requests.propfind(path, depth, wanted), path, Options::default()).await?;
-        let read = entries(answer, "PROPFIND", path, |entry| {
-            each(entry);
-            ControlFlow::Continue(())
-        });
-        read.await.map(drop)
-    }
-
     /// What is at a path; none if nothing is.
     pub async fn stat(&self, path: &RemotePath, wanted: Wanted) -> Result<Option<Entry>, Error> {
         let found = async {
@@ -233,8 +217,8 @@ impl Dav {
         match self.try_mkcol(path, locks).await {
             Ok(()) => Ok(true),
             // Something is there. A folder, as a rule: the way to know is to look, and to be sure it is left to who
-            // cares.
-            Err(error) if error.is(405) => match self.stat(path, Wanted::LISTING).await? {
+            // cares. That is a 405 (RFC 4918 §9.3.1), and with some servers another refusal.
+            Err(error) if error.refusal().is_some() => match self.stat(path, Wanted::LISTING).await? {
                 Some(entry) if entry.path.is_folder() => Ok(false),
                 _ => Err(error),
             },
@@ -264,8 +248,8 @@ impl Dav {
     }
 
     /// Copies on the server.
-    pub async fn copy(&self, from: &RemotePath, to: &RemotePath, overwrite: bool) -> Result<(), Error> {
-        let request = self.requests.copy(from, to, overwrite, Depth::Infinity, &If::default());
+    pub async fn copy(&self, from: &RemotePath, to: &RemotePath, overwrite: bool, claims: &If) -> Result<(), Error> {
+        let request = self.requests.copy(from, to, overwrite, Depth::Infinity, claims);
         let answer = self.ask(request, from, slow()).await?;
         self.parts(answer, from, &method("COPY"), Some(to)).await
     }
@@ -382,24 +366,22 @@ impl Dav {
         let items: Vec<Item> = reader.feed(&body).collect::<Result<_, _>>().map_err(listing)?;
         reader.finish().map_err(listing)?;
         for item in items {
-            let Item::Entry(entry) = item else { continue };
-            let refused = entry.status.into_iter().chain(entry.refused.iter().map(|(_, status)| *status));
-            if let Some(status) = refused.into_iter().find(|status| !status.is_success()) {
-                return Err(Box::new(Failure::of_part(method, &entry.path, status, entry.conditions)).into());
+            match item {
+                Item::Entry(entry) => {
+                    let refused = entry.status.into_iter().chain(entry.refused.iter().map(|(_, status)| *status));
+                    if let Some(status) = refused.into_iter().find(|status| !status.is_success()) {
+                        return Err(Box::new(Failure::of_part(method, &entry.path, status, entry.conditions)).into());
+                    }
+                }
+                // It may be this one's failure, under a name that a proxy has made of it.
+                Item::Misplaced(other) => {
+                    let why = format!("it is not known what was done, as the server tells of something else: {other}");
+                    return Err(Error::Differs { path: path.clone(), why });
+                }
             }
         }
         Ok(())
     }
-}
-
-/// What an answer about one path tells of it.
-pub(crate) async fn told(answer: Answer, path: &RemotePath) -> Result<Option<Entry>, Error> {
-    let mut found = None;
-    let read = entries(answer, "PROPFIND", path, |entry| {
-        found = found.take().or(entry.ok());
-        ControlFlow::Continue(())
-    });
-    read.await.map(|_| found)
 }
 
 /// A method of WebDAV's.

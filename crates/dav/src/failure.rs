@@ -93,8 +93,12 @@ impl Failure {
             }
             403 if self.unmet(&Code::ValidSyncToken) => "the server no longer knows that state: list the folder anew",
             403 => "the server does not allow it to this user: ask its administrator, or check the path",
+            404 if self.method.as_str() == "LOCK" => {
+                "the server locks only what is there: lock on edit (--lock edit), or never"
+            }
             404 => "there is nothing at this path: check its spelling and case",
             405 if self.method.as_str() == "MKCOL" => "there is something of this name already",
+            405 | 501 if self.method.as_str() == "LOCK" => "the server has no locks here: do without (--lock never)",
             405 | 501 => "the server does not do this here: check that the URL is a WebDAV folder",
             409 if makes => "the folder it belongs in is not there: make that first",
             409 => "it does not fit the state of what is there: list the folder and try again",

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 
 use crate::{
-    Dav, Depth, End, Entry, Error, Failure, Item, Multistatus, PathError, RemotePath, Wanted, coding::Decoder,
+    Dav, Depth, End, Entry, Error, Failure, Item, Multistatus, PathError, RemotePath, Unfit, Wanted, coding::Decoder,
 };
 
 /// How long an answer may go on without an entry, in bytes.
@@ -72,6 +72,51 @@ pub(crate) async fn entries(
 }
 
 impl Dav {
+    /// Lists a folder, or a whole tree where the server does that; each entry as soon as it is there. The folder itself
+    /// is among them. What cannot be here by its name, or is not right below the folder where only that was asked for,
+    /// is told as an error to `each`, and left out; so is, without a word, what the server says is not there.
+    ///
+    /// If the server refuses the folder itself amid its answer, as with a 507 where it has cut it, or says nothing at
+    /// all, then the folder was not listed, whatever has come.
+    pub async fn list(
+        &self,
+        path: &RemotePath,
+        depth: Depth,
+        wanted: Wanted,
+        mut each: impl FnMut(Result<Entry, PathError>),
+    ) -> Result<(), Error> {
+        let answer = self.ask(self.requests().propfind(path, depth, wanted), path, Options::default()).await?;
+        let (mut refused, mut silent) = (None, true);
+        let is_below = |entry: &Entry| depth != Depth::One || entry.path.parent().is_some_and(|it| it.same_place(path));
+        let read = entries(answer, "PROPFIND", path, |entry| {
+            silent = false;
+            match entry {
+                Ok(entry) if entry.path.same_place(path) => {
+                    refused = refusal(&entry);
+                    if refused.is_some() {
+                        return ControlFlow::Break(());
+                    }
+                    each(Ok(entry));
+                }
+                Ok(entry) if entry.status == Some(StatusCode::NOT_FOUND) => {}
+                Ok(entry) if !is_below(&entry) => {
+                    each(Err(PathError::new(&entry.path.to_string(), Unfit::TooDeep(path.clone()))));
+                }
+                entry => each(entry),
+            }
+            ControlFlow::Continue(())
+        });
+        read.await?;
+        match refused {
+            Some(refused) => Err(Box::new(refused).into()),
+            None if silent => {
+                let why = "the server's listing says nothing, not even that it is there".into();
+                Err(Error::Differs { path: path.clone(), why })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// What has changed in a folder, or with [`Depth::Infinity`] in all folders below it too, since it had the state
     /// `token`: each entry as soon as it is there. What is gone has the status 404, and the properties are those of
     /// now. The token of the state that this leads to. A token that is too old is refused with
@@ -133,6 +178,28 @@ impl Dav {
         let request = self.requests().sync_collection(path, token, depth, limit, wanted);
         self.ask(request, path, Options::default()).await
     }
+}
+
+/// What an answer about one path tells of it, whatever else it tells of.
+pub(crate) async fn told(answer: Answer, path: &RemotePath) -> Result<Option<Entry>, Error> {
+    let mut found = None;
+    let read = entries(answer, "PROPFIND", path, |entry| {
+        found = found.take().or(entry.ok().filter(|entry| entry.path.same_place(path)));
+        ControlFlow::Continue(())
+    });
+    read.await?;
+    match found.as_ref().and_then(refusal) {
+        Some(failure) if failure.status == StatusCode::NOT_FOUND => Ok(None),
+        Some(failure) => Err(Box::new(failure).into()),
+        None => Ok(found),
+    }
+}
+
+/// How the server refuses to list this one, if it does so within a listing.
+fn refusal(entry: &Entry) -> Option<Failure> {
+    let status = entry.status.filter(|status| !status.is_success())?;
+    let method = Method::from_bytes(b"PROPFIND").unwrap_or_default();
+    Some(Failure::of_part(&method, &entry.path, status, entry.conditions.clone()))
 }
 
 /// Whether a path is below a folder that is in `folder`.

@@ -4,7 +4,8 @@ use std::fmt;
 
 use http::HeaderValue;
 
-/// A lock's token: a URI, fit to be sent back.
+/// A lock's token, fit to be sent back: a URI, or what the server has in its place (golang.org/x/net/webdav, and so
+/// rclone and Caddy, number theirs).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LockToken(String);
 
@@ -12,7 +13,7 @@ impl LockToken {
     /// The token in a property. `None` if it could not be sent back as it is.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        let sound = text.contains(':') && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
+        let sound = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
         sound.then(|| Self(text.to_owned()))
     }
 
@@ -44,7 +45,8 @@ mod tests {
         let header = |text: &'static str| LockToken::from_header(&HeaderValue::from_static(text));
         assert_eq!(header("<urn:uuid:1>").unwrap().to_string(), "<urn:uuid:1>");
         assert_eq!(header("urn:uuid:1"), header("<urn:uuid:1>"));
-        for wrong in ["", "token", "a:b> (<c:d", "a:\r\nb", "urn:ä"] {
+        assert_eq!(header("<1795399105>").unwrap().to_string(), "<1795399105>");
+        for wrong in ["", "a:b> (<c:d", "a:\r\nb", "urn:ä"] {
             assert_eq!(LockToken::parse(wrong), None, "{wrong:?}");
         }
     }

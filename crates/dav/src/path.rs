@@ -86,6 +86,9 @@ pub enum Unfit {
     /// A place that was not asked for.
     #[error("is not below {0}, which was asked for: left out (is there a proxy that changes paths?)")]
     Elsewhere(RemotePath),
+    /// A place further down, where only what is right below a folder was asked for.
+    #[error("is not right below {0}, whose listing has it: left out")]
+    TooDeep(RemotePath),
     /// No URL is that long.
     #[error("is too long for a URL")]
     Long,
@@ -95,7 +98,7 @@ pub enum Unfit {
 }
 
 impl PathError {
-    fn new(path: &str, why: Unfit) -> Self {
+    pub(crate) fn new(path: &str, why: Unfit) -> Self {
         Self { path: path.chars().take(300).collect(), why }
     }
 }

@@ -13,7 +13,8 @@ use http::{HeaderMap, StatusCode, header};
 
 use crate::{
     Dav, ETag, Entry, Error, Guard, If, RemotePath, Wanted,
-    client::{LONGEST_WORK, TRIES, drain, told},
+    client::{LONGEST_WORK, TRIES, drain},
+    listing::told,
     requests::Depth,
 };
 

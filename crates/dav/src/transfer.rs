@@ -13,7 +13,7 @@ use std::{
     hash::{BuildHasher, Hash, RandomState},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 pub use download::download;
@@ -208,6 +208,11 @@ fn marked(name: &[u8], mark: u64, extension: &str) -> Vec<u8> {
         end -= 1;
     }
     [b".", &name[..end], format!(".{mark:016x}.{extension}").as_bytes()].concat()
+}
+
+/// A time in whole seconds, which is what servers tell.
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Another number each time.

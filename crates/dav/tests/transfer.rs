@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
@@ -279,12 +280,8 @@ async fn bytes_are_compared_where_there_are_no_digests() {
     assert!(tree(here.path()) == tree(server.root.path()));
 }
 
-#[tokio::test]
-async fn an_interrupted_download_is_gone_on_from() {
-    let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
-    let content: Vec<u8> = (0..30_000_000_u32).map(|byte| (byte / 97) as u8).collect();
-    fs::write(server.root.path().join("large"), &content).unwrap();
-    let options = Options { resume: true, connections: 2, ..Options::default() };
+/// Begins to download the file `large` to `here` in a folder, and stops in the middle: what is left there.
+async fn interrupted(server: &Server, folder: &Path, options: &Options) -> PathBuf {
     let (stop, moved) = (Arc::new(Notify::new()), Arc::new(Mutex::new(0)));
     let (stopping, counted) = (stop.clone(), moved.clone());
     let watch: Watch = Arc::new(move |event: Event<'_>| {
@@ -296,29 +293,87 @@ async fn an_interrupted_download_is_gone_on_from() {
             }
         }
     });
-    let place = here.path().join("here");
-    download(&server.dav, &[path("/large")], &place, &options, &stop, &watch).await.unwrap();
-    let left = tree(here.path());
-    let (part, has) = left.first_key_value().unwrap();
-    let has = has.as_ref().unwrap();
-    assert!(left.len() == 1 && part.extension().unwrap() == "part", "{part:?}");
-    assert!(has.len() > 4_000_000 && content.starts_with(has));
+    download(&server.dav, &[path("/large")], &folder.join("here"), options, &stop, &watch).await.unwrap();
+    let left = tree(folder);
+    let (part, _) = left.first_key_value().unwrap();
+    assert!(left.len() == 1 && part.extension().unwrap() == "part", "{}", part.display());
+    folder.join(part)
+}
+
+fn large() -> Vec<u8> {
+    (0..30_000_000_u32).map(|byte| (byte / 97) as u8).collect()
+}
+
+#[tokio::test]
+async fn an_interrupted_download_is_gone_on_from() {
+    let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
+    let content = large();
+    fs::write(server.root.path().join("large"), &content).unwrap();
+    let options = Options { resume: true, connections: 2, ..Options::default() };
+    let part = interrupted(&server, here.path(), &options).await;
+    let (has, place) = (fs::read(&part).unwrap(), here.path().join("here"));
+    assert!(has.len() > 4_000_000 && content.starts_with(&has));
 
     // What was there is not fetched again: a mark in it stays.
     let mut marked = has.clone();
     marked[1000] ^= 1;
-    fs::write(here.path().join(part), &marked).unwrap();
+    fs::write(&part, &marked).unwrap();
     let summary = down(&server, "/large", &place, &options).await;
     assert_eq!((summary.files, summary.failed.len()), (1, 0));
     let got = tree(here.path()).remove(Path::new("here")).unwrap().unwrap();
     assert!(got.len() == content.len() && got[1000] != content[1000] && got[1001..] == content[1001..]);
 
     // Of another version nothing is gone on from.
-    fs::write(here.path().join(part), &marked).unwrap();
+    fs::write(&part, &marked).unwrap();
     let newer = vec![7; content.len()];
     fs::write(server.root.path().join("large"), &newer).unwrap();
     down(&server, "/large", &place, &options).await;
     assert!(fs::read(&place).unwrap() == newer);
+}
+
+#[tokio::test]
+async fn what_others_have_put_where_a_part_belongs_is_left_alone() {
+    let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
+    let (content, others) = (large(), tempfile::tempdir().unwrap());
+    fs::write(server.root.path().join("large"), &content).unwrap();
+    let options = Options { resume: true, connections: 2, ..Options::default() };
+    let part = interrupted(&server, here.path(), &options).await;
+    let victim = others.path().join("victim");
+    fs::write(&victim, b"content of another's").unwrap();
+    let plants: [&dyn Fn(); 3] =
+        [&|| std::os::unix::fs::symlink(&victim, &part).unwrap(), &|| fs::hard_link(&victim, &part).unwrap(), &|| {
+            nix::unistd::mkfifo(&part, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        }];
+    for plant in plants {
+        let _ = fs::remove_file(here.path().join("here"));
+        fs::remove_file(&part).unwrap();
+        plant();
+        let summary = down(&server, "/large", &here.path().join("here"), &options).await;
+        assert_eq!((summary.files, summary.failed.len()), (1, 0));
+        assert!(fs::read(here.path().join("here")).unwrap() == content);
+        assert!(!fs::symlink_metadata(here.path().join("here")).unwrap().is_symlink());
+        assert_eq!(fs::read(&victim).unwrap(), b"content of another's");
+    }
+}
+
+#[tokio::test]
+async fn a_file_keeps_its_mode_and_what_is_no_file_stays() {
+    let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
+    fs::write(server.root.path().join("file"), b"newer").unwrap();
+    let place = here.path().join("file");
+    fs::write(&place, b"old").unwrap();
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(down(&server, "/file", &place, &Options::default()).await.files, 1);
+    assert_eq!(fs::read(&place).unwrap(), b"newer");
+    assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o600);
+
+    let pipe = here.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let summary = down(&server, "/file", &pipe, &Options::default()).await;
+    assert!(summary.failed[0].1.to_string().contains("device or pipe"), "{:?}", summary.failed);
+    assert!(!fs::symlink_metadata(&pipe).unwrap().is_file());
+    let error = upload(&server.dav, &[pipe], &path("/"), &Options::default(), &Notify::new(), &quiet()).await;
+    assert!(error.unwrap_err().to_string().contains("device or pipe"));
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ use haul_http::{Body, connect};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 use self::{early::Early, late::Late, listing::Found, parts::FAR, remembered::Remembered};
-use super::{Event, Options, Skip, Summary, Watch, lock};
+use super::{Event, Options, Skip, Summary, Watch, lock, seconds};
 use crate::{Dav, ETag, Error, Properties, RemotePath, Wanted};
 
 /// How many requests may be under way or wait in the engine's queue.
@@ -214,12 +214,12 @@ struct Queue {
 impl Queue {
     /// Adds what was found; how many files, and their bytes.
     fn extend(&mut self, found: impl Iterator<Item = Found>) -> (u64, u64) {
-        let (mut files, mut bytes) = (0, 0);
+        let (mut files, mut bytes) = (0, 0_u64);
         for found in found {
             match found {
                 Found::Folder(folder) => self.folders.push_back(folder),
                 Found::File(find) => {
-                    (files, bytes) = (files + 1, bytes + find.facts.length.unwrap_or(0));
+                    (files, bytes) = (files + 1, bytes.saturating_add(find.facts.length.unwrap_or(0)));
                     self.files.push_back(find);
                 }
             }
@@ -454,8 +454,4 @@ impl Work<'_> {
 
 fn in_the_way(what: &str) -> io::Error {
     io::Error::other(format!("there is a {what} of this name here: delete or rename one of them"))
-}
-
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -17,10 +17,10 @@ mod verify;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
-use super::{FEW, Options, SHARED, Skip, Verify, walk::Outline};
+use super::{FEW, Options, SHARED, Skip, Verify, seconds, walk::Outline};
 use crate::{ETag, Error, Guard, RemotePath};
 
 /// How many requests may be on their way or wait in the engine's queue, and how many bytes of small files.
@@ -31,8 +31,6 @@ const TAIL: usize = 64;
 /// Files up to this size go many to a request, where the server takes that and there are so many of them.
 const BULK: u64 = 128 * 1024;
 const MANY: usize = 3;
-/// Times on servers are whole seconds, and clocks differ.
-const SAME_TIME: Duration = Duration::from_secs(2);
 
 /// Something to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -474,9 +472,9 @@ impl Plan {
     }
 }
 
-/// Whether a copy is not older than its original.
+/// Whether a copy is not older than its original, in whole seconds.
 fn is_fresh(there: Option<SystemTime>, here: Option<SystemTime>) -> bool {
-    there.zip(here).is_some_and(|(there, here)| there + SAME_TIME >= here)
+    there.zip(here).is_some_and(|(there, here)| seconds(there) >= seconds(here))
 }
 
 #[cfg(test)]

@@ -24,7 +24,9 @@ use self::wire::{Answer, Request, serve};
 pub(crate) enum Fault {
     /// It is not done, and answered with this status and headers.
     Refuse(u16, &'static str),
-    /// The same, before its body is read; then the connection ends.
+    /// It is not done, and answered with this status and document.
+    Say(u16, &'static str),
+    /// It is refused before its body is read; then the connection ends.
     RefuseEarly(u16),
     /// The connection is reset, and nothing was done.
     Reset,

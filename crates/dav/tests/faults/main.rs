@@ -14,6 +14,7 @@ mod named;
 mod parts;
 mod property;
 mod reports;
+mod said;
 mod uploads;
 
 use futures_util::{StreamExt, stream};

@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 
 use super::{on_each, pairs};
 use crate::common::{
-    Failed, Tree, check, client,
+    Failed, Tree, check, client, deaf,
     double::{Double, Fault},
-    folder, lay_out, lay_out_large, mirror, read, rest, up,
+    folder, lay_out, lay_out_large, mirror, read, rest, up, up_to,
 };
 
 /// Uploads a tree amid faults, over an older version of some files, and then again without.
@@ -201,6 +201,34 @@ async fn what_only_a_lock_has_made_does_not_stay() {
     });
     let failed = failed.await;
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["a/file10"]);
+}
+
+/// Some servers say of each state that it is another one.
+#[tokio::test]
+async fn a_server_that_knows_no_states_is_asked_without_them() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    let wanted = lay_out_large(&here);
+    double.put("/up/file10", b"older", Duration::from_hours(2));
+    let mut left = 1;
+    double.script(move |method, path, _| {
+        let hit = left > 0 && method == "MOVE" && path.contains("file10");
+        left -= u32::from(hit);
+        hit.then_some(Fault::Refuse(412, ""))
+    });
+    let outcome = up(&client(double.address, |_| ()), &here, &Options { temporary: true, ..mirror() }).await.unwrap();
+    assert!(outcome.failed.is_empty() && double.files("/up") == wanted, "{:?}", outcome.failed);
+}
+
+/// Some servers make the folders above as well: what is to be the folder itself would be found to be there.
+#[tokio::test]
+async fn a_folder_that_may_be_the_target_is_not_made_in_it() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    fs::write(here.join("file"), b"content").unwrap();
+    double.put("/up/kept", b"kept", Duration::ZERO);
+    let options = Options { contents: false, ..mirror() };
+    let outcome = up_to(&client(double.address, |_| ()), &here, "/up/new", &options, &deaf()).await.unwrap();
+    assert!(outcome.failed.is_empty() && double.files("/up/new")["file"] == b"content");
+    assert!(!double.log().contains("MKCOL /up/new/tree"), "{}", double.log());
 }
 
 /// Nor does what has a temporary name, whatever is said of it.

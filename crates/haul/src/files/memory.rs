@@ -69,9 +69,9 @@ pub(super) fn place() -> Option<PathBuf> {
     base("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("longhaul/servers.json"))
 }
 
-/// Where the listing of a mirrored folder is kept, as `user` sees it. Those that have not been used for long are
+/// Where the listing of a mirrored folder is kept, as `who` asks sees it. Those that have not been used for long are
 /// deleted.
-pub(super) fn mirror(origin: &Origin, user: Option<&str>, path: &RemotePath) -> Option<PathBuf> {
+pub(super) fn mirror(origin: &Origin, who: u64, path: &RemotePath) -> Option<PathBuf> {
     let folder = place()?.with_file_name("mirrors");
     let old = SystemTime::now() - MIRRORED;
     for file in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -80,7 +80,7 @@ pub(super) fn mirror(origin: &Origin, user: Option<&str>, path: &RemotePath) -> 
         }
     }
     let mut mark = DefaultHasher::new();
-    (origin.to_string(), user, path.target()).hash(&mut mark);
+    (origin.to_string(), who, path.target()).hash(&mut mark);
     Some(folder.join(format!("{:016x}", mark.finish())))
 }
 

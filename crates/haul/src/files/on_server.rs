@@ -3,11 +3,12 @@
 //! What a COPY or MOVE may replace is whatever is there, and a folder goes with all that is in it (RFC 4918 §9.8.4). So
 //! nothing may be replaced at first, and only if the server says that something is in the way it is looked at: a file
 //! gives way to a file, as cp(1) and mv(1) have it, and nothing else does. That holds also for what somebody puts there
-//! meanwhile, and costs a round trip only where something is in the way.
+//! meanwhile, where the server tells states apart by strong entity tags (RFC 4918 §10.4), and costs a round trip only
+//! where something is in the way.
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
-use dav::{Dav, Entry, If, RemotePath, Wanted};
+use dav::{Dav, ETag, Entry, If, RemotePath, Wanted};
 use futures_util::{StreamExt, future::join, future::join_all, stream};
 use serde::Serialize;
 
@@ -49,9 +50,12 @@ pub(super) async fn carry(
         report.fail(to, format_args!("{to}: there is no folder of this name, and several cannot have one name"));
         return Vec::new();
     }
-    let mut steps = Vec::new();
+    let (mut steps, mut names) = (Vec::new(), HashSet::new());
     for (source, found) in sources.iter().zip(found) {
         match found.map_err(|error| error.to_string()).and_then(|found| step(source, found, to, folder, recursive)) {
+            Ok((_, to)) if !names.insert(to.clone().as_folder(false)) => {
+                report.fail(source, format_args!("{source}: another one has become {to} already: choose another name"));
+            }
             Ok(step) => steps.push(step),
             Err(why) => report.fail(source, why),
         }
@@ -126,17 +130,32 @@ impl fmt::Display for Stop {
 }
 
 async fn once(dav: &Dav, verb: Verb, from: &RemotePath, to: &RemotePath) -> Result<(), Stop> {
-    let send = async |overwrite| match verb {
-        Verb::Copy => dav.copy(from, to, overwrite).await,
-        Verb::Move => dav.rename(from, to, overwrite, &If::default()).await,
+    let send = async |overwrite, claims: &If| match verb {
+        Verb::Copy => dav.copy(from, to, overwrite, claims).await,
+        Verb::Move => dav.rename(from, to, overwrite, claims).await,
     };
-    match send(false).await {
+    let none = If::default();
+    match send(false, &none).await {
         Err(error) if error.is(412) => {}
         other => return Ok(other?),
     }
     match dav.stat(to, Wanted::LISTING).await? {
         Some(there) if there.path.is_folder() => Err(Stop::InTheWay(to.clone(), "a folder of this name")),
         Some(_) if from.is_folder() => Err(Stop::InTheWay(to.clone(), "a file of this name")),
-        _ => Ok(send(true).await?),
+        Some(there) => {
+            let tag = there.properties.etag.filter(|tag| !tag.is_weak());
+            let Some(tag) = tag else { return Ok(send(true, &none).await?) };
+            match send(true, &If::default().unchanged(to, tag.clone())).await {
+                // A server that does not know states says so of each.
+                Err(error) if error.is(412) && is_still(dav, to, &tag).await => Ok(send(true, &none).await?),
+                sent => Ok(sent?),
+            }
+        }
+        None => Ok(send(true, &none).await?),
     }
+}
+
+async fn is_still(dav: &Dav, path: &RemotePath, tag: &ETag) -> bool {
+    let found = dav.stat(path, Wanted::LISTING).await.ok().flatten();
+    found.is_some_and(|found| !found.path.is_folder() && found.properties.etag.as_ref() == Some(tag))
 }

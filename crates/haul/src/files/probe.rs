@@ -104,7 +104,7 @@ struct Dav {
     methods: Vec<String>,
     locks: bool,
     sync_collection: bool,
-    guards: bool,
+    guards: Option<bool>,
     content_range_put: bool,
     sets_mtime: bool,
     bulk_upload: bool,

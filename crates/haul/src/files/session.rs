@@ -5,7 +5,12 @@
 //! or else when the server says that it wants one. To hear that costs a round trip before anything else is begun, so it
 //! is asked for only where somebody could answer.
 
-use std::{error::Error, io::ErrorKind, path::PathBuf};
+use std::{
+    error::Error,
+    hash::{DefaultHasher, Hash, Hasher},
+    io::ErrorKind,
+    path::PathBuf,
+};
 
 use dav::{Dav, RemotePath};
 use haul_http::{
@@ -31,6 +36,8 @@ pub(super) struct Session {
     pub(super) settings: Settings,
     /// Who asks, as others may know.
     pub(super) user: Option<String>,
+    /// A number for who asks, by a name, a token or a certificate: another one may see other things by the same names.
+    pub(super) who: u64,
     memory: Option<PathBuf>,
     known: Known,
 }
@@ -69,7 +76,7 @@ impl Session {
                 credentials.set(remote.origin.clone(), Credential::Password { user: user.clone(), password });
             }
         }
-        let client = client(&credentials)?;
+        let (client, who) = (client(&credentials)?, who(&credentials, remote, &settings));
         let memory = memory::place();
         if let Some(known) = memory.as_deref().and_then(|path| memory::recall(path, &remote.origin)) {
             client.remember(remote.origin.clone(), known.server.pipelining);
@@ -77,7 +84,7 @@ impl Session {
             client.paths().remember(known.ways);
         }
         let known = known(&client, &remote.origin);
-        Ok(Self { dav: Dav::new(client, remote.origin.clone()), settings, user, memory, known })
+        Ok(Self { dav: Dav::new(client, remote.origin.clone()), settings, user, who, memory, known })
     }
 
     /// The URL of a path, for a person or a program to use again.
@@ -106,6 +113,17 @@ impl Drop for Session {
 fn known(client: &Client, origin: &Origin) -> Known {
     let server = Server { pipelining: client.knowledge(origin), http3: client.alternative(origin) };
     Known { server, ways: client.paths().all() }
+}
+
+fn who(credentials: &Credentials, remote: &Remote, settings: &Settings) -> u64 {
+    let mut mark = DefaultHasher::new();
+    match credentials.get(&remote.origin) {
+        Some(Credential::Password { user, .. }) => user.hash(&mut mark),
+        Some(Credential::Token(token)) => token.reveal().hash(&mut mark),
+        None => {}
+    }
+    settings.client.connect.tls.identity.as_ref().map(|identity| &identity.certificate).hash(&mut mark);
+    mark.finish()
 }
 
 /// The credentials for a server, whose they are, and whether there are any.

@@ -81,7 +81,7 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
         resume: args.resume,
         delete: args.delete,
         dry_run: args.dry_run,
-        remembers: memory::mirror(&remote.origin, session.user.as_deref(), &path),
+        remembers: memory::mirror(&remote.origin, session.who, &path),
         ..moving::options(&session)
     };
     let keep = args.way.json.is_some();

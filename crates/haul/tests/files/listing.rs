@@ -138,6 +138,18 @@ fn a_move_replaces_a_file_and_never_a_folder() {
 }
 
 #[test]
+fn two_of_one_name_do_not_become_one() {
+    for verb in ["mv", "cp"] {
+        let place = Place::new();
+        write(&place.path("served"), &[("a/same", "1"), ("b/same", "2"), ("dir/x", "")]);
+        let said = one_sentence(&place.haul(&[verb, &place.at("a/same"), &place.at("b/same"), &place.at("dir")]), 1);
+        assert!(said.contains("/b/same: another one has become /dir/same already"), "{said}");
+        assert_eq!(fs::read(place.served("dir/same")).unwrap(), b"1");
+        assert_eq!(fs::read(place.served("b/same")).unwrap(), b"2");
+    }
+}
+
+#[test]
 fn a_copy_on_the_server_brings_nothing_here() {
     let place = Place::new();
     write(&place.path("served"), &[("a/x", "1"), ("a/b/y", "2"), ("file", "3")]);

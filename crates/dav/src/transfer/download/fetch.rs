@@ -4,9 +4,12 @@ use std::{
     ffi::OsStr,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
-    io::{self, Write},
+    io::{self, Seek, SeekFrom, Write},
     ops::RangeInclusive,
-    os::unix::ffi::OsStrExt,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
+    },
     path::{Path, PathBuf},
     sync::{Mutex, atomic::Ordering},
 };
@@ -14,6 +17,7 @@ use std::{
 use haul_http::{Answer, Body, Class, Expected};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
+use rustix::{fs::OFlags, process::geteuid};
 use tokio::io::AsyncWriteExt;
 
 use super::{
@@ -52,9 +56,12 @@ impl Work<'_> {
             return Err(Error::local("write", &place, io::Error::other("it has no name")));
         };
         let there = if find.folder.named { fs::metadata(&place) } else { fs::symlink_metadata(&place) };
-        if there.is_ok_and(|kind| kind.is_dir()) {
-            return Err(Error::local("write", &place, in_the_way("folder")));
-        }
+        let mode = match there {
+            Ok(kind) if kind.is_dir() => return Err(Error::local("write", &place, in_the_way("folder"))),
+            Ok(kind) if kind.is_file() => Some(kind.permissions()),
+            Ok(kind) if !kind.is_symlink() => return Err(Error::local("write", &place, in_the_way("device or pipe"))),
+            _ => None,
+        };
         let mut part = self.part(folder, name, path, &find.facts);
         let mut fetched = if find.facts.length.is_some_and(|length| length <= SMALL) {
             let first = async { Ok((self.fetch_to(find, path, &part).await?, None)) };
@@ -78,11 +85,11 @@ impl Work<'_> {
             fetched = self.fetch_whole(find, path, &part.place, None).await.map(Some);
         }
         let placed = match fetched {
-            Ok(length) => set_down(find, &part.place, &place).map(|()| length.unwrap_or_default()),
+            Ok(length) => set_down(find, mode, &part.place, &place).map(|()| length.unwrap_or_default()),
             Err(error) => Err(error),
         };
         if let Err(error) = &placed {
-            let useful = part.stays
+            let useful = part.left.is_some()
                 && matches!(error, Error::Http(_) | Error::Local { .. })
                 && fs::metadata(&part.place).is_ok_and(|kind| kind.len() > 0);
             if !useful {
@@ -106,12 +113,9 @@ impl Work<'_> {
             let mut mark = DefaultHasher::new();
             (path.target(), length, tag).hash(&mut mark);
             let place = folder.join(OsStr::from_bytes(&part_name(name.as_bytes(), mark.finish())));
-            let opened = fs::File::options().create(true).truncate(false).write(true).open(&place);
-            if let Ok(file) = opened
-                && file.try_lock().is_ok()
-            {
+            if let Some(file) = ours_alone(&place) {
                 let has = file.metadata().map_or(0, |kind| kind.len());
-                return Part { place, has: if has > length { 0 } else { has }, stays: true, _alone: Some(file) };
+                return Part { place, has: if has > length { 0 } else { has }, left: Some(file) };
             }
         }
         self.new_part(folder, name)
@@ -125,12 +129,12 @@ impl Work<'_> {
     fn new_part(&self, folder: &Path, name: &OsStr) -> Part {
         let place = folder.join(OsStr::from_bytes(&temporary_name(name.as_bytes())));
         lock(&self.parts).insert(place.clone());
-        Part { place, has: 0, stays: false, _alone: None }
+        Part { place, has: 0, left: None }
     }
 
     /// Fetches a file, in parts if it is worth that: its length. None if the server does not send parts.
     async fn fetch_to(&self, find: &Find, path: &RemotePath, part: &Part) -> Result<Option<u64>, Error> {
-        let worth = part.stays || self.options.connections > 1 && !self.whole_only.load(Ordering::Relaxed);
+        let worth = part.left.is_some() || self.options.connections > 1 && !self.whole_only.load(Ordering::Relaxed);
         let mut early =
             lock(&self.early).take_if(|early| early.path == *path).map(|early| early.ranges).unwrap_or_default();
         let least = if early.is_empty() { LARGE } else { early::FIRST + 1 };
@@ -270,17 +274,46 @@ pub(super) struct Part {
     pub(super) place: PathBuf,
     /// What is there already, and right.
     pub(super) has: u64,
-    /// Whether it is left for the next run if this one is interrupted.
-    stays: bool,
-    /// Held under a lock for as long as we write.
-    _alone: Option<fs::File>,
+    /// The file, if it is left for the next run when this one is interrupted. It is written by this, under our lock:
+    /// its name may come to lead elsewhere.
+    left: Option<fs::File>,
 }
 
-/// Gives what is whole its time and its name.
-fn set_down(find: &Find, part: &Path, place: &Path) -> Result<(), Error> {
+impl Part {
+    /// The file, to be written from the end of what is there.
+    pub(super) fn open(&self) -> io::Result<fs::File> {
+        let mut file = match &self.left {
+            Some(file) => file.try_clone()?,
+            None => fs::File::options().create(true).truncate(false).write(true).open(&self.place)?,
+        };
+        // What is beyond is of no use.
+        file.set_len(self.has)?;
+        file.seek(SeekFrom::End(0))?;
+        Ok(file)
+    }
+}
+
+/// The file at a place that others can foretell, made if there is none, and locked; none if another process writes it.
+/// In a folder that is not only ours, something may have been put there for us: a link, a pipe, another's file.
+fn ours_alone(place: &Path) -> Option<fs::File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let file = fs::File::options().create(true).truncate(false).write(true).custom_flags(flags).open(place).ok()?;
+    let it = file.metadata().ok()?;
+    let ours = it.is_file() && it.nlink() == 1 && it.uid() == geteuid().as_raw();
+    // Between the two, whoever held the lock may have given it its name.
+    let is_there = || fs::symlink_metadata(place).is_ok_and(|there| (there.dev(), there.ino()) == (it.dev(), it.ino()));
+    (ours && file.try_lock().is_ok() && is_there()).then_some(file)
+}
+
+/// Gives what is whole its time and its name, and the permissions of what it replaces.
+fn set_down(find: &Find, mode: Option<fs::Permissions>, part: &Path, place: &Path) -> Result<(), Error> {
     if let Some(modified) = find.facts.modified {
         // A file system that keeps no times keeps files all the same.
         let _ = fs::File::options().write(true).open(part).and_then(|file| file.set_modified(modified));
+    }
+    // Of those for what was another content, none to run as somebody else.
+    if let Some(mode) = mode {
+        let _ = fs::set_permissions(part, fs::Permissions::from_mode(mode.mode() & 0o777));
     }
     fs::rename(part, place).map_err(|error| Error::local("write", place, error))
 }

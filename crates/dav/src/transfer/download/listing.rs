@@ -13,7 +13,7 @@ use std::{
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Facts, Find, Folder, Work, remembered::Content, source_file};
-use crate::{Entry, Error, PathError, RemotePath, requests::Depth, transfer::lock};
+use crate::{Entry, Error, PathError, RemotePath, Unfit, requests::Depth, transfer::lock};
 
 /// What a listing has found.
 pub(super) enum Found {
@@ -99,7 +99,15 @@ impl Contents<'_> {
     fn take(&mut self, entry: Result<Entry, PathError>) {
         match entry {
             Ok(entry) if entry.path.same_place(&self.path) => self.itself(entry),
-            Ok(entry) => self.within(entry),
+            Ok(entry) => match entry.status.filter(|status| !status.is_success()) {
+                Some(status) => {
+                    self.misplaced(&entry.path.to_string(), &format!("the server does not tell of it: {status}"));
+                }
+                None => self.within(entry),
+            },
+            Err(PathError { path, why: Unfit::TooDeep(_) }) => {
+                self.misplaced(&path, "the server lists it where it cannot be");
+            }
             Err(error) => self.misplaced(&error.path, "its name cannot be used here"),
         }
     }
@@ -117,12 +125,7 @@ impl Contents<'_> {
     }
 
     fn within(&mut self, entry: Entry) {
-        // One level below, whatever a server says.
-        let below = entry.path.parent().is_some_and(|parent| parent.same_place(&self.path));
-        let Some(name) = entry.path.name().filter(|_| below).map(Box::<[u8]>::from) else {
-            return self.misplaced(&entry.path.to_string(), "the server lists it where it cannot be");
-        };
-        let Some(here) = self.here() else { return };
+        let (Some(name), Some(here)) = (entry.path.name().map(Box::<[u8]>::from), self.here()) else { return };
         let folder = entry.path.is_folder();
         match self.names.insert(name.clone(), folder) {
             None => {

@@ -19,8 +19,6 @@
 
 use std::{
     collections::VecDeque,
-    fs,
-    io::{Seek, SeekFrom},
     ops::Range,
     path::Path,
     sync::{
@@ -92,10 +90,7 @@ impl Work<'_> {
             return Ok(None);
         }
         let written = |error| Error::local("write", &part.place, error);
-        let mut file =
-            fs::File::options().create(true).truncate(false).write(true).open(&part.place).map_err(written)?;
-        // What is beyond is of no use.
-        file.set_len(part.has).and_then(|()| file.seek(SeekFrom::End(0))).map_err(written)?;
+        let file = part.open().map_err(written)?;
         if part.has > 0 {
             (self.watch)(Event::Moved { bytes: part.has });
         }

@@ -19,8 +19,8 @@ use http::StatusCode;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use serde::{Deserialize, Serialize};
 
-use super::{Facts, seconds};
-use crate::{Depth, ETag, Entry, RemotePath, listing::is_far_below};
+use super::Facts;
+use crate::{Depth, ETag, Entry, RemotePath, listing::is_far_below, transfer::seconds};
 
 const SCHEMA: &str = "longhaul.mirror/1";
 
@@ -136,7 +136,8 @@ impl Remembered {
         for line in lines.into_iter::<Line>() {
             let Line(folder, folders, files) = line.ok()?;
             let files = files.into_iter().map(|File(name, length, modified, etag, checksums)| {
-                let modified = modified.map(|since| SystemTime::UNIX_EPOCH + Duration::from_secs(since));
+                let modified =
+                    modified.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(since)));
                 let etag = etag.and_then(|etag| ETag::parse(&etag));
                 (decoded(&name), Facts { length, modified, etag, checksums })
             });

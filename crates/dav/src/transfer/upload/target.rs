@@ -104,9 +104,10 @@ async fn listing(dav: &Dav, to: &RemotePath, wanted: Wanted) -> Result<Target, E
     }
 }
 
-/// A lone folder that goes into the target has its name there already: it is made, or listed, while the target is
-/// looked at. Whether it was made, and what is in it; none if neither is known. If the target is no folder, neither can
-/// have happened.
+/// A lone folder that goes into the target has its name there already, if the target is known to be a folder, as the
+/// root is: it is made, or listed, while the target is looked at. Whether it was made, and what is in it; none if
+/// neither is known. Elsewhere this is not guessed: some servers make the folders above as well, and the target would
+/// be there by the guess.
 pub(super) async fn begun(
     dav: &Dav,
     to: &RemotePath,
@@ -115,7 +116,7 @@ pub(super) async fn begun(
 ) -> Option<(bool, Listing)> {
     let [(local, kind)] = sources else { return None };
     // On a Nextcloud, a folder is better made with what is in it.
-    if !kind.is_dir() || options.contents || options.dry_run || Cloud::of(to).is_some() {
+    if to.name().is_some() || !kind.is_dir() || options.contents || options.dry_run || Cloud::of(to).is_some() {
         return None;
     }
     let path = to.clone().as_folder(true).join(&name_of(local).ok()?, true).ok()?;
@@ -132,7 +133,8 @@ pub(super) async fn begun(
 pub(super) async fn looked(sources: Vec<PathBuf>, recursive: bool) -> Result<Vec<(PathBuf, fs::Metadata)>, Error> {
     let looked = blocking(move || {
         let look = |path: PathBuf| match fs::metadata(&path) {
-            Ok(kind) => Ok((path, kind)),
+            Ok(kind) if kind.is_file() || kind.is_dir() => Ok((path, kind)),
+            Ok(_) => Err(Error::local("upload", path, io::Error::other("it is a device or pipe, and no file"))),
             Err(error) => Err(Error::local("read", path, error)),
         };
         sources.into_iter().map(look).collect::<Result<Vec<_>, _>>()

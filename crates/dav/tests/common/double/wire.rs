@@ -93,6 +93,7 @@ async fn converse(stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()
                 answer.headers.push_str(headers);
                 answer
             }
+            Some(Fault::Say(status, document)) => Answer { body: document.into(), ..Answer::new(status) },
             Some(Fault::Reset) => return Ok(()),
             Some(Fault::Overtaken(path)) => {
                 state.lock().unwrap().put(path, &[b'T'; 1000], Duration::ZERO);
@@ -114,7 +115,7 @@ async fn converse(stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()
                 swapped = Some(answer.bytes());
                 continue;
             }
-            None | Some(Fault::Refuse(..) | Fault::Swap) => stream.write_all(&answer.bytes()).await?,
+            None | Some(Fault::Refuse(..) | Fault::Say(..) | Fault::Swap) => stream.write_all(&answer.bytes()).await?,
             Some(Fault::Cut) => {
                 let bytes = answer.bytes();
                 stream.write_all(&bytes[..bytes.len() - answer.body.len().div_ceil(2).max(1)]).await?;

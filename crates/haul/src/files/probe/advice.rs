@@ -110,12 +110,16 @@ fn window(found: &Found) -> Option<String> {
 
 fn guards(found: &Found) -> &'static str {
     match (found.dav.guards, found.files.etags) {
-        (false, _) => "Uploads replace what is there unseen: this server does not mind conditions.",
-        (true, Some("weak" | "none")) => {
+        (Some(false), _) => "Uploads replace what is there unseen: this server does not mind conditions.",
+        (None, _) => {
+            "Uploads are sent with conditions (If-None-Match, If-Match); whether this server minds them is not known: some \
+             replace what is there unseen."
+        }
+        (Some(true), Some("weak" | "none")) => {
             "Uploads of new files keep others' of the same name, and uploads over files replace them unseen: without strong \
              entity tags, versions cannot be told apart."
         }
-        (true, _) => {
+        (Some(true), _) => {
             "Uploads are conditional (If-None-Match, If-Match), so that nobody's newer version is overwritten unseen."
         }
     }
@@ -167,8 +171,9 @@ mod tests {
                 ..Found::default()
             })
         };
-        assert!(with(false, Some("strong")).contains("unseen:"));
-        assert!(with(true, Some("weak")).contains("cannot be told apart"));
-        assert!(with(true, Some("strong")).contains("nobody's newer version"));
+        assert!(with(Some(false), Some("strong")).contains("unseen:"));
+        assert!(with(Some(true), Some("weak")).contains("cannot be told apart"));
+        assert!(with(Some(true), Some("strong")).contains("nobody's newer version"));
+        assert!(with(None, Some("strong")).contains("is not known"));
     }
 }
