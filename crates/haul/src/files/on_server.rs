@@ -148,7 +148,7 @@ async fn once(dav: &Dav, verb: Verb, from: &RemotePath, to: &RemotePath) -> Resu
             match send(true, &If::default().unchanged(to, tag.clone())).await {
                 // A server that does not know states says so of each.
                 Err(error) if error.is(412) && is_still(dav, to, &tag).await => Ok(send(true, &none).await?),
-                sent => Ok(sent?),
+                other => Ok(other?),
             }
         }
         None => Ok(send(true, &none).await?),

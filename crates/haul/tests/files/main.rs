@@ -9,6 +9,7 @@ mod ends;
 mod http3;
 mod listing;
 mod mistakes;
+mod others;
 mod place;
 mod probing;
 mod settings;
