@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use futures_util::future::join_all;
+use futures_util::{FutureExt, future::join_all};
 
 use crate::{
     Dav, Error, If, RemotePath, Wanted,
@@ -18,6 +18,7 @@ use crate::{
         walk::{Folder, Outline},
     },
 };
+
 /// What is at `to`: what its folder holds, or that it is a file, or nothing.
 pub(super) enum Target {
     Folder(Listing),
@@ -55,14 +56,21 @@ async fn few_of(
     let folder = to.clone().as_folder(true);
     let names = sources.iter().map(|(local, _)| name_of(local)).collect::<Result<Vec<_>, _>>()?;
     let paths = names.iter().map(|name| folder.join(name, false)).collect::<Result<Vec<_>, _>>()?;
+    let mut own = dav.stat(to, wanted).boxed();
+    let known = tokio::select! {
+        own = &mut own => Some(own?),
+        _ = dav.client().met(dav.requests().origin()) => None,
+    };
     let each = async {
-        dav.client().met(dav.requests().origin()).await;
         tokio::select! {
             found = join_all(paths.iter().map(|path| dav.stat(path, wanted))) => Ok(found),
             () = arrived => Ok(Vec::new()),
         }
     };
-    let (own, found) = futures_util::try_join!(dav.stat(to, wanted), each)?;
+    let (own, found) = match known {
+        Some(own) => (own, each.await?),
+        None => futures_util::try_join!(own, each)?,
+    };
     match own {
         None => Ok(Target::Nothing),
         Some(own) if !own.path.is_folder() => Ok(Target::File(There::from(&own))),
