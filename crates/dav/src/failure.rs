@@ -105,7 +105,7 @@ impl Failure {
             412 if self.method.as_str() == "LOCK" => {
                 "the lock is lost, it ended or was broken: lock it again and compare before writing"
             }
-            412 => "somebody else has changed it, or a lock was lost: fetch the present version and compare",
+            412 => "somebody else has changed or made it, or a lock was lost: fetch the present version and compare",
             413 => {
                 "it is larger than the server takes: raise the limit there (nginx client_max_body_size, Apache \
                  LimitRequestBody), or upload in chunks where it can"

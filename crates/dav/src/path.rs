@@ -131,9 +131,10 @@ impl RemotePath {
 
     /// The place that an href in an answer means (RFC 4918 §8.3), if it is `asked` or below it. An absolute URL's
     /// host is left out: behind a proxy it is often another, and no request is ever sent there. A relative one is
-    /// below `asked`.
+    /// below `asked`. A final `.` is the folder itself (RFC 3986 §5.2.4), which some servers call their root by.
     pub fn from_href(href: &str, asked: &Self) -> Result<Self, PathError> {
         let fail = |why| PathError::new(href, why);
+        let href = href.strip_suffix('.').filter(|folder| folder.ends_with('/')).unwrap_or(href);
         if href.is_empty() {
             return Err(fail(Unfit::Empty));
         }
@@ -310,6 +311,7 @@ mod tests {
             assert_eq!(href(spelling).unwrap(), "/dav/Ann%20B/x%C3%A4.txt", "{spelling}");
         }
         assert_eq!(href("/dav/Ann%20B").unwrap(), "/dav/Ann%20B");
+        assert_eq!(href("/dav/Ann%20B/.").unwrap(), "/dav/Ann%20B/");
         assert_eq!(href("/dav/Ann%20B/100%.txt").unwrap(), "/dav/Ann%20B/100%25.txt");
         assert_eq!(href("/dav/Ann%20B/a;b+c").unwrap(), "/dav/Ann%20B/a%3Bb%2Bc");
     }
@@ -321,6 +323,7 @@ mod tests {
             ("/dav/Ann%20B/../x", Unfit::Dots),
             ("/dav/Ann%20B/%2e%2E/x", Unfit::Dots),
             ("../x", Unfit::Dots),
+            ("/dav/Ann%20B/..", Unfit::Dots),
             ("/dav/Ann%20B/./x", Unfit::Dots),
             ("/dav/Ann%20B/a%2F..%2F..%2Fb", Unfit::Slash),
             ("/dav/Ann%20B/%2fetc", Unfit::Slash),
