@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{Read, Write},
+    net::TcpListener,
     os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Stdio},
@@ -90,6 +91,20 @@ fn a_password_in_an_argument_is_refused_and_not_repeated() {
         assert!(said.contains("list of processes") && !said.contains("hunter2"), "{said}");
     }
     assert_eq!(place.requests("PROPFIND"), 0);
+}
+
+#[test]
+fn no_proxy_hears_what_is_for_this_machine() {
+    let place = guarded(&[]);
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    for variable in ["http_proxy", "all_proxy"] {
+        let mut command = place.command(&["cat", &place.at("a"), "--timeout", "5s"]);
+        command.envs([("HAUL_USER", "ann"), ("HAUL_PASSWORD", "hunter2")]);
+        command.env(variable, format!("http://{}", proxy.local_addr().unwrap()));
+        assert_eq!(printed(&output(command)), "secret\n");
+        assert!(proxy.accept().is_err(), "{variable}");
+    }
 }
 
 #[test]

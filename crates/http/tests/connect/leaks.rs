@@ -8,12 +8,9 @@ use haul_http::{
     credentials::{Authenticator, Clear, Credential, Credentials, Netrc},
 };
 use http::{Request, StatusCode};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional},
-    net::TcpStream,
-};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional};
 
-use crate::doubles::{AMPLE, origin, serve};
+use crate::doubles::{AMPLE, FAR, origin, serve, tunnel};
 
 /// Heads of requests, word for word.
 type Heard = Arc<Mutex<Vec<String>>>;
@@ -113,7 +110,7 @@ async fn proxy() -> (u16, Heard) {
             let Some(head) = head(&mut client).await else { return };
             let target = head.split(' ').nth(1).unwrap().to_owned();
             noted.lock().unwrap().push(head);
-            let Ok(mut server) = TcpStream::connect(target).await else { return };
+            let Ok(mut server) = tunnel(&target).await else { return };
             let _ = client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
             let _ = copy_bidirectional(&mut client, &mut server).await;
         }
@@ -135,9 +132,9 @@ async fn a_proxys_password_is_for_that_proxy_alone() {
     let connect = ConnectSettings { proxies, ..ConnectSettings::default() };
     let settings = Settings { connect: connect.clone(), ..Settings::default() };
     let client = Client::new(settings, Authenticator::default()).unwrap();
-    let request = Request::get(format!("{near}/")).body(Body::empty()).unwrap();
+    let request = Request::get(format!("http://{FAR}:{}/", near.port())).body(Body::empty()).unwrap();
     assert_eq!(client.send(request).await.unwrap().status(), StatusCode::OK);
-    let https = Origin::of(&format!("https://localhost:{}/", near.port()).parse().unwrap()).unwrap();
+    let https = Origin::of(&format!("https://{FAR}:{}/", near.port()).parse().unwrap()).unwrap();
     let _ = Connector::new(connect).unwrap().connect(&https, Offer::Http1, AMPLE).await.unwrap_err();
     for (by, proxys) in [(by_plain, "bWU6cGxhaW4="), (by_secure, "bWU6c2VjdXJl")] {
         let by = by.lock().unwrap();
