@@ -83,7 +83,7 @@ async fn no_credential_follows_a_redirect_to_another_origin() {
         }
         let settings = Settings { cookies: true, ..Settings::default() };
         let client = Client::new(settings, Authenticator::new(credentials, Clear::Allowed)).unwrap();
-        let mut request = Request::put(format!("{first}/x")).body(Body::from("x")).unwrap();
+        let mut request = Request::get(format!("{first}/x")).body(Body::empty()).unwrap();
         if let Some(own) = own {
             request.headers_mut().insert("authorization", own.parse().unwrap());
             request.headers_mut().insert("cookie", "own=1".parse().unwrap());
@@ -97,6 +97,21 @@ async fn no_credential_follows_a_redirect_to_another_origin() {
             let head = head.to_lowercase();
             assert!(!head.contains("authorization") && !head.contains("cookie"), "{challenge}: {head}");
         }
+    }
+}
+
+#[tokio::test]
+async fn what_changes_something_follows_no_redirect_to_another_origin() {
+    for method in ["PUT", "DELETE", "MOVE"] {
+        let (other, overheard) = server(|_| FINE.to_owned()).await;
+        let there = other.clone();
+        let moved = move |_: &str| format!("HTTP/1.1 308 There\r\nLocation: {there}/x\r\nContent-Length: 0\r\n\r\n");
+        let (first, _) = server(moved).await;
+        let client = Client::new(Settings::default(), Authenticator::default()).unwrap();
+        let request = Request::builder().method(method).uri(format!("{first}/x")).body(Body::empty()).unwrap();
+        let told = client.send(request).await.unwrap_err().to_string();
+        assert!(told.contains(&format!("{other}/x")) && told.contains(method), "{told}");
+        assert!(overheard.lock().unwrap().is_empty(), "{method}");
     }
 }
 
