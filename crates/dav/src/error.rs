@@ -1,8 +1,12 @@
 //! What can go wrong, in one sentence each.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{io, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
-use crate::{failure::Failure, path::PathError, path::RemotePath, xml::XmlError};
+use crate::{
+    failure::Failure,
+    path::{PathError, RemotePath, harmless},
+    xml::XmlError,
+};
 
 /// Why something was not done.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -25,8 +29,8 @@ pub enum Error {
     /// A name cannot be on that side.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// Something here, not on the server, failed.
-    #[error("cannot {doing} {}: {source}", path.display())]
+    /// Something here, not on the server, failed. Its name may be one that the server gave.
+    #[error("cannot {doing} {}: {source}", harmless(path.as_os_str().as_bytes()))]
     Local {
         /// What was tried.
         doing: &'static str,
@@ -59,5 +63,16 @@ impl Error {
     /// Whether the server refused with this status.
     pub fn is(&self, status: u16) -> bool {
         self.refusal().is_some_and(|failure| failure.status.as_u16() == status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_local_name_is_as_harmless_as_the_servers() {
+        let told = Error::local("make", "a\x1b[2J/ü b\n\u{9b}c", io::ErrorKind::NotFound.into()).to_string();
+        assert_eq!(told, "cannot make a\\u{1b}[2J/ü b\\n\\u{9b}c: entity not found");
     }
 }

@@ -51,7 +51,7 @@ pub use lock_token::LockToken;
 pub use locks::{Action, Locks, Permit, Policy};
 pub use multistatus::{End, Entry, Item, Multistatus};
 pub use names::Name;
-pub use path::{PathError, RemotePath, Unfit};
+pub use path::{PathError, RemotePath, Unfit, harmless};
 pub use properties::{ActiveLock, Lockable, Properties, Windows};
 pub use put::Stored;
 pub use requests::{Depth, Requests, Setting, Wanted};

@@ -255,11 +255,8 @@ impl RemotePath {
 /// Decoded, with what a terminal would obey escaped.
 impl fmt::Display for RemotePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use fmt::Write;
-        for char in String::from_utf8_lossy(&self.bytes).chars() {
-            if char.is_control() { write!(f, "{}", char.escape_default())? } else { f.write_char(char)? }
-        }
-        if self.folder { f.write_char('/') } else { Ok(()) }
+        harmless(&self.bytes).fmt(f)?;
+        if self.folder { f.write_str("/") } else { Ok(()) }
     }
 }
 
@@ -267,6 +264,17 @@ impl fmt::Debug for RemotePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RemotePath({})", self.target())
     }
+}
+
+/// A name, or whatever else a server has made up, as a terminal may show it: what that would obey is escaped.
+pub fn harmless(bytes: &[u8]) -> impl fmt::Display {
+    fmt::from_fn(|f| {
+        use fmt::Write;
+        for char in String::from_utf8_lossy(bytes).chars() {
+            if char.is_control() { write!(f, "{}", char.escape_default())? } else { f.write_char(char)? }
+        }
+        Ok(())
+    })
 }
 
 fn segments(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {

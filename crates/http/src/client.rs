@@ -385,7 +385,7 @@ fn asking(request: Request<Body>) -> (Asking, oneshot::Receiver<Result<Response<
 /// What follows an answer.
 fn redirect(parts: &Parts, answer: &Response<Incoming>, followed: u32) -> Result<Option<Follow>, Error> {
     let location = answer.headers().get(LOCATION).map(HeaderValue::as_bytes);
-    let next = crate::redirect(&parts.method, &parts.uri, &parts.headers, answer.status(), location, followed);
+    let next = crate::redirect(&parts.method, &parts.uri, answer.status(), location, followed);
     next.transpose().map_err(|stop| Error::Redirect(stop.into()))
 }
 

@@ -283,7 +283,8 @@ impl Connector {
             Some(proxy) => proxy.cause(cause),
             None => cause,
         };
-        let meanwhile = async { if origin.is_tls() || whom.is_tls() { self.tls.prepare().await } else { Ok(()) } };
+        let meanwhile =
+            async { if origin.is_tls() || whom.is_tls() { self.tls.prepare(origin).await } else { Ok(()) } };
         let reach = async { self.reach(whom, step, proxy.is_some()).await.map_err(blame) };
         let ((mut io, mut facts), ()) = tokio::try_join!(reach, meanwhile)?;
         if let Some(proxy) = proxy {

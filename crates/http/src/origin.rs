@@ -1,6 +1,6 @@
 //! Where a request goes: scheme, host and port (RFC 9110 §4.3.1).
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 use http::{Uri, uri::Scheme};
 
@@ -43,6 +43,15 @@ impl Origin {
     /// The port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Whether it is at this machine: an address of loopback, or a name that RFC 6761 §6.3 keeps for it. Such a name
+    /// is never connected to elsewhere, whatever a look-up says, and never through a proxy.
+    pub fn is_loopback(&self) -> bool {
+        let host = self.host();
+        host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+            || host == "localhost"
+            || host.ends_with(".localhost")
     }
 
     /// The same scheme at another port, and at another host unless that is empty.
@@ -94,6 +103,20 @@ mod tests {
     fn an_ipv6_address_is_bracketed_in_urls_alone() {
         let origin = of("http://[2001:DB8::1]:80/").unwrap();
         assert_eq!((origin.host(), origin.authority().as_str()), ("2001:db8::1", "[2001:db8::1]"));
+    }
+
+    #[test]
+    fn this_machine_is_known_by_addresses_and_by_one_name() {
+        for here in
+            ["http://127.0.0.1/", "http://127.9.9.9:81/", "https://[::1]/", "http://LocalHost/", "http://a.localhost/"]
+        {
+            assert!(of(here).unwrap().is_loopback(), "{here}");
+        }
+        for there in
+            ["http://128.0.0.1/", "http://[::2]/", "http://notlocalhost/", "http://localhost.org/", "http://0.0.0.0/"]
+        {
+            assert!(!of(there).unwrap().is_loopback(), "{there}");
+        }
     }
 
     #[test]

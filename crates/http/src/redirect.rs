@@ -3,7 +3,9 @@
 //! A redirect is a server's word, and it may be followed only as far as the server may decide: to another path
 //! freely, to another origin without anything that proves who asks, from `https` to `http` never. A method that
 //! changes something is sent elsewhere only if the server says that it is to be the same there (307, 308) and
-//! once more does no harm.
+//! once more does no harm; and to another origin not at all, for there it would be done with that one's credentials,
+//! and one server could have files of another overwritten and deleted. From `http` to `https` is another origin too:
+//! the answer in the clear may be anybody's.
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 use url::Url;
@@ -52,7 +54,7 @@ pub enum Stop {
         /// Where it would have gone.
         to: String,
     },
-    /// A method that must not be repeated without asking.
+    /// A method that must not be repeated without asking, or not at another origin.
     #[error("{from} is now {to}, but {method} is not sent there unasked: use that URL ({status})")]
     Unsafe {
         /// The request's method.
@@ -71,7 +73,6 @@ pub enum Stop {
 pub fn redirect(
     method: &Method,
     uri: &Uri,
-    headers: &HeaderMap,
     status: StatusCode,
     location: Option<&[u8]>,
     followed: u32,
@@ -95,10 +96,8 @@ pub fn redirect(
             return Err(Stop::Downgrade { from: uri.to_string(), to });
         }
         let keep_credentials = here == there;
-        // A COPY or MOVE names its destination at the first origin (RFC 4918 §10.3); elsewhere it means nothing.
-        let bound = headers.contains_key(HeaderName::from_static("destination")) && !keep_credentials;
         let method = match status {
-            _ if same && !bound => method.clone(),
+            _ if same && (keep_credentials || is_safe(method)) => method.clone(),
             // What was asked for can be had there, by GET (RFC 9110 §15.4.4).
             StatusCode::SEE_OTHER if *method == Method::HEAD => Method::HEAD,
             StatusCode::SEE_OTHER if is_safe(method) => Method::GET,
@@ -154,7 +153,7 @@ mod tests {
     fn go(method: &str, from: &str, status: u16, to: &str) -> Result<(String, String, bool), Stop> {
         let (method, from) = (method.parse().unwrap(), from.parse().unwrap());
         let status = StatusCode::from_u16(status).unwrap();
-        redirect(&method, &from, &HeaderMap::new(), status, Some(to.as_bytes()), 0)
+        redirect(&method, &from, status, Some(to.as_bytes()), 0)
             .unwrap()
             .map(|follow| (follow.method.to_string(), follow.uri.to_string(), follow.keep_credentials))
     }
@@ -189,15 +188,17 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_is_not_carried_to_another_origin() {
-        let headers = HeaderMap::from_iter([("destination".parse().unwrap(), "http://a/c".parse().unwrap())]);
-        let method = "MOVE".parse().unwrap();
-        let go = |location: &'static str| {
-            let from = Uri::from_static("http://a/b");
-            redirect(&method, &from, &headers, StatusCode::PERMANENT_REDIRECT, Some(location.as_bytes()), 0).unwrap()
-        };
-        assert!(go("/d").is_ok());
-        assert!(matches!(go("http://other/d"), Err(Stop::Unsafe { .. })));
+    fn what_changes_something_stays_at_its_origin() {
+        for method in ["PUT", "DELETE", "MKCOL", "PROPPATCH", "MOVE"] {
+            for location in ["http://other/d", "http://a:81/d", "https://a/b"] {
+                for status in [307, 308] {
+                    let stop = go(method, "http://a/b", status, location).unwrap_err();
+                    assert!(matches!(stop, Stop::Unsafe { .. }), "{method} {location}");
+                    assert!(stop.to_string().contains(location), "{stop}");
+                }
+            }
+        }
+        assert_eq!(go("PROPFIND", "http://a/b", 308, "https://a/b").unwrap(), to("PROPFIND", "https://a/b", false));
     }
 
     #[test]
@@ -227,7 +228,7 @@ mod tests {
             assert!(matches!(go("GET", "http://a/b", 302, location), Err(Stop::Nowhere { .. })), "{location}");
         }
         let (method, uri) = (Method::GET, Uri::from_static("http://a/b"));
-        let ask = |status, followed| redirect(&method, &uri, &HeaderMap::new(), status, None, followed);
+        let ask = |status, followed| redirect(&method, &uri, status, None, followed);
         assert!(matches!(ask(StatusCode::FOUND, 0), Some(Err(Stop::Nowhere { .. }))));
         assert!(matches!(ask(StatusCode::FOUND, MOST_REDIRECTS), Some(Err(Stop::TooMany { .. }))));
         assert_eq!(ask(StatusCode::NOT_MODIFIED, 0), None);
@@ -267,7 +268,7 @@ mod tests {
         fn any_location_is_followed_or_not(location in proptest::collection::vec(any::<u8>(), 0..60), prefix in "|/|//|http://|https://a|\\.\\./") {
             let location = [prefix.as_bytes(), &location].concat();
             let from = Uri::from_static("https://a/b");
-            let next = redirect(&Method::GET, &from, &HeaderMap::new(), StatusCode::FOUND, Some(&location), 0).unwrap();
+            let next = redirect(&Method::GET, &from, StatusCode::FOUND, Some(&location), 0).unwrap();
             if let Ok(next) = next {
                 let there = Origin::of(&next.uri).unwrap();
                 prop_assert!(there.is_tls());

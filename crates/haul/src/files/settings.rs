@@ -152,9 +152,11 @@ impl File {
             let key = key.unwrap_or(certificate.clone());
             Identity { origin: origin.clone(), certificate, key }
         });
-        let authority = way.ca.clone().or(host.ca).or_else(|| all.ca.clone());
-        let authorities = authority.into_iter().collect();
-        let tls = TlsSettings { authorities, identity, unverified: way.insecure, ..TlsSettings::default() };
+        let own = way.ca.clone().or(host.ca);
+        // What is granted to this server is not granted to whom it leads to.
+        let only = (way.insecure || own.is_some()).then(|| origin.host().to_owned());
+        let authorities = own.or_else(|| all.ca.clone()).into_iter().collect();
+        let tls = TlsSettings { authorities, only, identity, unverified: way.insecure, fresh: false };
         let http = way.http.or(host.http).or(all.http).unwrap_or_default();
         let pipeline = way.pipeline.or(host.pipeline).or(all.pipeline).unwrap_or_default();
         let fast_open = match way.tfo.or(host.tfo).or(all.tfo).unwrap_or_default() {
@@ -277,6 +279,22 @@ mod tests {
         let found = settings("https://a", &way);
         assert_eq!(found.client.connections, 9);
         assert_eq!(found.client.connect.tls.authorities, [PathBuf::from("mine")]);
+    }
+
+    #[test]
+    fn what_is_granted_to_one_server_is_for_its_host_alone() {
+        let file = parse("[defaults]\nca = \"/all.pem\"\n[host.a]\nca = \"/a.pem\"\n").unwrap();
+        let insecure = Way { insecure: true, ..Way::default() };
+        let named = Way { ca: Some("mine".into()), ..Way::default() };
+        for (url, way, only) in [
+            ("https://a:8443/", Way::default(), Some("a")),
+            ("https://b/", Way::default(), None),
+            ("https://b/", insecure, Some("b")),
+            ("https://b/", named, Some("b")),
+        ] {
+            let tls = file.settings(&origin(url), &way, &Manner::default(), Proxies::default()).client.connect.tls;
+            assert_eq!(tls.only.as_deref(), only, "{url}");
+        }
     }
 
     #[test]

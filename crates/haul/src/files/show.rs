@@ -10,15 +10,7 @@ use console::measure_text_width;
 
 /// A name with nothing in it that a terminal would obey.
 pub(super) fn name(bytes: &[u8]) -> String {
-    let mut shown = String::new();
-    for char in String::from_utf8_lossy(bytes).chars() {
-        if char.is_control() {
-            shown.extend(char.escape_default());
-        } else {
-            shown.push(char);
-        }
-    }
-    shown
+    dav::harmless(bytes).to_string()
 }
 
 /// A time here, to the minute.

@@ -208,3 +208,12 @@ fn a_mirror_that_was_interrupted_in_a_large_file_goes_on_in_it() {
     printed(&place.haul(&arguments));
     assert!(fs::read(place.path("here/big")).unwrap() == content && parts().next().is_none());
 }
+
+#[test]
+fn a_name_that_a_terminal_would_obey_is_told_harmlessly() {
+    let place = Place::new();
+    write(&place.path("served"), &[("there/e\x1b[2J/x", "1")]);
+    write(&place.path("here"), &[("there/e\x1b[2J", "mine")]);
+    let told = text(&place.haul(&["cp", "-r", &place.at("there"), "here"]).stderr);
+    assert!(told.contains("here/there/e\\u{1b}[2J") && !told.contains('\x1b'), "{told:?}");
+}

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{Read, Write},
+    net::TcpListener,
     os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Stdio},
@@ -10,7 +11,7 @@ use std::{
 
 use crate::{
     common::{one_sentence, output, printed, text},
-    place::{Place, write},
+    place::{Place, answering, write},
 };
 
 fn guarded(options: &[&str]) -> Place {
@@ -90,6 +91,41 @@ fn a_password_in_an_argument_is_refused_and_not_repeated() {
         assert!(said.contains("list of processes") && !said.contains("hunter2"), "{said}");
     }
     assert_eq!(place.requests("PROPFIND"), 0);
+}
+
+#[test]
+fn no_proxy_hears_what_is_for_this_machine() {
+    let place = guarded(&[]);
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    for variable in ["http_proxy", "all_proxy"] {
+        let mut command = place.command(&["cat", &place.at("a"), "--timeout", "5s"]);
+        command.envs([("HAUL_USER", "ann"), ("HAUL_PASSWORD", "hunter2")]);
+        command.env(variable, format!("http://{}", proxy.local_addr().unwrap()));
+        assert_eq!(printed(&output(command)), "secret\n");
+        assert!(proxy.accept().is_err(), "{variable}");
+    }
+}
+
+#[test]
+fn what_one_host_is_granted_no_redirect_takes_to_another() {
+    let place = guarded(&["--tls", "self-signed", "--cert-out", "cert.pem"]);
+    let to = place.at("a");
+    let first =
+        answering(move |_, client| write!(client, "HTTP/1.1 302 There\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n"));
+    let url = format!("http://localhost:{}/a", first.port());
+    for granted in [&["--insecure"][..], &["--ca", "cert.pem"]] {
+        let told = place.haul(&[&["cat", &url], granted].concat());
+        assert_eq!(told.status.code(), Some(1));
+        assert!(text(&told.stderr).contains("certificate"), "{granted:?}: {}", text(&told.stderr));
+    }
+    assert_eq!(place.requests("GET"), 0);
+    // The same host is itself at another port.
+    let url = format!("http://127.0.0.1:{}/a", first.port());
+    for granted in [&["--insecure"][..], &["--ca", "cert.pem"]] {
+        let told = place.haul(&[&["cat", &url], granted].concat());
+        assert!(text(&told.stderr).contains("wants Basic"), "{granted:?}: {}", text(&told.stderr));
+    }
 }
 
 #[test]

@@ -4,9 +4,12 @@ use std::{
     collections::BTreeMap,
     ffi::OsStr,
     fs,
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader, Write},
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
+    sync::Arc,
+    thread,
 };
 
 use tempfile::TempDir;
@@ -85,6 +88,28 @@ impl Place {
         let log = fs::read_to_string(self.path("log")).expect("a log");
         log.lines().filter(|line| line.contains(&format!("\"{method} "))).count()
     }
+}
+
+/// A server on IPv4's loopback that answers each request, by its first line, until the test's process ends.
+pub(crate) fn answering(answer: impl Fn(&str, &mut dyn Write) -> io::Result<()> + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let answer = Arc::new(answer);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let answer = answer.clone();
+            thread::spawn(move || {
+                let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+                while let Some(first) = lines.next() {
+                    // These tests' requests have no body.
+                    if lines.find(String::is_empty).is_none() || answer(&first, &mut &stream).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
 }
 
 /// Makes files with these contents, and the folders that they are in.

@@ -2,7 +2,7 @@
 
 use crate::{
     common::printed,
-    place::{Place, json, tree, write},
+    place::{Place, answering, json, tree, write},
 };
 
 #[test]
@@ -43,4 +43,20 @@ fn a_person_reads_rows_and_sentences() {
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }
+}
+
+#[test]
+fn an_answer_without_an_end_is_left() {
+    let place = Place::new();
+    let server = answering(|request, client| {
+        if !request.starts_with("OPTIONS") {
+            return client.write_all(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n");
+        }
+        client.write_all(b"HTTP/1.1 200 OK\r\nDAV: 1\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+        loop {
+            client.write_all(b"8\r\nfor ever\r\n")?;
+        }
+    });
+    let told = printed(&place.haul(&["probe", &format!("http://{server}/"), "--pipeline", "off"]));
+    assert!(told.contains("DAV classes    1"), "{told}");
 }

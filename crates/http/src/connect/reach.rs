@@ -17,6 +17,9 @@ const NAMED: usize = 4;
 /// A host's addresses, as far as they can be reached from the local address asked for, and how long the resolver
 /// took. An address in place of a name is taken as it is, in no time; so is the one to connect to instead.
 ///
+/// `localhost` and all below it are this machine (RFC 6761 §6.3), and are trusted with passwords in the clear. Some
+/// resolvers ask the network for them all the same: only what is loopback in its answer counts.
+///
 /// The resolver is the system's (`getaddrinfo` on a thread of its own). Giving up the wait does not stop that
 /// thread: it ends by the resolver's own timeout.
 pub(crate) async fn look_up(whom: &Origin, tcp: &Tcp) -> Result<(Vec<SocketAddr>, Duration), Cause> {
@@ -28,7 +31,21 @@ pub(crate) async fn look_up(whom: &Origin, tcp: &Tcp) -> Result<(Vec<SocketAddr>
     let found = lookup_host((whom.host(), whom.port()))
         .await
         .map_err(|error| io::Error::new(error.kind(), format!("no address for {}: {error}", whom.host())))?;
-    Ok((reachable(found, tcp)?, begin.elapsed()))
+    Ok((reachable(here(whom, found)?, tcp)?, begin.elapsed()))
+}
+
+/// Of what was found for a name of this machine, what leads there.
+fn here(whom: &Origin, found: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<SocketAddr>> {
+    let mut found: Vec<_> = found.collect();
+    let elsewhere = found.first().copied().filter(|_| whom.is_loopback());
+    found.retain(|to| elsewhere.is_none() || to.ip().is_loopback());
+    match elsewhere {
+        Some(to) if found.is_empty() => {
+            let why = format!("{} is this machine (RFC 6761), and the look-up says {}", whom.host(), to.ip());
+            Err(io::Error::new(io::ErrorKind::AddrNotAvailable, why))
+        }
+        _ => Ok(found),
+    }
 }
 
 fn reachable(found: impl IntoIterator<Item = SocketAddr>, tcp: &Tcp) -> io::Result<Vec<SocketAddr>> {
@@ -71,6 +88,18 @@ mod tests {
             told.starts_with("10.0.0.1:80: timed out; 10.0.0.2:80") && told.ends_with("; and 2 more addresses"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn localhost_is_nowhere_else_whatever_the_look_up_says() {
+        let all: [SocketAddr; 3] = ["192.0.2.1:80", "127.0.0.1:80", "[::1]:80"].map(|address| address.parse().unwrap());
+        let found = |name: &str, found: &[SocketAddr]| {
+            here(&Origin::of(&name.parse().unwrap()).unwrap(), found.iter().copied())
+        };
+        assert_eq!(found("http://dev.localhost/", &all).unwrap(), all[1..]);
+        assert_eq!(found("http://localhost.example.org/", &all).unwrap(), all);
+        let told = found("https://dev.localhost/", &all[..1]).unwrap_err().to_string();
+        assert!(told.contains("dev.localhost is this machine") && told.contains("192.0.2.1"), "{told}");
     }
 
     #[tokio::test]

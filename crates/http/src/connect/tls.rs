@@ -8,7 +8,8 @@
 //!
 //! A server is checked against the system's authorities and those named beside them. A proxy that is itself
 //! reached by TLS is checked the same way, but it is never shown the client's certificate, and never excused from
-//! the check: what was granted to the origin was not granted to it.
+//! the check: what was granted to the origin was not granted to it. The same holds for other hosts, where the settings
+//! are for one ([`TlsSettings::only`]): a redirect leads anywhere, and what is known of a host there may be a password.
 
 mod counted;
 mod early;
@@ -47,6 +48,9 @@ use crate::{Cause, Origin};
 pub struct TlsSettings {
     /// PEM files of certificates to trust besides the system's.
     pub authorities: Vec<PathBuf>,
+    /// The one host, at whatever port, that `authorities` and `unverified` are for; if none, they are for all. Others
+    /// are then checked by the system's authorities alone, but for proxies, whom the user has named as well.
+    pub only: Option<String>,
     /// Who we are, for the one server that it is meant for.
     pub identity: Option<Identity>,
     /// Take any certificate from an origin: whoever is on the way can then read and change everything. Meant for
@@ -90,10 +94,13 @@ pub struct TlsFacts {
 pub(crate) struct Tls {
     provider: Arc<CryptoProvider>,
     named: Roots,
+    only: Option<String>,
     identity: Option<(Identity, Arc<CertifiedKey>)>,
     unverified: bool,
     fresh: bool,
     ready: OnceCell<Ready>,
+    /// For hosts that the settings are not for.
+    others: OnceCell<Ready>,
 }
 
 /// By [`Offer`].
@@ -127,16 +134,23 @@ impl Tls {
                 .as_ref()
                 .map(|files| Ok((files.clone(), certified(files, &provider)?)))
                 .transpose()?,
+            only: settings.only.clone(),
             unverified: settings.unverified,
             fresh: settings.fresh,
             ready: OnceCell::new(),
+            others: OnceCell::new(),
             provider,
         })
     }
 
-    /// Makes all ready for handshakes, the first time.
-    pub(crate) async fn prepare(&self) -> Result<(), Cause> {
-        self.ready().await.map(drop)
+    /// Makes all ready for handshakes with an origin, the first time.
+    pub(crate) async fn prepare(&self, origin: &Origin) -> Result<(), Cause> {
+        self.ready(self.is_for(origin)).await.map(drop)
+    }
+
+    /// Whether the settings are for this origin.
+    fn is_for(&self, origin: &Origin) -> bool {
+        self.only.as_ref().is_none_or(|host| host == origin.host())
     }
 
     /// Shakes hands with an origin. The answer to the offer is in the facts, or there is none. If `early` and a session
@@ -148,7 +162,7 @@ impl Tls {
         early: bool,
         io: S,
     ) -> Result<(Box<dyn Io>, TlsFacts, Option<Confirmation>), Cause> {
-        let ready = self.ready().await?;
+        let ready = self.ready(self.is_for(origin)).await?;
         // What is chosen by the handshake cannot be spoken before it.
         let early = early && offer != Offer::Both;
         let begin = Instant::now();
@@ -167,7 +181,7 @@ impl Tls {
         origin: &Origin,
         early: bool,
     ) -> Result<(Arc<ClientConfig>, Arc<Counted>), Cause> {
-        let ready = self.ready().await?;
+        let ready = self.ready(self.is_for(origin)).await?;
         let nobody = || Cause::Tls(format!("no authority is trusted here ({})", ready.roots));
         let counted = ready.counted.clone().ok_or_else(nobody)?;
         Ok((ready.config(origin, Offer::Http3, early), counted))
@@ -175,33 +189,34 @@ impl Tls {
 
     /// Shakes hands with a proxy.
     pub(crate) async fn with_proxy<S: Io>(&self, proxy: &Origin, io: S) -> Result<(TlsStream<S>, TlsFacts), Cause> {
-        let ready = self.ready().await?;
+        let ready = self.ready(true).await?;
         let begin = Instant::now();
         let stream = self.shake(ready, &ready.proxies, false, proxy, io).await?;
         let told = facts(&stream, Offer::Http1, begin.elapsed());
         Ok((stream, told))
     }
 
-    async fn ready(&self) -> Result<&Ready, Cause> {
+    /// What handshakes are made with: as the settings have it if `granted`, or as usual.
+    async fn ready(&self, granted: bool) -> Result<&Ready, Cause> {
         let make = async || {
-            let named = self.named.clone();
+            let named = if granted { self.named.clone() } else { Roots::none() };
             let roots = tokio::task::spawn_blocking(|| named.and_the_systems())
                 .await
                 .map_err(|error| Cause::Tls(format!("cannot read the system's authorities: {error}")))?;
-            self.configure(roots).map_err(|error| Cause::Tls(format!("cannot set up TLS: {error}")))
+            self.configure(roots, granted && self.unverified)
+                .map_err(|error| Cause::Tls(format!("cannot set up TLS: {error}")))
         };
-        self.ready.get_or_try_init(make).await
+        if granted { &self.ready } else { &self.others }.get_or_try_init(make).await
     }
 
-    fn configure(&self, roots: Roots) -> Result<Ready, rustls::Error> {
+    fn configure(&self, roots: Roots, unverified: bool) -> Result<Ready, rustls::Error> {
         // There is none where there is nobody to trust; then nobody is reached.
         let strict: Option<Arc<dyn ServerCertVerifier>> =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots.trusted.clone()), self.provider.clone())
                 .build()
                 .ok()
                 .map(|verifier| verifier as _);
-        let verifier =
-            if self.unverified { Some(Arc::new(Unverified(self.provider.clone())) as _) } else { strict.clone() };
+        let verifier = if unverified { Some(Arc::new(Unverified(self.provider.clone())) as _) } else { strict.clone() };
         let counted = verifier.clone().map(|verifier| Arc::new(Counted::new(verifier)));
         let checked = |verifier: &Option<Arc<dyn ServerCertVerifier>>| -> Result<_, rustls::Error> {
             let begin =

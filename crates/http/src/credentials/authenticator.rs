@@ -4,7 +4,7 @@
 //! all is kept here: the server's latest `Digest` nonce, and the realms that refused. A password that was refused
 //! is not tried again by the requests behind; servers lock out who insists.
 
-use std::{collections::HashMap, net::IpAddr};
+use std::collections::HashMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -285,15 +285,8 @@ impl Authenticator {
     }
 
     fn is_safe(&self, origin: &Origin) -> bool {
-        self.clear == Clear::Allowed || origin.is_tls() || is_loopback(origin.host())
+        self.clear == Clear::Allowed || origin.is_tls() || origin.is_loopback()
     }
-}
-
-/// Addresses of loopback, and the names that RFC 6761 §6.3 keeps for it.
-fn is_loopback(host: &str) -> bool {
-    host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-        || host == "localhost"
-        || host.ends_with(".localhost")
 }
 
 /// The strongest `Digest` challenge that can be answered, and whether it only replaces a nonce.

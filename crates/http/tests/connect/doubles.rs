@@ -92,6 +92,9 @@ fn pem(certificate: &CertificateDer<'_>) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
+/// A name that only the tests' proxies know, for loopback: by its own name this machine is reached without a proxy.
+pub(crate) const FAR: &str = "far.test";
+
 /// A TLS server that greets with a full stop and waits.
 pub(crate) struct Server<'a> {
     pub(crate) authority: &'a Authority,
@@ -133,8 +136,17 @@ impl<'a> Server<'a> {
 
     /// Starts it, and gives its origin: at `localhost`, whatever its certificate says.
     pub(crate) async fn start(self) -> Origin {
+        origin("https", self.listen().await)
+    }
+
+    /// Starts it, and gives its origin behind a proxy.
+    pub(crate) async fn start_far(self) -> Origin {
+        far("https", self.listen().await)
+    }
+
+    async fn listen(self) -> SocketAddr {
         let acceptor = self.acceptor();
-        let address = serve(move |stream| {
+        serve(move |stream| {
             let acceptor = acceptor.clone();
             async move {
                 let Ok(mut tls) = acceptor.accept(stream).await else { return };
@@ -142,8 +154,7 @@ impl<'a> Server<'a> {
                 hold(tls).await;
             }
         })
-        .await;
-        origin("https", address)
+        .await
     }
 }
 
@@ -167,7 +178,21 @@ pub(crate) async fn hold(mut io: impl AsyncRead + AsyncWrite + Unpin) {
 }
 
 pub(crate) fn origin(scheme: &str, address: SocketAddr) -> Origin {
-    Origin::of(&format!("{scheme}://localhost:{}/", address.port()).parse().unwrap()).unwrap()
+    at(scheme, "localhost", address)
+}
+
+/// The same, as it is called behind a proxy.
+pub(crate) fn far(scheme: &str, address: SocketAddr) -> Origin {
+    at(scheme, FAR, address)
+}
+
+fn at(scheme: &str, host: &str, address: SocketAddr) -> Origin {
+    Origin::of(&format!("{scheme}://{host}:{}/", address.port()).parse().unwrap()).unwrap()
+}
+
+/// Where a proxy's tunnel leads to.
+pub(crate) async fn tunnel(target: &str) -> std::io::Result<TcpStream> {
+    TcpStream::connect(target.replace(FAR, "127.0.0.1")).await
 }
 
 /// Through this proxy, whatever the origin.

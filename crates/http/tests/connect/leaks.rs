@@ -8,12 +8,9 @@ use haul_http::{
     credentials::{Authenticator, Clear, Credential, Credentials, Netrc},
 };
 use http::{Request, StatusCode};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional},
-    net::TcpStream,
-};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional};
 
-use crate::doubles::{AMPLE, origin, serve};
+use crate::doubles::{AMPLE, FAR, origin, serve, tunnel};
 
 /// Heads of requests, word for word.
 type Heard = Arc<Mutex<Vec<String>>>;
@@ -86,7 +83,7 @@ async fn no_credential_follows_a_redirect_to_another_origin() {
         }
         let settings = Settings { cookies: true, ..Settings::default() };
         let client = Client::new(settings, Authenticator::new(credentials, Clear::Allowed)).unwrap();
-        let mut request = Request::put(format!("{first}/x")).body(Body::from("x")).unwrap();
+        let mut request = Request::get(format!("{first}/x")).body(Body::empty()).unwrap();
         if let Some(own) = own {
             request.headers_mut().insert("authorization", own.parse().unwrap());
             request.headers_mut().insert("cookie", "own=1".parse().unwrap());
@@ -103,6 +100,21 @@ async fn no_credential_follows_a_redirect_to_another_origin() {
     }
 }
 
+#[tokio::test]
+async fn what_changes_something_follows_no_redirect_to_another_origin() {
+    for method in ["PUT", "DELETE", "MOVE"] {
+        let (other, overheard) = server(|_| FINE.to_owned()).await;
+        let there = other.clone();
+        let moved = move |_: &str| format!("HTTP/1.1 308 There\r\nLocation: {there}/x\r\nContent-Length: 0\r\n\r\n");
+        let (first, _) = server(moved).await;
+        let client = Client::new(Settings::default(), Authenticator::default()).unwrap();
+        let request = Request::builder().method(method).uri(format!("{first}/x")).body(Body::empty()).unwrap();
+        let told = client.send(request).await.unwrap_err().to_string();
+        assert!(told.contains(&format!("{other}/x")) && told.contains(method), "{told}");
+        assert!(overheard.lock().unwrap().is_empty(), "{method}");
+    }
+}
+
 /// A proxy that opens tunnels, and notes what it is asked.
 async fn proxy() -> (u16, Heard) {
     let noticed = Heard::default();
@@ -113,7 +125,7 @@ async fn proxy() -> (u16, Heard) {
             let Some(head) = head(&mut client).await else { return };
             let target = head.split(' ').nth(1).unwrap().to_owned();
             noted.lock().unwrap().push(head);
-            let Ok(mut server) = TcpStream::connect(target).await else { return };
+            let Ok(mut server) = tunnel(&target).await else { return };
             let _ = client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
             let _ = copy_bidirectional(&mut client, &mut server).await;
         }
@@ -135,9 +147,9 @@ async fn a_proxys_password_is_for_that_proxy_alone() {
     let connect = ConnectSettings { proxies, ..ConnectSettings::default() };
     let settings = Settings { connect: connect.clone(), ..Settings::default() };
     let client = Client::new(settings, Authenticator::default()).unwrap();
-    let request = Request::get(format!("{near}/")).body(Body::empty()).unwrap();
+    let request = Request::get(format!("http://{FAR}:{}/", near.port())).body(Body::empty()).unwrap();
     assert_eq!(client.send(request).await.unwrap().status(), StatusCode::OK);
-    let https = Origin::of(&format!("https://localhost:{}/", near.port()).parse().unwrap()).unwrap();
+    let https = Origin::of(&format!("https://{FAR}:{}/", near.port()).parse().unwrap()).unwrap();
     let _ = Connector::new(connect).unwrap().connect(&https, Offer::Http1, AMPLE).await.unwrap_err();
     for (by, proxys) in [(by_plain, "bWU6cGxhaW4="), (by_secure, "bWU6c2VjdXJl")] {
         let by = by.lock().unwrap();

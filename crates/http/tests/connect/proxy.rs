@@ -5,12 +5,9 @@ use haul_http::{
     connect::{ConnectSettings, Connector, Io, Offer},
 };
 use http::Version;
-use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional},
-    net::TcpStream,
-};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional};
 
-use crate::doubles::{AMPLE, Authority, BRIEF, Server, cause, hold, origin, serve, through};
+use crate::doubles::{AMPLE, Authority, BRIEF, FAR, Server, cause, far, hold, serve, through, tunnel};
 
 /// What a proxy was asked, word for word.
 type Asked = Arc<Mutex<Vec<String>>>;
@@ -26,7 +23,7 @@ async fn relay(client: impl AsyncRead + AsyncWrite + Unpin, asked: Asked) {
     }
     let target = request.split(' ').nth(1).unwrap().to_owned();
     asked.lock().unwrap().push(request);
-    let Ok(mut server) = TcpStream::connect(target).await else { return };
+    let Ok(mut server) = tunnel(&target).await else { return };
     let _ = client.write_all(b"HTTP/1.1 200 Connection established\r\nX-Proxy: yes\r\n\r\n").await;
     let _ = copy_bidirectional(&mut client, &mut server).await;
 }
@@ -53,8 +50,8 @@ async fn answered(user: &str, answer: impl Into<Vec<u8>>) -> Connector {
 #[tokio::test]
 async fn a_tunnel_is_as_good_as_a_connection_of_its_own() {
     let authority = Authority::new();
-    let secure = Server::new(&authority).start().await;
-    let plain = origin(
+    let secure = Server { name: FAR, ..Server::new(&authority) }.start_far().await;
+    let plain = far(
         "http",
         serve(|mut stream| async move {
             let _ = stream.write_all(b".").await;
@@ -84,7 +81,7 @@ async fn a_tunnel_is_as_good_as_a_connection_of_its_own() {
         assert!(facts.tunnel.is_some() && facts.tls.is_some() == origin.is_tls());
         assert!(connected.io.tcp_info().is_some());
         let request = asked.lock().unwrap().pop().unwrap();
-        let target = format!("localhost:{}", origin.port());
+        let target = format!("{FAR}:{}", origin.port());
         // "me:p@ss" in base64.
         let expected =
             format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: Basic bWU6cEBzcw==\r\n\r\n");
@@ -96,7 +93,7 @@ async fn a_tunnel_is_as_good_as_a_connection_of_its_own() {
 async fn a_proxy_behind_tls_is_checked_whatever_the_origin_is_excused_from() {
     let (authority, stranger) = (Authority::new(), Authority::named("a stranger"));
     // Whose certificate has expired, and who shows the way in that the proxy's may not.
-    let origin = Server { year: 2020, ..Server::new(&stranger) }.start().await;
+    let origin = Server { year: 2020, ..Server::new(&stranger) }.start_far().await;
     let proxy = async |vouched: &Authority| {
         let acceptor = Server { alpn: &["http/1.1"], ..Server::new(vouched) }.acceptor();
         serve(move |stream| {
@@ -126,7 +123,7 @@ async fn a_proxy_behind_tls_is_checked_whatever_the_origin_is_excused_from() {
 #[tokio::test]
 async fn what_a_server_says_first_is_not_lost_with_the_proxys_answer() {
     let connector = answered("", b"HTTP/1.1 200 OK\r\n\r\nfirst words").await;
-    let plain = origin("http", ([127, 0, 0, 1], 9).into());
+    let plain = far("http", ([127, 0, 0, 1], 9).into());
     let mut connected = connector.connect(&plain, Offer::Http2, AMPLE).await.unwrap();
     let mut words = [0; 11];
     connected.io.read_exact(&mut words).await.unwrap();
@@ -141,13 +138,13 @@ async fn a_proxys_refusal_is_one_sentence() {
     for (user, answer, said) in [
         ("", answer("407 Who are you"), "demands a user and a password"),
         ("me:secret@", answer("407 Who are you"), "does not accept the user and password"),
-        ("", answer("403 No"), "opens no tunnel to localhost:9 (403 Forbidden); many proxies"),
+        ("", answer("403 No"), "opens no tunnel to far.test:9 (403 Forbidden); many proxies"),
         ("", answer("302 Elsewhere"), "302"),
         ("", b"SSH-2.0-OpenSSH\r\n\r\n".to_vec(), "not HTTP"),
         ("", endless, "16384 bytes"),
     ] {
         let connector = answered(user, answer).await;
-        let plain = origin("http", ([127, 0, 0, 1], 9).into());
+        let plain = far("http", ([127, 0, 0, 1], 9).into());
         let error = connector.connect(&plain, Offer::Http1, AMPLE).await.unwrap_err();
         let told = error.to_string();
         assert!(told.contains(said) && told.contains("the proxy http://127.0.0.1:"), "{told}");
@@ -159,7 +156,7 @@ async fn a_proxys_refusal_is_one_sentence() {
 #[tokio::test]
 async fn a_proxy_that_says_nothing_or_is_not_there_is_named_as_the_one() {
     let mute = answered("", "").await;
-    let secure = origin("https", ([127, 0, 0, 1], 9).into());
+    let secure = far("https", ([127, 0, 0, 1], 9).into());
     let silent = cause(mute.connect(&secure, Offer::Both, BRIEF).await);
     assert!(matches!(silent, Cause::TimedOut(Step::Proxy, BRIEF)), "{silent:?}");
 

@@ -104,6 +104,34 @@ async fn whoever_asks_for_it_is_connected_to_anybody() {
 }
 
 #[tokio::test]
+async fn what_is_granted_to_one_host_is_not_to_another() {
+    let authority = Authority::new();
+    let one = Server::new(&authority).start().await;
+    let other = Server { name: "other.localhost", ..Server::new(&authority) }.start().await;
+    let other = Origin::of(&format!("https://other.localhost:{}/", other.port()).parse().unwrap()).unwrap();
+    for unverified in [false, true] {
+        for (only, is_met) in [(None, true), (Some("localhost".to_owned()), false)] {
+            let mut settings = authority.settings();
+            (settings.tls.unverified, settings.tls.only) = (unverified, only);
+            // No resolver need know the other name.
+            let reach = async |to: &Origin| {
+                let mut settings = settings.clone();
+                settings.tcp.instead = Some(([127, 0, 0, 1], to.port()).into());
+                meet(&Connector::new(settings).unwrap(), to, Offer::Both).await
+            };
+            reach(&one).await.unwrap();
+            match reach(&other).await {
+                Ok(_) => assert!(is_met),
+                Err(error) => {
+                    let told = error.to_string();
+                    assert!(!is_met && told.contains("nobody trusted here") && !told.contains("ca.pem"), "{told}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_demands_a_certificate_gets_ours_or_its_demand_is_told() {
     let (authority, stranger) = (Authority::new(), Authority::named("a stranger"));
     let with = |identity| {

@@ -26,7 +26,7 @@ const WINDOW_PAUSE: Duration = Duration::from_millis(5);
 const WINDOW_LOOKS: u32 = 100;
 /// So many requests make the pipeline.
 const PIPELINE: usize = 6;
-/// What a Nextcloud says of itself is some ten kilobytes.
+/// No body here is larger: what a Nextcloud says of itself is some ten kilobytes.
 const LARGEST: usize = 1024 * 1024;
 
 /// Fills in what can be found out; an error if there is nothing to talk to, or nothing at the path.
@@ -142,7 +142,7 @@ async fn options(session: &Session, path: &RemotePath, found: &mut Found) -> Res
     found.http.keep_alive = text("keep-alive");
     found.http.closes = text("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
     let mut abilities = Abilities::from_options(headers);
-    let _ = read(answer).await;
+    drain(answer).await;
     if let Some(told) = session.dav.capabilities(path).await {
         abilities.add_capabilities(&told);
     }
@@ -198,7 +198,7 @@ async fn pipeline(session: &Session, path: &RemotePath, found: &mut Found) {
     for answer in join_all(sent).await {
         let Ok(answer) = answer else { continue };
         journeys.extend(answer.extensions().get::<Journey>().copied());
-        let _ = read(answer).await;
+        drain(answer).await;
     }
     let known = session.dav.client().knowledge(origin(session));
     let pipelined = journeys.iter().any(|journey| journey.behind > 0);
@@ -237,13 +237,14 @@ fn describe(abilities: &Abilities, dav: &mut Dav) {
     dav.checksums.clone_from(&abilities.checksums);
 }
 
-/// An answer's body, as far as it is of use.
-async fn read(answer: Answer) -> Vec<u8> {
-    let (mut body, mut text) = (answer.into_body(), Vec::new());
-    while let Some(Ok(frame)) = body.frame().await {
-        if let Some(piece) = frame.data_ref().filter(|_| text.len() < LARGEST) {
-            text.extend_from_slice(piece);
+/// Reads an answer's body, so that its connection is free for the next; one without end is not worth that.
+async fn drain(answer: Answer) {
+    let (mut body, mut length) = (answer.into_body(), 0);
+    while length < LARGEST
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        if let Some(piece) = frame.data_ref() {
+            length += piece.len();
         }
     }
-    text
 }

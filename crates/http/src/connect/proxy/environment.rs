@@ -3,7 +3,8 @@
 //! There is no standard; this follows curl, in whose manual it is written down (`curl --manual`, "ENVIRONMENT").
 //! `http_proxy` is read in lower case alone: a CGI program finds the header `Proxy` of whoever asks it in
 //! `HTTP_PROXY` (<https://httpoxy.org>). The others have two spellings, and the lower one wins. A proxy without a
-//! port is at its scheme's own (80, 443), as its URL says; curl takes 1080.
+//! port is at its scheme's own (80, 443), as its URL says; curl takes 1080. And no proxy stands before
+//! this machine, as in browsers; curl asks one for loopback too.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderValue, Uri};
@@ -49,10 +50,11 @@ impl Proxies {
         })
     }
 
-    /// The proxy for this origin.
+    /// The proxy for this origin; none for this machine. Another's loopback is not meant by that name, and what may go
+    /// to this machine in the clear is not for a proxy to read.
     pub(crate) fn of(&self, origin: &Origin) -> Option<&Proxy> {
         let proxy = if origin.is_tls() { &self.https } else { &self.http };
-        proxy.as_ref().filter(|_| !self.except.contain(origin.host(), origin.port()))
+        proxy.as_ref().filter(|_| !origin.is_loopback() && !self.except.contain(origin.host(), origin.port()))
     }
 }
 
@@ -129,6 +131,17 @@ mod tests {
         assert_eq!(via(&proxies, "https://www.example.org/"), None);
         assert_eq!(via(&proxies, "http://10.1.2.3/"), None);
         assert!(via(&proxies, "https://example.com/").is_some());
+    }
+
+    #[test]
+    fn this_machine_is_reached_without() {
+        let proxies = from(&[("http_proxy", "p"), ("all_proxy", "p")]).unwrap();
+        for here in ["http://localhost/", "https://Dev.localhost:8443/", "http://127.1.2.3:8080/", "http://[::1]/"] {
+            assert_eq!(via(&proxies, here), None, "{here}");
+        }
+        for there in ["http://localhost.example.org/", "http://notlocalhost/", "https://128.0.0.1/"] {
+            assert!(via(&proxies, there).is_some(), "{there}");
+        }
     }
 
     #[test]

@@ -27,18 +27,23 @@ pub(crate) struct Roots {
 }
 
 impl Roots {
+    /// Nobody yet.
+    pub(crate) fn none() -> Self {
+        Self { trusted: RootCertStore::empty(), files: Vec::new(), system: 0, complaint: None }
+    }
+
     /// The authorities in these files. What cannot be used in them is an error.
     pub(crate) fn named(files: &[PathBuf]) -> Result<Self, SettingsError> {
-        let mut trusted = RootCertStore::empty();
+        let mut roots = Self::none();
         for path in files {
             for (index, certificate) in certificates(path)?.into_iter().enumerate() {
-                trusted.add(certificate).map_err(|error| SettingsError::Pem {
+                roots.trusted.add(certificate).map_err(|error| SettingsError::Pem {
                     path: path.clone(),
                     why: format!("its certificate number {} cannot be trusted: {error}", index + 1),
                 })?;
             }
         }
-        Ok(Self { trusted, files: files.to_owned(), system: 0, complaint: None })
+        Ok(Self { files: files.to_owned(), ..roots })
     }
 
     /// The system's as well, as far as they can be read.
