@@ -367,6 +367,14 @@ async fn a_file_keeps_its_mode_and_what_is_no_file_stays() {
     assert_eq!(fs::read(&place).unwrap(), b"newer");
     assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o600);
 
+    // A link that is named leads to the file.
+    let link = here.path().join("link");
+    std::os::unix::fs::symlink(&place, &link).unwrap();
+    fs::write(server.root.path().join("file"), b"newest").unwrap();
+    assert_eq!(down(&server, "/file", &link, &Options::default()).await.files, 1);
+    assert_eq!(fs::read(&place).unwrap(), b"newest");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+
     let pipe = here.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let summary = down(&server, "/file", &pipe, &Options::default()).await;

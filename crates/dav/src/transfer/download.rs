@@ -192,6 +192,14 @@ impl Find {
     fn place(&self) -> PathBuf {
         self.folder.place.join(self.folder.alias.as_deref().unwrap_or(OsStr::from_bytes(&self.name)))
     }
+
+    /// The same, or what it leads to if it is a link that the user has named, as with cp(1).
+    fn place_through_link(&self) -> PathBuf {
+        let place = self.place();
+        let is_link = || fs::symlink_metadata(&place).is_ok_and(|kind| kind.is_symlink());
+        let there = if self.folder.alias.is_some() && is_link() { fs::canonicalize(&place).ok() } else { None };
+        there.unwrap_or(place)
+    }
 }
 
 /// A file that the user has named.

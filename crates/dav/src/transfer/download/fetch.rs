@@ -51,7 +51,7 @@ impl Facts {
 impl Work<'_> {
     /// Fetches a file to its place: its length.
     pub(super) async fn fetch(&self, find: &Find, path: &RemotePath) -> Result<u64, Error> {
-        let place = find.place();
+        let place = find.place_through_link();
         let (Some(folder), Some(name)) = (place.parent(), place.file_name()) else {
             return Err(Error::local("write", &place, io::Error::other("it has no name")));
         };
