@@ -24,7 +24,10 @@ use std::{future::poll_fn, time::Duration};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use h3::error::Code;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout, timeout_at},
+};
 
 use self::exchange::Begun;
 use crate::{
@@ -99,16 +102,19 @@ impl Connection {
 
     /// Why there is no HTTP/3: the early data may have been rejected meanwhile.
     async fn unbuilt(&mut self, why: String) -> End {
-        if let Some(mut pending) = self.pending.take()
+        if let Some(pending) = &mut self.pending
             && let Ok(told) = timeout(PATIENCE, pending.end()).await
             && self.quic.close_reason().is_none()
         {
+            self.pending = None;
             return End::Rejected(told);
         }
         End::Over(self.ended().unwrap_or(Cause::Protocol(why)))
     }
 
     async fn serve(&mut self, mut driver: Driver, sender: Sender) -> End {
+        // Whatever else happens meanwhile.
+        let at_last = Instant::now() + PATIENCE;
         loop {
             while let Some(job) = self.exchanges.waiting.pop_front() {
                 self.begin(job, &sender);
@@ -122,7 +128,7 @@ impl Connection {
                 error = poll_fn(|context| driver.poll_close(context)), if pending.is_none() => {
                     return End::Over(self.ended().unwrap_or_else(|| Cause::Protocol(error.to_string())));
                 }
-                end = async { timeout(PATIENCE, pending?.end()).await.ok() }, if pending.is_some() => {
+                end = async { timeout_at(at_last, pending?.end()).await.ok() }, if pending.is_some() => {
                     if let Some(end) = self.confirmed(end).await {
                         return end;
                     }
@@ -135,11 +141,11 @@ impl Connection {
 
     /// The handshake is done, or is not waited for any longer.
     async fn confirmed(&mut self, end: Option<TlsFacts>) -> Option<End> {
-        self.pending = None;
         let Some(told) = end else { return Some(End::Over(Cause::TimedOut(Step::Quic, PATIENCE))) };
         if let Some(cause) = self.ended() {
             return Some(End::Over(cause));
         }
+        self.pending = None;
         if told.early == EarlyData::Accepted {
             self.confirm(told);
             return None;

@@ -5,6 +5,7 @@
 
 mod http2;
 mod server;
+mod unkind;
 
 use std::{
     sync::{Arc, Mutex},

@@ -294,6 +294,12 @@ impl Scheduler {
             line.patience = keep.idle.or(line.patience);
         }
         line.retiring |= told.last;
+        // An answer that stood behind another has come; and one that ends what it begins shows that none ever does.
+        if !line.is_multiplexed() && line.company == Some(true) {
+            self.knowledge.succeeded(line.depth, now.seconds);
+        } else if !line.is_multiplexed() && told.last && line.company.is_none() && line.jobs.len() > 1 {
+            self.knowledge.failed(Fault::Cut, self.limits.pipelining, now.seconds);
+        }
         if told.version == Version::HTTP_10 && line.state == (State::Serial { old: false }) {
             line.state = State::Serial { old: true };
             self.knowledge.failed(Fault::Old, self.limits.pipelining, now.seconds);
@@ -331,10 +337,7 @@ impl Scheduler {
             if line.jobs.is_empty() {
                 line.history.rests(now.instant);
             }
-            if !line.is_multiplexed() && line.depth > 1 {
-                let depth = line.depth;
-                self.knowledge.succeeded(depth, now.seconds);
-            }
+            line.company = Some(!line.jobs.is_empty());
         }
         self.plan(now);
     }

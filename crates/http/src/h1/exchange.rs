@@ -22,18 +22,21 @@ use super::{
 use crate::{Cause, Expected, Options, wire::JobId};
 
 /// More interim answers than this to one request are noise.
-const MOST_INTERIM: u32 = 16;
+const MOST_INTERIM: u32 = 100;
 /// Why a connection ends that the server ended in good order (`Connection: close`).
 pub(crate) const LAST_WORD: &str = "the server takes no more requests on its connection";
 
 /// A request as far as its answer is concerned.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is so or not, whatever the others are")]
 struct Asked {
     job: JobId,
     method: Method,
     target: String,
     conditional: bool,
-    ranged: Option<u64>,
+    ranged: bool,
+    /// Where the range begins that was asked for, if it names that.
+    start: Option<u64>,
     expected: Expected,
     /// Whether others were under way with it, so that its answer could be another's.
     in_company: bool,
@@ -85,7 +88,8 @@ impl Exchanges {
             // RFC 4918's `If` and `Overwrite: F`, too, may give a 412.
             conditional: conditions.iter().any(|name| headers.contains_key(name))
                 || ["if", "overwrite", "destination"].iter().any(|name| headers.contains_key(*name)),
-            ranged: headers.get(RANGE).map(|range| first_byte(range.to_str().unwrap_or_default())),
+            ranged: headers.contains_key(RANGE),
+            start: headers.get(RANGE).and_then(|range| range.to_str().ok()).and_then(first_byte),
             expected: options.map(|options| options.expected.clone()).unwrap_or_default(),
             in_company: !self.asked.is_empty(),
             followed: false,
@@ -132,9 +136,14 @@ impl Exchanges {
             self.received += (before - self.buffer.len()) as u64;
             if head.response.status().is_informational() {
                 self.interim += 1;
-                if head.response.status() == StatusCode::SWITCHING_PROTOCOLS || self.interim > MOST_INTERIM {
+                if head.response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     return Err(Cause::Protocol("the server answers with what was not asked for".into()));
                 }
+                if self.interim > MOST_INTERIM {
+                    return Err(Cause::Unexpected("the server says again and again that it will answer"));
+                }
+                // The answer itself has not begun (RFC 9110 §15.2).
+                self.received = 0;
                 continue;
             }
             // Not an answer, but a farewell or a refusal of this connection (RFC 9110 §15.5.9, §15.5.20).
@@ -197,7 +206,7 @@ impl Asked {
         let (status, headers) = (response.status(), response.headers());
         match status {
             StatusCode::NOT_MODIFIED if !self.conditional => return wrong("304 to a request without a condition"),
-            StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE if self.ranged.is_none() => {
+            StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE if !self.ranged => {
                 return wrong("it tells of a range, and none was asked for");
             }
             StatusCode::PARTIAL_CONTENT if self.method != Method::GET => return wrong("206 to no GET"),
@@ -212,10 +221,10 @@ impl Asked {
             _ => {}
         }
         if let (StatusCode::PARTIAL_CONTENT, Some(asked), Some(range)) =
-            (status, self.ranged, headers.get(CONTENT_RANGE))
+            (status, self.start, headers.get(CONTENT_RANGE))
         {
             let given = range.to_str().ok().and_then(|range| range.trim().strip_prefix("bytes "));
-            if given.is_some_and(|given| first_byte(given) != asked) {
+            if given.is_some_and(|given| first_byte(given) != Some(asked)) {
                 return wrong("its range is not the one asked for");
             }
         }
@@ -247,10 +256,9 @@ impl Asked {
     }
 }
 
-/// The first byte of a range as in `bytes=5-9` or `5-9/10`; a suffix (`-5`) counts as none.
-fn first_byte(range: &str) -> u64 {
-    let range = range.trim_start_matches("bytes=");
-    range.split(['-', ',']).next().and_then(|first| first.trim().parse().ok()).unwrap_or(u64::MAX)
+/// The first byte of a range as in `bytes=5-9` or `5-9/10`; a suffix (`-5`) names none.
+fn first_byte(range: &str) -> Option<u64> {
+    range.trim_start_matches("bytes=").split(['-', ',']).next()?.trim().parse().ok()
 }
 
 /// An entity tag without its weakness, as servers compress and weaken what is the same (RFC 9110 §8.8.3.2).

@@ -95,7 +95,9 @@ pub(crate) fn read(buffer: &mut BytesMut, method: &Method) -> Result<Option<Head
     let mut headers = HeaderMap::with_capacity(parsed.headers.len());
     for header in parsed.headers.iter() {
         let name = HeaderName::from_bytes(header.name.as_bytes());
-        let value = HeaderValue::from_bytes(header.value);
+        // A line that is folded is one with spaces in it (RFC 9112 §5.2).
+        let space = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
+        let value = HeaderValue::from_bytes(&header.value.iter().map(space).collect::<Vec<_>>());
         let (Ok(name), Ok(value)) = (name, value) else {
             return Err(format!("the answer's header {} cannot be read", header.name));
         };

@@ -176,7 +176,7 @@ impl Io for DuplexStream {
     fn abort(&self) {}
 }
 
-fn nothing_special() -> Facts {
+pub(super) fn nothing_special() -> Facts {
     let (peer, none) = (([127, 0, 0, 1], 80).into(), Duration::ZERO);
     Facts { peer, proxy: None, look_up: none, tcp: none, tunnel: None, tls: None, quic: false }
 }

@@ -70,6 +70,8 @@ impl Scheduler {
         let blamed = !line.history.is_used() || matches!(cause, Cause::TimedOut(..));
         for (job, sent) in unanswered.iter().rev() {
             if let Some(mut waiting) = line.release(*job) {
+                // Where something was answered, it goes on: there is an end to it.
+                waiting.returns -= u32::from(line.company.is_some() && waiting.returns > 0);
                 if Some(*job) == oldest {
                     waiting.blames += u32::from(blamed);
                     waiting.shape.pipelinable = false;

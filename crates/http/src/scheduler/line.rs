@@ -59,6 +59,8 @@ pub(super) struct Line {
     pub(super) reserved: Option<JobId>,
     /// What keeps others waiting.
     pub(super) slow: Option<Slow>,
+    /// Whether others stood behind what it has answered last, if it has answered.
+    pub(super) company: Option<bool>,
     pub(super) retiring: bool,
     /// Its handshake is not done.
     pub(super) early: bool,

@@ -104,9 +104,12 @@ impl Scheduler {
 
     fn may_open(&mut self, now: Moment) -> bool {
         let lasting = self.lines.values().filter(|line| line.lasts()).count();
+        // Of those that end soon, others may be there in time; but not for ever more of them.
+        let all = self.lines.values().filter(|line| !line.retiring).count();
         // One multiplexed connection is enough: a second would only compete with it.
         let multiplexed = self.lines.values().any(|line| line.lasts() && line.is_multiplexed());
-        lasting < self.most(now) && !multiplexed
+        let most = self.most(now);
+        lasting < most && all < 2 * most && !multiplexed
     }
 
     /// How many connections may be open at a time.
@@ -127,6 +130,7 @@ impl Scheduler {
             patience: None,
             reserved: None,
             slow: None,
+            company: None,
             retiring: false,
             early: false,
         };

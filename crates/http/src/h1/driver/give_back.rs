@@ -1,6 +1,6 @@
 //! Requests that go back without an answer: at the connection's end, or before it, from behind a slow answer.
 
-use tokio::{sync::mpsc, time::timeout};
+use tokio::sync::mpsc;
 
 use super::{Driver, UnderWay, read::Reader};
 use crate::{
@@ -88,8 +88,11 @@ impl Driver {
             && let Some(sender) = sender.get_ref()
         {
             let failed = cut.map(|asked| Piece::Failed(Error::Exchange { asked, cause }));
+            // For as long as there is a reader: what has come is the reader's, at whatever pace.
             for piece in waiting.into_iter().chain(failed) {
-                let _ = timeout(self.timeouts.stall, sender.send(piece)).await;
+                if sender.send(piece).await.is_err() {
+                    break;
+                }
             }
         }
     }
