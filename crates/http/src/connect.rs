@@ -246,7 +246,8 @@ impl Connector {
         timeout: Duration,
     ) -> Result<Connected, Error> {
         let mut step = Step::Resolve;
-        within(origin, timeout, &mut step, async |step| self.steps(origin, offer, early, step).await).await
+        within(origin, timeout, &mut step, async |step| self.steps(origin, offer, early.then_some(timeout), step).await)
+            .await
     }
 
     /// Makes a QUIC connection within `timeout`, to another host and port than the origin's if `at` says so (RFC 7838).
@@ -275,8 +276,15 @@ impl Connector {
         origin.is_tls() && self.proxies.of(origin).is_none()
     }
 
-    /// All steps, each named in `step` before it begins. Up to the tunnel's end, a proxy is the step.
-    async fn steps(&self, origin: &Origin, offer: Offer, early: bool, step: &mut Step) -> Result<Connected, Cause> {
+    /// All steps, each named in `step` before it begins. Up to the tunnel's end, a proxy is the step. A handshake that
+    /// is left to go on may do so for as long as `early` says.
+    async fn steps(
+        &self,
+        origin: &Origin,
+        offer: Offer,
+        early: Option<Duration>,
+        step: &mut Step,
+    ) -> Result<Connected, Cause> {
         let proxy = self.proxies.of(origin);
         let whom = proxy.map_or(origin, |proxy| &proxy.at);
         let blame = |cause| match proxy {

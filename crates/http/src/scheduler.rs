@@ -229,13 +229,17 @@ impl Scheduler {
     pub(crate) fn confirmed(&mut self, connection: ConnectionId, now: Moment) {
         if let Some(line) = self.lines.get_mut(&connection) {
             line.early = false;
+            self.failures = Some(0);
         }
         self.plan(now);
     }
 
     /// A connection is open; whether it is still wanted.
     pub(crate) fn opened(&mut self, connection: ConnectionId, version: Version, now: Moment) -> bool {
-        self.failures = Some(0);
+        // A handshake that is still under way may yet fail.
+        if self.lines.get(&connection).is_none_or(|line| !line.early) {
+            self.failures = Some(0);
+        }
         self.shows(version);
         // One that was begun before the server said that it wants HTTP/1.1.
         let unwanted = version == Version::HTTP_2 && self.serial_only;

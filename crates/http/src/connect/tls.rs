@@ -154,22 +154,23 @@ impl Tls {
     }
 
     /// Shakes hands with an origin. The answer to the offer is in the facts, or there is none. If `early` and a session
-    /// allows it, the handshake is left to the first write and the first read, and its end is told in time.
+    /// allows it, the handshake is left to the first write and the first read, for so long, and its end is told in time.
     pub(crate) async fn with_origin<S: Io + 'static>(
         &self,
         origin: &Origin,
         offer: Offer,
-        early: bool,
+        early: Option<Duration>,
         io: S,
     ) -> Result<(Box<dyn Io>, TlsFacts, Option<Confirmation>), Cause> {
         let ready = self.ready(self.is_for(origin)).await?;
         // What is chosen by the handshake cannot be spoken before it.
-        let early = early && offer != Offer::Both;
+        let early = early.filter(|_| offer != Offer::Both);
         let begin = Instant::now();
-        let stream = self.shake(ready, &ready.config(origin, offer, early), early, origin, io).await?;
+        let config = ready.config(origin, offer, early.is_some());
+        let stream = self.shake(ready, &config, early.is_some(), origin, io).await?;
         let told = facts(&stream, offer, begin.elapsed());
-        if told.early == EarlyData::Pending {
-            let (stream, confirmation) = Early::new(stream, offer, begin);
+        if let Some(within) = early.filter(|_| told.early == EarlyData::Pending) {
+            let (stream, confirmation) = Early::new(stream, offer, begin, within);
             return Ok((Box::new(stream), told, Some(confirmation)));
         }
         Ok((Box::new(stream), told, None))

@@ -79,6 +79,13 @@ impl Scheduler {
                 self.again(waiting, *sent, cause);
             }
         }
+        // Its handshake has failed: the next one may, too, and not for ever.
+        if line.early && !was_our_own(cause) {
+            self.open_failed(connection, cause, now);
+            if self.opening() > 0 {
+                return;
+            }
+        }
         self.plan(now);
     }
 

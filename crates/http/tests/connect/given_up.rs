@@ -1,12 +1,25 @@
 //! What is given up does not arrive late.
 
-use std::{io::ErrorKind, time::Duration};
+use std::{
+    io::ErrorKind,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
-use haul_http::{Body, Client, Settings, Timeouts, credentials::Authenticator};
+use haul_http::{Body, Client, Settings, Timeouts, Versions, connect::ConnectSettings, credentials::Authenticator};
 use http::Request;
-use tokio::{io::AsyncReadExt, sync::mpsc, time::timeout};
+use rustls::ServerConfig;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::mpsc,
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
 
-use crate::doubles::{AMPLE, origin, serve};
+use crate::doubles::{AMPLE, Authority, Server, hold, origin, serve};
 
 /// The server reads nothing until the client has given its upload up, and then finds a reset rather than what the
 /// kernels held of it and a good end.
@@ -40,4 +53,38 @@ async fn an_upload_that_is_given_up_is_taken_out_of_the_kernels_hands() {
     let_read.send(true).unwrap();
     let end = timeout(AMPLE, told.recv()).await.unwrap().unwrap();
     assert_eq!(end, Some(ErrorKind::ConnectionReset));
+}
+
+/// What resumes a session waits for no handshake; what changes something waits for it all the same, and not for ever.
+#[tokio::test]
+async fn a_handshake_under_early_data_that_never_ends_is_given_up() {
+    let authority = Authority::new();
+    let mut config = ServerConfig::clone(Server::new(&authority).acceptor().config());
+    (config.max_early_data_size, config.alpn_protocols) = (16_384, vec![b"http/1.1".to_vec()]);
+    let (acceptor, connections) = (TlsAcceptor::from(Arc::new(config)), Arc::new(AtomicUsize::new(0)));
+    let address = serve(move |stream| {
+        let (acceptor, connections) = (acceptor.clone(), connections.clone());
+        async move {
+            if connections.fetch_add(1, Ordering::SeqCst) > 0 {
+                return hold(stream).await;
+            }
+            let mut tls = acceptor.accept(stream).await.unwrap();
+            let _ = tls.read(&mut [0; 4096]).await;
+            let _ = tls.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
+            let _ = tls.shutdown().await;
+        }
+    })
+    .await;
+    let brief = Duration::from_millis(500);
+    let timeouts =
+        Timeouts { connect: brief, first_byte: brief, pipelined: brief, stall: brief, ..Timeouts::default() };
+    let connect = ConnectSettings { tls: authority.settings().tls, ..ConnectSettings::default() };
+    let settings = Settings { versions: Versions::Http1, timeouts, connect, ..Settings::default() };
+    let client = Client::new(settings, Authenticator::default()).unwrap();
+    let send = |request: http::request::Builder| client.send(request.body(Body::from("")).unwrap());
+    let url = format!("{}/file", origin("https", address));
+    send(Request::get(&url)).await.unwrap();
+    // It is idle, not slow: without a bound of the handshake's own it would take as long as a connection is kept.
+    let outcome = timeout(Timeouts::default().idle, send(Request::put(&url))).await;
+    assert!(outcome.expect("it is not waited for like an idle connection").is_err());
 }

@@ -12,12 +12,13 @@ use std::{
     io,
     pin::Pin,
     task::{Context, Poll, ready},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::oneshot,
+    time::{Sleep, sleep},
 };
 use tokio_rustls::client::TlsStream;
 
@@ -45,6 +46,8 @@ pub(super) struct Early<S> {
     stream: TlsStream<S>,
     offer: Offer,
     begin: Instant,
+    /// When the handshake must be done.
+    deadline: Pin<Box<Sleep>>,
     /// Who is told of the handshake's end; none once that is done.
     told: Option<oneshot::Sender<TlsFacts>>,
     /// Whether the first read has let a write go before it.
@@ -52,9 +55,11 @@ pub(super) struct Early<S> {
 }
 
 impl<S: Io> Early<S> {
-    pub(super) fn new(stream: TlsStream<S>, offer: Offer, begin: Instant) -> (Self, Confirmation) {
+    /// Its handshake is to be done `within` this time.
+    pub(super) fn new(stream: TlsStream<S>, offer: Offer, begin: Instant, within: Duration) -> (Self, Confirmation) {
         let (told, confirmation) = oneshot::channel();
-        (Self { stream, offer, begin, told: Some(told), waited: false }, confirmation)
+        let deadline = Box::pin(sleep(within));
+        (Self { stream, offer, begin, deadline, told: Some(told), waited: false }, confirmation)
     }
 
     fn tell_the_end(&mut self) {
@@ -93,6 +98,9 @@ impl<S: Io> AsyncWrite for Early<S> {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
         self.tell_the_end();
+        if self.told.is_some() && flushed.is_pending() && self.deadline.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         flushed
     }
 
