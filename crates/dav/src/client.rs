@@ -22,7 +22,7 @@ use http_body_util::BodyExt;
 use tokio::sync::OnceCell;
 
 use crate::{
-    Abilities, Entry, Error, Failure, Guard, If, Item, LockToken, Multistatus, Properties, RemotePath, Requests,
+    Abilities, ETag, Entry, Error, Failure, Guard, If, Item, LockToken, Multistatus, Properties, RemotePath, Requests,
     Setting, Wanted, cloud, coding::beginning, gate::Gate, listing::told, put::is_undecided, requests::Depth,
 };
 
@@ -188,6 +188,12 @@ impl Dav {
             Err(error) if error.is(404) => Ok(None),
             found => found,
         }
+    }
+
+    /// Whether a file is there, in this state. After a 412 this tells a server that knows no states from a change.
+    pub async fn is_still(&self, path: &RemotePath, tag: &ETag) -> bool {
+        let found = self.stat(path, Wanted::LISTING).await.ok().flatten();
+        found.is_some_and(|found| !found.path.is_folder() && found.properties.etag.as_ref() == Some(tag))
     }
 
     /// Begins to fetch a file; `headers` may ask for a range or name a condition.

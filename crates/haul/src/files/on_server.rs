@@ -8,7 +8,7 @@
 
 use std::{collections::HashSet, fmt};
 
-use dav::{Dav, ETag, Entry, If, RemotePath, Wanted};
+use dav::{Dav, Entry, If, RemotePath, Wanted};
 use futures_util::{StreamExt, future::join, future::join_all, stream};
 use serde::Serialize;
 
@@ -147,15 +147,10 @@ async fn once(dav: &Dav, verb: Verb, from: &RemotePath, to: &RemotePath) -> Resu
             let Some(tag) = tag else { return Ok(send(true, &none).await?) };
             match send(true, &If::default().unchanged(to, tag.clone())).await {
                 // A server that does not know states says so of each.
-                Err(error) if error.is(412) && is_still(dav, to, &tag).await => Ok(send(true, &none).await?),
+                Err(error) if error.is(412) && dav.is_still(to, &tag).await => Ok(send(true, &none).await?),
                 other => Ok(other?),
             }
         }
         None => Ok(send(true, &none).await?),
     }
-}
-
-async fn is_still(dav: &Dav, path: &RemotePath, tag: &ETag) -> bool {
-    let found = dav.stat(path, Wanted::LISTING).await.ok().flatten();
-    found.is_some_and(|found| !found.path.is_folder() && found.properties.etag.as_ref() == Some(tag))
 }

@@ -16,7 +16,7 @@ use super::{
     way::{LARGE, Way, is_long},
 };
 use crate::{
-    Abilities, Error, Guard, If, RemotePath, Wanted,
+    Abilities, Error, Guard, If, RemotePath,
     transfer::{
         SHARED,
         plan::{Before, Sent, There},
@@ -157,16 +157,16 @@ impl Upload<'_> {
             // Renamed already, by a request whose answer was lost.
             Err(error) if error.is(404) && self.dav.is_ours(&error, path, ours).await => Ok(()),
             // A server that does not know states says so of each.
-            Err(error) if error.is(412) && claims != *locks && self.is_unchanged(path, guard).await => {
+            Err(error)
+                if error.is(412)
+                    && claims != *locks
+                    && let Guard::Unchanged(tag) = guard
+                    && self.dav.is_still(path, tag).await =>
+            {
                 self.dav.rename(temporary, path, overwrite, locks).await
             }
             renamed => renamed,
         }
-    }
-
-    async fn is_unchanged(&self, path: &RemotePath, guard: &Guard) -> bool {
-        let found = self.dav.stat(path, Wanted::LISTING).await.ok().flatten();
-        matches!(guard, Guard::Unchanged(tag) if found.is_some_and(|found| found.properties.etag.as_ref() == Some(tag)))
     }
 
     /// Deletes what was made for the time being. What was `refused` is believed not to be there; what got no answer may
