@@ -2,8 +2,7 @@
 
 use std::{
     error::Error,
-    fs,
-    io::{self, BufWriter, ErrorKind, IsTerminal, Write},
+    io::{self, IsTerminal},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{
@@ -90,31 +89,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     if !args.json.iter().chain(&args.html).any(|path| is_stdout(path)) {
         crate::print(text::render(&connections, packets, &asked, &look(args.top)).as_bytes())?;
     }
-    match &args.json {
-        Some(path) if is_stdout(path) => match write(&document, io::stdout().lock()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                return Err(format!("cannot print the explanation: {error}").into());
-            }
-            _ => {}
-        },
-        Some(path) => {
-            let written = fs::File::create(path).and_then(|file| write(&document, file));
-            written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        }
-        None => {}
+    if let Some(path) = &args.json {
+        let written = output::write(path, |to| {
+            serde_json::to_writer_pretty(&mut *to, &document)?;
+            to.write_all(b"\n")
+        });
+        written.map_err(|error| format!("cannot write the explanation to {}: {error}", path.display()))?;
     }
     Ok(status)
 }
 
 fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
-}
-
-fn write(document: &json::Document, to: impl Write) -> io::Result<()> {
-    let mut to = BufWriter::with_capacity(1 << 20, to);
-    serde_json::to_writer_pretty(&mut to, document)?;
-    to.write_all(b"\n")?;
-    to.flush()
 }
 
 /// Reads the captures, as many at a time as there are processors, and says what is wrong with them. What breaks off is

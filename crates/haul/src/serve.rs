@@ -61,7 +61,7 @@ pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {
         access_log,
     })?;
     if let (Some(path), Some(certificate)) = (&args.cert_out, server.certificate()) {
-        std::fs::write(path, &certificate.pem)
+        output::write(path, |to| to.write_all(certificate.pem.as_bytes()))
             .map_err(|error| format!("cannot write the certificate to {}: {error}", path.display()))?;
     }
     let _ = greet(&server, &args.root, args.read_only, open_to_all, args.cert_out.is_some());

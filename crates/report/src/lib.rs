@@ -25,12 +25,10 @@ pub mod live;
 
 use std::{
     io::{self, Write},
-    os::unix::fs::PermissionsExt,
     path::Path,
 };
 
 use serde::Serialize;
-use tempfile::Builder;
 
 /// The page without data.
 const TEMPLATE: &str = include_str!("template.html");
@@ -56,28 +54,9 @@ pub struct SaveError {
     why: io::Error,
 }
 
-/// Puts the page that shows `data` at `path`, whole or not at all; `-` is the standard output, whose reader may be
-/// gone.
+/// Puts the page that shows `data` at `path`, by the rules of [`output::write`].
 pub fn save(path: &Path, data: &impl Serialize) -> Result<(), SaveError> {
-    let saved = if path == Path::new("-") {
-        match page(data).and_then(|page| io::stdout().lock().write_all(&page)) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => written,
-        }
-    } else {
-        replace(path, data)
-    };
-    saved.map_err(|why| SaveError { path: path.display().to_string(), why })
-}
-
-fn replace(path: &Path, data: &impl Serialize) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Readable as any new file is: the process's umask is taken from this.
-    let anyone = std::fs::Permissions::from_mode(0o666);
-    let mut file = Builder::new().prefix(".writing-").permissions(anyone).tempfile_in(folder)?;
-    file.write_all(&page(data)?)?;
-    file.persist(path)?;
-    Ok(())
+    output::write(path, |to| write(data, to)).map_err(|why| SaveError { path: path.display().to_string(), why })
 }
 
 /// The page that shows `data`: see [`write()`].
@@ -126,6 +105,15 @@ mod tests {
         assert_eq!(TEMPLATE.matches(PLACE).count(), 1);
         assert!(TEMPLATE.len() < 300_000, "{} bytes", TEMPLATE.len());
         assert!(TEMPLATE.contains("default-src 'none'; script-src 'sha256-"));
+    }
+
+    #[test]
+    fn report_into_a_link_keeps_the_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("report.html", &link).unwrap();
+        save(&link, &serde_json::json!({ "schema": "longhaul.run/1" })).unwrap();
+        assert!(link.is_symlink() && folder.path().join("report.html").is_file());
     }
 
     #[test]

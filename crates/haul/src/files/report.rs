@@ -2,8 +2,6 @@
 
 use std::{
     fmt::Display,
-    fs,
-    io::{self, BufWriter, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -74,27 +72,16 @@ impl Report {
         if let Some(path) = &self.json {
             let document = Document { schema: SCHEMA, command: self.command, found, failed: &self.failed };
             // As it is made: it may be long.
-            let written = if self.owns_stdout() {
-                write(&document, io::stdout().lock())
-            } else {
-                fs::File::create(path).and_then(|file| write(&document, file))
-            };
-            match written {
-                // As for `| head`.
-                Err(error) if self.owns_stdout() && error.kind() == io::ErrorKind::BrokenPipe => {}
-                written => written.map_err(|error| {
-                    let place = if self.owns_stdout() { "standard output".into() } else { path.display().to_string() };
-                    format!("cannot write the JSON to {place}: {error}")
-                })?,
-            }
+            let written = output::write(path, |to| {
+                serde_json::to_writer_pretty(&mut *to, &document)?;
+                to.write_all(b"\n")
+            });
+            written.map_err(|error| {
+                let place = if self.owns_stdout() { "standard output".into() } else { path.display().to_string() };
+                format!("cannot write the JSON to {place}: {error}")
+            })?;
         }
         Ok(if self.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
-fn write(document: &impl Serialize, to: impl Write) -> io::Result<()> {
-    let mut to = BufWriter::new(to);
-    serde_json::to_writer_pretty(&mut to, document)?;
-    to.write_all(b"\n")?;
-    to.flush()
-}

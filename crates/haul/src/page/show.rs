@@ -2,7 +2,6 @@
 
 use std::{
     error::Error,
-    fs,
     io::{self, IsTerminal},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -47,7 +46,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         to => {
             crate::print(text::render(&spec, &rtts, args.rate, look()).as_bytes())?;
             if let Some(path) = to {
-                fs::write(path, document()?).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+                let document = document()?;
+                output::write(path, |to| to.write_all(&document)).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
             }
         }
     }

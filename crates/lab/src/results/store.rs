@@ -1,15 +1,8 @@
-//! Reading and writing results. A file is written beside its place and moved there when it
-//! is whole, so that nobody ever reads half of one.
+//! Reading and writing results. Nobody ever reads half of a file: see [`output`].
 
-use std::{
-    fmt::Display,
-    io::{self, Write},
-    os::unix::fs::PermissionsExt,
-    path::Path,
-};
+use std::{fmt::Display, path::Path};
 
 use serde::Serialize;
-use tempfile::Builder;
 
 use super::{RunResult, SCHEMA};
 
@@ -62,17 +55,13 @@ impl ResultsError {
     }
 }
 
-/// Writes a run, or what runs come to, as JSON; `-` is the standard output, whose reader may be gone (`| head`).
+/// Writes a run, or what runs come to, as JSON, by the rules of [`output::write`].
 pub fn write(path: &Path, results: &impl Serialize) -> Result<(), ResultsError> {
-    let mut json = serde_json::to_vec_pretty(results).map_err(|error| ResultsError::write(path, error))?;
-    json.push(b'\n');
-    if path == Path::new("-") {
-        return match io::stdout().write_all(&json) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(ResultsError::write(path, error)),
-            _ => Ok(()),
-        };
-    }
-    replace(path, &json)
+    output::write(path, |to| {
+        serde_json::to_writer_pretty(&mut *to, results)?;
+        to.write_all(b"\n")
+    })
+    .map_err(|error| ResultsError::write(path, error))
 }
 
 /// Reads a run's JSON.
@@ -88,19 +77,4 @@ pub fn read(path: &Path) -> Result<RunResult, ResultsError> {
         return Err(ResultsError::Schema { path: path.display().to_string(), found });
     }
     serde_json::from_slice(&json).map_err(|error| ResultsError::read(path, error))
-}
-
-/// Puts `bytes` at `path`, all or nothing.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), ResultsError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let fill = || -> io::Result<()> {
-        // Readable as any new file is: the process's umask is taken from this.
-        let anyone = std::fs::Permissions::from_mode(0o666);
-        let mut file = Builder::new().prefix(".writing-").permissions(anyone).tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        Ok(())
-    };
-    fill().map_err(|error| ResultsError::write(path, error))
 }

@@ -27,9 +27,9 @@ pub(super) fn write(spec: &Spec, path: &Path) -> Result<(), SpecError> {
         fs::create_dir_all(&folder).map_err(|error| failed(&folder, error))?;
     }
     for (file, body) in files {
-        fs::write(&file, body.part(0, usize::MAX)).map_err(|error| failed(&file, error))?;
+        output::write(&file, |to| to.write_all(&body.part(0, usize::MAX))).map_err(|error| failed(&file, error))?;
     }
-    fs::write(path, text).map_err(|error| failed(path, error))
+    output::write(path, |to| to.write_all(text.as_bytes())).map_err(|error| failed(path, error))
 }
 
 /// The spec as TOML. `keep` is given each body that was kept, with the name of a file for it, and says what the spec is
