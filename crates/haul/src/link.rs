@@ -262,7 +262,8 @@ fn print_calibration(json: Option<&Path>) -> Result<(), Box<dyn Error>> {
         if path == Path::new("-") {
             return crate::print(text.as_bytes());
         }
-        output::write(path, |to| to.write_all(text.as_bytes())).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        output::write(path, |to| to.write_all(text.as_bytes()))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     let mut text = String::from("one-way delay of 9 ms, error in µs:\n");
     writeln!(text, "{:>12}  {:>6}  {:>6}  {:>6}  {:>5}", "packets/s", "p50", "p99", "max", "lost")?;

@@ -47,8 +47,7 @@ fn device_is_written_and_stays_a_device() {
 #[test]
 fn link_stays_and_its_file_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
-    let (below, link, second) =
-        (folder.path().join("below"), folder.path().join("link"), folder.path().join("second"));
+    let (below, link, second) = (folder.path().join("below"), folder.path().join("link"), folder.path().join("second"));
     fs::create_dir(&below).unwrap();
     fs::write(below.join("file"), "old").unwrap();
     symlink("below/file", &link).unwrap();
@@ -57,9 +56,10 @@ fn link_stays_and_its_file_is_replaced() {
     assert_eq!(fs::read_to_string(below.join("file")).unwrap(), "new");
     assert_eq!(link.read_link().unwrap(), Path::new("below/file"));
     assert_eq!(second.read_link().unwrap(), link);
-    assert_eq!((names(folder.path()), names(&below)), (vec!["below".into(), "link".into(), "second".into()], vec![
-        "file".to_owned()
-    ]));
+    assert_eq!(
+        (names(folder.path()), names(&below)),
+        (vec!["below".into(), "link".into(), "second".into()], vec!["file".to_owned()])
+    );
 }
 
 #[test]

@@ -84,4 +84,3 @@ impl Report {
         Ok(if self.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
-

@@ -47,7 +47,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
             crate::print(text::render(&spec, &rtts, args.rate, look()).as_bytes())?;
             if let Some(path) = to {
                 let document = document()?;
-                output::write(path, |to| to.write_all(&document)).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+                output::write(path, |to| to.write_all(&document))
+                    .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
             }
         }
     }
