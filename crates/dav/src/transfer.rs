@@ -4,6 +4,7 @@
 //! the locks of `holding`. `download` needs no plan: what a listing has found can be fetched.
 
 mod download;
+mod filter;
 mod holding;
 mod plan;
 mod upload;
@@ -17,6 +18,7 @@ use std::{
 };
 
 pub use download::download;
+pub use filter::{BadPattern, Filter, Rule};
 pub use upload::upload;
 
 use crate::{Error, Wanted, locks::Policy};
@@ -50,6 +52,10 @@ pub struct Options {
     pub temporary: bool,
     /// What is there and not here is deleted (a mirror).
     pub delete: bool,
+    /// What is copied; what is not is not deleted either.
+    pub filter: Filter,
+    /// What the filter leaves out is deleted as well.
+    pub delete_excluded: bool,
     /// Nothing is changed; what would be is told.
     pub dry_run: bool,
     /// Where the listing of a folder that is mirrored here is kept, if the server tells what has changed since
@@ -85,6 +91,8 @@ impl Default for Options {
             resume: false,
             temporary: false,
             delete: false,
+            filter: Filter::default(),
+            delete_excluded: false,
             dry_run: false,
             remembers: None,
             connections: 6,

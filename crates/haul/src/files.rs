@@ -8,6 +8,7 @@
 mod bar;
 mod cat;
 mod cp;
+mod filters;
 mod ls;
 mod memory;
 mod mkdir;

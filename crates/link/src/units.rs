@@ -2,7 +2,7 @@
 //!
 //! Units are those of `tc(8)` where it has them: a rate in `bit`, `kbit`, `mbit`, `gbit`
 //! per second (powers of ten), a size in `B`, `KB`, `MB`, `GB` (powers of ten) or `KiB`,
-//! `MiB`, `GiB` (powers of two), a time in `ns`, `us`, `ms`, `s`, `min`. Case does not
+//! `MiB`, `GiB`, `TiB` (powers of two; `K`, `M`, `G`, `T` are the same, as with rclone and rsync), a time in `ns`, `us`, `ms`, `s`, `min`. Case does not
 //! matter and `/s` after a rate is accepted. `Mbps` is not: to tc(8) it is a megabyte per second, to
 //! most people a megabit.
 
@@ -90,9 +90,10 @@ text_form!(Size, "a size", "`10KiB`", |text| {
         "kb" => 1e3,
         "mb" => 1e6,
         "gb" => 1e9,
-        "kib" => 1024.0,
-        "mib" => 1024.0 * 1024.0,
-        "gib" => 1024.0 * 1024.0 * 1024.0,
+        "k" | "kib" => 1024.0,
+        "m" | "mib" => 1024.0 * 1024.0,
+        "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
+        "t" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
         _ => return None,
     };
     Some(Size((number * factor).round() as u64))
@@ -199,6 +200,7 @@ mod tests {
         assert_eq!("2.5 Gbit/s".parse(), Ok(Rate(2_500_000_000)));
         assert_eq!("10KiB".parse(), Ok(Size(10240)));
         assert_eq!("18MB".parse(), Ok(Size(18_000_000)));
+        assert_eq!("1.5M".parse(), Ok(Size(3 << 19)));
         assert_eq!(
             [0, 1500, 64 << 10, 1500 << 10, 3_000_000].map(|bytes| Size(bytes).to_string()),
             ["0B", "1500B", "64KiB", "1500KiB", "3MB"]

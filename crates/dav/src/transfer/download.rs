@@ -12,6 +12,7 @@
 //! Of each file found, no more is kept until its turn than is needed then: there may be very many.
 
 mod early;
+mod extras;
 mod fetch;
 mod late;
 mod listing;
@@ -38,7 +39,7 @@ use haul_http::{Body, connect};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 use self::{early::Early, late::Late, listing::Found, parts::FAR, remembered::Remembered};
-use super::{Event, Options, Skip, Summary, Watch, lock, seconds};
+use super::{Event, Options, Skip, Summary, Watch, filter::Scope, lock, seconds};
 use crate::{Dav, ETag, Error, Properties, RemotePath, Wanted};
 
 /// How many requests may be under way or wait in the engine's queue.
@@ -70,6 +71,7 @@ pub async fn download(
         watch,
         parts: Mutex::default(),
         extras: Mutex::default(),
+        passed: Mutex::default(),
         moved: AtomicU64::new(0),
         whole_only: AtomicBool::new(false),
         in_parts: Semaphore::new(IN_PARTS),
@@ -83,6 +85,7 @@ pub async fn download(
     if let [path] = sources
         && options.fetches_at_once()
         && !path.is_folder()
+        && path.name().is_some_and(|name| options.filter.name(&Scope::default(), name))
     {
         work.early = Some(Early::ask(dav, path, options.connections)).into();
     }
@@ -120,12 +123,12 @@ pub async fn download(
             work.recall(folder, file).await;
         }
         let found = if let Some(entry) = entry.filter(|entry| !entry.path.is_folder()) {
-            Found::File(source_file(entry.path, &place, Facts::of(entry.properties))?)
+            work.source_file(entry.path, &place, Facts::of(entry.properties))?.map(Found::File)
         } else {
-            let path = path.as_folder(true);
-            Found::Folder(Folder { path, place, named: true, fresh: false, alias: None })
+            let (path, scope) = (path.as_folder(true), Scope::default());
+            Some(Found::Folder(Folder { path, place, named: true, fresh: false, alias: None, scope, above: None }))
         };
-        work.found(queue.extend(std::iter::once(found)));
+        work.found(queue.extend(found.into_iter()));
     }
     let stopped = tokio::select! {
         biased;
@@ -142,6 +145,10 @@ pub async fn download(
     if stopped {
         watch(Event::Note("stopped: what was under way was given up, and what is done stays"));
     } else {
+        for name in options.filter.missing() {
+            let why = io::Error::other("it is in the list of files, and not on the server");
+            work.failed(&name, Error::local("download", &name, why));
+        }
         work.delete_extras();
     }
     let mut summary = std::mem::take(work.summary.get_mut().unwrap_or_else(PoisonError::into_inner));
@@ -150,6 +157,7 @@ pub async fn download(
 }
 
 /// A folder on the server, and where it belongs here.
+#[derive(Clone)]
 struct Folder {
     path: RemotePath,
     place: PathBuf,
@@ -159,6 +167,9 @@ struct Folder {
     fresh: bool,
     /// What its only file is called here, if that is not its name.
     alias: Option<OsString>,
+    scope: Scope,
+    /// The folder that it is in, if that is made only when something in it is.
+    above: Option<Arc<Folder>>,
 }
 
 /// What a listing says of a file.
@@ -202,17 +213,6 @@ impl Find {
     }
 }
 
-/// A file that the user has named.
-fn source_file(path: RemotePath, place: &Path, facts: Facts) -> Result<Find, Error> {
-    let (Some(above), Some(name)) = (path.parent(), path.name()) else {
-        return Err(Error::Differs { path, why: "it is no name for a file".into() });
-    };
-    let alias = place.file_name().map(OsStr::to_owned);
-    let above_here = place.parent().map(Path::to_owned).unwrap_or_default();
-    let folder = Folder { path: above, place: above_here, named: true, fresh: false, alias };
-    Ok(Find { folder: Arc::new(folder), name: name.into(), facts })
-}
-
 #[derive(Default)]
 struct Queue {
     folders: VecDeque<Folder>,
@@ -250,6 +250,8 @@ struct Work<'a> {
     parts: Mutex<HashSet<PathBuf>>,
     /// What is here and not on the server.
     extras: Mutex<Vec<PathBuf>>,
+    /// Folders that are left out, and were made for what is in them.
+    passed: Mutex<HashSet<PathBuf>>,
     /// How many bytes have come.
     moved: AtomicU64,
     /// Whether the server is known to send no parts.
@@ -338,10 +340,35 @@ impl Work<'_> {
         lock(&self.summary).failed.push((path.to_owned(), why));
     }
 
+    /// A file that the user has named; none if the filter leaves it out.
+    fn source_file(&self, path: RemotePath, place: &Path, facts: Facts) -> Result<Option<Find>, Error> {
+        let (Some(above), Some(name)) = (path.parent(), path.name()) else {
+            return Err(Error::Differs { path, why: "it is no name for a file".into() });
+        };
+        let scope = Scope::default();
+        if !self.options.filter.file(&scope, name, facts.length, facts.modified) {
+            return Ok(None);
+        }
+        let alias = place.file_name().map(OsStr::to_owned);
+        let above_here = place.parent().map(Path::to_owned).unwrap_or_default();
+        let folder = Folder { path: above, place: above_here, named: true, fresh: false, alias, scope, above: None };
+        Ok(Some(Find { folder: Arc::new(folder), name: name.into(), facts }))
+    }
+
+    /// Makes the folders that a folder is in and that are made only now.
+    fn make_above(&self, folder: &Folder) -> io::Result<()> {
+        let Some(above) = &folder.above else { return Ok(()) };
+        self.make_above(above)?;
+        self.make(above).map(drop)
+    }
+
     /// Makes a folder here; whether it was not there before. Links are not followed, but for what the user has named:
     /// they lead out of the tree.
     fn make(&self, folder: &Folder) -> io::Result<bool> {
         let place = &folder.place;
+        if folder.scope.passing && !lock(&self.passed).insert(place.clone()) {
+            return Ok(false);
+        }
         let there = if folder.named { fs::metadata(place) } else { fs::symlink_metadata(place) };
         match there {
             Ok(kind) if kind.is_dir() => return Ok(false),
@@ -356,43 +383,6 @@ impl Work<'_> {
         lock(&self.summary).folders += 1;
         (self.watch)(Event::Made { path: &place.display().to_string() });
         Ok(true)
-    }
-
-    /// Keeps in mind what the server does not have.
-    fn note_extras(&self, place: &Path, kept: &HashSet<&[u8]>) {
-        match fs::read_dir(place).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
-            Ok(entries) => {
-                let gone = entries.into_iter().filter(|entry| !kept.contains(entry.file_name().as_bytes()));
-                lock(&self.extras).extend(gone.map(|entry| entry.path()));
-            }
-            Err(error) => self.failed(&place.display().to_string(), Error::local("list", place, error)),
-        }
-    }
-
-    /// Deletes what the server does not have, if all else went well.
-    fn delete_extras(&self) {
-        let extras = std::mem::take(&mut *lock(&self.extras));
-        if !extras.is_empty() && !lock(&self.summary).failed.is_empty() {
-            return (self.watch)(Event::Note("nothing was deleted here, since not everything went well"));
-        }
-        for path in extras {
-            let folder = fs::symlink_metadata(&path).is_ok_and(|kind| kind.is_dir());
-            let deleted = match (self.options.dry_run, folder) {
-                (true, _) => Ok(()),
-                (_, true) => fs::remove_dir_all(&path),
-                (_, false) => fs::remove_file(&path),
-            };
-            let name = path.display().to_string();
-            match deleted {
-                Ok(()) => {
-                    lock(&self.summary).deleted += 1;
-                    (self.watch)(Event::Deleted { path: &name });
-                }
-                // What was left of an interrupted download has been used up.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => self.failed(&name, Error::local("delete", path, error)),
-            }
-        }
     }
 
     async fn file(&self, mut find: Find) {

@@ -20,7 +20,12 @@ use std::{
     time::SystemTime,
 };
 
-use super::{FEW, Options, SHARED, Skip, Verify, seconds, walk::Outline};
+use super::{
+    FEW, Options, SHARED, Skip, Verify,
+    filter::Scope,
+    seconds,
+    walk::{Folder, Outline},
+};
 use crate::{ETag, Error, Guard, RemotePath};
 
 /// How many requests may be on their way or wait in the engine's queue, and how many bytes of small files.
@@ -51,6 +56,8 @@ pub(crate) enum Step {
     Look(usize),
     /// Compare the file with what is there, whose checksums are these.
     Compare(usize, Vec<String>),
+    /// See what in the folder is to be deleted: it is here no more, and a filter may leave something in it alone.
+    Sift(RemotePath, Scope),
     /// Delete what is here no more.
     Delete(RemotePath, Guard),
 }
@@ -122,6 +129,7 @@ pub(crate) enum Outcome {
     Checked(Vec<usize>, Result<Listing, Error>),
     /// Whether the file is the same here and there.
     Compared(usize, Result<bool, Error>),
+    Sifted(RemotePath, Result<Vec<(RemotePath, Guard)>, Error>),
     Deleted(RemotePath, Result<(), Error>),
 }
 
@@ -307,6 +315,8 @@ impl Plan {
             Outcome::Uploaded(file, result) => self.uploaded(file, result),
             Outcome::Checked(files, result) => self.checked(files, result),
             Outcome::Compared(file, result) => self.compared(file, result),
+            Outcome::Sifted(_, Ok(deletions)) => self.deletions.extend(deletions),
+            Outcome::Sifted(path, Err(error)) => self.fail(path.to_string(), error),
             Outcome::Deleted(path, Ok(())) => self.news.push(News::Deleted(path)),
             Outcome::Deleted(path, Err(error)) => self.fail(path.to_string(), error),
         }
@@ -415,12 +425,17 @@ impl Plan {
         let files = state.files.iter().map(|file| outline.files[*file].name.as_slice());
         let folders = state.children.iter().filter_map(|child| outline.folders[*child].path.name());
         let kept: HashSet<&[u8]> = files.chain(folders).collect();
+        let Folder { path, scope, excluded, .. } = &outline.folders[folder];
+        let filter = Some(&self.rules.filter).filter(|filter| !filter.is_empty() && !self.rules.delete_excluded);
         for (name, there) in listing {
-            if let (false, Ok(path)) =
-                (kept.contains(name.as_slice()), outline.folders[folder].path.join(name, there.folder))
-            {
-                let guard = if there.folder { Guard::None } else { there.guard() };
-                self.deletions.push((path, guard));
+            let (false, Ok(path)) = (kept.contains(name.as_slice()), path.join(name, there.folder)) else { continue };
+            match filter {
+                Some(_) if excluded.contains(name) => {}
+                Some(filter) if there.folder => {
+                    self.steps.extend(filter.folder(scope, name).map(|scope| Step::Sift(path, scope)));
+                }
+                Some(filter) if !filter.file(scope, name, there.length, there.modified) => {}
+                _ => self.deletions.push((path, if there.folder { Guard::None } else { there.guard() })),
             }
         }
     }

@@ -6,12 +6,14 @@ mod chunks;
 mod file;
 mod first;
 mod ranges;
+mod sift;
 mod source;
 mod target;
 mod way;
 
 use std::{
     collections::BTreeMap,
+    io,
     path::PathBuf,
     sync::{Arc, Mutex, atomic::AtomicBool},
     time::{Duration, Instant},
@@ -32,7 +34,7 @@ use self::{
     bulk::Small,
     file::{mtime, renaming, seconds},
     first::First,
-    target::{begun, looked, placed, target, walked},
+    target::{begun, chosen, looked, placed, target, walked},
 };
 use super::{
     Event, Options, Summary, Watch,
@@ -68,7 +70,12 @@ pub async fn upload(
     let begin = Instant::now();
     // Handshakes take round trips, and looking at the disk takes time: all at once.
     dav.warm(to, options.connections.min(sources.len() + 1));
-    let sources = looked(sources.to_vec(), options.recursive).await?;
+    let sources = chosen(looked(sources.to_vec(), options.recursive).await?, &options.filter)?;
+    if sources.is_empty() {
+        let failed = missing(options);
+        failed.iter().for_each(|(path, why)| watch(Event::Failed { path, why }));
+        return Ok(Summary { failed, took: begin.elapsed(), ..Summary::default() });
+    }
     if !sources.iter().all(|(_, kind)| kind.is_file() && kind.len() <= SMALL) {
         dav.warm(to, options.connections);
     }
@@ -90,14 +97,15 @@ pub async fn upload(
         tokio::join!(
             target(dav, to, &sources, options, arrived.notified()).boxed(),
             begun(dav, to, &sources, options).boxed(),
-            walked(&sources, to),
+            walked(&sources, to, &options.filter),
             // Another server has no such ability: nobody waits to hear that.
             async { upload.cloud.is_some() && dav.learn(to).await.is_ok_and(|abilities| abilities.bulk_upload) }
                 .boxed()
         )
     };
     let (target, early, found, bulk) = first.beside(look).await;
-    let (outline, mut tops) = placed(target?, found?, to, options)?;
+    let (mut outline, mut tops) = placed(target?, found?, to, options)?;
+    outline.left_out.extend(missing(options));
     let mut summary = Summary::default();
     // The lone folder is the first in the target.
     if let (Some((made, listing)), [(0, Some(_))]) = (early, &tops[..])
@@ -139,6 +147,15 @@ pub async fn upload(
     }
     summary.took = begin.elapsed();
     Ok(summary)
+}
+
+/// The files of the user's list that are not among the sources.
+fn missing(options: &Options) -> Vec<(String, Error)> {
+    let why = |name: String| {
+        let error = io::Error::other("it is in the list of files, and not in the source");
+        (name.clone(), Error::local("upload", name, error))
+    };
+    options.filter.missing().into_iter().map(why).collect()
 }
 
 struct Upload<'a> {
@@ -234,6 +251,11 @@ impl Upload<'_> {
                 }
                 .boxed()
             }
+            Step::Sift(path, scope) => async move {
+                let sifted = self.sift(path.clone(), scope).await;
+                Outcome::Sifted(path, sifted.map(|(deletions, _)| deletions))
+            }
+            .boxed(),
             Step::Delete(path, _) if dry => async move { Outcome::Deleted(path, Ok(())) }.boxed(),
             Step::Delete(path, guard) => async move {
                 let deleted = self.dav.delete(&path, &guard, &If::default()).await;

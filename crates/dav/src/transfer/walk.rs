@@ -6,11 +6,14 @@ use std::{
     time::SystemTime,
 };
 
+use super::filter::{Filter, Scope};
 use crate::{Error, PathError, RemotePath};
 
 /// Folders, each after its parent, and the files in them.
 #[derive(Debug, Default)]
 pub(crate) struct Outline {
+    /// What is looked for.
+    pub(crate) filter: Filter,
     pub(crate) folders: Vec<Folder>,
     pub(crate) files: Vec<File>,
     /// What is neither, and what could not be read.
@@ -25,6 +28,16 @@ pub(crate) struct Folder {
     pub(crate) parent: Option<usize>,
     /// Whether it is only here to hold a file: then it must be there already.
     pub(crate) given: bool,
+    pub(crate) scope: Scope,
+    /// Names of files that are left out for what they are, and not for their names: on the server they may be
+    /// something else.
+    pub(crate) excluded: Vec<Vec<u8>>,
+}
+
+impl Folder {
+    pub(crate) fn new(path: RemotePath, parent: Option<usize>, scope: Scope) -> Self {
+        Self { path, parent, given: false, scope, excluded: Vec::new() }
+    }
 }
 
 #[derive(Debug)]
@@ -47,9 +60,9 @@ impl File {
 
 impl Outline {
     /// Adds the folder `local`, with all that is in it, as `path`.
-    pub(crate) fn add_folder(&mut self, local: &Path, path: RemotePath, parent: Option<usize>) {
-        let folder = self.folders.len();
-        self.folders.push(Folder { path, parent, given: false });
+    pub(crate) fn add_folder(&mut self, local: &Path, path: RemotePath, parent: Option<usize>, scope: Scope) {
+        let (folder, passing) = (self.folders.len(), scope.passing);
+        self.folders.push(Folder::new(path, parent, scope));
         let listed = fs::read_dir(local).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let mut entries = match listed {
             Ok(entries) => entries,
@@ -61,6 +74,19 @@ impl Outline {
         entries.sort_by_cached_key(fs::DirEntry::file_name);
         for entry in entries {
             self.add(&entry.path(), entry.file_name().as_encoded_bytes(), folder);
+        }
+        let is_empty = self.folders.len() == folder + 1 && self.files.last().is_none_or(|file| file.folder != folder);
+        if passing && is_empty {
+            self.forget(folder);
+        }
+    }
+
+    /// The last folder is left out itself, and nothing in it is wanted.
+    fn forget(&mut self, folder: usize) {
+        let Some(Folder { path, parent, excluded, .. }) = self.folders.pop() else { return };
+        debug_assert_eq!(folder, self.folders.len());
+        if let (Some(parent), Some(name), false) = (parent, path.name(), excluded.is_empty()) {
+            self.folders[parent].excluded.push(name.to_owned());
         }
     }
 
@@ -75,7 +101,7 @@ impl Outline {
                     (Some(above), self.folders[above].path.join(name, true)?)
                 }
             };
-            self.folders.push(Folder { path, parent, given: false });
+            self.folders.push(Folder { path, parent, ..folder });
         }
         self.files.extend(other.files.into_iter().map(|file| File { folder: base + file.folder, ..file }));
         self.left_out.extend(other.left_out);
@@ -91,11 +117,17 @@ impl Outline {
                 return self.left_out.push((local.display().to_string(), Error::local("read", local, error)));
             }
         };
+        let scope = &self.folders[folder].scope;
         if kind.is_dir() {
+            let Some(scope) = self.filter.folder(scope, name) else { return };
             match self.folders[folder].path.join(name, true) {
-                Ok(path) => self.add_folder(local, path, Some(folder)),
+                Ok(path) => self.add_folder(local, path, Some(folder), scope),
                 Err(error) => self.left_out.push((local.display().to_string(), error.into())),
             }
+        } else if !self.filter.name(scope, name) {
+            // Not even if it is no file.
+        } else if kind.is_file() && !self.filter.facts(Some(kind.len()), kind.modified().ok()) {
+            self.folders[folder].excluded.push(name.to_owned());
         } else if kind.is_file() {
             self.add_file(local, name, folder, &kind);
         } else {

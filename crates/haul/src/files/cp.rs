@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{
     Outcome,
+    filters::Filters,
     moving::{self, Route, transfer},
     on_server::{Carried, Verb, carry},
     options::{Manner, Way},
@@ -34,6 +35,8 @@ pub(crate) struct Args {
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
+    filters: Filters,
+    #[command(flatten)]
     manner: Manner,
     #[command(flatten)]
     way: Way,
@@ -47,12 +50,16 @@ struct Done {
 pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     let places = places(&args.places)?;
     let (sources, to) = split(&places)?;
+    let filter = args.filters.read()?;
+    if !args.filters.is_empty() && !sources.there.is_empty() && to.remote().is_some() {
+        return Err(usage("the server copies a folder as a whole: filters are for copies from here or to here"));
+    }
     let mut report = Report::new("cp", args.way.json.as_deref());
     let one = one_server(sources.there.iter().copied().chain(to.remote()))?;
     let session = Session::open(one, &args.way, &args.manner).await?;
     let skip = if args.resume { Skip::SameSizeAndTime } else { Skip::Nothing };
     let (recursive, resume) = (args.recursive, args.resume);
-    let options = dav::transfer::Options { recursive, skip, resume, ..moving::options(&session) };
+    let options = dav::transfer::Options { recursive, skip, resume, filter, ..moving::options(&session) };
     let there: Vec<_> = sources.there.iter().map(|source| source.path.clone()).collect();
     let keep = args.way.json.is_some();
     match to {

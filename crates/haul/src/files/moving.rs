@@ -7,7 +7,7 @@ use std::{
 
 use dav::{
     RemotePath,
-    transfer::{self, Event, Options, Skip, Summary, Watch},
+    transfer::{self, Event, Options, Summary, Watch},
 };
 
 use super::{Outcome, progress::Progress, report::Report, runtime::Stop, session::Session};
@@ -22,18 +22,12 @@ pub(super) enum Route<'a> {
 pub(super) fn options(session: &Session) -> Options {
     let settings = &session.settings;
     Options {
-        recursive: false,
-        contents: false,
         lock: settings.lock,
         verify: settings.verify,
-        skip: Skip::Nothing,
-        resume: false,
         temporary: settings.temporary,
-        delete: false,
-        dry_run: false,
-        remembers: None,
         connections: settings.client.connections,
         owner: session.user.clone().or_else(login).unwrap_or_else(|| "longhaul".into()),
+        ..Options::default()
     }
 }
 

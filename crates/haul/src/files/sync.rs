@@ -6,7 +6,9 @@ use clap::ValueEnum;
 use dav::transfer::Skip;
 
 use super::{
-    Outcome, memory,
+    Outcome,
+    filters::Filters,
+    memory,
     moving::{self, Route, transfer},
     options::{Manner, Way},
     place::{Place, place},
@@ -40,6 +42,11 @@ pub(crate) struct Args {
     /// By what a file is known to be the same
     #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
     by: By,
+    /// With --delete, delete in TO also what the filters leave out
+    #[arg(long, requires = "delete")]
+    delete_excluded: bool,
+    #[command(flatten)]
+    filters: Filters,
     #[command(flatten)]
     manner: Manner,
     #[command(flatten)]
@@ -80,6 +87,8 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
         },
         resume: args.resume,
         delete: args.delete,
+        filter: args.filters.read()?,
+        delete_excluded: args.delete_excluded,
         dry_run: args.dry_run,
         remembers: memory::mirror(&remote.origin, session.who, &path),
         ..moving::options(&session)

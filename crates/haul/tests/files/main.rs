@@ -6,6 +6,7 @@ mod common;
 mod copying;
 mod credentials;
 mod ends;
+mod filters;
 mod http3;
 mod listing;
 mod mistakes;

@@ -6,13 +6,14 @@
 use std::{
     collections::{HashMap, HashSet},
     ffi::OsStr,
+    fs,
     os::unix::ffi::OsStrExt,
     sync::Arc,
 };
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Facts, Find, Folder, Work, remembered::Content, source_file};
+use super::{Facts, Find, Folder, Work, remembered::Content};
 use crate::{Entry, Error, PathError, RemotePath, Unfit, requests::Depth, transfer::lock};
 
 /// What a listing has found.
@@ -83,8 +84,9 @@ impl Work<'_> {
         let none = || Error::Differs { path: path.clone(), why: "there is nothing at this path on the server".into() };
         let error = match self.dav.stat(&path, self.options.wanted()).await {
             Ok(Some(entry)) if !entry.path.is_folder() => {
-                match source_file(entry.path, &folder.place, Facts::of(entry.properties)) {
-                    Ok(find) => return drop(found.send(Found::File(find))),
+                match self.source_file(entry.path, &folder.place, Facts::of(entry.properties)) {
+                    Ok(Some(find)) => return drop(found.send(Found::File(find))),
+                    Ok(None) => return,
                     Err(error) => error,
                 }
             }
@@ -114,18 +116,22 @@ impl Contents<'_> {
 
     fn itself(&mut self, entry: Entry) {
         if entry.path.is_folder() || !self.folder.named {
-            self.here();
+            self.here_in_time();
         } else if matches!(self.here, Here::Unknown) {
             self.here = Here::Nowhere;
-            match source_file(entry.path, &self.folder.place, Facts::of(entry.properties)) {
-                Ok(find) => self.pass(Found::File(find)),
+            match self.work.source_file(entry.path, &self.folder.place, Facts::of(entry.properties)) {
+                Ok(Some(find)) => self.pass(Found::File(find)),
+                Ok(None) => {}
                 Err(error) => self.work.failed(&self.path.to_string(), error),
             }
         }
     }
 
     fn within(&mut self, entry: Entry) {
-        let (Some(name), Some(here)) = (entry.path.name().map(Box::<[u8]>::from), self.here()) else { return };
+        let Some(name) = entry.path.name().map(Box::<[u8]>::from) else { return };
+        if !self.here_in_time() {
+            return;
+        }
         let folder = entry.path.is_folder();
         match self.names.insert(name.clone(), folder) {
             None => {
@@ -136,7 +142,7 @@ impl Contents<'_> {
                         None => drop(kept.folders.insert(name.clone())),
                     }
                 }
-                self.one(&here, name, facts);
+                self.one(name, facts);
             }
             Some(before) if before == folder => {}
             Some(_) => {
@@ -147,40 +153,59 @@ impl Contents<'_> {
     }
 
     /// Passes on a file, or a folder, which has no facts.
-    fn one(&self, here: &Arc<Folder>, name: Box<[u8]>, facts: Option<Facts>) {
+    fn one(&mut self, name: Box<[u8]>, facts: Option<Facts>) {
+        let (filter, scope) = (&self.work.options.filter, &self.folder.scope);
         let Some(facts) = facts else {
+            let Some(scope) = filter.folder(scope, &name) else { return self.left_out(&name) };
             let Ok(path) = self.path.join(&name, true) else { return };
-            let place = here.place.join(OsStr::from_bytes(&name));
-            return self.pass(Found::Folder(Folder { path, place, named: false, fresh: false, alias: None }));
+            let place = self.folder.place.join(OsStr::from_bytes(&name));
+            let above = self.folder.scope.passing.then(|| Arc::new(self.folder.clone()));
+            let folder = Folder { path, place, named: false, fresh: false, alias: None, scope, above };
+            return self.pass(Found::Folder(folder));
         };
-        self.pass(Found::File(Find { folder: here.clone(), name, facts }));
+        if !filter.file(scope, &name, facts.length, facts.modified) {
+            return self.left_out(&name);
+        }
+        if let Some(folder) = self.here() {
+            self.pass(Found::File(Find { folder, name, facts }));
+        }
+    }
+
+    /// What the filter leaves out stays here as it is, unless it is to be deleted.
+    fn left_out(&mut self, name: &[u8]) {
+        if self.work.options.delete_excluded {
+            self.names.remove(name);
+        }
     }
 
     /// What is in it is known without a listing.
     fn recalled(mut self, known: Content) {
         self.kept = None;
-        if let Some(here) = self.here() {
+        if self.here_in_time() {
             let folders = known.folders.into_iter().map(|name| (name, None));
             let files = known.files.into_iter().map(|(name, facts)| (name, Some(facts)));
             for (name, facts) in folders.chain(files) {
                 self.names.insert(name.clone(), facts.is_none());
-                self.one(&here, name, facts);
+                self.one(name, facts);
             }
         }
         self.end();
     }
 
+    /// Whether it may be gone on. The folder is made now, unless it is left out itself.
+    fn here_in_time(&mut self) -> bool {
+        self.folder.scope.passing || self.here().is_some()
+    }
+
     /// The folder, made here when it is first asked for.
     fn here(&mut self) -> Option<Arc<Folder>> {
         if matches!(self.here, Here::Unknown) {
-            let Folder { path, place, named, alias, .. } = &self.folder;
-            self.here = match self.work.make(&self.folder) {
-                Ok(fresh) => {
-                    let (path, place, alias) = (path.clone(), place.clone(), alias.clone());
-                    Here::Made(Arc::new(Folder { path, place, named: *named, fresh, alias }))
-                }
+            let made = self.work.make_above(&self.folder).and_then(|()| self.work.make(&self.folder));
+            self.here = match made {
+                Ok(fresh) => Here::Made(Arc::new(Folder { fresh, ..self.folder.clone() })),
                 Err(error) => {
-                    self.work.failed(&self.path.to_string(), Error::local("make", place, error));
+                    let error = Error::local("make", &self.folder.place, error);
+                    self.work.failed(&self.path.to_string(), error);
                     Here::Nowhere
                 }
             };
@@ -194,13 +219,19 @@ impl Contents<'_> {
             let why = if more > 0 { format!("{why}, and {more} more like it") } else { why };
             self.work.failed(&self.path.to_string(), Error::Differs { path: self.path.clone(), why });
         }
-        let Some(here) = self.here() else { return };
+        let passed = self.folder.scope.passing && matches!(self.here, Here::Unknown);
+        let fresh = if passed {
+            !fs::symlink_metadata(&self.folder.place).is_ok_and(|there| there.is_dir())
+        } else {
+            let Some(here) = self.here() else { return };
+            here.fresh
+        };
         if let (Some(kept), Some(known)) = (self.kept.take(), &mut *lock(&self.work.remembered)) {
             known.keep(self.path.clone(), kept);
         }
-        if self.work.options.delete && !here.fresh {
+        if self.work.options.delete && !fresh {
             let kept: HashSet<&[u8]> = self.names.keys().map(|name| &**name).collect();
-            self.work.note_extras(&here.place, &kept);
+            self.work.note_extras(&self.folder.place, &kept, &self.folder.scope);
         }
     }
 

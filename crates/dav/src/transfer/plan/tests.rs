@@ -13,7 +13,7 @@ fn tag(text: &str) -> ETag {
 
 /// `/up/` with the files `one` and `two`, and in it `/up/sub/` with `three`, of 10 bytes each.
 fn outline() -> Outline {
-    let folder = |text, parent| Folder { path: path(text), parent, given: false };
+    let folder = |text, parent| Folder::new(path(text), parent, Scope::default());
     let file = |name: &str, folder| File {
         local: PathBuf::from(name),
         folder,
@@ -24,7 +24,7 @@ fn outline() -> Outline {
     Outline {
         folders: vec![folder("/up/", None), folder("/up/sub/", Some(0))],
         files: vec![file("one", 0), file("two", 0), file("three", 1)],
-        left_out: Vec::new(),
+        ..Outline::default()
     }
 }
 
@@ -212,7 +212,7 @@ fn what_could_not_be_read_here_is_not_deleted_there() {
     fs::write(here.path().join("file"), "0123456789").unwrap();
     std::os::unix::fs::symlink("file", here.path().join("link")).unwrap();
     let mut outline = Outline::default();
-    outline.add_folder(here.path(), path("/up/"), None);
+    outline.add_folder(here.path(), path("/up/"), None, Scope::default());
     assert_eq!(outline.left_out.len(), 1);
     let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
     let mut plan = Plan::new(outline, rules, false, vec![(0, Some(listing(&[("link", there(1, "x"))])))], 0);
@@ -381,10 +381,13 @@ fn the_last_files_are_looked_at_behind_their_uploads_and_those_before_them_liste
 }
 
 fn many_like(outline: &Outline) -> Outline {
-    let folder = |folder: &Folder| Folder { path: folder.path.clone(), ..*folder };
+    let folder = |folder: &Folder| Folder {
+        given: folder.given,
+        ..Folder::new(folder.path.clone(), folder.parent, Scope::default())
+    };
     Outline {
         folders: outline.folders.iter().map(folder).collect(),
         files: outline.files.iter().map(file_like).collect(),
-        left_out: Vec::new(),
+        ..Outline::default()
     }
 }

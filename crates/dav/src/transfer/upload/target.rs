@@ -14,6 +14,7 @@ use crate::{
     requests::Depth,
     transfer::{
         FEW, Options,
+        filter::{Filter, Scope},
         plan::{Listing, There},
         walk::{Folder, Outline},
     },
@@ -155,16 +156,35 @@ pub(super) async fn looked(sources: Vec<PathBuf>, recursive: bool) -> Result<Vec
     Ok(looked)
 }
 
+/// Those of the sources that the filter lets in. Folders that the user has named are gone into in any case.
+pub(super) fn chosen(
+    sources: Vec<(PathBuf, fs::Metadata)>,
+    filter: &Filter,
+) -> Result<Vec<(PathBuf, fs::Metadata)>, Error> {
+    let root = Scope::default();
+    let mut chosen = Vec::new();
+    for (local, kind) in sources {
+        if kind.is_dir() || filter.file(&root, &name_of(&local)?, Some(kind.len()), kind.modified().ok()) {
+            chosen.push((local, kind));
+        }
+    }
+    Ok(chosen)
+}
+
 /// A source, and for a folder all that is in it.
 type Found = (PathBuf, fs::Metadata, Option<Outline>);
 
 /// Goes through the sources that are folders. Where they belong is not known yet: they stand as `to` for now.
-pub(super) async fn walked(sources: &[(PathBuf, fs::Metadata)], to: &RemotePath) -> Result<Vec<Found>, Error> {
-    let (sources, to) = (sources.to_vec(), to.clone().as_folder(true));
+pub(super) async fn walked(
+    sources: &[(PathBuf, fs::Metadata)],
+    to: &RemotePath,
+    filter: &Filter,
+) -> Result<Vec<Found>, Error> {
+    let (sources, to, filter) = (sources.to_vec(), to.clone().as_folder(true), filter.clone());
     let walk = move |(local, kind): (PathBuf, fs::Metadata)| {
         let walked = kind.is_dir().then(|| {
-            let mut outline = Outline::default();
-            outline.add_folder(&local, to.clone(), None);
+            let mut outline = Outline { filter: filter.clone(), ..Outline::default() };
+            outline.add_folder(&local, to.clone(), None, Scope::default());
             outline
         });
         (local, kind, walked)
@@ -184,7 +204,7 @@ pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, optio
     let folder = to.clone().as_folder(true);
     let (mut outline, count) = (Outline::default(), sources.len());
     let top = |outline: &mut Outline, path: RemotePath| {
-        outline.folders.push(Folder { path, parent: None, given: true });
+        outline.folders.push(Folder { given: true, ..Folder::new(path, None, Scope::default()) });
         outline.folders.len() - 1
     };
     let mut sources = sources.into_iter();

@@ -1,0 +1,95 @@
+//! What is here and not on the server, in a mirror.
+
+use std::{
+    collections::HashSet,
+    fs, io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use super::Work;
+use crate::{
+    Error,
+    transfer::{Event, filter::Scope, lock},
+};
+
+impl Work<'_> {
+    /// Keeps in mind what the server does not have.
+    pub(super) fn note_extras(&self, place: &Path, kept: &HashSet<&[u8]>, scope: &Scope) {
+        let mut extras = Vec::new();
+        match self.sift(place, kept, scope, &mut extras) {
+            Ok(_) => lock(&self.extras).extend(extras),
+            Err((place, error)) => {
+                self.failed(&place.display().to_string(), Error::local("list", place, error));
+            }
+        }
+    }
+
+    /// What of a folder is to be deleted, but for what is kept; whether that is all that is in it. A folder that the
+    /// server has not is deleted as one, unless something in it is left out: then all else in it is.
+    fn sift(
+        &self,
+        place: &Path,
+        kept: &HashSet<&[u8]>,
+        scope: &Scope,
+        extras: &mut Vec<PathBuf>,
+    ) -> Result<bool, (PathBuf, io::Error)> {
+        let options = self.options;
+        let filter = Some(&options.filter).filter(|filter| !filter.is_empty() && !options.delete_excluded);
+        let failed = |error| (place.to_owned(), error);
+        let mut all = !scope.passing;
+        for entry in fs::read_dir(place).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let (name, path) = (entry.file_name(), entry.path());
+            if kept.contains(name.as_bytes()) {
+                all = false;
+                continue;
+            }
+            let Some(filter) = filter else {
+                extras.push(path);
+                continue;
+            };
+            let kind = entry.metadata().map_err(failed)?;
+            if !kind.is_dir() && filter.file(scope, name.as_bytes(), Some(kind.len()), kind.modified().ok()) {
+                extras.push(path);
+            } else if let (true, Some(below)) = (kind.is_dir(), filter.folder(scope, name.as_bytes())) {
+                let mut found = Vec::new();
+                if self.sift(&path, &HashSet::new(), &below, &mut found)? {
+                    extras.push(path);
+                } else {
+                    extras.append(&mut found);
+                    all = false;
+                }
+            } else {
+                all = false;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Deletes what the server does not have, if all else went well.
+    pub(super) fn delete_extras(&self) {
+        let extras = std::mem::take(&mut *lock(&self.extras));
+        if !extras.is_empty() && !lock(&self.summary).failed.is_empty() {
+            return (self.watch)(Event::Note("nothing was deleted here, since not everything went well"));
+        }
+        for path in extras {
+            let folder = fs::symlink_metadata(&path).is_ok_and(|kind| kind.is_dir());
+            let deleted = match (self.options.dry_run, folder) {
+                (true, _) => Ok(()),
+                (_, true) => fs::remove_dir_all(&path),
+                (_, false) => fs::remove_file(&path),
+            };
+            let name = path.display().to_string();
+            match deleted {
+                Ok(()) => {
+                    lock(&self.summary).deleted += 1;
+                    (self.watch)(Event::Deleted { path: &name });
+                }
+                // What was left of an interrupted download has been used up.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => self.failed(&name, Error::local("delete", path, error)),
+            }
+        }
+    }
+}

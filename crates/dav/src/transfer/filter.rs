@@ -1,0 +1,154 @@
+//! What of a tree is copied, and what of the other side a mirror may delete.
+//!
+//! Both sides are asked the same questions, each with what it knows of its own files: what is out on the one side is
+//! out on the other, is not copied and is not deleted there. A folder that is out is not listed at all, unless something
+//! in it may be in.
+//!
+//! A file that is out here by its size or age may be in there, under the same name and with another size. It is left
+//! alone too: whoever walks the source keeps its name.
+
+mod rules;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
+
+use self::rules::Rules;
+pub use self::rules::{BadPattern, Rule};
+
+/// What is copied, and compared in a mirror.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    rules: Rules,
+    /// The least and the greatest length in bytes.
+    sizes: (Option<u64>, Option<u64>),
+    /// Files changed before the first or after the second are out.
+    times: (Option<SystemTime>, Option<SystemTime>),
+    names: Option<Arc<Names>>,
+}
+
+/// The files of a list, by their paths in the source, and whether each has been met.
+#[derive(Debug, Default)]
+struct Names {
+    files: Mutex<BTreeMap<Vec<u8>, bool>>,
+    folders: BTreeSet<Vec<u8>>,
+}
+
+/// A folder as a filter sees it: where it is, and by which rule.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Scope {
+    /// Its path from the root of the source, with a `/` at its end; empty for the root.
+    path: Vec<u8>,
+    /// The first rule that matches it or a folder that it is in.
+    rule: Option<usize>,
+    /// Whether it is out itself, and is only looked into.
+    pub(crate) passing: bool,
+}
+
+impl Scope {
+    fn at(&self, name: &[u8]) -> Vec<u8> {
+        [&self.path, name].concat()
+    }
+}
+
+impl Filter {
+    /// These rules, the first that matches decides.
+    pub fn new(rules: &[Rule]) -> Result<Self, BadPattern> {
+        Ok(Self { rules: Rules::new(rules)?, ..Self::default() })
+    }
+
+    /// Only files of at least and at most so many bytes.
+    #[must_use]
+    pub fn sizes(self, least: Option<u64>, most: Option<u64>) -> Self {
+        Self { sizes: (least, most), ..self }
+    }
+
+    /// Only files that were changed not before the first and not after the second of these times.
+    #[must_use]
+    pub fn times(self, first: Option<SystemTime>, last: Option<SystemTime>) -> Self {
+        Self { times: (first, last), ..self }
+    }
+
+    /// Only these files, by their paths in the source.
+    #[must_use]
+    pub fn only(self, files: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let mut names = Names::default();
+        for file in files {
+            let clean: Vec<&[u8]> =
+                file.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b".")).collect();
+            for end in 1..clean.len() {
+                names.folders.insert(clean[..end].join(&b'/'));
+            }
+            names.files.get_mut().unwrap_or_else(PoisonError::into_inner).insert(clean.join(&b'/'), false);
+        }
+        Self { names: Some(Arc::new(names)), ..self }
+    }
+
+    /// Whether it lets everything through.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.names.is_none() && (self.sizes, self.times) == Default::default()
+    }
+
+    /// The files of the list that nobody has met.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let Some(names) = &self.names else { return Vec::new() };
+        let files = names.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = files.iter().filter(|(_, met)| !**met);
+        missing.map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect()
+    }
+
+    /// A folder in a folder; none if it is out, and all that is in it.
+    pub(crate) fn folder(&self, within: &Scope, name: &[u8]) -> Option<Scope> {
+        let mut path = within.at(name);
+        if let Some(names) = &self.names
+            && !names.folders.contains(&path)
+        {
+            return None;
+        }
+        let rule = earlier(within.rule, self.rules.first(&path, true));
+        let passing = !self.rules.includes(rule);
+        if passing && !rule.is_some_and(|rule| self.rules.may_include_below(&path, rule)) {
+            return None;
+        }
+        path.push(b'/');
+        Some(Scope { path, rule, passing })
+    }
+
+    /// Whether a file in a folder is in. What is not known of it is no reason to leave it out.
+    pub(crate) fn file(&self, within: &Scope, name: &[u8], length: Option<u64>, modified: Option<SystemTime>) -> bool {
+        self.name(within, name) && self.facts(length, modified)
+    }
+
+    /// Whether a file's name lets it in.
+    pub(crate) fn name(&self, within: &Scope, name: &[u8]) -> bool {
+        if self.names.is_none() && self.rules.is_empty() {
+            return true;
+        }
+        let path = within.at(name);
+        let listed = self.names.as_ref().is_none_or(|names| {
+            let mut files = names.files.lock().unwrap_or_else(PoisonError::into_inner);
+            files.get_mut(&path).map(|met| *met = true).is_some()
+        });
+        listed && self.rules.includes(earlier(within.rule, self.rules.first(&path, false)))
+    }
+
+    /// Whether a file's size and age let it in.
+    pub(crate) fn facts(&self, length: Option<u64>, modified: Option<SystemTime>) -> bool {
+        is_within(length, self.sizes) && is_within(modified, self.times)
+    }
+}
+
+/// The earlier of two rules, where there are any.
+fn earlier(a: Option<usize>, b: Option<usize>) -> Option<usize> {
+    a.into_iter().chain(b).min()
+}
+
+fn is_within<T: PartialOrd>(value: Option<T>, (least, most): (Option<T>, Option<T>)) -> bool {
+    let Some(value) = value else { return true };
+    least.is_none_or(|least| value >= least) && most.is_none_or(|most| value <= most)
+}
+
+#[cfg(test)]
+mod tests;
