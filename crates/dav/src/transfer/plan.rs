@@ -316,9 +316,10 @@ impl Plan {
             Outcome::Checked(files, result) => self.checked(files, result),
             Outcome::Compared(file, result) => self.compared(file, result),
             Outcome::Sifted(_, Ok(deletions)) => self.deletions.extend(deletions),
-            Outcome::Sifted(path, Err(error)) => self.fail(path.to_string(), error),
             Outcome::Deleted(path, Ok(())) => self.news.push(News::Deleted(path)),
-            Outcome::Deleted(path, Err(error)) => self.fail(path.to_string(), error),
+            Outcome::Sifted(path, Err(error)) | Outcome::Deleted(path, Err(error)) => {
+                self.fail(path.to_string(), error)
+            }
         }
     }
 

@@ -73,7 +73,9 @@ pub async fn upload(
     let sources = chosen(looked(sources.to_vec(), options.recursive).await?, &options.filter)?;
     if sources.is_empty() {
         let failed = missing(options);
-        failed.iter().for_each(|(path, why)| watch(Event::Failed { path, why }));
+        for (path, why) in &failed {
+            watch(Event::Failed { path, why });
+        }
         return Ok(Summary { failed, took: begin.elapsed(), ..Summary::default() });
     }
     if !sources.iter().all(|(_, kind)| kind.is_file() && kind.len() <= SMALL) {
