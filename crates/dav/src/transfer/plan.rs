@@ -318,7 +318,7 @@ impl Plan {
             Outcome::Sifted(_, Ok(deletions)) => self.deletions.extend(deletions),
             Outcome::Deleted(path, Ok(())) => self.news.push(News::Deleted(path)),
             Outcome::Sifted(path, Err(error)) | Outcome::Deleted(path, Err(error)) => {
-                self.fail(path.to_string(), error)
+                self.fail(path.to_string(), error);
             }
         }
     }
