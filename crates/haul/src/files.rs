@@ -8,6 +8,7 @@
 mod bar;
 mod cat;
 mod cp;
+mod deletion;
 mod filters;
 mod ls;
 mod memory;

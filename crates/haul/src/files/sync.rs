@@ -7,6 +7,7 @@ use dav::transfer::Skip;
 
 use super::{
     Outcome,
+    deletion::Deletion,
     filters::Filters,
     memory,
     moving::{self, Route, transfer},
@@ -30,9 +31,6 @@ pub(crate) struct Args {
     /// The folder that is to become like it
     #[arg(value_name = "TO")]
     to: String,
-    /// Delete in TO what is not in FROM
-    #[arg(long)]
-    delete: bool,
     /// Change nothing, and print what would be done
     #[arg(long)]
     dry_run: bool,
@@ -42,9 +40,8 @@ pub(crate) struct Args {
     /// By what a file is known to be the same
     #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
     by: By,
-    /// With --delete, delete in TO also what the filters leave out
-    #[arg(long, requires = "delete")]
-    delete_excluded: bool,
+    #[command(flatten)]
+    deletion: Deletion,
     #[command(flatten)]
     filters: Filters,
     #[command(flatten)]
@@ -86,9 +83,9 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
             By::Digest => Skip::SameDigest,
         },
         resume: args.resume,
-        delete: args.delete,
+        delete: args.deletion.delete,
         filter: args.filters.read()?,
-        delete_excluded: args.delete_excluded,
+        delete_excluded: args.deletion.delete_excluded,
         dry_run: args.dry_run,
         remembers: memory::mirror(&remote.origin, session.who, &path),
         ..moving::options(&session)
