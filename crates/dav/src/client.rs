@@ -10,7 +10,7 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -23,7 +23,14 @@ use tokio::sync::OnceCell;
 
 use crate::{
     Abilities, ETag, Entry, Error, Failure, Guard, If, Item, LockToken, Multistatus, Properties, RemotePath, Requests,
-    Setting, Wanted, cloud, coding::beginning, gate::Gate, listing::told, put::is_undecided, requests::Depth,
+    Setting, Wanted,
+    clock::{Clock, Offset},
+    cloud,
+    coding::beginning,
+    gate::Gate,
+    listing::told,
+    put::is_undecided,
+    requests::Depth,
 };
 
 /// A WebDAV server, for one user.
@@ -33,6 +40,7 @@ pub struct Dav {
     requests: Requests,
     gate: Arc<Gate>,
     abilities: Arc<OnceCell<Abilities>>,
+    clock: Arc<Mutex<Clock>>,
 }
 
 /// A lock that was granted.
@@ -62,7 +70,13 @@ const SHORT: usize = 4 * 1024 * 1024;
 impl Dav {
     /// The server at an origin, through a client that has the user's credentials.
     pub fn new(client: Client, origin: Origin) -> Self {
-        Self { client, requests: Requests::to(origin), gate: Arc::default(), abilities: Arc::default() }
+        Self {
+            client,
+            requests: Requests::to(origin),
+            gate: Arc::default(),
+            abilities: Arc::default(),
+            clock: Arc::default(),
+        }
     }
 
     /// The HTTP client beneath.
@@ -98,7 +112,9 @@ impl Dav {
             // What takes long does not keep others waiting for its answer.
             let turn = self.gate.pass().await.filter(|_| !is_large);
             let again = body.again().map(|body| (parts.clone(), body));
+            let sent = SystemTime::now();
             let answer = self.client.send(Request::from_parts(parts, body)).await?;
+            self.clock().hear(answer.headers(), sent, SystemTime::now());
             let unchanged =
                 answer.status() == StatusCode::NOT_MODIFIED && (method == Method::GET || method == Method::HEAD);
             if answer.status().is_success() || unchanged {
@@ -211,6 +227,15 @@ impl Dav {
         let headers = answer.headers().clone();
         drain(answer).await;
         Ok(headers)
+    }
+
+    /// How far the server's clock is from ours, if it has told.
+    pub(crate) fn clock_offset(&self) -> Option<Offset> {
+        self.clock().offset()
+    }
+
+    fn clock(&self) -> MutexGuard<'_, Clock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether requests may stand behind others on a connection, as far as the server is known.

@@ -18,6 +18,7 @@
 
 mod abilities;
 mod client;
+mod clock;
 mod cloud;
 mod coding;
 mod compare;

@@ -7,6 +7,9 @@ mod download;
 mod filter;
 mod holding;
 mod plan;
+mod records;
+mod store;
+mod unchanged;
 mod upload;
 mod walk;
 
@@ -61,6 +64,11 @@ pub struct Options {
     /// Where the listing of a folder that is mirrored here is kept, if the server tells what has changed since
     /// (RFC 6578), so that the next run asks for that alone. A file of this folder's own, for one user.
     pub remembers: Option<PathBuf>,
+    /// Where it is kept what was last seen of each file of a mirror, so that a file that is as it was on both sides is
+    /// known to be the same. A file of these two folders' own, for one user.
+    pub last_seen: Option<PathBuf>,
+    /// Times that differ by no more than this are taken for equal.
+    pub modify_window: Duration,
     /// Connections at a time.
     pub connections: usize,
     /// Who is named as a lock's owner.
@@ -95,6 +103,8 @@ impl Default for Options {
             delete_excluded: false,
             dry_run: false,
             remembers: None,
+            last_seen: None,
+            modify_window: Duration::ZERO,
             connections: 6,
             owner: "longhaul".into(),
         }
@@ -120,7 +130,8 @@ pub enum Skip {
     /// All are moved.
     #[default]
     Nothing,
-    /// Those of the same length that are not older than their original.
+    /// Those of the same length that are as they were last seen, or whose times show that they are copies. Where that is
+    /// in doubt, the bytes are compared.
     SameSizeAndTime,
     /// Those of the same length and the same bytes: by their digests where the server has them, or by fetching them.
     SameDigest,

@@ -14,6 +14,7 @@
 mod early;
 mod extras;
 mod fetch;
+mod here;
 mod late;
 mod listing;
 mod parts;
@@ -39,7 +40,13 @@ use haul_http::{Body, connect};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 use self::{early::Early, late::Late, listing::Found, parts::FAR, remembered::Remembered};
-use super::{Event, Options, Skip, Summary, Watch, filter::Scope, lock, seconds};
+use super::{
+    Event, Options, Skip, Summary, Watch,
+    filter::Scope,
+    lock,
+    records::Records,
+    unchanged::{Here, Record, Times, Version},
+};
 use crate::{Dav, ETag, Error, Properties, RemotePath, Wanted};
 
 /// How many requests may be under way or wait in the engine's queue.
@@ -77,6 +84,7 @@ pub async fn download(
         in_parts: Semaphore::new(IN_PARTS),
         remembered: Mutex::default(),
         untried: Mutex::default(),
+        records: Mutex::default(),
         early: Mutex::default(),
         late: Late::new(2 * options.connections),
         all_asked: watch::Sender::new(false),
@@ -88,6 +96,10 @@ pub async fn download(
         && path.name().is_some_and(|name| options.filter.name(&Scope::default(), name))
     {
         work.early = Some(Early::ask(dav, path, options.connections)).into();
+    }
+    if let [path] = sources {
+        let url = dav.requests().url(path).ok();
+        work.records = Records::open(options.last_seen.as_deref(), url, to).await.into();
     }
     let (mut queue, mut places) = (Queue::default(), HashSet::new());
     let remembers = options.remembers.as_deref().filter(|_| options.contents && sources.len() == 1);
@@ -139,6 +151,7 @@ pub async fn download(
     if let Some(file) = remembers.filter(|_| !options.dry_run) {
         work.remember(file);
     }
+    lock(&work.records).save(options, stopped, watch);
     for part in std::mem::take(&mut *lock(&work.parts)) {
         let _ = fs::remove_file(part);
     }
@@ -185,6 +198,10 @@ impl Facts {
     fn of(properties: Properties) -> Self {
         let Properties { length, modified, etag, checksums, .. } = properties;
         Self { length, modified, etag, checksums }
+    }
+
+    fn version(&self) -> Version<'_> {
+        Version { length: self.length, modified: self.modified, etag: self.etag.as_ref() }
     }
 }
 
@@ -262,6 +279,8 @@ struct Work<'a> {
     remembered: Mutex<Option<Remembered>>,
     /// An earlier state, by which it may be seen what the server tells.
     untried: Mutex<Option<String>>,
+    /// What was last seen of the files.
+    records: Mutex<Records>,
     /// What was asked for of the one file before it was known.
     early: Mutex<Option<Early>>,
     /// Small files that are late when all has been asked for.
@@ -340,51 +359,6 @@ impl Work<'_> {
         lock(&self.summary).failed.push((path.to_owned(), why));
     }
 
-    /// A file that the user has named; none if the filter leaves it out.
-    fn source_file(&self, path: RemotePath, place: &Path, facts: Facts) -> Result<Option<Find>, Error> {
-        let (Some(above), Some(name)) = (path.parent(), path.name()) else {
-            return Err(Error::Differs { path, why: "it is no name for a file".into() });
-        };
-        let scope = Scope::default();
-        if !self.options.filter.file(&scope, name, facts.length, facts.modified) {
-            return Ok(None);
-        }
-        let alias = place.file_name().map(OsStr::to_owned);
-        let above_here = place.parent().map(Path::to_owned).unwrap_or_default();
-        let folder = Folder { path: above, place: above_here, named: true, fresh: false, alias, scope, above: None };
-        Ok(Some(Find { folder: Arc::new(folder), name: name.into(), facts }))
-    }
-
-    /// Makes the folders that a folder is in and that are made only now.
-    fn make_above(&self, folder: &Folder) -> io::Result<()> {
-        let Some(above) = &folder.above else { return Ok(()) };
-        self.make_above(above)?;
-        self.make(above).map(drop)
-    }
-
-    /// Makes a folder here; whether it was not there before. Links are not followed, but for what the user has named:
-    /// they lead out of the tree.
-    fn make(&self, folder: &Folder) -> io::Result<bool> {
-        let place = &folder.place;
-        if folder.scope.passing && !lock(&self.passed).insert(place.clone()) {
-            return Ok(false);
-        }
-        let there = if folder.named { fs::metadata(place) } else { fs::symlink_metadata(place) };
-        match there {
-            Ok(kind) if kind.is_dir() => return Ok(false),
-            Ok(kind) if kind.is_symlink() => return Err(in_the_way("link")),
-            Ok(_) => return Err(in_the_way("file")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        if !self.options.dry_run {
-            fs::create_dir(place)?;
-        }
-        lock(&self.summary).folders += 1;
-        (self.watch)(Event::Made { path: &place.display().to_string() });
-        Ok(true)
-    }
-
     async fn file(&self, mut find: Find) {
         let path = match find.path() {
             Ok(path) => path,
@@ -428,6 +402,11 @@ impl Work<'_> {
         }
     }
 
+    /// Both sides of a file are the same now.
+    fn saw(&self, find: &Find, here: Here) {
+        lock(&self.records).keep(&find.folder.path, &find.name, Record::of(here, find.facts.version()));
+    }
+
     /// Whether a file need not be fetched.
     async fn is_here(&self, find: &Find, path: &RemotePath) -> bool {
         let (place, facts) = (find.place(), &find.facts);
@@ -438,8 +417,17 @@ impl Work<'_> {
         match (here, self.options.skip) {
             (_, Skip::Nothing) | ((false, ..), _) => false,
             ((_, length, _), _) if facts.length != Some(length) => false,
-            ((_, _, modified), Skip::SameSizeAndTime) => {
-                modified.zip(facts.modified).is_some_and(|(here, there)| seconds(here) == seconds(there))
+            ((_, length, modified), Skip::SameSizeAndTime) => {
+                let (times, here) =
+                    (Times { window: self.options.modify_window, ..Times::default() }, Here { length, modified });
+                let same = {
+                    let records = lock(&self.records);
+                    times.of_download(here, facts.version(), records.of(&find.folder.path, &find.name))
+                };
+                if same {
+                    self.saw(find, here);
+                }
+                same
             }
             // What cannot be compared is fetched.
             ((_, length, _), Skip::SameDigest) => {
@@ -448,8 +436,4 @@ impl Work<'_> {
             }
         }
     }
-}
-
-fn in_the_way(what: &str) -> io::Error {
-    io::Error::other(format!("there is a {what} of this name here: delete or rename one of them"))
 }

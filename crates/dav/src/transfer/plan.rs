@@ -13,20 +13,19 @@
 //! The plan knows sizes and nothing of the link: how many requests go at once is bounded by a number and by bytes, and
 //! it is the engine, which knows windows and round trips, that finds each a place.
 
+mod steps;
 mod verify;
 
-use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    time::SystemTime,
-};
+use std::collections::{HashMap, HashSet, VecDeque};
 
+pub(crate) use self::steps::{Before, Listing, News, Outcome, Sent, Step, There};
 use super::{
     FEW, Options, SHARED, Skip, Verify,
-    filter::Scope,
-    seconds,
-    walk::{Folder, Outline},
+    records::Records,
+    unchanged::{Here, Record, Times, Verdict, Version},
+    walk::{File, Folder, Outline},
 };
-use crate::{ETag, Error, Guard, RemotePath};
+use crate::{Error, Guard, RemotePath};
 
 /// How many requests may be on their way or wait in the engine's queue, and how many bytes of small files.
 const WINDOW: usize = 512;
@@ -37,110 +36,11 @@ const TAIL: usize = 64;
 const BULK: u64 = 128 * 1024;
 const MANY: usize = 3;
 
-/// Something to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// List the folder.
-    List(usize),
-    /// Make the folder.
-    Make(usize),
-    /// Make the folder with these of its files in it.
-    Fill(usize, Vec<usize>),
-    /// Upload the file.
-    Upload(usize, Before),
-    /// The same, and look right behind it whether it is there.
-    UploadAndLook(usize, Before),
-    /// List the folder, and see whether these files are there.
-    Check(usize, Vec<usize>),
-    /// See whether the file is there.
-    Look(usize),
-    /// Compare the file with what is there, whose checksums are these.
-    Compare(usize, Vec<String>),
-    /// See what in the folder is to be deleted: it is here no more, and a filter may leave something in it alone.
-    Sift(RemotePath, Scope),
-    /// Delete what is here no more.
-    Delete(RemotePath, Guard),
-}
-
-/// What was at a file's place before.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Before {
-    Nothing,
-    /// Nothing, if all is well: it was not looked yet.
-    Unseen,
-    /// A file, in the state that this tells.
-    File(Guard),
-}
-
-/// What a listing says of a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct There {
-    pub(crate) folder: bool,
-    pub(crate) length: Option<u64>,
-    pub(crate) modified: Option<SystemTime>,
-    pub(crate) etag: Option<ETag>,
-    pub(crate) checksums: Vec<String>,
-}
-
-impl There {
-    /// What tells this state from a later one.
-    pub(crate) fn guard(&self) -> Guard {
-        Guard::of(self.etag.as_ref())
-    }
-}
-
-impl There {
-    pub(crate) fn from(entry: &crate::Entry) -> Self {
-        let properties = &entry.properties;
-        Self {
-            folder: entry.path.is_folder(),
-            length: properties.length,
-            modified: properties.modified,
-            etag: properties.etag.clone(),
-            checksums: properties.checksums.clone(),
-        }
-    }
-}
-
-/// What was sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sent {
-    pub(crate) bytes: u64,
-    /// What the server calls it, if it said so.
-    pub(crate) etag: Option<ETag>,
-    /// Whether it was compared byte by byte already.
-    pub(crate) compared: bool,
-    /// What was there right after it.
-    pub(crate) seen: Option<There>,
-}
-
-/// What a folder holds, by name.
-pub(crate) type Listing = HashMap<Vec<u8>, There>;
-
-/// What came of a step.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// None: there is no such folder.
-    Listed(usize, Result<Option<Listing>, Error>),
-    Made(usize, Result<bool, Error>),
-    /// The folder was made, with these files in it.
-    Filled(usize, Vec<(usize, Sent)>),
-    Uploaded(usize, Result<Sent, Error>),
-    Checked(Vec<usize>, Result<Listing, Error>),
-    /// Whether the file is the same here and there.
-    Compared(usize, Result<bool, Error>),
-    Sifted(RemotePath, Result<Vec<(RemotePath, Guard)>, Error>),
-    Deleted(RemotePath, Result<(), Error>),
-}
-
-/// What the user is to hear.
-#[derive(Debug)]
-pub(crate) enum News {
-    Done(usize),
-    Skipped(usize),
-    Made(usize),
-    Deleted(RemotePath),
-    Failed(String, Error),
+/// By what files are known to be unchanged.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) times: Times,
+    pub(crate) records: Records,
 }
 
 pub(crate) struct Plan {
@@ -152,8 +52,9 @@ pub(crate) struct Plan {
     /// How often each file was begun; what of it was sent and is not settled.
     tries: Vec<u8>,
     sent: Vec<Option<Sent>>,
-    /// Files that may be there already, and what is there otherwise.
-    candidates: HashMap<usize, Before>,
+    /// Files that may be there already, and what is there.
+    candidates: HashMap<usize, There>,
+    known: Known,
     steps: VecDeque<Step>,
     small: VecDeque<(usize, Before)>,
     large: VecDeque<(usize, Before)>,
@@ -195,6 +96,7 @@ impl Plan {
         bulk: bool,
         tops: Vec<(usize, Option<Listing>)>,
         first: usize,
+        known: Known,
     ) -> Self {
         let failed = !outline.left_out.is_empty();
         let mut folders: Vec<State> = outline.folders.iter().map(|_| State::default()).collect();
@@ -216,6 +118,7 @@ impl Plan {
             tries: vec![0; outline.files.len()],
             sent: vec![None; outline.files.len()],
             candidates: HashMap::new(),
+            known,
             outline,
             rules,
             bulk,
@@ -254,6 +157,11 @@ impl Plan {
         let sent: Vec<usize> = (0..self.sent.len()).filter(|file| self.sent[*file].take().is_some()).collect();
         self.news.extend(sent.iter().map(|file| News::Done(*file)));
         sent.len()
+    }
+
+    /// What was seen of the files, for the next run.
+    pub(crate) fn records(&self) -> &Records {
+        &self.known.records
     }
 
     pub(crate) fn news(&mut self) -> Vec<News> {
@@ -375,14 +283,33 @@ impl Plan {
             return self.file_failed(file, error.unwrap_or_else(|error| error));
         }
         let same_length = there.length == Some(facts.length);
-        match self.rules.skip {
-            Skip::SameSizeAndTime if same_length && is_fresh(there.modified, facts.modified) => self.skip(file),
-            Skip::SameDigest if same_length => {
-                self.candidates.insert(file, Before::File(there.guard()));
-                self.steps.push_back(Step::Compare(file, there.checksums.clone()));
-            }
-            _ => self.queue(file, Before::File(there.guard())),
+        let compares = match self.rules.skip {
+            Skip::Nothing => false,
+            Skip::SameDigest => same_length,
+            Skip::SameSizeAndTime => match self.judge(facts, there) {
+                Verdict::Same => return self.skip(file, there),
+                Verdict::Changed => false,
+                Verdict::Doubtful => true,
+            },
+        };
+        if compares {
+            self.steps.push_back(Step::Compare(file, there.checksums.clone()));
+            self.candidates.insert(file, there.clone());
+        } else {
+            self.queue(file, Before::File(there.guard()));
         }
+    }
+
+    fn judge(&self, file: &File, there: &There) -> Verdict {
+        let last = self.known.records.of(&self.outline.folders[file.folder].path, &file.name);
+        self.known.times.of_upload(here(file), there.version(), last)
+    }
+
+    /// Both sides of a file are the same now, and this is what is known of them.
+    fn saw(&mut self, file: usize, there: Version<'_>) {
+        let facts = &self.outline.files[file];
+        let record = Record::of(here(facts), there);
+        self.known.records.keep(&self.outline.folders[facts.folder].path, &facts.name, record);
     }
 
     /// An upload begins.
@@ -402,7 +329,8 @@ impl Plan {
         if large { &mut self.large } else { &mut self.small }.push_back((file, before));
     }
 
-    fn skip(&mut self, file: usize) {
+    fn skip(&mut self, file: usize, there: &There) {
+        self.saw(file, there.version());
         self.news.push(News::Skipped(file));
         self.folders[self.outline.files[file].folder].open -= 1;
     }
@@ -411,8 +339,8 @@ impl Plan {
     fn compared(&mut self, file: usize, result: Result<bool, Error>) {
         let folder = self.outline.files[file].folder;
         match (self.candidates.remove(&file), result) {
-            (Some(_), Ok(true)) => self.skip(file),
-            (Some(before), Ok(false)) => return self.queue(file, before),
+            (Some(there), Ok(true)) => self.skip(file, &there),
+            (Some(there), Ok(false)) => return self.queue(file, Before::File(there.guard())),
             (Some(_), Err(error)) => self.file_failed(file, error),
             (None, Ok(true)) => return self.done(file),
             (None, Ok(false)) => return self.differs(file, "the server has other bytes than were sent".into()),
@@ -488,9 +416,8 @@ impl Plan {
     }
 }
 
-/// Whether a copy is not older than its original, in whole seconds.
-fn is_fresh(there: Option<SystemTime>, here: Option<SystemTime>) -> bool {
-    there.zip(here).is_some_and(|(there, here)| seconds(there) >= seconds(here))
+fn here(file: &File) -> Here {
+    Here { length: file.length, modified: file.modified }
 }
 
 #[cfg(test)]

@@ -40,7 +40,9 @@ use super::{
     Event, Options, Summary, Watch,
     holding::{Holding, PAUSE, ROUNDS},
     lock,
-    plan::{Listing, News, Outcome, Plan, Sent, Step, There},
+    plan::{Known, Listing, News, Outcome, Plan, Sent, Step, There},
+    records::Records,
+    unchanged::Times,
     walk::Outline,
 };
 use crate::{Dav, Error, Guard, If, RemotePath, cloud::Cloud, requests::Depth};
@@ -102,10 +104,15 @@ pub async fn upload(
             walked(&sources, to, &options.filter),
             // Another server has no such ability: nobody waits to hear that.
             async { upload.cloud.is_some() && dav.learn(to).await.is_ok_and(|abilities| abilities.bulk_upload) }
-                .boxed()
+                .boxed(),
+            async {
+                let [(local, _)] = &sources[..] else { return Records::default() };
+                Records::open(options.last_seen.as_deref(), dav.requests().url(to).ok(), local).await
+            }
+            .boxed()
         )
     };
-    let (target, early, found, bulk) = first.beside(look).await;
+    let (target, early, found, bulk, records) = first.beside(look).await;
     let (mut outline, mut tops) = placed(target?, found?, to, options)?;
     outline.left_out.extend(missing(options));
     let mut summary = Summary::default();
@@ -126,7 +133,9 @@ pub async fn upload(
     let bytes = outline.files.iter().map(|file| file.length).sum();
     watch(Event::Found { files: outline.files.len() as u64, bytes });
 
-    let mut plan = Plan::new(outline, options.clone(), bulk, tops, first.files()).looking_behind(dav.pipelines());
+    let known = Known { times: upload.times(), records };
+    let mut plan =
+        Plan::new(outline, options.clone(), bulk, tops, first.files(), known).looking_behind(dav.pipelines());
     let stopped = tokio::select! {
         biased;
         () = stop.notified() => true,
@@ -144,6 +153,7 @@ pub async fn upload(
             )));
         }
     }
+    plan.records().save(options, stopped, watch);
     if plan.spares() {
         watch(Event::Note("nothing was deleted on the server, since not everything went well here"));
     }
@@ -179,6 +189,13 @@ struct Upload<'a> {
 }
 
 impl Upload<'_> {
+    /// How times are compared with the server's.
+    fn times(&self) -> Times {
+        let abilities = self.dav.abilities();
+        let keeps = self.cloud.is_some() || abilities.is_some_and(|abilities| abilities.sets_mtime);
+        Times { window: self.options.modify_window, clock: self.dav.clock_offset(), keeps }
+    }
+
     async fn run<'a>(&'a self, plan: &mut Plan, first: First<'a>, summary: &mut Summary) {
         let (mut running, outcomes) = (first.under_way, first.outcomes);
         for outcome in outcomes {

@@ -100,9 +100,17 @@ struct State {
     manner: Manner,
     /// Bytes of PUT requests that were done.
     stored: u64,
+    /// Its clock, in seconds before or behind ours.
+    ahead: i64,
 }
 
 impl State {
+    /// What its clock shows.
+    fn now(&self) -> SystemTime {
+        let off = Duration::from_secs(self.ahead.unsigned_abs());
+        if self.ahead < 0 { SystemTime::now() - off } else { SystemTime::now() + off }
+    }
+
     /// A request is there, with so many on its connection: what is to go wrong with it.
     fn hears(&mut self, request: &Request, deep: usize) -> Option<Fault> {
         let number = self.requests;
@@ -160,6 +168,7 @@ impl Double {
             script: Box::new(|_, _, _| None),
             manner,
             stored: 0,
+            ahead: 0,
         };
         if manner == Manner::Cloud {
             state.furnish();
@@ -181,6 +190,11 @@ impl Double {
                 while connections.try_join_next().is_some() {}
             }
         });
+    }
+
+    /// Its clock is so many seconds ahead of ours, or behind.
+    pub(crate) fn set_clock(&self, ahead: i64) {
+        self.state().ahead = ahead;
     }
 
     /// Ends at once, as if killed.
@@ -275,6 +289,12 @@ impl Double {
         match &self.state().nodes[path] {
             Node::File { modified, .. } => *modified,
             Node::Folder => panic!("{path} is a folder"),
+        }
+    }
+
+    pub(crate) fn set_modified(&self, path: &str, time: SystemTime) {
+        if let Some(Node::File { modified, .. }) = self.state().nodes.get_mut(path) {
+            *modified = time;
         }
     }
 

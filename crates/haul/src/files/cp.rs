@@ -10,7 +10,7 @@ use super::{
     filters::Filters,
     moving::{self, Route, transfer},
     on_server::{Carried, Verb, carry},
-    options::{Manner, Way},
+    options::{Manner, Selection, Way},
     place::{Place, Remote, one_server, places},
     report::Report,
     runtime::Stop,
@@ -37,6 +37,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     filters: Filters,
     #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
     manner: Manner,
     #[command(flatten)]
     way: Way,
@@ -59,7 +61,8 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     let session = Session::open(one, &args.way, &args.manner).await?;
     let skip = if args.resume { Skip::SameSizeAndTime } else { Skip::Nothing };
     let (recursive, resume) = (args.recursive, args.resume);
-    let options = dav::transfer::Options { recursive, skip, resume, filter, ..moving::options(&session) };
+    let options = args.selection.apply(moving::options(&session));
+    let options = dav::transfer::Options { recursive, skip, resume, filter, ..options };
     let there: Vec<_> = sources.there.iter().map(|source| source.path.clone()).collect();
     let keep = args.way.json.is_some();
     match to {

@@ -69,9 +69,17 @@ pub(super) fn place() -> Option<PathBuf> {
     base("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("longhaul/servers.json"))
 }
 
-/// Where the listing of a mirrored folder is kept, as `who` asks sees it. Those that have not been used for long are
+/// Where it is kept what a mirror has seen.
+pub(super) struct Mirror {
+    /// The listing of the folder on the server.
+    pub(super) listing: PathBuf,
+    /// What was last seen of each file on both sides.
+    pub(super) last_seen: PathBuf,
+}
+
+/// Where that is kept of a folder on a server, as `who` asks sees it, and one here. What has not been used for long is
 /// deleted.
-pub(super) fn mirror(origin: &Origin, who: u64, path: &RemotePath) -> Option<PathBuf> {
+pub(super) fn mirror(origin: &Origin, who: u64, path: &RemotePath, here: &Path) -> Option<Mirror> {
     let folder = place()?.with_file_name("mirrors");
     let old = SystemTime::now() - MIRRORED;
     for file in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -81,7 +89,9 @@ pub(super) fn mirror(origin: &Origin, who: u64, path: &RemotePath) -> Option<Pat
     }
     let mut mark = DefaultHasher::new();
     (origin.to_string(), who, path.target()).hash(&mut mark);
-    Some(folder.join(format!("{:016x}", mark.finish())))
+    let listing = folder.join(format!("{:016x}", mark.finish()));
+    std::path::absolute(here).unwrap_or_else(|_| here.to_owned()).hash(&mut mark);
+    Some(Mirror { listing, last_seen: folder.join(format!("{:016x}.seen", mark.finish())) })
 }
 
 /// What is known: of a server, and of all ways.

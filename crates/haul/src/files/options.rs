@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use dav::transfer::Options;
 use link::units::Span;
 use serde::Deserialize;
 
@@ -70,6 +71,22 @@ pub(super) struct Manner {
     #[arg(long, env = "HAUL_TEMPORARY", value_name = "yes|no", num_args = 0..=1, require_equals = true,
         default_missing_value = "yes", value_parser = clap::builder::BoolishValueParser::new())]
     pub(super) temporary: Option<bool>,
+}
+
+/// Which files are copied, and by what they are known to be the same.
+#[derive(clap::Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Which files are copied")]
+pub(super) struct Selection {
+    /// Treat times that differ by no more than this as equal, as in 2s for FAT; in whole seconds
+    #[arg(long, value_name = "DURATION", default_value_t)]
+    pub(super) modify_window: Span,
+}
+
+impl Selection {
+    /// Options of a transfer, with what was chosen here.
+    pub(super) fn apply(&self, options: Options) -> Options {
+        Options { modify_window: self.modify_window.0, ..options }
+    }
 }
 
 #[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]

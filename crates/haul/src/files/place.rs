@@ -4,7 +4,11 @@
 //! which file managers use. What people write is taken as they write it: names with spaces and letters of any language
 //! need not be percent-encoded, though they may be.
 
-use std::{error::Error, fmt, path::PathBuf};
+use std::{
+    error::Error,
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use dav::RemotePath;
 use haul_http::{Origin, credentials};
@@ -33,6 +37,14 @@ impl Place {
         match self {
             Self::There(remote) => Some(remote),
             Self::Here(_) => None,
+        }
+    }
+
+    /// It, if it is here.
+    pub(super) fn here(&self) -> Option<&Path> {
+        match self {
+            Self::Here(path) => Some(path),
+            Self::There(_) => None,
         }
     }
 }

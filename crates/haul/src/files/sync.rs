@@ -11,7 +11,7 @@ use super::{
     filters::Filters,
     memory,
     moving::{self, Route, transfer},
-    options::{Manner, Way},
+    options::{Manner, Selection, Way},
     place::{Place, place},
     report::Report,
     runtime::Stop,
@@ -45,6 +45,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     filters: Filters,
     #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
     manner: Manner,
     #[command(flatten)]
     way: Way,
@@ -52,7 +54,7 @@ pub(crate) struct Args {
 
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum By {
-    /// The same length, and a copy not older than its original
+    /// The same length, and both sides as they were last seen; else times by which it is a copy
     #[default]
     Time,
     /// The same digest
@@ -75,6 +77,8 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     }
     let session = Session::open(remote, &args.way, &args.manner).await?;
     let path = remote.path.clone().as_folder(true);
+    let mirror = from.here().or(to.here()).and_then(|here| memory::mirror(&remote.origin, session.who, &path, here));
+    let (remembers, last_seen) = mirror.map(|mirror| (mirror.listing, mirror.last_seen)).unzip();
     let options = dav::transfer::Options {
         recursive: true,
         contents: true,
@@ -87,8 +91,9 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
         filter: args.filters.read()?,
         delete_excluded: args.deletion.delete_excluded,
         dry_run: args.dry_run,
-        remembers: memory::mirror(&remote.origin, session.who, &path),
-        ..moving::options(&session)
+        remembers,
+        last_seen,
+        ..args.selection.apply(moving::options(&session))
     };
     let keep = args.way.json.is_some();
     match (&from, &to) {

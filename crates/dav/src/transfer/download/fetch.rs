@@ -23,13 +23,13 @@ use tokio::io::AsyncWriteExt;
 use super::{
     Facts, Find, Work,
     early::{self, Asked},
-    in_the_way,
+    here::in_the_way,
     parts::is_part,
 };
 use crate::{
     ETag, Error, RemotePath,
     compare::{as_stored, with_digests},
-    transfer::{Verify, lock, part_name, temporary_name},
+    transfer::{Verify, lock, part_name, temporary_name, unchanged::Here},
 };
 
 /// Answers up to this size may stand before others on a connection.
@@ -85,7 +85,10 @@ impl Work<'_> {
             fetched = self.fetch_whole(find, path, &part.place, None).await.map(Some);
         }
         let placed = match fetched {
-            Ok(length) => set_down(find, mode, &part.place, &place).map(|()| length.unwrap_or_default()),
+            Ok(length) => set_down(find, mode, &part.place, &place).map(|here| {
+                self.saw(find, here);
+                length.unwrap_or_default()
+            }),
             Err(error) => Err(error),
         };
         if let Err(error) = &placed {
@@ -305,8 +308,8 @@ fn ours_alone(place: &Path) -> Option<fs::File> {
     (ours && file.try_lock().is_ok() && is_there()).then_some(file)
 }
 
-/// Gives what is whole its time and its name, and the permissions of what it replaces.
-fn set_down(find: &Find, mode: Option<fs::Permissions>, part: &Path, place: &Path) -> Result<(), Error> {
+/// Gives what is whole its time and its name, and the permissions of what it replaces: what it is here then.
+fn set_down(find: &Find, mode: Option<fs::Permissions>, part: &Path, place: &Path) -> Result<Here, Error> {
     if let Some(modified) = find.facts.modified {
         // A file system that keeps no times keeps files all the same.
         let _ = fs::File::options().write(true).open(part).and_then(|file| file.set_modified(modified));
@@ -315,7 +318,10 @@ fn set_down(find: &Find, mode: Option<fs::Permissions>, part: &Path, place: &Pat
     if let Some(mode) = mode {
         let _ = fs::set_permissions(part, fs::Permissions::from_mode(mode.mode() & 0o777));
     }
-    fs::rename(part, place).map_err(|error| Error::local("write", place, error))
+    let written = |error| Error::local("write", place, error);
+    let kind = fs::metadata(part).map_err(written)?;
+    fs::rename(part, place).map_err(written)?;
+    Ok(Here { length: kind.len(), modified: kind.modified().ok() })
 }
 
 /// Why a file, or a part of it, did not come.

@@ -1,19 +1,13 @@
 //! Where what is remembered of a mirrored folder comes from, and goes to.
 
-use std::{
-    fs,
-    io::{self, BufReader, BufWriter},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
-    path::Path,
-    time::Duration,
-};
+use std::{fs, io::BufReader, path::Path, time::Duration};
 
 use tokio::time::timeout;
 
 use super::{Work, remembered::Remembered};
 use crate::{
     Depth, Entry, Wanted,
-    transfer::{Event, lock, temporary_name},
+    transfer::{Event, lock, store},
 };
 
 /// How long it may take to find out how good a server's reports are. It can be found out the next time.
@@ -71,23 +65,9 @@ impl Work<'_> {
     /// Keeps what is known for the next run.
     pub(super) fn remember(&self, file: &Path) {
         if let Some(known) = &*lock(&self.remembered)
-            && let Err(error) = write(known, file)
+            && let Err(error) = store::replace(file, |to| known.write(to))
         {
-            let file = file.display();
-            let note = format!("cannot keep the listing in {file}, so all is listed anew the next time: {error}");
-            (self.watch)(Event::Note(&note));
+            (self.watch)(Event::Note(&store::unkept(file, &error)));
         }
     }
-}
-
-fn write(known: &Remembered, file: &Path) -> io::Result<()> {
-    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    // Which servers somebody uses is nobody else's business.
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let part = folder.join(String::from_utf8_lossy(&temporary_name(name.as_encoded_bytes())).as_ref());
-    let opened = fs::File::options().create_new(true).write(true).mode(0o600).open(&part)?;
-    let written = known.write(BufWriter::new(opened)).and_then(|()| fs::rename(&part, file));
-    written.inspect_err(|_| drop(fs::remove_file(&part)))
 }

@@ -16,16 +16,19 @@ use std::{
 };
 
 use http::StatusCode;
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use serde::{Deserialize, Serialize};
 
 use super::Facts;
-use crate::{Depth, ETag, Entry, RemotePath, listing::is_far_below, transfer::seconds};
+use crate::{
+    Depth, ETag, Entry, RemotePath,
+    listing::is_far_below,
+    transfer::{
+        seconds,
+        store::{decoded, encoded, write_line},
+    },
+};
 
 const SCHEMA: &str = "longhaul.mirror/1";
-
-/// What cannot stand in a text as it is; what is not ASCII is encoded too, since it need not be a text.
-const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// What is in a folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -167,19 +170,6 @@ impl Remembered {
         }
         to.flush()
     }
-}
-
-fn write_line(mut to: impl Write, line: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut to, line)?;
-    to.write_all(b"\n")
-}
-
-fn encoded(name: &[u8]) -> String {
-    percent_encode(name, ENCODED).to_string()
-}
-
-fn decoded(name: &str) -> Box<[u8]> {
-    percent_decode_str(name).collect()
 }
 
 #[derive(Serialize, Deserialize)]

@@ -1,7 +1,10 @@
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::SystemTime};
 
 use super::*;
-use crate::transfer::walk::{File, Folder};
+use crate::{
+    ETag,
+    transfer::{filter::Scope, walk::Folder},
+};
 
 fn path(text: &str) -> RemotePath {
     RemotePath::from_url_path(text).unwrap()
@@ -31,6 +34,10 @@ fn outline() -> Outline {
 fn file_like(file: &File) -> File {
     let File { folder, length, modified, .. } = *file;
     File { local: file.local.clone(), name: file.name.clone(), folder, length, modified }
+}
+
+fn begun(outline: Outline, rules: Options, bulk: bool, tops: Vec<(usize, Option<Listing>)>, first: usize) -> Plan {
+    Plan::new(outline, rules, bulk, tops, first, Known::default())
 }
 
 fn there(length: u64, etag: &str) -> There {
@@ -69,7 +76,7 @@ fn told(plan: &mut Plan) -> Vec<String> {
 
 #[test]
 fn folders_come_before_what_is_in_them_and_listings_after() {
-    let mut plan = Plan::new(outline(), Options::default(), false, vec![(0, None)], 0);
+    let mut plan = begun(outline(), Options::default(), false, vec![(0, None)], 0);
     assert_eq!(ready(&mut plan), [Step::Make(0)]);
     plan.take(Outcome::Made(0, Ok(true)));
     // What was made is empty: nothing is asked for.
@@ -100,7 +107,7 @@ fn the_first_files_are_under_way_and_what_was_there_is_replaced() {
         outline
     };
     let listed = listing(&[("two", there(5, "x"))]);
-    let plan = || Plan::new(three(), Options::default(), false, vec![(0, Some(listed.clone()))], 2);
+    let plan = || begun(three(), Options::default(), false, vec![(0, Some(listed.clone()))], 2);
     let mut one = plan();
     assert_eq!(ready(&mut one), [Step::Upload(2, Before::Nothing)], "two are under way");
     let replacing = Before::File(Guard::Unchanged(tag("x")));
@@ -127,7 +134,7 @@ fn large_files_go_first_and_leave_a_connection_to_the_small_ones() {
     let large = File { name: b"four".to_vec(), ..file_like(&outline.files[1]) };
     outline.files.push(large);
     let rules = Options { connections: 2, ..Options::default() };
-    let mut plan = Plan::new(outline, rules, false, vec![(0, Some(Listing::new()))], 0);
+    let mut plan = begun(outline, rules, false, vec![(0, Some(Listing::new()))], 0);
     let upload = |file| Step::Upload(file, Before::Nothing);
     assert_eq!(ready(&mut plan), [Step::Make(1), upload(1), upload(0)]);
     plan.take(Outcome::Uploaded(1, Ok(sent("a"))));
@@ -136,22 +143,21 @@ fn large_files_go_first_and_leave_a_connection_to_the_small_ones() {
 
 #[test]
 fn a_folder_that_cannot_be_names_all_that_is_in_it() {
-    let mut plan = Plan::new(outline(), Options::default(), false, vec![(0, None)], 0);
+    let mut plan = begun(outline(), Options::default(), false, vec![(0, None)], 0);
     ready(&mut plan);
     plan.take(Outcome::Made(0, Err(wrong())));
     assert_eq!(ready(&mut plan), []);
     assert_eq!(told(&mut plan), ["failed /up/", "failed one", "failed three", "failed two"]);
 
     // A file where a folder is to be loses that folder alone.
-    let mut plan =
-        Plan::new(outline(), Options::default(), false, vec![(0, Some(listing(&[("sub", there(1, "a"))])))], 0);
+    let mut plan = begun(outline(), Options::default(), false, vec![(0, Some(listing(&[("sub", there(1, "a"))])))], 0);
     assert_eq!(ready(&mut plan).len(), 2);
     assert_eq!(told(&mut plan), ["failed /up/sub/", "failed three"]);
 }
 
 /// A plan whose files in `/up/` have been sent as `a` and `b`, so that the folder is to be checked.
 fn unchecked() -> Plan {
-    let mut plan = Plan::new(outline(), Options::default(), false, vec![(0, Some(Listing::new()))], 0);
+    let mut plan = begun(outline(), Options::default(), false, vec![(0, Some(Listing::new()))], 0);
     ready(&mut plan);
     plan.take(Outcome::Made(1, Err(wrong())));
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
@@ -191,7 +197,7 @@ fn deletions_come_last_together_and_only_if_all_went_well() {
     let gone = listing(&[("gone", there(1, "x")), ("old", there(1, "y")), ("one", there(10, "o"))]);
     for fails in [false, true] {
         let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
-        let mut plan = Plan::new(outline(), rules, false, vec![(0, Some(gone.clone()))], 0);
+        let mut plan = begun(outline(), rules, false, vec![(0, Some(gone.clone()))], 0);
         let steps = ready(&mut plan);
         assert!(!steps.iter().any(|step| matches!(step, Step::Delete(..))), "{steps:?}");
         plan.take(Outcome::Made(1, Ok(true)));
@@ -215,7 +221,7 @@ fn what_could_not_be_read_here_is_not_deleted_there() {
     outline.add_folder(here.path(), path("/up/"), None, Scope::default());
     assert_eq!(outline.left_out.len(), 1);
     let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
-    let mut plan = Plan::new(outline, rules, false, vec![(0, Some(listing(&[("link", there(1, "x"))])))], 0);
+    let mut plan = begun(outline, rules, false, vec![(0, Some(listing(&[("link", there(1, "x"))])))], 0);
     assert_eq!(ready(&mut plan), [Step::Upload(0, Before::Nothing)]);
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     assert_eq!(ready(&mut plan), []);
@@ -226,7 +232,7 @@ fn what_could_not_be_read_here_is_not_deleted_there() {
 fn what_is_there_by_its_bytes_is_left_alone() {
     let rules = Options { skip: Skip::SameDigest, ..Options::default() };
     let listed = listing(&[("one", there(10, "a")), ("two", there(10, "b"))]);
-    let mut plan = Plan::new(outline(), rules, false, vec![(0, Some(listed))], 0);
+    let mut plan = begun(outline(), rules, false, vec![(0, Some(listed))], 0);
     assert_eq!(ready(&mut plan)[1..], [Step::Compare(0, Vec::new()), Step::Compare(1, Vec::new())]);
     plan.take(Outcome::Compared(0, Ok(true)));
     plan.take(Outcome::Compared(1, Ok(false)));
@@ -237,7 +243,7 @@ fn what_is_there_by_its_bytes_is_left_alone() {
 #[test]
 fn digests_are_compared_after_lengths_and_a_stop_counts_what_was_sent() {
     let rules = Options { verify: Verify::Digest, ..Options::default() };
-    let mut plan = Plan::new(outline(), rules, false, vec![(0, Some(Listing::new()))], 0);
+    let mut plan = begun(outline(), rules, false, vec![(0, Some(Listing::new()))], 0);
     ready(&mut plan);
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
@@ -263,7 +269,7 @@ fn a_long_listing_does_not_wait_for_the_last_files() {
     let count = 2 * TAIL + 10;
     outline.files = (0..count).map(file).collect();
     outline.folders.truncate(1);
-    let mut plan = Plan::new(outline, Options::default(), false, vec![(0, Some(Listing::new()))], 0);
+    let mut plan = begun(outline, Options::default(), false, vec![(0, Some(Listing::new()))], 0);
     assert_eq!(ready(&mut plan).len(), count);
     let mut checks = Vec::new();
     for number in 0..count {
@@ -300,7 +306,7 @@ fn small_files_of_a_new_folder_go_with_it_where_that_can_be() {
         outline.files.push(File { length: BULK + 1, name: b"four".to_vec(), ..file_like(&outline.files[0]) });
         outline
     };
-    let plan = |rules, bulk, listing| Plan::new(together(), rules, bulk, vec![(0, listing)], 0);
+    let plan = |rules, bulk, listing| begun(together(), rules, bulk, vec![(0, listing)], 0);
     let mut filled = plan(Options::default(), true, None);
     assert_eq!(ready(&mut filled), [Step::Fill(0, vec![0, 1, 2])]);
     // One could not be read.
@@ -340,8 +346,7 @@ fn the_last_files_are_looked_at_behind_their_uploads_and_those_before_them_liste
     while many.files.len() < 258 {
         many.files.push(File { name: many.files.len().to_string().into(), ..file_like(&many.files[0]) });
     }
-    let plan =
-        |rules| Plan::new(many_like(&many), rules, false, vec![(0, Some(Listing::new()))], 0).looking_behind(true);
+    let plan = |rules| begun(many_like(&many), rules, false, vec![(0, Some(Listing::new()))], 0).looking_behind(true);
     let mut last = plan(Options::default());
     let steps = ready(&mut last);
     assert_eq!(steps[..2], [0, 1].map(|file| Step::Upload(file, Before::Nothing)));
@@ -373,7 +378,7 @@ fn the_last_files_are_looked_at_behind_their_uploads_and_those_before_them_liste
 
     // While a folder is not known, there may be more files than these.
     let mut early =
-        Plan::new(outline(), Options::default(), false, vec![(0, Some(Listing::new()))], 0).looking_behind(true);
+        begun(outline(), Options::default(), false, vec![(0, Some(Listing::new()))], 0).looking_behind(true);
     let upload = |file| Step::Upload(file, Before::Nothing);
     assert_eq!(ready(&mut early), [Step::Make(1), upload(0), upload(1)]);
     early.take(Outcome::Made(1, Ok(true)));

@@ -10,7 +10,7 @@
 //! (HTTP/2, no pipelining), the listing is asked for just as early, and the last files are looked at one by one.
 
 use super::{Before, FEW, Listing, News, Plan, Sent, Step, TAIL, There, Verify};
-use crate::Error;
+use crate::{Error, transfer::unchanged::Version};
 
 /// So many files are looked at right behind their uploads. The question is a few hundred bytes long, and the answer to
 /// it as long as in a listing; a listing of more than these files takes several round trips, but they take longer.
@@ -61,7 +61,12 @@ impl Plan {
     }
 
     pub(super) fn done(&mut self, file: usize) {
-        self.sent[file] = None;
+        if let Some(sent) = self.sent[file].take() {
+            // What somebody else has put there by now is not what was sent.
+            let seen = sent.seen.as_ref().filter(|seen| !is_anothers(&sent, seen));
+            let (modified, etag) = (seen.and_then(|seen| seen.modified), seen.and_then(|seen| seen.etag.as_ref()));
+            self.saw(file, Version { length: Some(sent.bytes), modified, etag: etag.or(sent.etag.as_ref()) });
+        }
         self.news.push(News::Done(file));
     }
 
@@ -114,6 +119,9 @@ impl Plan {
 
     /// A file is there, in its length.
     fn is_there(&mut self, file: usize, there: &There) {
+        if let Some(sent) = &mut self.sent[file] {
+            sent.seen = Some(there.clone());
+        }
         if self.rules.verify == Verify::Digest && self.sent[file].as_ref().is_some_and(|sent| !sent.compared) {
             self.steps.push_back(Step::Compare(file, there.checksums.clone()));
         } else {

@@ -97,7 +97,7 @@ impl State {
     pub(super) fn store(&mut self, path: &str, content: Vec<u8>, mtime: Option<&str>) -> bool {
         self.versions += 1;
         let since = mtime.and_then(|mtime| mtime.parse().ok()).map(Duration::from_secs);
-        let modified = since.map_or_else(std::time::SystemTime::now, |since| std::time::UNIX_EPOCH + since);
+        let modified = since.map_or_else(|| self.now(), |since| std::time::UNIX_EPOCH + since);
         self.nodes.insert(path.into(), Node::File { content, version: self.versions, modified }).is_some()
     }
 

@@ -13,6 +13,10 @@ pub(super) fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
+pub(super) fn http_date(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time).format("%a, %d %b %Y %H:%M:%S GMT").to_string()
+}
+
 pub(super) fn etag(version: u64) -> String {
     format!("\"v{version}\"")
 }
@@ -29,7 +33,7 @@ impl State {
                 self.note(&path[..at]);
             }
         }
-        let (version, modified) = (self.versions, SystemTime::now() - age);
+        let (version, modified) = (self.versions, self.now() - age);
         self.nodes.insert(path.into(), Node::File { content: content.into(), version, modified });
         self.note(path);
     }
@@ -59,6 +63,11 @@ impl State {
     }
 
     pub(super) fn answer(&mut self, request: &Request, body: &[u8]) -> Answer {
+        let date = http_date(self.now());
+        self.undated(request, body).with("date", &date)
+    }
+
+    fn undated(&mut self, request: &Request, body: &[u8]) -> Answer {
         let path = request.path.as_str();
         let writes = matches!(request.method.as_str(), "PUT" | "DELETE" | "MKCOL" | "MOVE");
         if writes && let Some(status) = self.forbids(path, request) {
@@ -170,7 +179,7 @@ impl State {
         };
         self.versions += 1;
         let version = self.versions;
-        let empty = Node::File { content: Vec::new(), version, modified: SystemTime::now() };
+        let empty = Node::File { content: Vec::new(), version, modified: self.now() };
         self.nodes.entry(path.into()).or_insert(empty);
         let owner = body.split_once("owner>").and_then(|(_, rest)| rest.split_once('<')).map_or("", |(owner, _)| owner);
         let lock = || (format!("urn:lock:{version}"), owner.to_owned());
@@ -220,7 +229,7 @@ impl State {
                 ("/", format!("<d:resourcetype><d:collection/></d:resourcetype>{state}"))
             }
             Node::File { content, version, modified } => {
-                let date = DateTime::<Utc>::from(*modified).format("%a, %d %b %Y %H:%M:%S GMT");
+                let date = http_date(*modified);
                 let (length, tag, locks) = (content.len(), etag(*version), self.discover(path));
                 (
                     "",

@@ -1,0 +1,118 @@
+//! What an upload's plan asks for, and what it hears of it.
+
+use std::{collections::HashMap, time::SystemTime};
+
+use crate::{
+    ETag, Error, Guard, RemotePath,
+    transfer::{filter::Scope, unchanged::Version},
+};
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// List the folder.
+    List(usize),
+    /// Make the folder.
+    Make(usize),
+    /// Make the folder with these of its files in it.
+    Fill(usize, Vec<usize>),
+    /// Upload the file.
+    Upload(usize, Before),
+    /// The same, and look right behind it whether it is there.
+    UploadAndLook(usize, Before),
+    /// List the folder, and see whether these files are there.
+    Check(usize, Vec<usize>),
+    /// See whether the file is there.
+    Look(usize),
+    /// Compare the file with what is there, whose checksums are these.
+    Compare(usize, Vec<String>),
+    /// See what in the folder is to be deleted: it is here no more, and a filter may leave something in it alone.
+    Sift(RemotePath, Scope),
+    /// Delete what is here no more.
+    Delete(RemotePath, Guard),
+}
+
+/// What was at a file's place before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Before {
+    Nothing,
+    /// Nothing, if all is well: it was not looked yet.
+    Unseen,
+    /// A file, in the state that this tells.
+    File(Guard),
+}
+
+/// What a listing says of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct There {
+    pub(crate) folder: bool,
+    pub(crate) length: Option<u64>,
+    pub(crate) modified: Option<SystemTime>,
+    pub(crate) etag: Option<ETag>,
+    pub(crate) checksums: Vec<String>,
+}
+
+impl There {
+    /// What tells this state from a later one.
+    pub(crate) fn guard(&self) -> Guard {
+        Guard::of(self.etag.as_ref())
+    }
+
+    pub(crate) fn version(&self) -> Version<'_> {
+        Version { length: self.length, modified: self.modified, etag: self.etag.as_ref() }
+    }
+}
+
+impl There {
+    pub(crate) fn from(entry: &crate::Entry) -> Self {
+        let properties = &entry.properties;
+        Self {
+            folder: entry.path.is_folder(),
+            length: properties.length,
+            modified: properties.modified,
+            etag: properties.etag.clone(),
+            checksums: properties.checksums.clone(),
+        }
+    }
+}
+
+/// What was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) bytes: u64,
+    /// What the server calls it, if it said so.
+    pub(crate) etag: Option<ETag>,
+    /// Whether it was compared byte by byte already.
+    pub(crate) compared: bool,
+    /// What was there right after it.
+    pub(crate) seen: Option<There>,
+}
+
+/// What a folder holds, by name.
+pub(crate) type Listing = HashMap<Vec<u8>, There>;
+
+/// What came of a step.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// None: there is no such folder.
+    Listed(usize, Result<Option<Listing>, Error>),
+    Made(usize, Result<bool, Error>),
+    /// The folder was made, with these files in it.
+    Filled(usize, Vec<(usize, Sent)>),
+    Uploaded(usize, Result<Sent, Error>),
+    Checked(Vec<usize>, Result<Listing, Error>),
+    /// Whether the file is the same here and there.
+    Compared(usize, Result<bool, Error>),
+    Sifted(RemotePath, Result<Vec<(RemotePath, Guard)>, Error>),
+    Deleted(RemotePath, Result<(), Error>),
+}
+
+/// What the user is to hear.
+#[derive(Debug)]
+pub(crate) enum News {
+    Done(usize),
+    Skipped(usize),
+    Made(usize),
+    Deleted(RemotePath),
+    Failed(String, Error),
+}

@@ -1,0 +1,229 @@
+//! Whether a file of equal length on both sides is unchanged.
+//!
+//! Two sides have two clocks, and most servers set a file's time themselves, when it is uploaded. So a time there that
+//! is not before the time here says little: a server whose clock is ahead shows every copy as newer than its original,
+//! and hides a change; one whose clock is behind shows every copy as older.
+//!
+//! - What was last seen of a file ([`Record`]) decides, if both sides are as they were then. It compares each side with
+//!   itself, and no clock with another.
+//! - Otherwise the server's time is corrected by the offset of its clock (`clock`). A copy that was certainly made after
+//!   the last change here is a copy of it; one that was certainly made before is not.
+//! - Where a server keeps the times of the originals, and in a copy here, which gets the server's time, equal times
+//!   mean the same file, as for rsync.
+//!
+//! What is in doubt then counts as changed, unless its bytes or a digest show that it is not.
+
+use std::time::{Duration, SystemTime};
+
+use crate::{ETag, clock::Offset};
+
+/// What is known without a look at the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Same,
+    Changed,
+    Doubtful,
+}
+
+/// A file here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Here {
+    pub(crate) length: u64,
+    pub(crate) modified: Option<SystemTime>,
+}
+
+/// A file on the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Version<'a> {
+    pub(crate) length: Option<u64>,
+    pub(crate) modified: Option<SystemTime>,
+    pub(crate) etag: Option<&'a ETag>,
+}
+
+/// Both sides of a file when they were last seen to be the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) length: u64,
+    /// The time of the file here.
+    pub(crate) modified: SystemTime,
+    /// The version on the server.
+    pub(crate) etag: Option<ETag>,
+    pub(crate) stored: Option<SystemTime>,
+}
+
+impl Record {
+    /// What is to be remembered; none if nothing could be told by it.
+    pub(crate) fn of(here: Here, there: Version<'_>) -> Option<Self> {
+        let (etag, stored) = (there.etag.cloned(), there.modified);
+        let modified = here.modified.filter(|_| etag.is_some() || stored.is_some())?;
+        Some(Self { length: here.length, modified, etag, stored })
+    }
+
+    fn is_of(&self, here: Here, window: Duration) -> bool {
+        self.length == here.length && here.modified.is_some_and(|time| apart(self.modified, time) <= window)
+    }
+
+    fn is_of_version(&self, there: Version<'_>) -> bool {
+        match (&self.etag, there.etag) {
+            (Some(then), Some(now)) => then.resembles(now),
+            _ => self.stored.is_some() && self.stored == there.modified,
+        }
+    }
+}
+
+/// How times are compared.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Times {
+    /// Times that differ by no more than this are equal.
+    pub(crate) window: Duration,
+    /// The server's clock.
+    pub(crate) clock: Option<Offset>,
+    /// Whether the server is known to keep the times of the originals.
+    pub(crate) keeps: bool,
+}
+
+impl Times {
+    /// Whether the server has the file already.
+    pub(crate) fn of_upload(&self, here: Here, there: Version<'_>, last: Option<&Record>) -> Verdict {
+        if there.length != Some(here.length) {
+            return Verdict::Changed;
+        }
+        if let Some(last) = last {
+            return match (last.is_of(here, self.window), last.is_of_version(there)) {
+                (true, true) => Verdict::Same,
+                (false, true) => Verdict::Changed,
+                (_, false) => Verdict::Doubtful,
+            };
+        }
+        let Some((ours, theirs)) = here.modified.zip(there.modified) else { return Verdict::Changed };
+        if self.are_equal(ours, theirs) {
+            // Elsewhere it is chance, or a change in the second of the copy.
+            return if self.keeps { Verdict::Same } else { Verdict::Doubtful };
+        }
+        if self.keeps {
+            return if theirs < ours { Verdict::Changed } else { Verdict::Doubtful };
+        }
+        match self.clock.map(|clock| clock.ours(theirs)) {
+            Some((earliest, _)) if ours + self.window <= earliest => Verdict::Same,
+            Some((_, latest)) if latest <= ours => Verdict::Changed,
+            _ => Verdict::Doubtful,
+        }
+    }
+
+    /// Whether the file is here already, given that a copy here gets the server's time. What is in doubt is as soon
+    /// fetched as compared.
+    pub(crate) fn of_download(&self, here: Here, there: Version<'_>, last: Option<&Record>) -> bool {
+        there.length == Some(here.length)
+            && match last {
+                Some(last) => last.is_of(here, self.window) && last.is_of_version(there),
+                None => here.modified.zip(there.modified).is_some_and(|(ours, theirs)| self.are_equal(ours, theirs)),
+            }
+    }
+
+    /// In whole seconds, which is what servers tell.
+    fn are_equal(&self, ours: SystemTime, theirs: SystemTime) -> bool {
+        apart(floor(ours), floor(theirs)) <= self.window
+    }
+}
+
+fn apart(one: SystemTime, other: SystemTime) -> Duration {
+    one.duration_since(other).unwrap_or_else(|before| before.duration())
+}
+
+fn floor(time: SystemTime) -> SystemTime {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, header::DATE};
+
+    use super::*;
+    use crate::{clock::Clock, date};
+
+    /// Some time, in milliseconds.
+    fn at(millis: i64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_millis((1_800_000_000_000 + millis) as u64)
+    }
+
+    fn here(millis: i64) -> Here {
+        Here { length: 5, modified: Some(at(millis)) }
+    }
+
+    fn there(millis: i64, etag: Option<&ETag>) -> Version<'_> {
+        Version { length: Some(5), modified: Some(at(millis)), etag }
+    }
+
+    /// A server's clock so many seconds ahead, known to a round trip of 200 ms.
+    fn times(ahead: i64) -> Times {
+        let mut clock = Clock::default();
+        let date = date::http(at(ahead * 1000)).unwrap().parse().unwrap();
+        clock.hear(&HeaderMap::from_iter([(DATE, date)]), at(0), at(200));
+        Times { clock: clock.offset(), ..Times::default() }
+    }
+
+    #[test]
+    fn without_a_record_the_servers_time_is_corrected_by_its_clock() {
+        for ahead in [0, 600, -600, 86_400] {
+            let judged = |copied: i64, changed: i64| {
+                times(ahead).of_upload(here(changed), there((copied + ahead) * 1000, None), None)
+            };
+            assert_eq!(judged(1000, 0), Verdict::Same, "{ahead}");
+            assert_eq!(judged(1000, 998_000), Verdict::Same, "{ahead}");
+            assert_eq!(judged(1000, 999_500), Verdict::Doubtful, "{ahead}");
+            assert_eq!(judged(1000, 1_001_000), Verdict::Doubtful, "{ahead}");
+            assert_eq!(judged(1000, 1_003_000), Verdict::Changed, "{ahead}");
+        }
+        // By chance the times are equal, and a change lies between.
+        assert_eq!(times(600).of_upload(here(600_500), there(600_000, None), None), Verdict::Doubtful);
+        assert_eq!(Times::default().of_upload(here(0), there(9_000_000, None), None), Verdict::Doubtful);
+        let nameless = Version { length: Some(5), modified: None, etag: None };
+        assert_eq!(times(0).of_upload(here(0), nameless, None), Verdict::Changed);
+    }
+
+    #[test]
+    fn a_server_that_keeps_times_is_compared_as_by_rsync() {
+        let keeps = Times { keeps: true, ..times(600) };
+        assert_eq!(keeps.of_upload(here(5999), there(5000, None), None), Verdict::Same);
+        assert_eq!(keeps.of_upload(here(7000), there(5000, None), None), Verdict::Changed);
+        assert_eq!(keeps.of_upload(here(3000), there(5000, None), None), Verdict::Doubtful);
+        let wide = Times { window: Duration::from_secs(2), ..keeps };
+        assert_eq!(wide.of_upload(here(7000), there(5000, None), None), Verdict::Same);
+    }
+
+    #[test]
+    fn a_record_decides_whatever_the_clocks_show() {
+        let (first, second) = (ETag::parse("\"1\"").unwrap(), ETag::parse("\"2\"").unwrap());
+        for ahead in [0, 600, -86_400] {
+            let (times, copied) = (times(ahead), ahead * 1000);
+            let last = Record::of(here(0), there(copied, Some(&first)));
+            let judged = |here, there| times.of_upload(here, there, last.as_ref());
+            assert_eq!(judged(here(0), there(copied, Some(&first))), Verdict::Same);
+            assert_eq!(judged(here(1), there(copied, Some(&first))), Verdict::Changed);
+            assert_eq!(judged(here(-1), there(copied, Some(&first))), Verdict::Changed);
+            assert_eq!(judged(here(0), there(copied, Some(&second))), Verdict::Doubtful);
+            assert_eq!(judged(Here { length: 6, ..here(0) }, there(copied, Some(&first))), Verdict::Changed);
+            let nameless = Record::of(here(0), there(copied, None));
+            let judged = |there| times.of_upload(here(0), there, nameless.as_ref());
+            assert_eq!(judged(there(copied, None)), Verdict::Same);
+            assert_eq!(judged(there(copied + 1000, None)), Verdict::Doubtful);
+        }
+        assert_eq!(Record::of(here(0), Version { length: Some(5), modified: None, etag: None }), None);
+    }
+
+    #[test]
+    fn a_copy_here_has_the_servers_time_or_is_known_by_its_record() {
+        let (first, second) = (ETag::parse("\"1\"").unwrap(), ETag::parse("W/\"2\"").unwrap());
+        let times = Times::default();
+        assert!(times.of_download(here(0), there(0, Some(&first)), None));
+        assert!(!times.of_download(here(0), there(1000, Some(&first)), None));
+        let last = Record::of(here(0), there(0, Some(&first)));
+        // In the same second the server's file was changed.
+        assert!(!times.of_download(here(0), there(0, Some(&second)), last.as_ref()));
+        assert!(times.of_download(here(0), there(0, Some(&first)), last.as_ref()));
+        // A file system that keeps no times.
+        let last = Record::of(here(777_777), there(0, Some(&second)));
+        assert!(times.of_download(here(777_777), there(0, Some(&second)), last.as_ref()));
+    }
+}
