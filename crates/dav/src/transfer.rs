@@ -8,6 +8,7 @@ mod filter;
 mod holding;
 mod plan;
 mod records;
+mod spared;
 mod store;
 mod unchanged;
 mod upload;
@@ -22,9 +23,10 @@ use std::{
 
 pub use download::download;
 pub use filter::{BadPattern, Filter, Rule};
+pub use spared::{Spare, Spared};
 pub use upload::upload;
 
-use crate::{Error, Wanted, locks::Policy};
+use crate::{Error, RemotePath, Wanted, locks::Policy};
 
 /// Uploads up to this size follow each other on a connection without waiting. A larger one gets one of its own.
 const SHARED: u64 = 4 * 1024 * 1024;
@@ -59,6 +61,14 @@ pub struct Options {
     pub filter: Filter,
     /// What the filter leaves out is deleted as well.
     pub delete_excluded: bool,
+    /// Nothing is deleted if more than so many files and folders were to be.
+    pub max_delete: Option<u64>,
+    /// What is to be deleted is deleted although something else has failed.
+    pub ignore_errors: bool,
+    /// What would be replaced or deleted is kept.
+    pub backup: Option<Backup>,
+    /// Which files at the target are left alone, whatever their source is.
+    pub spare: Spare,
     /// Nothing is changed; what would be is told.
     pub dry_run: bool,
     /// Where the listing of a folder that is mirrored here is kept, if the server tells what has changed since
@@ -78,7 +88,7 @@ pub struct Options {
 impl Options {
     /// Whether what is a file is fetched whatever is here, as it comes.
     fn fetches_at_once(&self) -> bool {
-        let anew = self.skip == Skip::Nothing && !self.resume && !self.dry_run;
+        let anew = self.skip == Skip::Nothing && self.spare == Spare::default() && !self.resume && !self.dry_run;
         anew && !self.recursive && self.verify != Verify::Digest
     }
 
@@ -101,6 +111,10 @@ impl Default for Options {
             delete: false,
             filter: Filter::default(),
             delete_excluded: false,
+            max_delete: None,
+            ignore_errors: false,
+            backup: None,
+            spare: Spare::default(),
             dry_run: false,
             remembers: None,
             last_seen: None,
@@ -109,6 +123,15 @@ impl Default for Options {
             owner: "longhaul".into(),
         }
     }
+}
+
+/// Where a mirror keeps what it would replace or delete: a folder on the side of the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Backup {
+    /// Of a download.
+    Here(PathBuf),
+    /// Of an upload.
+    There(RemotePath),
 }
 
 /// What is compared after a file has been moved.
@@ -159,12 +182,14 @@ pub enum Event<'a> {
         /// Its length.
         bytes: u64,
     },
-    /// A file was there already.
+    /// A file was not moved.
     Skipped {
         /// Which, by the name of its source.
         path: &'a str,
         /// Its length.
         bytes: u64,
+        /// Why not.
+        why: Spared,
     },
     /// Something was deleted, or would be.
     Deleted {
@@ -197,7 +222,7 @@ pub struct Summary {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Files that were there already.
+    /// Files that were there already, or left alone.
     pub skipped: u64,
     /// Folders that were made.
     pub folders: u64,

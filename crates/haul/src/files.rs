@@ -28,6 +28,7 @@ mod runtime;
 mod session;
 mod settings;
 mod show;
+mod sparing;
 mod stat;
 mod sync;
 

@@ -11,6 +11,7 @@
 //!
 //! Of each file found, no more is kept until its turn than is needed then: there may be very many.
 
+mod backup;
 mod early;
 mod extras;
 mod fetch;
@@ -41,7 +42,7 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 use self::{early::Early, late::Late, listing::Found, parts::FAR, remembered::Remembered};
 use super::{
-    Event, Options, Skip, Summary, Watch,
+    Event, Options, Skip, Spare, Spared, Summary, Watch,
     filter::Scope,
     lock,
     records::Records,
@@ -79,6 +80,7 @@ pub async fn download(
         parts: Mutex::default(),
         extras: Mutex::default(),
         passed: Mutex::default(),
+        root: to,
         moved: AtomicU64::new(0),
         whole_only: AtomicBool::new(false),
         in_parts: Semaphore::new(IN_PARTS),
@@ -269,6 +271,8 @@ struct Work<'a> {
     extras: Mutex<Vec<PathBuf>>,
     /// Folders that are left out, and were made for what is in them.
     passed: Mutex<HashSet<PathBuf>>,
+    /// The target.
+    root: &'a Path,
     /// How many bytes have come.
     moved: AtomicU64,
     /// Whether the server is known to send no parts.
@@ -365,9 +369,13 @@ impl Work<'_> {
             Err(error) => return self.failed(&String::from_utf8_lossy(&find.name), error),
         };
         let (name, length) = (path.to_string(), find.facts.length.unwrap_or(0));
-        if !find.folder.fresh && self.is_here(&find, &path).await {
+        let spared = match self.spares(&find) {
+            None if !find.folder.fresh && self.is_here(&find, &path).await => Some(Spared::Unchanged),
+            spared => spared,
+        };
+        if let Some(why) = spared {
             lock(&self.summary).skipped += 1;
-            return (self.watch)(Event::Skipped { path: &name, bytes: length });
+            return (self.watch)(Event::Skipped { path: &name, bytes: length, why });
         }
         let fetched = if self.options.dry_run { Ok(length) } else { self.fetch_listed(&mut find, &path).await };
         match fetched {
@@ -405,6 +413,15 @@ impl Work<'_> {
     /// Both sides of a file are the same now.
     fn saw(&self, find: &Find, here: Here) {
         lock(&self.records).keep(&find.folder.path, &find.name, Record::of(here, find.facts.version()));
+    }
+
+    /// Why a file is left alone here, if it is.
+    fn spares(&self, find: &Find) -> Option<Spared> {
+        let spare = Some(self.options.spare).filter(|spare| *spare != Spare::default() && !find.folder.fresh)?;
+        let here = if find.folder.named { fs::metadata(find.place()) } else { fs::symlink_metadata(find.place()) };
+        let here = here.ok().filter(|here| !here.is_dir())?;
+        let (source, target) = ((find.facts.length, find.facts.modified), (Some(here.len()), here.modified().ok()));
+        spare.judge(source, target)
     }
 
     /// Whether a file need not be fetched.

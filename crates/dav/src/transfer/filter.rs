@@ -91,6 +91,15 @@ impl Filter {
         self.rules.is_empty() && self.names.is_none() && (self.sizes, self.times) == Default::default()
     }
 
+    /// Whether a folder below the root is out, with all that is in it.
+    pub fn leaves_out<'a>(&self, folder: impl IntoIterator<Item = &'a [u8]>) -> bool {
+        let mut scope = Some(Scope::default());
+        for name in folder {
+            scope = scope.and_then(|above| self.folder(&above, name));
+        }
+        scope.is_none()
+    }
+
     /// The files of the list that nobody has met.
     pub(crate) fn missing(&self) -> Vec<String> {
         let Some(names) = &self.names else { return Vec::new() };

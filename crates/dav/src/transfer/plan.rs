@@ -13,17 +13,21 @@
 //! The plan knows sizes and nothing of the link: how many requests go at once is bounded by a number and by bytes, and
 //! it is the engine, which knows windows and round trips, that finds each a place.
 
+mod deletions;
 mod steps;
 mod verify;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-pub(crate) use self::steps::{Before, Listing, News, Outcome, Sent, Step, There};
+pub(crate) use self::{
+    deletions::too_many,
+    steps::{Before, Listing, News, Outcome, Sent, Sifted, Step, There},
+};
 use super::{
     FEW, Options, SHARED, Skip, Verify,
     records::Records,
     unchanged::{Here, Record, Times, Verdict, Version},
-    walk::{File, Folder, Outline},
+    walk::{File, Outline},
 };
 use crate::{Error, Guard, RemotePath};
 
@@ -59,6 +63,8 @@ pub(crate) struct Plan {
     small: VecDeque<(usize, Before)>,
     large: VecDeque<(usize, Before)>,
     deletions: Vec<(RemotePath, Guard)>,
+    /// How many files and folders go with them.
+    doomed: u64,
     deleting: bool,
     under_way: usize,
     large_under_way: usize,
@@ -126,6 +132,7 @@ impl Plan {
             small: VecDeque::new(),
             large: VecDeque::new(),
             deletions: Vec::new(),
+            doomed: 0,
             deleting: false,
             under_way: 0,
             large_under_way: 0,
@@ -149,7 +156,7 @@ impl Plan {
 
     /// Whether something is not deleted, since not all else went well.
     pub(crate) fn spares(&self) -> bool {
-        self.failed && !self.deletions.is_empty()
+        self.failed && !self.rules.ignore_errors && !self.deletions.is_empty()
     }
 
     /// What is under way ends here. What was sent is there, though it was not compared: how many files.
@@ -189,14 +196,7 @@ impl Plan {
         {
             return Some(self.upload(file, before));
         }
-        // None of them is within another: all can go at once, when nothing else is left.
-        if !self.failed && (self.under_way == 0 || self.deleting) {
-            let (path, guard) = self.deletions.pop()?;
-            self.deleting = true;
-            self.under_way += 1;
-            return Some(Step::Delete(path, guard));
-        }
-        None
+        self.next_deletion()
     }
 
     /// What came of a step.
@@ -223,7 +223,7 @@ impl Plan {
             Outcome::Uploaded(file, result) => self.uploaded(file, result),
             Outcome::Checked(files, result) => self.checked(files, result),
             Outcome::Compared(file, result) => self.compared(file, result),
-            Outcome::Sifted(_, Ok(deletions)) => self.deletions.extend(deletions),
+            Outcome::Sifted(_, Ok(sifted)) => self.sifted(sifted),
             Outcome::Deleted(path, Ok(())) => self.news.push(News::Deleted(path)),
             Outcome::Sifted(path, Err(error)) | Outcome::Deleted(path, Err(error)) => {
                 self.fail(path.to_string(), error);
@@ -281,6 +281,11 @@ impl Plan {
             let why = "there is a folder of this name on the server, and a file here: delete or rename one of them";
             let error = facts.path(&self.outline.folders).map(|path| Error::Differs { path, why: why.into() });
             return self.file_failed(file, error.unwrap_or_else(|error| error));
+        }
+        let (source, target) = ((Some(facts.length), facts.modified), (there.length, there.modified));
+        if let Some(why) = self.rules.spare.judge(source, target) {
+            self.folders[facts.folder].open -= 1;
+            return self.news.push(News::Spared(file, why));
         }
         let same_length = there.length == Some(facts.length);
         let compares = match self.rules.skip {
@@ -347,26 +352,6 @@ impl Plan {
             (None, Err(error)) => return self.not_verified(file, &error),
         }
         self.settled(folder);
-    }
-
-    fn plan_deletions(&mut self, folder: usize, listing: &Listing) {
-        let (state, outline) = (&self.folders[folder], &self.outline);
-        let files = state.files.iter().map(|file| outline.files[*file].name.as_slice());
-        let folders = state.children.iter().filter_map(|child| outline.folders[*child].path.name());
-        let kept: HashSet<&[u8]> = files.chain(folders).collect();
-        let Folder { path, scope, excluded, .. } = &outline.folders[folder];
-        let filter = Some(&self.rules.filter).filter(|filter| !filter.is_empty() && !self.rules.delete_excluded);
-        for (name, there) in listing {
-            let (false, Ok(path)) = (kept.contains(name.as_slice()), path.join(name, there.folder)) else { continue };
-            match filter {
-                Some(_) if excluded.contains(name) => {}
-                Some(filter) if there.folder => {
-                    self.steps.extend(filter.folder(scope, name).map(|scope| Step::Sift(path, scope)));
-                }
-                Some(filter) if !filter.file(scope, name, there.length, there.modified) => {}
-                _ => self.deletions.push((path, if there.folder { Guard::None } else { there.guard() })),
-            }
-        }
     }
 
     fn uploaded(&mut self, file: usize, result: Result<Sent, Error>) {

@@ -1,6 +1,7 @@
 //! Carries an upload's plan out.
 
 mod alone;
+mod backup;
 mod bulk;
 mod chunks;
 mod file;
@@ -12,7 +13,7 @@ mod target;
 mod way;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     io,
     path::PathBuf,
     sync::{Arc, Mutex, atomic::AtomicBool},
@@ -37,7 +38,7 @@ use self::{
     target::{begun, chosen, looked, placed, target, walked},
 };
 use super::{
-    Event, Options, Summary, Watch,
+    Event, Options, Spared, Summary, Watch,
     holding::{Holding, PAUSE, ROUNDS},
     lock,
     plan::{Known, Listing, News, Outcome, Plan, Sent, Step, There},
@@ -94,6 +95,8 @@ pub async fn upload(
         whole_only: ranges::Whole::default(),
         bulk: Semaphore::new(BULK),
         bulk_fails: AtomicBool::new(false),
+        root: to,
+        backup_folders: Mutex::default(),
     };
     let mut first = upload.first(&sources, to);
     let arrived = Arc::clone(&first.arrived);
@@ -186,6 +189,10 @@ struct Upload<'a> {
     bulk: Semaphore,
     /// Whether bulk upload has been tried, and is not to be relied on.
     bulk_fails: AtomicBool,
+    /// The target.
+    root: &'a RemotePath,
+    /// Folders of the backup that are known to be there.
+    backup_folders: Mutex<HashSet<RemotePath>>,
 }
 
 impl Upload<'_> {
@@ -272,10 +279,15 @@ impl Upload<'_> {
             }
             Step::Sift(path, scope) => async move {
                 let sifted = self.sift(path.clone(), scope).await;
-                Outcome::Sifted(path, sifted.map(|(deletions, _)| deletions))
+                Outcome::Sifted(path, sifted)
             }
             .boxed(),
             Step::Delete(path, _) if dry => async move { Outcome::Deleted(path, Ok(())) }.boxed(),
+            Step::Delete(path, _) if self.options.backup.is_some() => async move {
+                let moved = self.put_away(path.clone()).await;
+                Outcome::Deleted(path, moved)
+            }
+            .boxed(),
             Step::Delete(path, guard) => async move {
                 let deleted = self.dav.delete(&path, &guard, &If::default()).await;
                 let gone = deleted.as_ref().is_err_and(|error| error.is(404));
@@ -379,7 +391,12 @@ impl Upload<'_> {
                 }
                 News::Skipped(file) => {
                     summary.skipped += 1;
-                    (self.watch)(Event::Skipped { path: &name(file), bytes: outline.files[file].length });
+                    let (path, bytes, why) = (name(file), outline.files[file].length, Spared::Unchanged);
+                    (self.watch)(Event::Skipped { path: &path, bytes, why });
+                }
+                News::Spared(file, why) => {
+                    summary.skipped += 1;
+                    (self.watch)(Event::Skipped { path: &name(file), bytes: outline.files[file].length, why });
                 }
                 News::Made(folder) => {
                     summary.folders += 1;

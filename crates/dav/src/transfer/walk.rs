@@ -32,11 +32,15 @@ pub(crate) struct Folder {
     /// Names of files that are left out for what they are, and not for their names: on the server they may be
     /// something else.
     pub(crate) excluded: Vec<Vec<u8>>,
+    /// Names of what could not be read: it may be there all the same.
+    pub(crate) stays: Vec<Vec<u8>>,
+    /// Whether it could not be listed.
+    pub(crate) unread: bool,
 }
 
 impl Folder {
     pub(crate) fn new(path: RemotePath, parent: Option<usize>, scope: Scope) -> Self {
-        Self { path, parent, given: false, scope, excluded: Vec::new() }
+        Self { path, parent, given: false, scope, excluded: Vec::new(), stays: Vec::new(), unread: false }
     }
 }
 
@@ -67,6 +71,7 @@ impl Outline {
         let mut entries = match listed {
             Ok(entries) => entries,
             Err(error) => {
+                self.folders[folder].unread = true;
                 return self.left_out.push((local.display().to_string(), Error::local("list", local, error)));
             }
         };
@@ -114,6 +119,7 @@ impl Outline {
         let kind = match fs::symlink_metadata(local) {
             Ok(kind) => kind,
             Err(error) => {
+                self.folders[folder].stays.push(name.to_owned());
                 return self.left_out.push((local.display().to_string(), Error::local("read", local, error)));
             }
         };
@@ -133,6 +139,7 @@ impl Outline {
         } else {
             let what = if kind.is_symlink() { "it is a link, and links are not followed" } else { "it is no file" };
             let error = Error::local("upload", local, io::Error::other(what));
+            self.folders[folder].stays.push(name.to_owned());
             self.left_out.push((local.display().to_string(), error));
         }
     }

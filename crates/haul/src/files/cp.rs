@@ -15,6 +15,7 @@ use super::{
     report::Report,
     runtime::Stop,
     session::Session,
+    sparing::Sparing,
 };
 use crate::usage;
 
@@ -34,6 +35,8 @@ pub(crate) struct Args {
     /// file leaves what has arrived and goes on from there (to a server only if that is Apache or Nextcloud)
     #[arg(long)]
     resume: bool,
+    #[command(flatten)]
+    sparing: Sparing,
     #[command(flatten)]
     filters: Filters,
     #[command(flatten)]
@@ -62,7 +65,7 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     let skip = if args.resume { Skip::SameSizeAndTime } else { Skip::Nothing };
     let (recursive, resume) = (args.recursive, args.resume);
     let options = args.selection.apply(moving::options(&session));
-    let options = dav::transfer::Options { recursive, skip, resume, filter, ..options };
+    let options = args.sparing.apply(dav::transfer::Options { recursive, skip, resume, filter, ..options });
     let there: Vec<_> = sources.there.iter().map(|source| source.path.clone()).collect();
     let keep = args.way.json.is_some();
     match to {

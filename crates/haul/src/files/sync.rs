@@ -16,6 +16,7 @@ use super::{
     report::Report,
     runtime::Stop,
     session::Session,
+    sparing::Sparing,
 };
 use crate::usage;
 
@@ -42,6 +43,8 @@ pub(crate) struct Args {
     by: By,
     #[command(flatten)]
     deletion: Deletion,
+    #[command(flatten)]
+    sparing: Sparing,
     #[command(flatten)]
     filters: Filters,
     #[command(flatten)]
@@ -87,14 +90,13 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
             By::Digest => Skip::SameDigest,
         },
         resume: args.resume,
-        delete: args.deletion.delete,
         filter: args.filters.read()?,
-        delete_excluded: args.deletion.delete_excluded,
         dry_run: args.dry_run,
         remembers,
         last_seen,
         ..args.selection.apply(moving::options(&session))
     };
+    let options = args.deletion.apply(args.sparing.apply(options), &to)?;
     let keep = args.way.json.is_some();
     match (&from, &to) {
         (Place::Here(from), _) => {

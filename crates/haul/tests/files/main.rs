@@ -13,4 +13,5 @@ mod mistakes;
 mod others;
 mod place;
 mod probing;
+mod safety;
 mod settings;

@@ -10,7 +10,7 @@ use std::{
 use super::Work;
 use crate::{
     Error,
-    transfer::{Event, filter::Scope, lock},
+    transfer::{Event, filter::Scope, lock, plan::too_many},
 };
 
 impl Work<'_> {
@@ -70,13 +70,22 @@ impl Work<'_> {
     /// Deletes what the server does not have, if all else went well.
     pub(super) fn delete_extras(&self) {
         let extras = std::mem::take(&mut *lock(&self.extras));
-        if !extras.is_empty() && !lock(&self.summary).failed.is_empty() {
+        if !extras.is_empty() && !self.options.ignore_errors && !lock(&self.summary).failed.is_empty() {
             return (self.watch)(Event::Note("nothing was deleted here, since not everything went well"));
+        }
+        if let Some(most) = self.options.max_delete {
+            let doomed = extras.iter().map(|path| count(path)).sum();
+            if doomed > most {
+                let error = io::Error::other(too_many(doomed, most));
+                return self.failed(&self.root.display().to_string(), Error::local("mirror to", self.root, error));
+            }
         }
         for path in extras {
             let folder = fs::symlink_metadata(&path).is_ok_and(|kind| kind.is_dir());
-            let deleted = match (self.options.dry_run, folder) {
-                (true, _) => Ok(()),
+            let kept = if self.options.dry_run { Ok(true) } else { self.put_away(&path) };
+            let deleted = match (kept, folder) {
+                (Err(error), _) => Err(error),
+                (Ok(true), _) => Ok(()),
                 (_, true) => fs::remove_dir_all(&path),
                 (_, false) => fs::remove_file(&path),
             };
@@ -92,4 +101,13 @@ impl Work<'_> {
             }
         }
     }
+}
+
+/// How many files and folders go with one.
+fn count(path: &Path) -> u64 {
+    if !fs::symlink_metadata(path).is_ok_and(|kind| kind.is_dir()) {
+        return 1;
+    }
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    1 + entries.map(|entry| count(&entry.path())).sum::<u64>()
 }

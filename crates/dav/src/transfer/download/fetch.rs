@@ -85,10 +85,13 @@ impl Work<'_> {
             fetched = self.fetch_whole(find, path, &part.place, None).await.map(Some);
         }
         let placed = match fetched {
-            Ok(length) => set_down(find, mode, &part.place, &place).map(|here| {
-                self.saw(find, here);
-                length.unwrap_or_default()
-            }),
+            Ok(length) => {
+                let kept = if mode.is_some() { self.keep_copy(&place) } else { Ok(()) };
+                kept.and_then(|()| set_down(find, mode, &part.place, &place)).map(|here| {
+                    self.saw(find, here);
+                    length.unwrap_or_default()
+                })
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = &placed {

@@ -215,6 +215,7 @@ impl Contents<'_> {
 
     /// All has been said. What could not be made was not gone through.
     fn end(mut self) {
+        let is_odd = self.odd.is_some();
         if let Some((why, more)) = self.odd.take() {
             let why = if more > 0 { format!("{why}, and {more} more like it") } else { why };
             self.work.failed(&self.path.to_string(), Error::Differs { path: self.path.clone(), why });
@@ -229,7 +230,7 @@ impl Contents<'_> {
         if let (Some(kept), Some(known)) = (self.kept.take(), &mut *lock(&self.work.remembered)) {
             known.keep(self.path.clone(), kept);
         }
-        if self.work.options.delete && !fresh {
+        if self.work.options.delete && !fresh && !is_odd {
             let kept: HashSet<&[u8]> = self.names.keys().map(|name| &**name).collect();
             self.work.note_extras(&self.folder.place, &kept, &self.folder.scope);
         }

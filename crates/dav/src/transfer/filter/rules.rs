@@ -3,6 +3,8 @@
 //! A rule for a folder holds for all that is in it. So for each path the first rule counts that matches it or a folder
 //! that it is in, and a walk carries the latter along as it goes down: [`Scope`](super::Scope).
 
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// What a pattern is for.
@@ -56,8 +58,7 @@ impl Rules {
 
     /// The first rule that matches a path itself.
     pub(super) fn first(&self, path: &[u8], folder: bool) -> Option<usize> {
-        use std::os::unix::ffi::OsStrExt;
-        let matches = self.globs.matches(std::ffi::OsStr::from_bytes(path));
+        let matches = self.globs.matches(OsStr::from_bytes(path));
         matches.into_iter().filter(|rule| folder || !self.rules[*rule].folders).min()
     }
 

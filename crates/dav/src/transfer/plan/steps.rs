@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::SystemTime};
 
 use crate::{
     ETag, Error, Guard, RemotePath,
-    transfer::{filter::Scope, unchanged::Version},
+    transfer::{filter::Scope, spared::Spared, unchanged::Version},
 };
 
 /// Something to do.
@@ -103,8 +103,18 @@ pub(crate) enum Outcome {
     Checked(Vec<usize>, Result<Listing, Error>),
     /// Whether the file is the same here and there.
     Compared(usize, Result<bool, Error>),
-    Sifted(RemotePath, Result<Vec<(RemotePath, Guard)>, Error>),
+    Sifted(RemotePath, Result<Sifted, Error>),
     Deleted(RemotePath, Result<(), Error>),
+}
+
+/// What of a folder is to be deleted.
+#[derive(Debug, Default)]
+pub(crate) struct Sifted {
+    pub(crate) deletions: Vec<(RemotePath, Guard)>,
+    /// Whether that is all of it, as one deletion.
+    pub(crate) whole: bool,
+    /// How many files and folders go with it.
+    pub(crate) count: u64,
 }
 
 /// What the user is to hear.
@@ -112,6 +122,7 @@ pub(crate) enum Outcome {
 pub(crate) enum News {
     Done(usize),
     Skipped(usize),
+    Spared(usize, Spared),
     Made(usize),
     Deleted(RemotePath),
     Failed(String, Error),

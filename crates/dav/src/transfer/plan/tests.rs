@@ -65,6 +65,7 @@ fn told(plan: &mut Plan) -> Vec<String> {
     let words = |news| match news {
         News::Done(file) => format!("done {file}"),
         News::Skipped(file) => format!("skipped {file}"),
+        News::Spared(file, why) => format!("spared {file}: {why}"),
         News::Made(folder) => format!("made {folder}"),
         News::Deleted(path) => format!("deleted {path}"),
         News::Failed(what, _) => format!("failed {what}"),

@@ -37,6 +37,9 @@ impl Upload<'_> {
         looks: bool,
     ) -> Result<Sent, Error> {
         let exists = matches!(before, Before::File(_));
+        if exists {
+            self.keep_copy(path).await?;
+        }
         let seen = before != Before::Unseen;
         let _turn = self.holding.turn(exists).await;
         let claims = self.holding.acquire(path, exists).await?;

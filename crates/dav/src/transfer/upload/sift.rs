@@ -1,33 +1,46 @@
-//! What of a folder on the server a mirror may delete, where a filter leaves something out.
+//! What of a folder on the server a mirror may delete, and how much that is.
 
 use futures_util::{FutureExt, future::BoxFuture};
 
 use super::Upload;
-use crate::{Error, Guard, RemotePath, transfer::filter::Scope};
-
-/// What is to be deleted, and whether that is all of a folder.
-type Sifted = Result<(Vec<(RemotePath, Guard)>, bool), Error>;
+use crate::{
+    Error, Guard, RemotePath,
+    transfer::{filter::Scope, plan::Sifted},
+};
 
 impl Upload<'_> {
     /// A folder that the source has not is deleted as one, unless something in it is left out: then all else in it is.
-    pub(super) fn sift(&self, path: RemotePath, scope: Scope) -> BoxFuture<'_, Sifted> {
+    pub(super) fn sift(&self, path: RemotePath, scope: Scope) -> BoxFuture<'_, Result<Sifted, Error>> {
         async move {
-            let filter = &self.options.filter;
+            let all = self.options.delete_excluded;
+            let filter = Some(&self.options.filter).filter(|filter| !filter.is_empty() && !all);
             let listing = self.list(&path).await?.unwrap_or_default();
-            let (mut deletions, mut whole) = (Vec::new(), !scope.passing);
+            let mut sifted = Sifted { whole: filter.is_none() || !scope.passing, ..Sifted::default() };
             for (name, there) in listing {
                 let child = path.join(&name, there.folder)?;
-                if !there.folder && filter.file(&scope, &name, there.length, there.modified) {
-                    deletions.push((child, there.guard()));
-                } else if let (true, Some(below)) = (there.folder, filter.folder(&scope, &name)) {
-                    let (found, all) = self.sift(child, below).await?;
-                    deletions.extend(found);
-                    whole &= all;
+                let below = match filter {
+                    _ if !there.folder => None,
+                    Some(filter) => filter.folder(&scope, &name),
+                    None => Some(scope.clone()),
+                };
+                let is_in = |filter: &crate::transfer::Filter| filter.file(&scope, &name, there.length, there.modified);
+                if !there.folder && filter.is_none_or(is_in) {
+                    sifted.count += 1;
+                    sifted.deletions.push((child, there.guard()));
+                } else if let Some(below) = below {
+                    let found = self.sift(child, below).await?;
+                    sifted.count += found.count;
+                    sifted.whole &= found.whole;
+                    sifted.deletions.extend(found.deletions);
                 } else {
-                    whole = false;
+                    sifted.whole = false;
                 }
             }
-            Ok(if whole { (vec![(path, Guard::None)], true) } else { (deletions, false) })
+            if sifted.whole {
+                sifted.deletions = vec![(path, Guard::None)];
+                sifted.count += 1;
+            }
+            Ok(sifted)
         }
         .boxed()
     }

@@ -1,0 +1,77 @@
+//! What a mirror deletes: all at once, when nothing else is left, and not more than is allowed.
+
+use std::collections::HashSet;
+
+use super::{Listing, Plan, Sifted, Step};
+use crate::{Error, Guard, transfer::walk::Folder};
+
+impl Plan {
+    /// The next deletion. None of them is within another: all can go at once, when nothing else is left.
+    pub(super) fn next_deletion(&mut self) -> Option<Step> {
+        if self.failed && !self.rules.ignore_errors || self.under_way > 0 && !self.deleting {
+            return None;
+        }
+        if !self.deleting && self.rules.max_delete.is_some_and(|most| self.doomed > most) {
+            self.deletions.clear();
+            self.refuse();
+            return None;
+        }
+        let (path, guard) = self.deletions.pop()?;
+        self.deleting = true;
+        self.under_way += 1;
+        Some(Step::Delete(path, guard))
+    }
+
+    fn refuse(&mut self) {
+        let doomed = std::mem::take(&mut self.doomed);
+        let (Some(most), Some(root)) = (self.rules.max_delete, self.outline.folders.first()) else { return };
+        let path = root.path.clone();
+        self.fail(path.to_string(), Error::Differs { path, why: too_many(doomed, most) });
+    }
+
+    /// A folder is known on both sides: what is only there is to go.
+    pub(super) fn plan_deletions(&mut self, folder: usize, listing: &Listing) {
+        let (state, outline) = (&self.folders[folder], &self.outline);
+        let files = state.files.iter().map(|file| outline.files[*file].name.as_slice());
+        let folders = state.children.iter().filter_map(|child| outline.folders[*child].path.name());
+        let kept: HashSet<&[u8]> = files.chain(folders).collect();
+        let Folder { path, scope, excluded, stays, unread, .. } = &outline.folders[folder];
+        if *unread {
+            return;
+        }
+        let filter = Some(&self.rules.filter).filter(|filter| !filter.is_empty() && !self.rules.delete_excluded);
+        for (name, there) in listing {
+            let stays = stays.contains(name) || filter.is_some() && excluded.contains(name);
+            let (false, Ok(path)) = (stays || kept.contains(name.as_slice()), path.join(name, there.folder)) else {
+                continue;
+            };
+            match filter {
+                Some(filter) if there.folder => {
+                    self.steps.extend(filter.folder(scope, name).map(|scope| Step::Sift(path, scope)));
+                }
+                // What is in it is counted.
+                None if there.folder && self.rules.max_delete.is_some() => {
+                    self.steps.push_back(Step::Sift(path, scope.clone()));
+                }
+                Some(filter) if !filter.file(scope, name, there.length, there.modified) => {}
+                _ => {
+                    self.doomed += 1;
+                    self.deletions.push((path, if there.folder { Guard::None } else { there.guard() }));
+                }
+            }
+        }
+    }
+
+    pub(super) fn sifted(&mut self, sifted: Sifted) {
+        self.doomed += sifted.count;
+        self.deletions.extend(sifted.deletions);
+    }
+}
+
+/// Why nothing is deleted.
+pub(crate) fn too_many(doomed: u64, most: u64) -> String {
+    format!(
+        "{doomed} files and folders would be deleted, and --max-delete allows {most}: nothing was deleted; check the \
+         source, or allow more"
+    )
+}
