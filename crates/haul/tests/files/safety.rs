@@ -114,11 +114,15 @@ fn files_at_the_target_are_left_alone_as_wished() {
         };
         for folder in ["source", "served/from"] {
             write(&place.path(folder), &source);
-            source.iter().for_each(|(name, _)| date(&format!("{folder}/{name}"), hours(10)));
+            for (name, _) in source {
+                date(&format!("{folder}/{name}"), hours(10));
+            }
         }
         for folder in ["served/up", "down", "served/cp", "cp"] {
             write(&place.path(folder), &target);
-            target.iter().for_each(|(name, _)| date(&format!("{folder}/{name}"), hours(20)));
+            for (name, _) in target {
+                date(&format!("{folder}/{name}"), hours(20));
+            }
             date(&format!("{folder}/newer"), hours(5));
         }
         printed(&place.haul(&["sync", "source", &place.at("up"), option]));
