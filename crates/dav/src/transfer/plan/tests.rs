@@ -222,11 +222,21 @@ fn what_could_not_be_read_here_is_not_deleted_there() {
     outline.add_folder(here.path(), path("/up/"), None, Scope::default());
     assert_eq!(outline.left_out.len(), 1);
     let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
-    let mut plan = begun(outline, rules, false, vec![(0, Some(listing(&[("link", there(1, "x"))])))], 0);
+    let listed = || listing(&[("link", there(1, "x")), ("gone", there(1, "y"))]);
+    let mut plan = begun(outline, rules, false, vec![(0, Some(listed()))], 0);
     assert_eq!(ready(&mut plan), [Step::Upload(0, Before::Nothing)]);
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     assert_eq!(ready(&mut plan), []);
     assert!(plan.spares());
+
+    // Not even if errors are ignored.
+    let mut outline = Outline::default();
+    outline.add_folder(here.path(), path("/up/"), None, Scope::default());
+    let rules = Options { delete: true, ignore_errors: true, verify: Verify::None, ..Options::default() };
+    let mut plan = begun(outline, rules, false, vec![(0, Some(listed()))], 0);
+    assert_eq!(ready(&mut plan).len(), 1);
+    plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
+    assert_eq!(ready(&mut plan), [Step::Delete(path("/up/gone"), there(1, "y").guard())]);
 }
 
 #[test]
