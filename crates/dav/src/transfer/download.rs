@@ -160,10 +160,7 @@ pub async fn download(
     if stopped {
         watch(Event::Note("stopped: what was under way was given up, and what is done stays"));
     } else {
-        for name in options.filter.missing() {
-            let why = io::Error::other("it is in the list of files, and not on the server");
-            work.failed(&name, Error::local("download", &name, why));
-        }
+        work.name_missing();
         work.delete_extras();
     }
     let mut summary = std::mem::take(work.summary.get_mut().unwrap_or_else(PoisonError::into_inner));

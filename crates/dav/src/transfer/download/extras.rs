@@ -67,6 +67,14 @@ impl Work<'_> {
         Ok(all)
     }
 
+    /// The files of the user's list that the server does not have.
+    pub(super) fn name_missing(&self) {
+        for name in self.options.filter.missing() {
+            let why = io::Error::other("it is in the list of files, and not on the server");
+            self.failed(&name, Error::local("download", &name, why));
+        }
+    }
+
     /// Deletes what the server does not have, if all else went well.
     pub(super) fn delete_extras(&self) {
         let extras = std::mem::take(&mut *lock(&self.extras));
