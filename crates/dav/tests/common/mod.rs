@@ -2,8 +2,6 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
-pub(crate) mod double;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -18,6 +16,8 @@ use dav::{
 };
 use haul_http::{Client, Origin, Pipelining, Settings, Timeouts, credentials::Authenticator};
 use tokio::{sync::Notify, time::timeout};
+
+pub(crate) use servers as double;
 
 /// Longer than anything here takes on the busiest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);

@@ -7,26 +7,32 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
-use super::{Answer, Manner, Node, Request, State, cloud};
+use crate::{
+    behaviour::Shown,
+    cloud,
+    double::{Manner, Node, State},
+    wire::{Answer, Request},
+};
 
-pub(super) fn parent(path: &str) -> &str {
+pub(crate) fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-pub(super) fn http_date(time: SystemTime) -> String {
-    DateTime::<Utc>::from(time).format("%a, %d %b %Y %H:%M:%S GMT").to_string()
-}
-
-pub(super) fn etag(version: u64) -> String {
+pub(crate) fn etag(version: u64) -> String {
     format!("\"v{version}\"")
 }
 
+/// As HTTP writes it (RFC 9110 §5.6.7).
+pub(crate) fn date(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time).format("%a, %d %b %Y %H:%M:%S GMT").to_string()
+}
+
 impl State {
-    pub(super) fn is_folder(&self, path: &str) -> bool {
+    pub(crate) fn is_folder(&self, path: &str) -> bool {
         matches!(self.nodes.get(path), Some(Node::Folder))
     }
 
-    pub(super) fn put(&mut self, path: &str, content: &[u8], age: Duration) {
+    pub(crate) fn put(&mut self, path: &str, content: &[u8], age: Duration) {
         self.versions += 1;
         for (at, _) in path.match_indices('/').skip(1) {
             if self.nodes.insert(path[..at].into(), Node::Folder).is_none() {
@@ -38,37 +44,43 @@ impl State {
         self.note(path);
     }
 
-    pub(super) fn remove(&mut self, path: &str) -> Vec<(String, Node)> {
+    pub(crate) fn remove(&mut self, path: &str) -> Vec<(String, Node)> {
+        let gone = self.below(path);
+        for (path, _) in &gone {
+            self.nodes.remove(path);
+        }
+        gone
+    }
+
+    /// A file, or a folder with all that is in it.
+    fn below(&self, path: &str) -> Vec<(String, Node)> {
         let below = format!("{path}/");
-        let gone: Vec<String> =
-            self.nodes.keys().filter(|known| *known == path || known.starts_with(&below)).cloned().collect();
-        gone.into_iter().filter_map(|path| self.nodes.remove(&path).map(|node| (path, node))).collect()
+        let found = self.nodes.iter().filter(|(known, _)| *known == path || known.starts_with(&below));
+        found.map(|(path, node)| (path.clone(), node.clone())).collect()
     }
 
     /// Whether a lock, or a condition on the state, forbids to write.
-    pub(super) fn forbids(&self, path: &str, request: &Request) -> Option<u16> {
+    pub(crate) fn forbids(&self, path: &str, request: &Request) -> Option<u16> {
         if let Some((token, _)) = self.locks.get(path)
             && !request.header("if").is_some_and(|claims| claims.contains(token.as_str()))
         {
             return Some(423);
         }
-        let tag = match self.nodes.get(path) {
-            Some(Node::File { version, .. }) => Some(etag(*version)),
-            Some(Node::Folder) | None => None,
-        };
+        let tag = self.tag(path);
         let absent = request.header("if-none-match").is_some() && self.nodes.contains_key(path);
         let fits = |wanted: &str| tag.as_deref().is_some_and(|tag| wanted == "*" || wanted == tag);
         let changed = request.header("if-match").is_some_and(|wanted| !fits(wanted));
         (absent || changed).then_some(412)
     }
 
-    pub(super) fn answer(&mut self, request: &Request, body: &[u8]) -> Answer {
-        let date = http_date(self.now());
+    pub(crate) fn answer(&mut self, request: &Request, body: &[u8]) -> Answer {
+        let date = date(self.now());
         self.undated(request, body).with("date", &date)
     }
 
     fn undated(&mut self, request: &Request, body: &[u8]) -> Answer {
-        let path = request.path.as_str();
+        let kept = self.kept(&request.path);
+        let path = kept.as_str();
         let writes = matches!(request.method.as_str(), "PUT" | "DELETE" | "MKCOL" | "MOVE");
         if writes && let Some(status) = self.forbids(path, request) {
             return Answer::new(status);
@@ -83,7 +95,7 @@ impl State {
             "OPTIONS" => Answer::new(200).with("dav", "1,2, <http://apache.org/dav/propset/fs/1>"),
             "PROPFIND" => self.list(path, request.header("depth") == Some("1")),
             "REPORT" => self.changes(path, &String::from_utf8_lossy(body)),
-            "GET" => self.get(path, request),
+            "GET" | "HEAD" => self.get(path, request),
             "PUT" if !self.is_folder(parent(path)) => Answer::new(409),
             "PUT" if self.is_folder(path) => Answer::new(405),
             "PUT" => match self.content(path, request, body) {
@@ -92,7 +104,7 @@ impl State {
                     self.stored += body.len() as u64;
                     let mtime = request.header("x-oc-mtime").filter(|_| self.manner == Manner::Cloud);
                     let existed = self.store(path, content, mtime);
-                    Answer::new(if existed { 204 } else { 201 }).with("etag", &etag(self.versions))
+                    self.show(path, Answer::new(if existed { 204 } else { 201 }))
                 }
             },
             "MKCOL" if self.nodes.contains_key(path) => Answer::new(405),
@@ -106,7 +118,7 @@ impl State {
                 self.locks.remove(path);
                 Answer::new(if gone.is_empty() { 404 } else { 204 })
             }
-            "MOVE" => self.rename(path, request),
+            "MOVE" | "COPY" => self.carry(path, request),
             "LOCK" => self.take_lock(path, request, &String::from_utf8_lossy(body)),
             "UNLOCK" => Answer::new(if self.locks.remove(path).is_some() { 204 } else { 409 }),
             _ => Answer::new(405),
@@ -114,9 +126,8 @@ impl State {
     }
 
     fn get(&self, path: &str, request: &Request) -> Answer {
-        let Some(Node::File { content, version, .. }) = self.nodes.get(path) else { return Answer::new(404) };
-        let tag = etag(*version);
-        if request.header("if-match").is_some_and(|wanted| wanted != tag) {
+        let Some(Node::File { content, .. }) = self.nodes.get(path) else { return Answer::new(404) };
+        if request.header("if-match").is_some_and(|wanted| self.tag(path).as_deref() != Some(wanted)) {
             return Answer::new(412);
         }
         let range = request.header("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
@@ -131,7 +142,7 @@ impl State {
             None => (Answer::new(200), &content[..]),
         };
         answer.body = content.into();
-        answer.with("etag", &tag)
+        self.show(path, answer)
     }
 
     /// What a file is after a PUT, which may be of a part; none if it may not.
@@ -152,7 +163,7 @@ impl State {
         }
     }
 
-    fn rename(&mut self, path: &str, request: &Request) -> Answer {
+    fn carry(&mut self, path: &str, request: &Request) -> Answer {
         let to = cloud::destination(request);
         let exists = self.nodes.contains_key(&to);
         if !self.nodes.contains_key(path) {
@@ -162,7 +173,15 @@ impl State {
             return Answer::new(status);
         }
         self.remove(&to);
-        for (from, node) in self.remove(path) {
+        let copies = request.method == "COPY";
+        for (from, node) in if copies { self.below(path) } else { self.remove(path) } {
+            self.versions += u64::from(copies);
+            let node = match node {
+                Node::File { content, .. } if copies => {
+                    Node::File { content, version: self.versions, modified: self.now() }
+                }
+                node => node,
+            };
             self.nodes.insert(from.replacen(path, &to, 1), node);
         }
         Answer::new(if exists { 204 } else { 201 })
@@ -205,7 +224,8 @@ impl State {
         }
         let mut text = String::from("<?xml version='1.0'?><d:multistatus xmlns:d='DAV:'>");
         for (known, node) in &self.nodes {
-            if known != path && !(children && !known.is_empty() && parent(known) == path) {
+            let is_shown = children && !known.is_empty() && parent(known) == path && self.lists(known);
+            if known != path && !is_shown {
                 continue;
             }
             self.describe(&mut text, known, node);
@@ -228,16 +248,13 @@ impl State {
                 });
                 ("/", format!("<d:resourcetype><d:collection/></d:resourcetype>{state}"))
             }
-            Node::File { content, version, modified } => {
-                let date = http_date(*modified);
-                let (length, tag, locks) = (content.len(), etag(*version), self.discover(path));
-                (
-                    "",
-                    format!(
-                        "<d:resourcetype/><d:getcontentlength>{length}</d:getcontentlength><d:getlastmodified>{date}\
-                         </d:getlastmodified><d:getetag>{tag}</d:getetag>{locks}"
-                    ),
-                )
+            Node::File { content, .. } => {
+                let (length, locks) = (content.len(), self.discover(path));
+                let shown = self.validators(Shown::Listing, node);
+                let date = shown.modified.map(date);
+                let date = date.map_or(String::new(), |date| format!("<d:getlastmodified>{date}</d:getlastmodified>"));
+                let tag = shown.etag.map_or(String::new(), |tag| format!("<d:getetag>{tag}</d:getetag>"));
+                ("", format!("<d:resourcetype/><d:getcontentlength>{length}</d:getcontentlength>{date}{tag}{locks}"))
             }
         };
         let _ = write!(
@@ -248,7 +265,7 @@ impl State {
     }
 
     /// Something of this name is not what it was, and so is nothing below it.
-    pub(super) fn note(&mut self, path: &str) {
+    pub(crate) fn note(&mut self, path: &str) {
         self.changed.insert(path.into(), self.versions);
     }
 

@@ -4,10 +4,6 @@
 //! before each of them what is to go wrong. Real servers do not answer in the wrong order, lose requests or send
 //! wrong digests when a test would like them to.
 
-pub(crate) mod cloud;
-mod verbs;
-mod wire;
-
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -17,11 +13,15 @@ use std::{
 
 use tokio::{net::TcpListener, task::JoinSet};
 
-use self::wire::{Answer, Request, serve};
+use crate::{
+    behaviour::Behaviour,
+    pipeline,
+    wire::{self, Request},
+};
 
 /// What goes wrong with a request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// It is not done, and answered with this status and headers.
     Refuse(u16, &'static str),
     /// It is not done, and answered with this status and document.
@@ -58,7 +58,7 @@ pub(crate) enum Fault {
 
 /// Whose manner it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub enum Manner {
     /// Nobody's in particular.
     Plain,
     /// Apache's, which writes a part where `Content-Range` says.
@@ -74,45 +74,44 @@ pub(crate) enum Manner {
 }
 
 /// What asks for it: the method, the path as it stands in the request, and how many requests came before it.
-pub(crate) type Script = Box<dyn FnMut(&str, &str, u64) -> Option<Fault> + Send>;
+pub type Script = Box<dyn FnMut(&str, &str, u64) -> Option<Fault> + Send>;
 
 #[derive(Debug, Clone)]
-enum Node {
+pub(crate) enum Node {
     Folder,
     File { content: Vec<u8>, version: u64, modified: SystemTime },
 }
 
-struct State {
+pub(crate) struct State {
     /// By path as in requests, without a slash at the end.
-    nodes: BTreeMap<String, Node>,
+    pub(crate) nodes: BTreeMap<String, Node>,
     /// Tokens of locks and their owners, by path.
-    locks: BTreeMap<String, (String, String)>,
-    versions: u64,
+    pub(crate) locks: BTreeMap<String, (String, String)>,
+    pub(crate) versions: u64,
     /// The version at which something of each path was last changed.
-    changed: BTreeMap<String, u64>,
-    requests: u64,
+    pub(crate) changed: BTreeMap<String, u64>,
+    pub(crate) requests: u64,
     /// What was asked for, when, and what went wrong with it.
-    log: Vec<String>,
-    begin: Instant,
-    deepest: usize,
-    reports: Option<Reports>,
-    script: Script,
-    manner: Manner,
+    pub(crate) log: Vec<String>,
+    pub(crate) begin: Instant,
+    pub(crate) deepest: usize,
+    pub(crate) reports: Option<Reports>,
+    pub(crate) script: Script,
+    pub(crate) manner: Manner,
     /// Bytes of PUT requests that were done.
-    stored: u64,
+    pub(crate) stored: u64,
+    pub(crate) behaviours: Vec<Box<dyn Behaviour>>,
+    /// Whether they do anything to requests.
+    pub(crate) armed: bool,
+    /// How often one did.
+    pub(crate) struck: u64,
     /// Its clock, in seconds before or behind ours.
-    ahead: i64,
+    pub(crate) ahead: i64,
 }
 
 impl State {
-    /// What its clock shows.
-    fn now(&self) -> SystemTime {
-        let off = Duration::from_secs(self.ahead.unsigned_abs());
-        if self.ahead < 0 { SystemTime::now() - off } else { SystemTime::now() + off }
-    }
-
     /// A request is there, with so many on its connection: what is to go wrong with it.
-    fn hears(&mut self, request: &Request, deep: usize) -> Option<Fault> {
+    pub(crate) fn hears(&mut self, request: &Request, deep: usize) -> Option<Fault> {
         let number = self.requests;
         self.requests += 1;
         self.deepest = self.deepest.max(deep);
@@ -125,15 +124,15 @@ impl State {
 
 /// How it tells what has changed (RFC 6578).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reports {
+pub struct Reports {
     /// It tells of what is in the folders of a folder too.
-    pub(crate) deep: bool,
+    pub deep: bool,
     /// It refuses to be asked for that.
-    pub(crate) refuses: bool,
+    pub refuses: bool,
     /// So many entries at a time.
-    pub(crate) limit: usize,
+    pub limit: usize,
     /// Tokens below this are refused.
-    pub(crate) oldest: u64,
+    pub oldest: u64,
 }
 
 impl Default for Reports {
@@ -143,18 +142,30 @@ impl Default for Reports {
 }
 
 /// A running server.
-pub(crate) struct Double {
-    pub(crate) address: SocketAddr,
+pub struct Double {
+    /// Where it listens, on loopback.
+    pub address: SocketAddr,
     state: Arc<Mutex<State>>,
     serving: Mutex<JoinSet<()>>,
 }
 
 impl Double {
-    pub(crate) async fn start() -> Self {
+    /// Starts one in nobody's manner.
+    pub async fn start() -> Self {
         Self::start_as(Manner::Plain).await
     }
 
-    pub(crate) async fn start_as(manner: Manner) -> Self {
+    /// Starts one in this manner, at a port of its own.
+    pub async fn start_as(manner: Manner) -> Self {
+        Self::with(manner, Vec::new()).await
+    }
+
+    /// Starts one with these behaviours, which do nothing to requests until it is armed.
+    pub async fn behaving(behaviours: Vec<Box<dyn Behaviour>>) -> Self {
+        Self::with(Manner::Plain, behaviours).await
+    }
+
+    async fn with(manner: Manner, behaviours: Vec<Box<dyn Behaviour>>) -> Self {
         let mut state = State {
             nodes: BTreeMap::from([(String::new(), Node::Folder)]),
             locks: BTreeMap::new(),
@@ -168,6 +179,9 @@ impl Double {
             script: Box::new(|_, _, _| None),
             manner,
             stored: 0,
+            behaviours,
+            armed: false,
+            struck: 0,
             ahead: 0,
         };
         if manner == Manner::Cloud {
@@ -182,84 +196,106 @@ impl Double {
 
     fn serve(&self, listener: TcpListener) {
         let state = self.state.clone();
+        let behaves = !self.state().behaviours.is_empty();
         self.serving.lock().unwrap().spawn(async move {
             // The connections end with what accepts them.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(serve(stream, state.clone()));
+                if behaves {
+                    connections.spawn(pipeline::serve(stream, state.clone()));
+                } else {
+                    connections.spawn(wire::serve(stream, state.clone()));
+                }
                 while connections.try_join_next().is_some() {}
             }
         });
     }
 
     /// Its clock is so many seconds ahead of ours, or behind.
-    pub(crate) fn set_clock(&self, ahead: i64) {
+    pub fn set_clock(&self, ahead: i64) {
         self.state().ahead = ahead;
     }
 
     /// Ends at once, as if killed.
-    pub(crate) async fn kill(&self) {
+    pub async fn kill(&self) {
         let mut serving = std::mem::take(&mut *self.serving.lock().unwrap());
         serving.shutdown().await;
     }
 
     /// Starts again at the same address, with what it has on its disk.
-    pub(crate) async fn restart(&self) {
+    pub async fn restart(&self) {
         let listener = TcpListener::bind(self.address).await.unwrap();
         self.serve(listener);
     }
 
-    pub(crate) fn script(&self, script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) {
+    /// From now on this is asked before each request; requests are counted from 0.
+    pub fn script(&self, script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) {
         let mut state = self.state();
         state.script = Box::new(script);
         state.requests = 0;
         state.log.push("by a new script:".into());
     }
 
+    /// From now on its behaviours do something to requests.
+    pub fn arm(&self) {
+        let mut state = self.state();
+        state.armed = true;
+        state.log.push("armed:".into());
+    }
+
+    /// How often a behaviour did something to a request, or an answer overtook another.
+    pub fn struck(&self) -> u64 {
+        self.state().struck
+    }
+
     /// From now on it tells what has changed, or not any more.
-    pub(crate) fn report(&self, reports: Option<Reports>) {
+    pub fn report(&self, reports: Option<Reports>) {
         self.state().reports = reports;
     }
 
     /// What was asked for and is locked, for whoever looks for a fault.
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         let state = self.state();
         format!("{}\nlocked: {:?}", state.log.join("\n"), state.locks)
     }
 
-    pub(crate) fn heal(&self) {
+    /// From now on nothing goes wrong.
+    pub fn heal(&self) {
         self.script(|_, _, _| None);
     }
 
     /// How many requests were there at most on a connection, the one in hand included.
-    pub(crate) fn deepest(&self) -> usize {
+    pub fn deepest(&self) -> usize {
         self.state().deepest
     }
 
     /// The bytes of PUT requests that were done, since this was asked the last time.
-    pub(crate) fn stored(&self) -> u64 {
+    pub fn stored(&self) -> u64 {
         std::mem::take(&mut self.state().stored)
     }
 
-    pub(crate) fn locks(&self) -> usize {
+    /// How many locks there are.
+    pub fn locks(&self) -> usize {
         self.state().locks.len()
     }
 
     /// Somebody else's lock.
-    pub(crate) fn lock(&self, path: &str) {
+    pub fn lock(&self, path: &str) {
         self.state().locks.insert(path.into(), ("urn:theirs".into(), "Jane Doe".into()));
     }
 
-    pub(crate) fn unlock(&self, path: &str) {
+    /// Takes any lock from a path.
+    pub fn unlock(&self, path: &str) {
         self.state().locks.remove(path);
     }
 
     /// Puts a file there, of some age.
-    pub(crate) fn put(&self, path: &str, content: &[u8], age: Duration) {
+    pub fn put(&self, path: &str, content: &[u8], age: Duration) {
         self.state().put(path, content, age);
     }
 
-    pub(crate) fn remove(&self, path: &str) {
+    /// Deletes a file or a folder with all that is in it.
+    pub fn remove(&self, path: &str) {
         let mut state = self.state();
         state.remove(path);
         state.versions += 1;
@@ -267,7 +303,7 @@ impl Double {
     }
 
     /// Every file below a folder with its content, by name as it stands in requests.
-    pub(crate) fn files(&self, folder: &str) -> BTreeMap<String, Vec<u8>> {
+    pub fn files(&self, folder: &str) -> BTreeMap<String, Vec<u8>> {
         let state = self.state();
         let below = format!("{}/", folder.trim_end_matches('/'));
         let files = state.nodes.iter().filter_map(|(path, node)| match node {
@@ -278,21 +314,21 @@ impl Double {
     }
 
     /// Every folder below one, by its whole name.
-    pub(crate) fn folders(&self, below: &str) -> Vec<String> {
+    pub fn folders(&self, below: &str) -> Vec<String> {
         let state = self.state();
         let folders = state.nodes.iter().filter(|(_, node)| matches!(node, Node::Folder)).map(|(path, _)| path.clone());
         folders.filter(|path| path.starts_with(below)).collect()
     }
 
     /// When a file was changed.
-    pub(crate) fn modified(&self, path: &str) -> SystemTime {
+    pub fn modified(&self, path: &str) -> SystemTime {
         match &self.state().nodes[path] {
             Node::File { modified, .. } => *modified,
             Node::Folder => panic!("{path} is a folder"),
         }
     }
 
-    pub(crate) fn set_modified(&self, path: &str, time: SystemTime) {
+    pub fn set_modified(&self, path: &str, time: SystemTime) {
         if let Some(Node::File { modified, .. }) = self.state().nodes.get_mut(path) {
             *modified = time;
         }

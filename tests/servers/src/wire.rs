@@ -14,33 +14,33 @@ use tokio::{
     time::sleep,
 };
 
-use super::{Fault, State};
+use crate::double::{Fault, State};
 
-pub(super) struct Request {
-    pub(super) method: String,
-    pub(super) path: String,
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) path: String,
     headers: Vec<(String, String)>,
     length: usize,
 }
 
 impl Request {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-pub(super) struct Answer {
-    pub(super) status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     headers: String,
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    pub(super) fn new(status: u16) -> Self {
+    pub(crate) fn new(status: u16) -> Self {
         Self { status, headers: String::new(), body: Vec::new() }
     }
 
-    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         let _ = write!(self.headers, "{name}: {value}\r\n");
         self
     }
@@ -50,13 +50,21 @@ impl Answer {
         format!("HTTP/1.1 {} Said\r\n{}", self.status, self.headers)
     }
 
+    /// Its head, which names this length.
+    pub(crate) fn head(&self, length: usize) -> Vec<u8> {
+        format!("{}content-length: {length}\r\n\r\n", self.start()).into()
+    }
+
+    pub(crate) fn add(&mut self, headers: &str) {
+        self.headers.push_str(headers);
+    }
+
     fn bytes(&self) -> Vec<u8> {
-        let head = format!("{}content-length: {}\r\n\r\n", self.start(), self.body.len());
-        [head.as_bytes(), &self.body].concat()
+        [&self.head(self.body.len())[..], &self.body].concat()
     }
 }
 
-pub(super) async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
+pub(crate) async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     // As if killed: what is not answered yet is never answered.
     let _ = stream.set_zero_linger();
     let _ = converse(&mut stream, &state).await;
@@ -90,7 +98,7 @@ async fn converse(stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()
         let mut answer = match fault {
             Some(Fault::Refuse(status, headers)) => {
                 let mut answer = Answer::new(status);
-                answer.headers.push_str(headers);
+                answer.add(headers);
                 answer
             }
             Some(Fault::Say(status, document)) => Answer { body: document.into(), ..Answer::new(status) },
@@ -168,7 +176,7 @@ async fn trickle(stream: &mut TcpStream) -> io::Result<()> {
 }
 
 /// Ends a connection in good order.
-async fn close(stream: &mut TcpStream) -> io::Result<()> {
+pub(crate) async fn close(stream: &mut TcpStream) -> io::Result<()> {
     socket2::SockRef::from(&*stream).set_linger(None)?;
     stream.shutdown().await
 }
@@ -190,8 +198,25 @@ async fn read_head(stream: &mut TcpStream, buffer: &mut BytesMut, hurry: bool) -
             () = sleep(Duration::from_millis(100)), if hurry => return Ok(None),
         }
     };
-    let head = String::from_utf8_lossy(&buffer[..end]).into_owned();
+    let request = parse_head(&buffer[..end]);
     buffer.advance(end + 4);
+    Ok(Some(request))
+}
+
+/// The next request with its body, once all of it is there.
+pub(crate) fn parse(buffer: &mut BytesMut) -> Option<(Request, BytesMut)> {
+    let end = buffer.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let request = parse_head(&buffer[..end]);
+    if buffer.len() < end + 4 + request.length {
+        return None;
+    }
+    buffer.advance(end + 4);
+    let body = buffer.split_to(request.length);
+    Some((request, body))
+}
+
+fn parse_head(head: &[u8]) -> Request {
+    let head = String::from_utf8_lossy(head);
     let mut lines = head.split("\r\n");
     let mut words = lines.next().unwrap_or_default().split(' ');
     let (method, path) = (words.next().unwrap_or_default().to_owned(), words.next().unwrap_or_default());
@@ -201,5 +226,5 @@ async fn read_head(stream: &mut TcpStream, buffer: &mut BytesMut, hurry: bool) -
         .collect();
     let mut request = Request { method, path: path.trim_end_matches('/').to_owned(), headers, length: 0 };
     request.length = request.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-    Ok(Some(request))
+    request
 }

@@ -2,22 +2,24 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use dav::RemotePath;
 use haul_http::digest::{Algorithm, Digests, Field};
 
-use super::{
-    Answer, Node, Request, State,
-    verbs::{etag, parent},
+use crate::{
+    double::{Node, State},
+    names,
+    verbs::parent,
+    wire::{Answer, Request},
 };
 
 /// The user's files, as they stand in requests.
-pub(crate) const FILES: &str = "/remote.php/dav/files/ann";
-pub(crate) const UPLOADS: &str = "/remote.php/dav/uploads/ann";
+pub const FILES: &str = "/remote.php/dav/files/ann";
+/// Where chunks are kept until they are a file.
+pub const UPLOADS: &str = "/remote.php/dav/uploads/ann";
 /// The smallest chunk but for the last, and here the largest too.
 const CHUNK: usize = 5_000_000;
 
 impl State {
-    pub(super) fn furnish(&mut self) {
+    pub(crate) fn furnish(&mut self) {
         for path in [FILES, UPLOADS] {
             for (at, _) in path.match_indices('/').skip(1).chain([(path.len(), "")]) {
                 self.nodes.insert(path[..at].into(), Node::Folder);
@@ -26,7 +28,7 @@ impl State {
     }
 
     /// The answer, unless WebDAV has one.
-    pub(super) fn cloud(&mut self, request: &Request, body: &[u8]) -> Option<Answer> {
+    pub(crate) fn cloud(&mut self, request: &Request, body: &[u8]) -> Option<Answer> {
         let path = request.path.as_str();
         let folder = parent(path);
         match request.method.as_str() {
@@ -78,9 +80,8 @@ impl State {
                 break;
             };
             rest = behind;
-            let path = part.path.trim_start_matches('/').split('/').map(str::as_bytes);
-            let root = RemotePath::from_url_path(FILES).unwrap().as_folder(true);
-            let path = path.fold(root, |folder, name| folder.as_folder(true).join(name, false).unwrap()).target();
+            let names = part.path.trim_start_matches('/').split('/').map(|name| names::encode(name.as_bytes()));
+            let path = format!("{FILES}/{}", names.collect::<Vec<_>>().join("/"));
             let comma = if written.is_empty() { "" } else { "," };
             let _ = if self.is_folder(parent(&path)) {
                 self.store(&path, content.into(), part.mtime.as_deref());
@@ -94,7 +95,7 @@ impl State {
         answer
     }
 
-    pub(super) fn store(&mut self, path: &str, content: Vec<u8>, mtime: Option<&str>) -> bool {
+    pub(crate) fn store(&mut self, path: &str, content: Vec<u8>, mtime: Option<&str>) -> bool {
         self.versions += 1;
         let since = mtime.and_then(|mtime| mtime.parse().ok()).map(Duration::from_secs);
         let modified = since.map_or_else(|| self.now(), |since| std::time::UNIX_EPOCH + since);
@@ -102,15 +103,12 @@ impl State {
     }
 
     /// Whether a lock, a state that is claimed of the target (RFC 4918 §10.4), or something there forbids a MOVE to it.
-    pub(super) fn forbids_move(&self, to: &str, request: &Request) -> Option<u16> {
+    pub(crate) fn forbids_move(&self, to: &str, request: &Request) -> Option<u16> {
         let claims = request.header("if").unwrap_or_default();
         if self.locks.get(to).is_some_and(|(token, _)| !claims.contains(token.as_str())) {
             return Some(423);
         }
-        let tag = match self.nodes.get(to) {
-            Some(Node::File { version, .. }) => Some(format!("[{}]", etag(*version))),
-            _ => None,
-        };
+        let tag = self.tag(to).map(|tag| format!("[{tag}]"));
         let changed = claims.contains('[') && !tag.is_some_and(|tag| claims.contains(&tag));
         let taken = self.nodes.contains_key(to) && request.header("overwrite") == Some("F");
         (changed || taken).then_some(412)
@@ -118,7 +116,7 @@ impl State {
 }
 
 /// Where a MOVE goes.
-pub(super) fn destination(request: &Request) -> String {
+pub(crate) fn destination(request: &Request) -> String {
     let to = request.header("destination").unwrap_or_default();
     let to = to.splitn(4, '/').nth(3).map(|to| format!("/{to}")).unwrap_or_default();
     to.trim_end_matches('/').to_owned()

@@ -1,0 +1,90 @@
+//! The behaviours, one to a file.
+
+mod clock;
+mod completion;
+mod drops;
+mod etags;
+mod folds;
+mod hides;
+mod honest;
+mod length;
+mod listings;
+mod nonce;
+mod refuses;
+mod repeats;
+mod resets;
+mod swaps;
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+use crate::behaviour::{Asked, Behaviour};
+
+/// Makes one from a seed.
+pub type Make = fn(u64) -> Box<dyn Behaviour>;
+
+/// All that happen to requests, or are of a server's nature, as tables name them.
+pub const ALL: &[(&str, Make)] = &[
+    ("honest", |_| Box::new(honest::Honest)),
+    ("answers as done", |seed| Box::new(completion::SideBySide::new(seed, false))),
+    ("works side by side, answers in order", |seed| Box::new(completion::SideBySide::new(seed, true))),
+    ("drops a GET", |seed| Box::new(drops::Drops::new("GET", false, seed))),
+    ("drops a PUT", |seed| Box::new(drops::Drops::new("PUT", false, seed))),
+    ("drops a DELETE", |seed| Box::new(drops::Drops::new("DELETE", false, seed))),
+    ("drops a MKCOL", |seed| Box::new(drops::Drops::new("MKCOL", false, seed))),
+    ("drops a PROPFIND", |seed| Box::new(drops::Drops::new("PROPFIND", false, seed))),
+    ("drops the answer to a GET", |seed| Box::new(drops::Drops::new("GET", true, seed))),
+    ("drops the answer to a PUT", |seed| Box::new(drops::Drops::new("PUT", true, seed))),
+    ("drops the answer to a DELETE", |seed| Box::new(drops::Drops::new("DELETE", true, seed))),
+    ("drops the answer to a MKCOL", |seed| Box::new(drops::Drops::new("MKCOL", true, seed))),
+    ("drops the answer to a PROPFIND", |seed| Box::new(drops::Drops::new("PROPFIND", true, seed))),
+    ("swaps two answers", |seed| Box::new(swaps::Swaps::new(seed))),
+    ("answers one twice", |seed| Box::new(repeats::Repeats::new(seed))),
+    ("refuses one, answers as done", |seed| Box::new(refuses::Refuses::new(seed))),
+    ("does one, and resets", |seed| Box::new(resets::Resets::new(seed))),
+    ("nonce ends after 7 requests", |_| Box::new(nonce::Nonce::default())),
+    ("clock 10 min ahead", |_| Box::new(clock::Clock(600))),
+    ("clock 10 min behind", |_| Box::new(clock::Clock(-600))),
+    ("folds case", |_| Box::new(folds::Case)),
+    ("composes names (NFC)", |_| Box::new(folds::Composed)),
+    ("names a length 5 too long", |_| Box::new(length::Length(5))),
+    ("names a length 5 too short", |_| Box::new(length::Length(-5))),
+    ("cuts listings off", |_| Box::new(listings::CutOff)),
+    ("lists a part, and says so (507)", |_| Box::new(listings::InPart)),
+    ("hides dotfiles", |_| Box::new(hides::Dotfiles)),
+];
+
+/// What a server shows of its files' states, as tables name it.
+pub const VALIDATORS: &[(&str, Make)] = &[
+    ("ETags", |_| Box::new(etags::Of::Versions)),
+    ("none", |_| Box::new(etags::Of::Nothing)),
+    ("ETags of length and second", |_| Box::new(etags::Of::LengthAndSecond)),
+    ("ETags in answers", |_| Box::new(etags::Of::Answers)),
+    ("ETags in listings", |_| Box::new(etags::Of::Listings)),
+];
+
+/// Hits one request of many.
+struct Once {
+    left: u32,
+}
+
+impl Once {
+    /// Within the first so many.
+    fn among(count: u32, seed: u64) -> Self {
+        Self { left: dice(seed).random_range(1..=count) }
+    }
+
+    fn hits(&mut self) -> bool {
+        let hit = self.left == 1;
+        self.left = self.left.saturating_sub(1);
+        hit
+    }
+}
+
+fn dice(seed: u64) -> StdRng {
+    StdRng::seed_from_u64(seed)
+}
+
+/// Whether a request changes something.
+fn writes(asked: &Asked<'_>) -> bool {
+    matches!(asked.method(), "PUT" | "DELETE" | "MKCOL" | "MOVE" | "COPY")
+}
