@@ -294,6 +294,20 @@ impl Double {
         self.state().put(path, content, age);
     }
 
+    /// The same, changed in so many seconds from now, by the server's clock.
+    pub fn put_at(&self, path: &str, content: &[u8], seconds: u64) {
+        let mut state = self.state();
+        state.put(path, content, Duration::ZERO);
+        if let Some(Node::File { modified, .. }) = state.nodes.get_mut(path) {
+            *modified += Duration::from_secs(seconds);
+        }
+    }
+
+    /// The path by which the server keeps something, or would.
+    pub fn kept(&self, path: &str) -> String {
+        self.state().kept(path)
+    }
+
     /// Deletes a file or a folder with all that is in it.
     pub fn remove(&self, path: &str) {
         let mut state = self.state();

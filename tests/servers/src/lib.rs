@@ -20,4 +20,4 @@ mod wire;
 
 pub use behaviour::Behaviour;
 pub use double::{Double, Fault, Manner, Reports, Script};
-pub use names::encode;
+pub use names::{decode, encode};

@@ -2,8 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use percent_encoding::percent_decode_str;
-
 use crate::{
     behaviour::{Shown, Validators},
     double::{Node, State},
@@ -30,9 +28,10 @@ impl State {
         validators
     }
 
-    /// The entity tag that answers show.
+    /// The entity tag that conditions are compared with: one that is shown anywhere.
     pub(crate) fn tag(&self, path: &str) -> Option<String> {
-        self.validators(Shown::Answer, self.nodes.get(path)?).etag
+        let node = self.nodes.get(path)?;
+        self.validators(Shown::Answer, node).etag.or_else(|| self.validators(Shown::Listing, node).etag)
     }
 
     /// An answer with the validators of a file.
@@ -67,7 +66,7 @@ impl State {
     /// Whether a listing shows this.
     pub(crate) fn lists(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or_default();
-        let name = percent_decode_str(name).decode_utf8_lossy().into_owned();
+        let name = names::decode(name);
         self.behaviours.iter().all(|behaviour| behaviour.lists(&name))
     }
 }

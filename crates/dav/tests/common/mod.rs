@@ -17,8 +17,6 @@ use dav::{
 use haul_http::{Client, Origin, Pipelining, Settings, Timeouts, credentials::Authenticator};
 use tokio::{sync::Notify, time::timeout};
 
-pub(crate) use servers as double;
-
 /// Longer than anything here takes on the busiest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 

@@ -6,13 +6,10 @@ use dav::{
     Policy,
     transfer::{Options, Verify},
 };
+use servers::{Double, Fault, Manner, cloud::FILES};
 use tokio::sync::Notify;
 
-use crate::common::{
-    Failed, Tree, check, client, deaf,
-    double::{Double, Fault, Manner, cloud::FILES},
-    folder, mirror, noise, path, rest, up_to, write,
-};
+use crate::common::{Failed, Tree, check, client, deaf, folder, mirror, noise, path, rest, up_to, write};
 
 /// Three folders of small files, and some of other sizes and odd names.
 fn lay_out(root: &std::path::Path) -> Tree {

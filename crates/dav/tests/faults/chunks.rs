@@ -3,15 +3,12 @@
 use std::time::{Duration, SystemTime};
 
 use dav::transfer::Options;
-
-use crate::common::{
-    Failed, Tree, check, client, deaf,
-    double::{
-        Double, Fault, Manner,
-        cloud::{FILES, UPLOADS},
-    },
-    folder, lay_out_large, mirror, noise, rest, up_to, write,
+use servers::{
+    Double, Fault, Manner,
+    cloud::{FILES, UPLOADS},
 };
+
+use crate::common::{Failed, Tree, check, client, deaf, folder, lay_out_large, mirror, noise, rest, up_to, write};
 
 const CHUNK: u64 = 5_000_000;
 

@@ -7,11 +7,9 @@ use haul_http::Timeouts;
 use tokio::time::timeout;
 
 use super::{on_each, pairs};
-use crate::common::{
-    Failed, Tree, check, client,
-    double::{Double, Fault},
-    down, folder, lay_out, mirror, read, rest, write,
-};
+use servers::{Double, Fault};
+
+use crate::common::{Failed, Tree, check, client, down, folder, lay_out, mirror, read, rest, write};
 
 async fn filled() -> (Double, Tree) {
     let (double, (_kept, source)) = (Double::start().await, folder());

@@ -5,12 +5,9 @@ use std::time::Duration;
 use dav::{Policy, transfer::Options};
 
 use haul_http::Settings;
+use servers::{Double, Fault};
 
-use crate::common::{
-    Tree, check, client,
-    double::{Double, Fault},
-    folder, lay_out, mirror, rest, up,
-};
+use crate::common::{Tree, check, client, folder, lay_out, mirror, rest, up};
 
 #[tokio::test]
 async fn faults_leave_no_lock_and_no_empty_file() {

@@ -9,11 +9,9 @@ use dav::{
 use tokio::{sync::Notify, time::timeout};
 
 use super::{on_each, pairs};
-use crate::common::{
-    PATIENCE, Tree, client, deaf,
-    double::{Double, Fault},
-    folder, noise, path, read,
-};
+use servers::{Double, Fault};
+
+use crate::common::{PATIENCE, Tree, client, deaf, folder, noise, path, read};
 
 const MIB: usize = 1024 * 1024;
 

@@ -3,13 +3,10 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use dav::transfer::{Event, Options, Summary, Verify, Watch};
+use servers::{Double, Fault, Manner};
 use tokio::sync::Notify;
 
-use crate::common::{
-    Failed, Tree, check, client,
-    double::{Double, Fault, Manner},
-    folder, lay_out_large, mirror, noise, read, rest, up, write,
-};
+use crate::common::{Failed, Tree, check, client, folder, lay_out_large, mirror, noise, read, rest, up, write};
 
 const PART: usize = 4 * 1024 * 1024;
 

@@ -15,12 +15,9 @@ use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
 };
+use servers::{Double, Fault};
 
-use crate::common::{
-    Tree, check, client,
-    double::{Double, Fault},
-    down, folder, mirror, noise, read, rest, up, write,
-};
+use crate::common::{Tree, check, client, down, folder, mirror, noise, read, rest, up, write};
 
 /// How long it may take; what is not tried by then is another day's.
 const ENOUGH: Duration = Duration::from_secs(8);

@@ -8,12 +8,9 @@ use std::{
 };
 
 use dav::transfer::{Options, Summary};
+use servers::{Double, Fault, Reports};
 
-use crate::common::{
-    Tree, client,
-    double::{Double, Fault, Reports},
-    down, folder, mirror, read, rest,
-};
+use crate::common::{Tree, client, down, folder, mirror, read, rest};
 
 /// The requests about folders, but for the look at the mirrored folder itself.
 #[derive(Clone, Default)]

@@ -3,12 +3,9 @@
 use std::{fs, time::Duration};
 
 use dav::{Guard, If, Wanted, transfer::Options};
+use servers::{Double, Fault};
 
-use crate::common::{
-    client,
-    double::{Double, Fault},
-    down, folder, mirror, noise, path, read, rest, unverified, up,
-};
+use crate::common::{client, down, folder, mirror, noise, path, read, rest, unverified, up};
 
 const ITSELF: &str = "<response><href>/up/</href><propstat><prop><resourcetype><collection/></resourcetype></prop>\
                       <status>HTTP/1.1 200 OK</status></propstat></response>";

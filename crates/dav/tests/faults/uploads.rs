@@ -9,11 +9,9 @@ use dav::{
 use tokio::sync::Notify;
 
 use super::{on_each, pairs};
-use crate::common::{
-    Failed, Tree, check, client, deaf,
-    double::{Double, Fault},
-    folder, lay_out, lay_out_large, mirror, read, rest, up, up_to,
-};
+use servers::{Double, Fault};
+
+use crate::common::{Failed, Tree, check, client, deaf, folder, lay_out, lay_out_large, mirror, read, rest, up, up_to};
 
 /// Uploads a tree amid faults, over an older version of some files, and then again without.
 async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) -> Failed {

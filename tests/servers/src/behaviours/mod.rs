@@ -22,35 +22,53 @@ use crate::behaviour::{Asked, Behaviour};
 /// Makes one from a seed.
 pub type Make = fn(u64) -> Box<dyn Behaviour>;
 
+/// A behaviour, and how tables name it.
+pub struct Entry {
+    /// Its name in tables.
+    pub name: &'static str,
+    /// Whether it differs from seed to seed, and may not come to bear.
+    pub is_random: bool,
+    /// Makes one from a seed.
+    pub make: Make,
+}
+
+const fn always(name: &'static str, make: Make) -> Entry {
+    Entry { name, is_random: false, make }
+}
+
+const fn chance(name: &'static str, make: Make) -> Entry {
+    Entry { name, is_random: true, make }
+}
+
 /// All that happen to requests, or are of a server's nature, as tables name them.
-pub const ALL: &[(&str, Make)] = &[
-    ("honest", |_| Box::new(honest::Honest)),
-    ("answers as done", |seed| Box::new(completion::SideBySide::new(seed, false))),
-    ("works side by side, answers in order", |seed| Box::new(completion::SideBySide::new(seed, true))),
-    ("drops a GET", |seed| Box::new(drops::Drops::new("GET", false, seed))),
-    ("drops a PUT", |seed| Box::new(drops::Drops::new("PUT", false, seed))),
-    ("drops a DELETE", |seed| Box::new(drops::Drops::new("DELETE", false, seed))),
-    ("drops a MKCOL", |seed| Box::new(drops::Drops::new("MKCOL", false, seed))),
-    ("drops a PROPFIND", |seed| Box::new(drops::Drops::new("PROPFIND", false, seed))),
-    ("drops the answer to a GET", |seed| Box::new(drops::Drops::new("GET", true, seed))),
-    ("drops the answer to a PUT", |seed| Box::new(drops::Drops::new("PUT", true, seed))),
-    ("drops the answer to a DELETE", |seed| Box::new(drops::Drops::new("DELETE", true, seed))),
-    ("drops the answer to a MKCOL", |seed| Box::new(drops::Drops::new("MKCOL", true, seed))),
-    ("drops the answer to a PROPFIND", |seed| Box::new(drops::Drops::new("PROPFIND", true, seed))),
-    ("swaps two answers", |seed| Box::new(swaps::Swaps::new(seed))),
-    ("answers one twice", |seed| Box::new(repeats::Repeats::new(seed))),
-    ("refuses one, answers as done", |seed| Box::new(refuses::Refuses::new(seed))),
-    ("does one, and resets", |seed| Box::new(resets::Resets::new(seed))),
-    ("nonce ends after 7 requests", |_| Box::new(nonce::Nonce::default())),
-    ("clock 10 min ahead", |_| Box::new(clock::Clock(600))),
-    ("clock 10 min behind", |_| Box::new(clock::Clock(-600))),
-    ("folds case", |_| Box::new(folds::Case)),
-    ("composes names (NFC)", |_| Box::new(folds::Composed)),
-    ("names a length 5 too long", |_| Box::new(length::Length(5))),
-    ("names a length 5 too short", |_| Box::new(length::Length(-5))),
-    ("cuts listings off", |_| Box::new(listings::CutOff)),
-    ("lists a part, and says so (507)", |_| Box::new(listings::InPart)),
-    ("hides dotfiles", |_| Box::new(hides::Dotfiles)),
+pub const ALL: &[Entry] = &[
+    always("honest", |_| Box::new(honest::Honest)),
+    chance("answers as done", |seed| Box::new(completion::SideBySide::new(seed, false))),
+    chance("works side by side, answers in order", |seed| Box::new(completion::SideBySide::new(seed, true))),
+    chance("drops a GET", |seed| Box::new(drops::Drops::new("GET", false, seed))),
+    chance("drops a PUT", |seed| Box::new(drops::Drops::new("PUT", false, seed))),
+    chance("drops a DELETE", |seed| Box::new(drops::Drops::new("DELETE", false, seed))),
+    chance("drops a MKCOL", |seed| Box::new(drops::Drops::new("MKCOL", false, seed))),
+    chance("drops a PROPFIND", |seed| Box::new(drops::Drops::new("PROPFIND", false, seed))),
+    chance("drops the answer to a GET", |seed| Box::new(drops::Drops::new("GET", true, seed))),
+    chance("drops the answer to a PUT", |seed| Box::new(drops::Drops::new("PUT", true, seed))),
+    chance("drops the answer to a DELETE", |seed| Box::new(drops::Drops::new("DELETE", true, seed))),
+    chance("drops the answer to a MKCOL", |seed| Box::new(drops::Drops::new("MKCOL", true, seed))),
+    chance("drops the answer to a PROPFIND", |seed| Box::new(drops::Drops::new("PROPFIND", true, seed))),
+    chance("swaps two answers", |seed| Box::new(swaps::Swaps::new(seed))),
+    chance("answers one twice", |seed| Box::new(repeats::Repeats::new(seed))),
+    chance("refuses one, answers as done", |seed| Box::new(refuses::Refuses::new(seed))),
+    chance("does one, and resets", |seed| Box::new(resets::Resets::new(seed))),
+    always("nonce ends after 7 requests", |_| Box::new(nonce::Nonce::default())),
+    always("clock 10 min ahead", |_| Box::new(clock::Clock(600))),
+    always("clock 10 min behind", |_| Box::new(clock::Clock(-600))),
+    always("folds case", |_| Box::new(folds::Case)),
+    always("composes names (NFC)", |_| Box::new(folds::Composed)),
+    always("names a length 5 too long", |_| Box::new(length::Length(5))),
+    always("names a length 5 too short", |_| Box::new(length::Length(-5))),
+    always("cuts listings off", |_| Box::new(listings::CutOff)),
+    always("lists a part, and says so (507)", |_| Box::new(listings::InPart)),
+    always("hides dotfiles", |_| Box::new(hides::Dotfiles)),
 ];
 
 /// What a server shows of its files' states, as tables name it.

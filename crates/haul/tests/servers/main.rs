@@ -1,0 +1,112 @@
+//! Behaviours of servers × commands × validators: is what `haul` says true?
+//!
+//! Each cell runs the real program against a scripted server on loopback, and compares the files on both sides with
+//! what it said: exit status, counts, and the failures that it names. What must never be is a file that is wrong while
+//! nobody is told. The table's legend is in docs/src/servers.md.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod commands;
+mod expected;
+mod judge;
+mod scene;
+mod table;
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream};
+use libtest_mimic::{Arguments, Trial};
+use servers::behaviours::{ALL, Entry, VALIDATORS};
+
+use self::{
+    commands::Command,
+    judge::Outcome,
+    scene::{Scene, Setting},
+    table::Table,
+};
+
+/// Cells of one behaviour at a time; most of each is waiting.
+const AT_ONCE: usize = 3;
+/// Longer than anything here takes on the busiest machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let table = Arc::new(Mutex::new(Table::default()));
+    let trials = ALL.iter().map(|entry| {
+        let table = table.clone();
+        Trial::test(entry.name.replace(' ', "_"), move || row(entry, &table).map_err(Into::into))
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    if !arguments.list {
+        println!("{}", table.lock().unwrap());
+    }
+    conclusion.exit();
+}
+
+/// All cells of one behaviour.
+fn row(entry: &'static Entry, table: &Mutex<Table>) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+    let commands = |validators| commands::ALL.iter().map(move |command| (validators, command));
+    let cells = validators_of(entry).into_iter().flat_map(commands);
+    let played = runtime.block_on(
+        stream::iter(cells)
+            .map(|(validators, command)| play(entry, validators, command))
+            .buffer_unordered(AT_ONCE)
+            .collect::<Vec<_>>(),
+    );
+    let mut bad = Vec::new();
+    for (validators, command, outcome, why) in played {
+        let is_expected = expected::is_to_be_mended(entry.name, VALIDATORS[validators].0, command.name);
+        let cell = format!("{} | {} | {}", entry.name, VALIDATORS[validators].0, command.name);
+        if outcome.is_bad() && !is_expected {
+            bad.push(format!("{cell}: {outcome}\n{why}"));
+        } else if outcome.is_bad() {
+            eprintln!("TO BE MENDED: {cell}: {outcome}: {}", why.lines().next().unwrap_or_default());
+        } else if is_expected {
+            eprintln!("MENDED, it seems: {cell}: {outcome}; take it from the list in expected.rs");
+        }
+        table.lock().unwrap().set(entry.name, validators, command.name, outcome);
+    }
+    if bad.is_empty() { Ok(()) } else { Err(bad.join("\n\n")) }
+}
+
+/// Those that bear on a behaviour, by their place in the list.
+fn validators_of(entry: &Entry) -> Vec<usize> {
+    match entry.name {
+        "honest" => (0..VALIDATORS.len()).collect(),
+        _ if entry.is_random => vec![0, 1, 2],
+        _ => vec![0, 1],
+    }
+}
+
+/// The worst of one cell's runs, and what was seen.
+async fn play(
+    entry: &Entry,
+    validators: usize,
+    command: &'static Command,
+) -> (usize, &'static Command, Outcome, String) {
+    let seeds = if entry.is_random { 3 } else { 1 };
+    let (mut worst, mut told) = (Outcome::Untouched, String::new());
+    for seed in 0..seeds {
+        let setting = Setting { entry, validators, seed };
+        let scene = Scene::new(&setting).await;
+        let ended = tokio::time::timeout(PATIENCE, (command.run)(&scene)).await;
+        let (mut outcome, why) = ended.unwrap_or_else(|_| (Outcome::Endless, String::new()));
+        if outcome == Outcome::Right && entry.is_random && scene.double.struck() == 0 {
+            outcome = Outcome::Untouched;
+        }
+        if outcome > worst {
+            worst = outcome;
+            told = format!("seed {seed}: {why}");
+            if outcome.is_bad() {
+                told = format!("{told}\nThe server:\n{}", scene.double.log());
+            }
+        }
+    }
+    (validators, command, worst, told)
+}

@@ -1,0 +1,182 @@
+//! One run's server, folder and files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, SystemTime},
+};
+
+use serde_json::Value;
+use servers::{
+    Double,
+    behaviours::{Entry, VALIDATORS},
+};
+use tempfile::TempDir;
+
+use crate::{
+    common::HAUL,
+    judge::{Files, Said},
+};
+
+/// What a run is with.
+pub(crate) struct Setting<'a> {
+    pub(crate) entry: &'a Entry,
+    pub(crate) validators: usize,
+    pub(crate) seed: u64,
+}
+
+pub(crate) struct Scene {
+    folder: TempDir,
+    pub(crate) double: Double,
+    /// The files that are moved.
+    pub(crate) files: Files,
+    /// Names that mean something to this server alone, and are only uploaded.
+    odd: &'static [&'static str],
+    /// Whether all files are of one length.
+    is_even: bool,
+    /// What it is told of connections and pipelines.
+    way: &'static [&'static str],
+    is_secret: bool,
+}
+
+impl Scene {
+    pub(crate) async fn new(setting: &Setting<'_>) -> Self {
+        let Setting { entry, validators, seed } = *setting;
+        let folder = TempDir::with_prefix("longhaul-servers-").expect("a temporary folder");
+        for name in ["home", "tree"] {
+            fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
+        let double = Double::behaving(vec![VALIDATORS[validators].1(seed), (entry.make)(seed)]).await;
+        let way: &[&str] = match seed {
+            0 => &[],
+            1 => &["--pipeline", "aggressive", "--connections", "2"],
+            _ => &["--connections", "1"],
+        };
+        let is_even = validators > 0;
+        let odd: &[&str] = match entry.name {
+            "folds case" => &["d0/Case", "d0/case", "d1/Single"],
+            "composes names (NFC)" => &["d0/e\u{301}", "d0/\u{e9}", "d1/o\u{308}"],
+            "hides dotfiles" => &[".hidden", "d0/.hidden"],
+            _ => &[],
+        };
+        let mut scene =
+            Self { folder, double, files: Files::new(), odd, is_even, way, is_secret: entry.name.starts_with("nonce") };
+        let names = (0..6).flat_map(|number| (0..4).map(move |file| format!("d{number}/f{file}")));
+        let names = names.chain((0..8).map(|file| format!("f{file}")));
+        scene.files = names.enumerate().map(|(number, name)| (name, scene.content(number))).collect();
+        scene
+    }
+
+    /// The files that are uploaded.
+    pub(crate) fn uploads(&self) -> Files {
+        let odd = self.odd.iter().enumerate().map(|(number, name)| ((*name).to_owned(), self.content(200 + number)));
+        self.files.clone().into_iter().chain(odd).collect()
+    }
+
+    /// What the server has below `/up`, by the names that are wanted where those are other names of the same files.
+    pub(crate) fn seen(&self, wanted: &Files) -> Files {
+        let mut there = self.there("/up");
+        let kept = |name: &str| servers::decode(&self.double.kept(&format!("/up/{}", encoded(name))));
+        let kept = wanted.keys().map(|name| (name, kept(name).trim_start_matches("/up/").to_owned()));
+        let kept: Vec<_> = kept.collect();
+        let found: Files =
+            kept.iter().filter_map(|(name, at)| Some(((*name).clone(), there.get(at)?.clone()))).collect();
+        there.retain(|name, _| !kept.iter().any(|(_, at)| at == name));
+        there.extend(found);
+        there
+    }
+
+    /// A file's content; no two are alike.
+    pub(crate) fn content(&self, number: usize) -> Vec<u8> {
+        let length = if self.is_even { 700 } else { 700 + number };
+        (0..length).map(|at| b'a' + ((at * 7 + number * 31 + at * number) % 26) as u8).chain([number as u8]).collect()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.double.address)
+    }
+
+    /// Puts files on the server below `/up`, an hour old.
+    pub(crate) fn serve(&self, files: &Files) {
+        self.double.put("/up/d0/none", b"", Duration::ZERO);
+        self.double.remove("/up/d0/none");
+        for (name, content) in files {
+            self.double.put(&format!("/up/{}", encoded(name)), content, Duration::from_hours(1));
+        }
+    }
+
+    /// Puts files into a folder here, an hour old.
+    pub(crate) fn keep(&self, folder: &str, files: &Files) {
+        for (name, content) in files {
+            self.write(folder, name, content, SystemTime::now() - Duration::from_hours(1));
+        }
+    }
+
+    pub(crate) fn write(&self, folder: &str, name: &str, content: &[u8], modified: SystemTime) {
+        let path = self.path(folder).join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(&path, content).expect("a file");
+        fs::File::options().append(true).open(&path).expect("the file").set_modified(modified).expect("a time");
+    }
+
+    /// What the server has below a folder, by decoded names.
+    pub(crate) fn there(&self, folder: &str) -> Files {
+        let files = self.double.files(folder).into_iter();
+        files.map(|(name, content)| (servers::decode(&name), content)).collect()
+    }
+
+    pub(crate) fn here(&self, folder: &str) -> Files {
+        let root = self.path(folder);
+        let (mut found, mut folders) = (Files::new(), vec![root.clone()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    found.insert(relative(&path, &root), fs::read(&path).expect("a file"));
+                }
+            }
+        }
+        found
+    }
+
+    /// Runs `haul` with these arguments to its end, on a server that does what is special about it.
+    pub(crate) async fn haul(&self, arguments: &[&str]) -> Said {
+        self.double.arm();
+        self.run(arguments).await
+    }
+
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Said {
+        let json = self.path("said.json");
+        let _ = fs::remove_file(&json);
+        let mut command = tokio::process::Command::new(HAUL);
+        command.current_dir(&self.folder).args(arguments).args(self.way).arg("--json").arg(&json);
+        command.args(["--timeout", "3s"]).env_clear().env("HOME", self.path("home")).env("TZ", "UTC");
+        if self.is_secret {
+            command.env("HAUL_USER", "ann").env("HAUL_PASSWORD", "secret");
+        }
+        let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.expect("it starts");
+        let json = fs::read(json).ok().and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or(Value::Null);
+        Said {
+            is_success: output.status.success(),
+            stdout: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            json,
+        }
+    }
+}
+
+/// A path as it stands in a request.
+fn encoded(path: &str) -> String {
+    path.split('/').map(|name| servers::encode(name.as_bytes())).collect::<Vec<_>>().join("/")
+}
+
+fn relative(path: &Path, root: &Path) -> String {
+    path.strip_prefix(root).expect("it is below").to_string_lossy().into_owned()
+}
