@@ -7,12 +7,9 @@ use std::{
 };
 
 use dav::transfer::{Options, Summary};
+use servers::{Double, Fault};
 
-use crate::common::{
-    client,
-    double::{Double, Fault},
-    down, folder, mirror, read, rest, up,
-};
+use crate::common::{client, down, folder, mirror, read, rest, up};
 
 const MINUTES: i64 = 60;
 const CLOCKS: [i64; 5] = [10 * MINUTES, 24 * 60 * MINUTES, -10 * MINUTES, -24 * 60 * MINUTES, 0];
