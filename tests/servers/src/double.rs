@@ -342,6 +342,7 @@ impl Double {
         }
     }
 
+    /// Sets when a file was changed.
     pub fn set_modified(&self, path: &str, time: SystemTime) {
         if let Some(Node::File { modified, .. }) = self.state().nodes.get_mut(path) {
             *modified = time;
