@@ -21,6 +21,7 @@ use crate::{
     connect::Offer,
     dial::Dialed,
     h1, http2, http3,
+    identity::Marks,
     knowledge::Knowledge,
     method::{is_idempotent, is_safe},
     scheduler::{Action, Limits, Moment, Scheduler, Shape},
@@ -172,11 +173,13 @@ impl Dispatch {
         };
         let (request, reply) = (*asking.request, asking.reply);
         let mut shape = shape(self.next_job(), &request);
-        self.jobs.insert(shape.id, Job { id: shape.id, request, reply, sendings: 0, follows: false });
+        let marks = Some(shape.marks);
+        self.jobs.insert(shape.id, Job { id: shape.id, request, reply, sendings: 0, follows: false, marks });
         if let Some(Asking { request, reply, .. }) = asking.follower.map(|follower| *follower) {
             let id = self.next_job();
             shape.follower = Some(id);
-            self.jobs.insert(id, Job { id, request: *request, reply, sendings: 0, follows: true });
+            let marks = Some(Marks::of(&request));
+            self.jobs.insert(id, Job { id, request: *request, reply, sendings: 0, follows: true, marks });
         }
         self.scheduler.submit(shape, now());
     }
@@ -223,6 +226,7 @@ impl Dispatch {
                 self.scheduler.confirmed(connection, now);
             }
             Report::Draining { connection, cause } => self.scheduler.draining(connection, &cause, now),
+            Report::Unmarked(believed) => self.scheduler.unmarked(believed),
             Report::Stalled { connection, job } => self.scheduler.stalled(connection, job, now),
             Report::Returned { connection, job, sent, cause } => {
                 let id = job.id;
@@ -330,12 +334,13 @@ fn shape(id: JobId, request: &Request<Body>) -> Shape {
     Shape {
         id,
         repeatable,
-        pipelinable: repeatable && consented && *request.method() != Method::CONNECT,
+        pipelinable: repeatable && consented && !options.alone && *request.method() != Method::CONNECT,
         safe: is_safe(request.method()),
         early: is_safe(request.method()) && request.body().is_repeatable() && !options.late,
         sending: request.body().length().is_none_or(|length| length > 4096),
         class: if bytes > BIG { Class::Large } else { options.class },
         bytes,
+        marks: Marks::of(request),
         follower: None,
         follows: false,
     }

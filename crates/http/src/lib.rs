@@ -31,6 +31,7 @@ mod follow;
 mod h1;
 mod http2;
 mod http3;
+mod identity;
 mod knowledge;
 mod length;
 mod lone;

@@ -81,7 +81,7 @@ impl Lone {
         let id = JobId(self.jobs.fetch_add(1, Ordering::Relaxed) + 1);
         let asked = Asked::of(&request);
         let (reply, answer) = oneshot::channel();
-        let job = Job { id, request, reply, sendings: 0, follows: false };
+        let job = Job { id, request, reply, sendings: 0, follows: false, marks: None };
         let ended = || Error::Exchange { asked: asked.clone(), cause: Cause::Closed };
         self.line.jobs.send(job).map_err(|_| ended())?;
         answer.await.unwrap_or_else(|_| Err(ended()))

@@ -18,7 +18,7 @@ use http::{Method, Request, StatusCode, Version};
 use http_body_util::BodyExt;
 use proptest::prelude::*;
 
-use self::server::{Model, Server};
+use self::server::{Model, Server, Validators};
 use crate::{
     Body, Class, Client, Error, Expected, Followed, Follower, Journey, Options, Pipelining, Settings, Versions,
     credentials::Authenticator,
@@ -68,25 +68,41 @@ struct Setting {
     one_in: u32,
     /// So many requests are served by HTTP/2 before the server wants HTTP/1.1; none if that is spoken at once.
     http2: Option<u64>,
+    validators: Validators,
+    /// Whether the caller knows validators that the server does not send.
+    hidden: bool,
+    shuffles: bool,
+    /// What lengths of files are multiples of.
+    step: usize,
 }
 
 fn settings() -> impl Strategy<Value = Setting> {
     let pipelining = prop_oneof![Just(Pipelining::Off), Just(Pipelining::Safe), Just(Pipelining::Aggressive)];
     let one_in = prop_oneof![Just(0u32), Just(40), Just(8), Just(3)];
     let http2 = prop_oneof![4 => Just(None), 1 => (0u64..80).prop_map(Some)];
-    let setting = (pipelining, 1usize..7, any::<u64>(), one_in, http2);
-    setting.prop_map(|(pipelining, connections, seed, one_in, http2)| Setting {
+    let validators = prop_oneof![Just(Validators::ETags), Just(Validators::Times), Just(Validators::None)];
+    let alike = (validators, prop::bool::weighted(0.2), any::<bool>(), prop_oneof![Just(1usize), Just(3000)]);
+    let setting = (pipelining, 1usize..7, any::<u64>(), one_in, http2, alike);
+    setting.prop_map(|(pipelining, connections, seed, one_in, http2, (validators, hidden, shuffles, step))| Setting {
         pipelining,
         connections,
         seed,
         one_in,
         http2,
+        validators,
+        hidden,
+        shuffles,
+        step,
     })
 }
 
 /// Asks for all of it, and holds what was told against what was done.
-async fn play(asks: Vec<Ask>, setting: Setting) {
-    let Setting { pipelining, connections, seed, one_in, http2 } = setting;
+async fn play(mut asks: Vec<Ask>, setting: Setting) {
+    let Setting { pipelining, connections, seed, one_in, http2, validators, hidden, shuffles, step } = setting;
+    for ask in &mut asks {
+        ask.length -= ask.length % step;
+    }
+    let known = if hidden { Validators::ETags } else { validators };
     let path = |number: usize| format!("/{number}");
     let gets = asks.iter().enumerate().filter(|(_, ask)| ask.method == Method::GET);
     let model = Arc::new(Mutex::new(Model {
@@ -94,6 +110,8 @@ async fn play(asks: Vec<Ask>, setting: Setting) {
         one_in,
         refusals: (seed % 3) as u32,
         http2_until: http2.unwrap_or(u64::MAX),
+        validators,
+        shuffles,
         ..Model::new(seed)
     }));
     let versions = if http2.is_some() { Versions::Http2 } else { Versions::Http1 };
@@ -103,7 +121,7 @@ async fn play(asks: Vec<Ask>, setting: Setting) {
         let (client, ask, path) = (client.clone(), ask.clone(), path(number));
         async move {
             tokio::time::sleep(Duration::from_millis(ask.at)).await;
-            let exchange = exchange(&client, &ask, &path);
+            let exchange = exchange(&client, &ask, &path, known);
             match ask.cancel {
                 Some(after) => tokio::time::timeout(Duration::from_millis(after), exchange).await.ok(),
                 None => Some(exchange.await),
@@ -136,7 +154,7 @@ async fn play(asks: Vec<Ask>, setting: Setting) {
             // What was compared with its content.
             _ => {}
         }
-        if one_in == 0 && ask.cancel.is_none() && seed % 3 < 2 {
+        if one_in == 0 && !shuffles && ask.cancel.is_none() && seed % 3 < 2 {
             assert!(matches!(told, Some(Ok(_))), "without a fault nothing fails: {told:?}");
         }
     }
@@ -147,7 +165,8 @@ async fn pipelines_deepen_with_success_and_only_where_wanted() {
     for (pipelining, deepest) in
         [(Pipelining::Off, 0..=0), (Pipelining::Safe, 8..=199), (Pipelining::Aggressive, 199..=199)]
     {
-        let model = Model::new(1);
+        let mut model = Model::new(1);
+        model.files = (0..200).map(|number| (format!("/{number}"), Vec::new())).collect();
         let settings = Settings { pipelining, connections: 1, ..Settings::default() };
         let client = Client::with(
             settings,
@@ -156,8 +175,9 @@ async fn pipelines_deepen_with_success_and_only_where_wanted() {
             Arc::default(),
         );
         let answers = join_all((0..200).map(|number| {
-            let request = Request::get(format!("http://model/{number}")).body(Body::empty()).unwrap();
-            client.send(request)
+            let path = format!("/{number}");
+            let request = Request::get(format!("http://model{path}")).extension(marked(&path));
+            client.send(request.body(Body::empty()).unwrap())
         }));
         let behind =
             answers.await.into_iter().map(|answer| answer.unwrap().extensions().get::<Journey>().unwrap().behind);
@@ -166,10 +186,61 @@ async fn pipelines_deepen_with_success_and_only_where_wanted() {
     }
 }
 
-async fn exchange(client: &Client, ask: &Ask, path: &str) -> Result<StatusCode, Error> {
+/// What a caller says who knows a file's entity tag.
+fn marked(path: &str) -> Options {
+    let (etag, _) = Validators::ETags.of(path);
+    Options { expected: Expected { etag, ..Expected::default() }, ..Options::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_that_look_alike_never_stand_behind_one_another() {
+    for pipelining in [Pipelining::Safe, Pipelining::Aggressive] {
+        for (known, sent) in [(Validators::None, Validators::None), (Validators::ETags, Validators::None)] {
+            let mut model = Model { validators: sent, shuffles: true, ..Model::new(1) };
+            model.files =
+                (0..100).map(|number| (format!("/{number:03}"), content(&format!("/{number:03}"), 9))).collect();
+            let server = Arc::new(Server(Arc::new(Mutex::new(model))));
+            let settings = Settings { pipelining, ..Settings::default() };
+            let client = Client::with(settings, Authenticator::default(), server, Arc::default());
+            let fetched = (0..100).map(|number| {
+                let (client, path) = (client.clone(), format!("/{number:03}"));
+                async move {
+                    let (etag, modified) = known.of(&path);
+                    let expected = Expected { etag, modified, length: Some(9) };
+                    let options = Options { expected, ..Options::default() };
+                    let request = Request::get(format!("http://model{path}")).extension(options);
+                    let answer = client.send(request.body(Body::empty()).unwrap()).await.unwrap();
+                    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), content(&path, 9));
+                }
+            });
+            join_all(fetched).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_on_a_pipeline_is_asked_for_again_alone() {
+    let mut model = Model { shuffles: true, ..Model::new(1) };
+    model.files = (0..20).map(|number| (format!("/{number}"), Vec::new())).collect();
+    model.files.remove("/7");
+    let settings = Settings { pipelining: Pipelining::Aggressive, connections: 1, ..Settings::default() };
+    let server = Arc::new(Server(Arc::new(Mutex::new(model))));
+    let client = Client::with(settings, Authenticator::default(), server, Arc::default());
+    let statuses = join_all((0..20).map(|number| {
+        let (client, path) = (client.clone(), format!("/{number}"));
+        let request = Request::get(format!("http://model{path}")).extension(marked(&path));
+        async move { client.send(request.body(Body::empty()).unwrap()).await.unwrap().status().as_u16() }
+    }));
+    for (number, status) in statuses.await.into_iter().enumerate() {
+        assert_eq!(status, if number == 7 { 404 } else { 200 }, "{number}");
+    }
+}
+
+async fn exchange(client: &Client, ask: &Ask, path: &str, known: Validators) -> Result<StatusCode, Error> {
     let body = if ask.method == Method::GET { Body::empty() } else { content(path, ask.length).into() };
     let length = (ask.length < 6000).then_some(ask.length as u64);
-    let expected = Expected { etag: Some(format!("\"{path}\"")), length };
+    let (etag, modified) = known.of(path);
+    let expected = Expected { etag, length, modified };
     let expected = if ask.method == Method::GET { expected } else { Expected::default() };
     let class = match (ask.large, &ask.method) {
         (true, &Method::GET) if ask.length.is_multiple_of(2) => Class::Part,
@@ -297,13 +368,15 @@ async fn a_server_that_was_never_there_is_given_up_at_once_and_one_that_was_is_w
 async fn what_stands_behind_a_slow_answer_comes_by_another_way() {
     let model = Arc::new(Mutex::new(Model::new(1)));
     model.lock().unwrap().slow = Some("/slow".into());
+    let paths = ["/slow", "/a", "/b", "/c"];
+    model.lock().unwrap().files = paths.map(|path| (path.to_owned(), Vec::new())).into();
     let settings = Settings { connections: 2, pipelining: Pipelining::Aggressive, ..Settings::default() };
     let client = Client::with(settings, Authenticator::default(), Arc::new(Server(model.clone())), Arc::default());
-    let ask = |path| told(&client, Method::GET, path, Body::empty(), Options::default());
+    let ask = |path| told(&client, Method::GET, path, Body::empty(), marked(path));
     ask("/first").await.unwrap();
     let begun = tokio::time::Instant::now();
     let timed = |path| async move { (ask(path).await.unwrap(), begun.elapsed()) };
-    let answers = join_all(["/slow", "/a", "/b", "/c"].map(timed)).await;
+    let answers = join_all(paths.map(timed)).await;
     assert_eq!((answers[0].0.connection, answers[0].1.as_secs()), (1, 8));
     for (journey, took) in &answers[1..] {
         assert_eq!((journey.connection, journey.sendings), (2, 2));

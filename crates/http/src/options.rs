@@ -2,18 +2,26 @@
 //!
 //! Both travel in the extensions of `http`'s types: [`Options`] in a request's, [`Journey`] in a response's.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::Version;
 
 /// How a request would like to travel. Without it, all fields are at their default.
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// How much its exchange will move. Big ones are kept out of the pipelines of small ones.
     pub class: Class,
-    /// The caller's consent to pipeline a method that changes something and may be repeated, such as `PUT`.
-    /// Safe methods need none; methods that may not be repeated are never pipelined.
+    /// The caller's consent to pipeline a method that changes something and may be repeated, such as `PUT`: the caller
+    /// looks at the outcome itself, since on a pipeline one success looks like another. Safe methods need no consent;
+    /// methods that may not be repeated are never pipelined.
     pub pipeline: bool,
+    /// Never with other requests on its HTTP/1.1 connection, so that its answer can be no other's.
+    pub alone: bool,
+    /// The caller takes a refusal for a hint, and does not conclude anything from it alone: it is given as it comes,
+    /// though on a pipeline it may be another request's. Otherwise a request that is refused there is sent again,
+    /// alone.
+    pub tentative: bool,
     /// What the answer should be if it is the right one.
     pub expected: Expected,
     /// Other bounds than the client's.
@@ -35,14 +43,17 @@ pub enum Class {
     Large,
 }
 
-/// What an answer to this request and no other must look like. On a pipeline, a success that differs is taken
-/// for another request's answer: the connection is retired and the request sent again, alone.
+/// What an answer to this request and no other must look like. Requests share a pipeline only if these tell their
+/// answers apart; a success that differs there is taken for another request's answer: the connection is retired and the
+/// request sent again, alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expected {
     /// The entity tag, as in the header `ETag`.
     pub etag: Option<String>,
     /// The length of the body of a 200, in bytes.
     pub length: Option<u64>,
+    /// The time as in the header `Last-Modified`, in whole seconds.
+    pub modified: Option<SystemTime>,
 }
 
 /// The bounds on an engine's waits.

@@ -14,7 +14,8 @@
 //! until that is answered. We hold to it in both directions: a request that may not be repeated goes alone. Methods
 //! that change something go onto pipelines by the caller's consent, and not among those that change nothing: a stray answer to a
 //! `GET` must not tell a `PUT` of success. Large exchanges go alone; but parts of something large may wait behind one
-//! another, so that no connection is silent between two.
+//! another, so that no connection is silent between two. And no two requests share a connection whose answers could be
+//! mistaken for each other's (`identity`).
 //!
 //! A *follower* goes right behind its leader, whatever that is, on the same connection: it asks what has become of it,
 //! in the same round trip. A server does one after the other what is not safe (RFC 9112 §9.3.2), so what it tells is
@@ -45,6 +46,7 @@ use self::{
 };
 use crate::{
     Cause, Class,
+    identity::{Marks, Shown},
     knowledge::{Fault, Knowledge, Pipelining},
     pool::{Choice, Window},
     wire::{ConnectionId, JobId, Sent, Told},
@@ -85,6 +87,8 @@ pub(crate) struct Shape {
     pub(crate) class: Class,
     /// How much it moves, as far as that is known.
     pub(crate) bytes: u64,
+    /// What marks its answer.
+    pub(crate) marks: Marks,
     /// What goes right behind it.
     pub(crate) follower: Option<JobId>,
     /// Whether it is what goes right behind another.
@@ -92,8 +96,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// What goes right behind another: once, and nowhere else.
-    pub(crate) fn follower(id: JobId) -> Self {
+    /// What goes right behind this one: once, and nowhere else.
+    pub(crate) fn follower(&self, id: JobId) -> Self {
         Self {
             id,
             repeatable: false,
@@ -103,6 +107,7 @@ impl Shape {
             sending: false,
             class: Class::Small,
             bytes: 0,
+            marks: self.marks.of_look(),
             follower: None,
             follows: true,
         }
@@ -161,6 +166,8 @@ pub(crate) struct Scheduler {
     failures: Option<u32>,
     /// The server has asked for HTTP/1.1 in place of HTTP/2.
     serial_only: bool,
+    /// Which marks the server's answers show, as far as is known.
+    shown: Shown,
 }
 
 impl Scheduler {
@@ -177,6 +184,7 @@ impl Scheduler {
             ceiling: None,
             failures: None,
             serial_only: false,
+            shown: Shown::ALL,
         }
     }
 
@@ -314,6 +322,11 @@ impl Scheduler {
             }
         }
         self.plan(now);
+    }
+
+    /// An answer came that did not show all of its marks: from now on no others than these are relied on.
+    pub(crate) fn unmarked(&mut self, believed: Shown) {
+        self.shown = self.shown.and(believed);
     }
 
     /// The answer that a connection owes next keeps those behind it waiting, and has done so for long.

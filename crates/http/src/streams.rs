@@ -29,6 +29,7 @@ use self::{
 use crate::{
     Asked, Body, Cause, Chunks, Error, Incoming, Journey, Step,
     body::Piece,
+    identity::Marks,
     method::is_idempotent,
     wire::{Job, JobId, Report, Sent, Told},
 };
@@ -188,6 +189,7 @@ pub(crate) struct Errand {
     pub(crate) request: Request<Body>,
     pub(crate) sendings: u32,
     pub(crate) follows: bool,
+    pub(crate) marks: Option<Marks>,
 }
 
 /// Decides what becomes of a job: its reader is told, or it goes back.
@@ -198,7 +200,7 @@ pub(crate) async fn conclude<E>(
     clock: &Clock,
     fate: impl FnOnce(&E, &Answer) -> Fate,
 ) -> Outcome {
-    let Errand { id, request, sendings, follows } = job;
+    let Errand { id, request, sendings, follows, marks } = job;
     let asked = Asked::of(&request);
     let whole = matches!(end, End::Whole | End::Refused);
     let (sent, cause) = match end {
@@ -223,7 +225,7 @@ pub(crate) async fn conclude<E>(
     match answer {
         Answer::Owed(reply, _count) => {
             let sendings = sendings + u32::from(sent == Sent::Something);
-            Outcome::Back(Box::new(Job { id, request, reply, sendings, follows }), sent, cause)
+            Outcome::Back(Box::new(Job { id, request, reply, sendings, follows, marks }), sent, cause)
         }
         flowing @ Answer::Flowing(_) => {
             flowing.fail(failed(asked, cause)).await;

@@ -9,7 +9,12 @@ use std::time::Duration;
 use http::{Request, Response, Version};
 use tokio::sync::oneshot;
 
-use crate::{Body, Cause, Error, Incoming, Windows, connect::TlsFacts, pool::Window};
+use crate::{
+    Body, Cause, Error, Incoming, Windows,
+    connect::TlsFacts,
+    identity::{Marks, Shown},
+    pool::Window,
+};
 
 /// So many bytes of an answer count as a movement (`Timeouts::stall`): a byte now and then would keep a request waiting
 /// for ever.
@@ -27,6 +32,9 @@ pub(crate) struct Job {
     pub(crate) sendings: u32,
     /// Whether it goes right behind the one before it, or not at all.
     pub(crate) follows: bool,
+    /// What its answer must show while others are in flight on its connection; none where the caller answers for the
+    /// order.
+    pub(crate) marks: Option<Marks>,
 }
 
 /// The number of a request among its origin's.
@@ -71,6 +79,8 @@ pub(crate) enum Report {
     /// How many requests may be under way at once on this connection (HTTP/2's SETTINGS_MAX_CONCURRENT_STREAMS),
     /// and how much of their bodies.
     Streams { connection: ConnectionId, limit: usize, windows: Windows },
+    /// An answer lacks some of its marks: those that the server's answers are still believed to show.
+    Unmarked(Shown),
     /// The handshake is over that early data did not wait for: any request may be sent now.
     Confirmed { connection: ConnectionId, tls: Box<TlsFacts> },
     /// The connection takes no more jobs, and ends when those it has begun are done; those it had not begun have

@@ -6,6 +6,9 @@
 //! every head: a status that the request cannot have caused, a range that was not asked for, an entity tag or a
 //! length that the caller knows to be another's. What is seen is an error of the connection, and the request is
 //! sent again, alone.
+//!
+//! Where requests share the connection, that is not enough: an answer is accepted only if it shows that it is none of
+//! the others' (`identity`). A refusal shows nothing, so whoever it seems to be for is asked for again, alone.
 
 use std::collections::VecDeque;
 
@@ -19,7 +22,11 @@ use super::{
     chunks::{Decoded, Decoder},
     head::{self, Framing},
 };
-use crate::{Cause, Expected, Options, wire::JobId};
+use crate::{
+    Cause, Expected, Options,
+    identity::{Marks, Shown, first_byte, opaque},
+    wire::JobId,
+};
 
 /// More interim answers than this to one request are noise.
 const MOST_INTERIM: u32 = 100;
@@ -42,6 +49,13 @@ struct Asked {
     in_company: bool,
     /// Whether a follower stands behind it.
     followed: bool,
+    follows: bool,
+    tentative: bool,
+    /// What its answer must show in company.
+    marks: Option<Marks>,
+    /// Its place among the requests of this connection, and that of the oldest that was in flight with it.
+    number: u64,
+    joined: u64,
 }
 
 /// What came in.
@@ -49,6 +63,8 @@ struct Asked {
 pub(crate) enum Event {
     /// The head of the answer to `job`, and the length of its body if told.
     Head { job: JobId, response: Response<()>, length: Option<u64> },
+    /// The head of a refusal that may be to another request than the oldest.
+    Doubtful,
     /// A piece of its body.
     Data(Bytes),
     /// What came behind its body.
@@ -61,6 +77,11 @@ pub(crate) enum Event {
 #[derive(Debug, Default)]
 pub(crate) struct Exchanges {
     asked: VecDeque<Asked>,
+    /// The marks of those that were in flight with any of them, by number; that of the first.
+    company: VecDeque<Option<Marks>>,
+    first: u64,
+    /// What the last answer's head did not show.
+    unmarked: Option<Shown>,
     buffer: BytesMut,
     /// The body of the answer to the oldest request, if its head is here.
     body: Option<Decoder>,
@@ -73,7 +94,7 @@ pub(crate) struct Exchanges {
 
 impl Exchanges {
     /// A request is about to be written.
-    pub(crate) fn ask<B>(&mut self, job: JobId, request: &Request<B>, follows: bool) {
+    pub(crate) fn ask<B>(&mut self, job: JobId, request: &Request<B>, marks: Option<Marks>, follows: bool) {
         let headers = request.headers();
         let conditions = [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE];
         let options = request.extensions().get::<Options>();
@@ -81,6 +102,9 @@ impl Exchanges {
             before.in_company = true;
             before.followed = follows;
         }
+        let number = self.first + self.company.len() as u64;
+        let joined = self.asked.front().map_or(number, |oldest| oldest.number);
+        self.company.push_back(marks);
         self.asked.push_back(Asked {
             job,
             method: request.method().clone(),
@@ -93,12 +117,22 @@ impl Exchanges {
             expected: options.map(|options| options.expected.clone()).unwrap_or_default(),
             in_company: !self.asked.is_empty(),
             followed: false,
+            follows,
+            tentative: options.is_some_and(|options| options.tentative),
+            marks,
+            number,
+            joined,
         });
     }
 
     /// The youngest request is not waited for here any more.
     pub(crate) fn forget(&mut self) {
         self.asked.pop_back();
+    }
+
+    /// Which marks the server is still believed to show, if the last answer did not show all.
+    pub(crate) fn unmarked(&mut self) -> Option<Shown> {
+        self.unmarked.take()
     }
 
     /// Where bytes may be read into.
@@ -150,11 +184,63 @@ impl Exchanges {
             if matches!(head.response.status(), StatusCode::REQUEST_TIMEOUT | StatusCode::MISDIRECTED_REQUEST) {
                 return Err(Cause::Refused(head.response.status()));
             }
-            first.check(&head.response, head.framing)?;
             let length = if let Framing::Length(length) = head.framing { Some(length) } else { None };
+            first.check(&head.response, length).map_err(|cause| self.whose(cause, &head.response, length))?;
+            let doubtful = self.is_doubtful(&head.response, length)?;
             self.body = Some(Decoder::new(head.framing));
             self.closing = !head.persists;
-            return Ok(Some(Event::Head { job, response: head.response, length }));
+            return Ok(Some(if doubtful {
+                Event::Doubtful
+            } else {
+                Event::Head { job, response: head.response, length }
+            }));
+        }
+    }
+
+    /// Whether a head may be to another request that was in flight with the oldest; an error if it is a success that
+    /// does not show whose it is.
+    fn is_doubtful(&mut self, response: &Response<()>, length: Option<u64>) -> Result<bool, Cause> {
+        let Some(first) = self.asked.front() else { return Ok(false) };
+        let Some(marks) = first.marks else { return Ok(false) };
+        let (status, headers) = (response.status(), response.headers());
+        if matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT) && marks.is_of_file() {
+            self.unmarked = Some(marks.believed_after(headers, length)).filter(|believed| *believed != Shown::ALL);
+        }
+        if !first.in_company || first.follows {
+            return Ok(false);
+        }
+        if !status.is_success() {
+            return Ok(!first.tentative && !is_to_be_repeated(status));
+        }
+        if !marks.fits(status) {
+            return Err(Cause::Unexpected("the answer's status is not one of its method"));
+        }
+        let shown = marks.shown_by(headers, length);
+        if self.others(first).any(|other| !marks.differ(other, shown)) {
+            return Err(Cause::Retired("its answers do not show which requests they belong to"));
+        }
+        Ok(false)
+    }
+
+    /// The marks of those that were in flight with a request.
+    fn others(&self, asked: &Asked) -> impl Iterator<Item = &Marks> {
+        let own = asked.number;
+        let numbered = (self.first..).zip(&self.company).skip((asked.joined - self.first) as usize);
+        numbered.filter(move |(number, _)| *number != own).filter_map(|(_, marks)| marks.as_ref())
+    }
+
+    /// What an answer that is not the expected one tells of the server: that it mixes answers up, if it shows another
+    /// request's marks.
+    fn whose(&self, cause: Cause, response: &Response<()>, length: Option<u64>) -> Cause {
+        let shows = |marks: &Marks| {
+            let shown = marks.shown_by(response.headers(), length);
+            shown.etag || shown.range
+        };
+        match (&cause, self.asked.front()) {
+            (Cause::Unexpected(_), Some(first)) if self.others(first).any(shows) => {
+                Cause::Protocol("the answer belongs to another request: it shows that one's entity tag".into())
+            }
+            _ => cause,
         }
     }
 
@@ -171,6 +257,10 @@ impl Exchanges {
 
     fn end(&mut self, job: JobId) -> Event {
         self.asked.pop_front();
+        let next = self.first + self.company.len() as u64;
+        let needed = self.asked.front().map_or(next, |oldest| oldest.joined);
+        self.company.drain(..(needed - self.first) as usize);
+        self.first = needed;
         self.body = None;
         self.interim = 0;
         Event::End { job, received: std::mem::take(&mut self.received) }
@@ -199,7 +289,7 @@ impl Exchanges {
 
 impl Asked {
     /// Refuses an answer that cannot be to this request.
-    fn check(&self, response: &Response<()>, framing: Framing) -> Result<(), Cause> {
+    fn check(&self, response: &Response<()>, length: Option<u64>) -> Result<(), Cause> {
         let wrong = |why: &str| Err(Cause::Protocol(format!("the answer belongs to another request: {why}")));
         // It may have changed since the caller looked, too.
         let unexpected = |why| Err(Cause::Unexpected(why));
@@ -239,7 +329,6 @@ impl Asked {
         if !self.in_company || self.method == Method::HEAD {
             return Ok(());
         }
-        let length = if let Framing::Length(length) = framing { Some(length) } else { None };
         if status == StatusCode::OK
             && self.expected.length.is_some_and(|expected| length.is_some_and(|l| l != expected))
         {
@@ -256,14 +345,9 @@ impl Asked {
     }
 }
 
-/// The first byte of a range as in `bytes=5-9` or `5-9/10`; a suffix (`-5`) names none.
-fn first_byte(range: &str) -> Option<u64> {
-    range.trim_start_matches("bytes=").split(['-', ',']).next()?.trim().parse().ok()
-}
-
-/// An entity tag without its weakness, as servers compress and weaken what is the same (RFC 9110 §8.8.3.2).
-fn opaque(etag: &str) -> &str {
-    etag.trim().trim_start_matches("W/")
+/// Whether whoever is told this asks again in any case: for credentials, or later.
+fn is_to_be_repeated(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 401 | 407 | 425 | 429 | 502 | 503 | 504)
 }
 
 fn unasked(buffer: &[u8]) -> Cause {

@@ -35,7 +35,7 @@ pub(super) struct Begun {
 /// Brings the exchange to its end.
 pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     let Begun {
-        job: Job { id, request, reply, sendings, follows },
+        job: Job { id, request, reply, sendings, follows, marks },
         mut stream,
         response,
         chunks,
@@ -58,7 +58,7 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     if !matches!(end, End::Whole | End::Failed(_)) {
         stream.send_reset(Reason::CANCEL);
     }
-    let job = Errand { id, request, sendings, follows };
+    let job = Errand { id, request, sendings, follows, marks };
     conclude(end, answer, job, &clock, |error, answer| {
         if error.is_reset() && error.is_library() {
             return Fate::Malformed(malformed(answer, error));

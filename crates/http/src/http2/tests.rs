@@ -63,7 +63,7 @@ impl Client {
     fn ask(&mut self, request: Request<Body>) -> Reply {
         let (reply, answer) = oneshot::channel();
         self.next += 1;
-        let job = Job { id: JobId(self.next), request, reply, sendings: 0, follows: false };
+        let job = Job { id: JobId(self.next), request, reply, sendings: 0, follows: false, marks: None };
         self.jobs.as_ref().unwrap().send(job).unwrap();
         answer
     }

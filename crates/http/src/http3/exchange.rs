@@ -66,7 +66,8 @@ fn malformed(why: String) -> Unreceived<Failure> {
 
 /// Brings the exchange to its end.
 pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
-    let Begun { job: Job { id, mut request, reply, sendings, follows }, sender, unanswered: (count, behind) } = begun;
+    let Begun { job: Job { id, mut request, reply, sendings, follows, marks }, sender, unanswered: (count, behind) } =
+        begun;
     let bounds = request.extensions().get::<Options>().and_then(|options| options.timeouts).unwrap_or(common.timeouts);
     let clock = Clock::new(common.traffic.clone(), bounds);
     let journey = Journey {
@@ -106,7 +107,7 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
         }
         Err(end) => end,
     };
-    let job = Errand { id, request, sendings, follows };
+    let job = Errand { id, request, sendings, follows, marks };
     conclude(end, answer, job, &clock, |failure, _| match failure {
         Failure::Malformed(why) => Fate::Malformed(Cause::Protocol(why.clone())),
         Failure::Stream(error) => {

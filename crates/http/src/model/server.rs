@@ -3,17 +3,17 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use bytes::BytesMut;
 use futures_util::future::BoxFuture;
 use http::Version;
-use rand::{RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
-    time::Instant,
+    time::{Instant, timeout},
 };
 
 use super::http2;
@@ -22,6 +22,9 @@ use crate::{
     connect::{Connected, Facts, Io, Offer, TcpInfo},
     dial::{Dial, Dialed},
 };
+
+/// Requests that come within this time are worked on together.
+const TOGETHER: Duration = Duration::from_millis(10);
 
 /// What a server may do wrong with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +67,38 @@ const FAULTS: [Fault; 11] = [
     Fault::Slow,
 ];
 
+/// What tells the server's files apart beside their lengths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Validators {
+    ETags,
+    /// Times in whole seconds, of which many files have the same.
+    Times,
+    None,
+}
+
+impl Validators {
+    /// A file's entity tag and time.
+    pub(super) fn of(self, path: &str) -> (Option<String>, Option<SystemTime>) {
+        let time = || SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + path.len() as u64);
+        match self {
+            Self::ETags => (Some(format!("\"{path}\"")), None),
+            Self::Times => (None, Some(time())),
+            Self::None => (None, None),
+        }
+    }
+
+    fn head(self, path: &str) -> String {
+        match self.of(path) {
+            (Some(etag), _) => format!("ETag: {etag}\r\n"),
+            (_, Some(time)) => format!("Last-Modified: {}\r\n", httpdate::fmt_http_date(time)),
+            _ => String::new(),
+        }
+    }
+}
+
 /// What the server holds, and how it behaves.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a habit of its own")]
 pub(super) struct Model {
     pub(super) files: BTreeMap<String, Vec<u8>>,
     /// How often each POST took effect.
@@ -88,6 +121,9 @@ pub(super) struct Model {
     pub(super) hangs_up: bool,
     /// What it takes seconds for.
     pub(super) slow: Option<String>,
+    pub(super) validators: Validators,
+    /// It works on GETs that came together in any order, and answers so.
+    pub(super) shuffles: bool,
     /// How many connections were begun.
     pub(super) dials: u32,
 }
@@ -108,6 +144,8 @@ impl Model {
             silent: false,
             hangs_up: false,
             slow: None,
+            validators: Validators::ETags,
+            shuffles: false,
             dials: 0,
         }
     }
@@ -209,7 +247,18 @@ async fn serve(mut stream: DuplexStream, model: Arc<Mutex<Model>>) {
     let mut buffer = BytesMut::new();
     let mut held: Option<Vec<u8>> = None;
     let mut mixed = false;
-    while let Some((method, path, body)) = read(&mut stream, &mut buffer).await {
+    let mut held_back: Vec<Vec<u8>> = Vec::new();
+    loop {
+        let next = timeout(TOGETHER, read(&mut stream, &mut buffer)).await;
+        let shuffles = model.lock().unwrap().shuffles;
+        if !held_back.is_empty() && !matches!(&next, Ok(Some((method, ..))) if method == "GET") {
+            held_back.shuffle(&mut model.lock().unwrap().random);
+            if stream.write_all(&std::mem::take(&mut held_back).concat()).await.is_err() {
+                return;
+            }
+        }
+        let Ok(next) = next else { continue };
+        let Some((method, path, body)) = next else { return };
         let (fault, delay) = model.lock().unwrap().draw();
         tokio::time::sleep(delay).await;
         // Nobody can tell whether a skipped PUT that others follow took effect: it is not done to them here. Nor
@@ -232,6 +281,10 @@ async fn serve(mut stream: DuplexStream, model: Arc<Mutex<Model>>) {
             _ => {}
         }
         let answer = apply(&mut model.lock().unwrap(), &method, &path, body, fault == Some(Fault::Farewell));
+        if shuffles && method == "GET" && matches!(fault, None | Some(Fault::Skip | Fault::Slow)) {
+            held_back.extend((fault != Some(Fault::Skip)).then_some(answer));
+            continue;
+        }
         let out = match fault {
             Some(Fault::CutAfter) => return,
             Some(Fault::Silence) => {
@@ -278,7 +331,7 @@ pub(super) fn take_effect(model: &mut Model, method: &str, path: &str, body: Vec
 fn apply(model: &mut Model, method: &str, path: &str, body: Vec<u8>, last: bool) -> Vec<u8> {
     let (status, body) = take_effect(model, method, path, body);
     let close = if last { "Connection: close\r\n" } else { "" };
-    let etag = if method == "GET" { format!("ETag: \"{path}\"\r\n") } else { String::new() };
+    let etag = if method == "GET" { model.validators.head(path) } else { String::new() };
     let length = if status == 204 { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     [format!("HTTP/1.1 {status} X\r\n{close}{etag}{length}\r\n").as_bytes(), &body].concat()
 }

@@ -31,6 +31,8 @@ impl Scheduler {
         let released = self.lines.get_mut(&connection).and_then(|line| line.release(job));
         if let Some(mut waiting) = released {
             waiting.blames += u32::from(sent == Sent::Something && !was_our_own(cause));
+            // Its answer could not be told from another's.
+            waiting.shape.pipelinable &= !matches!(cause, Cause::Unexpected(_));
             self.again(waiting, sent, cause);
         }
         self.plan(now);

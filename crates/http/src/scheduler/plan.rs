@@ -165,11 +165,12 @@ impl Scheduler {
             return None;
         }
         let others_open = self.opening() > 0;
-        let fits = |job: &Shape| job.pipelinable && job.class == shape.class && job.safe == shape.safe;
+        let is_like = |job: &Shape| job.pipelinable && job.class == shape.class && job.safe == shape.safe;
+        let fits = |job: &Shape| (job.follows || is_like(job)) && job.marks.differ(&shape.marks, self.shown);
         let takes = |line: &Line| {
             self.may_pipeline(line, now)
                 && line.has_room(shape, others_open)
-                && line.jobs.iter().all(|job| job.shape.follows || fits(&job.shape))
+                && line.jobs.iter().all(|job| fits(&job.shape))
         };
         usable()
             .filter(|(_, line)| takes(line))
@@ -192,15 +193,15 @@ impl Scheduler {
 
     /// Sends a request, and what goes right behind it.
     fn send(&mut self, connection: ConnectionId, mut waiting: Waiting, now: Moment) {
-        let follower = waiting.shape.follower.take();
+        let follower = waiting.shape.follower.take().map(|job| waiting.shape.follower(job));
         self.put_on(connection, waiting);
-        let Some(job) = follower else { return };
+        let Some(follower) = follower else { return };
         // A server that is being tested is no worse for it: whoever asked looks again if it goes wrong.
         if self.lines.get(&connection).is_some_and(|line| line.takes_more(now.instant) && self.has_depth(line, now)) {
-            self.put_on(connection, Waiting::new(Shape::follower(job)));
+            self.put_on(connection, Waiting::new(follower));
         } else {
             let cause = Shared(Cause::Retired("nothing goes behind what it asks about"));
-            self.actions.push(Action::Fail { job, cause, undecided: false });
+            self.actions.push(Action::Fail { job: follower.id, cause, undecided: false });
         }
     }
 

@@ -7,9 +7,11 @@ mod slow;
 
 use std::collections::VecDeque;
 
+use http::Request;
+
 use super::*;
 use crate::{
-    Step,
+    Expected, Options, Step,
     wire::{Keep, Sent},
 };
 
@@ -29,6 +31,9 @@ impl Play {
     fn ask(&mut self, change: impl Fn(&mut Shape)) -> JobId {
         self.jobs += 1;
         let id = JobId(self.jobs);
+        let expected = Expected { length: Some(self.jobs), ..Expected::default() };
+        let options = Options { expected, ..Options::default() };
+        let request = Request::get(format!("http://model/{}", self.jobs)).extension(options).body(()).unwrap();
         let mut shape = Shape {
             id,
             repeatable: true,
@@ -38,6 +43,7 @@ impl Play {
             sending: false,
             class: Class::Small,
             bytes: 0,
+            marks: Marks::of(&request),
             follower: None,
             follows: false,
         };

@@ -182,8 +182,8 @@ impl Work<'_> {
         let asked = Mutex::new(asked);
         let fetch = || self.try_whole(find, path, part, lock(&asked).take());
         let (length, verified) = again(find.facts.length.unwrap_or(LARGE), fetch).await?;
-        // A digest that came with the answer has been compared as it was read.
-        if !verified {
+        // A digest that came with the answer has been compared as it was read; what was listed comes from elsewhere.
+        if !verified || !find.facts.checksums.is_empty() {
             self.compare(find, path, part, length).await?;
         }
         Ok(length)
@@ -206,7 +206,8 @@ impl Work<'_> {
             return self.write(answer, facts, path, part).await;
         }
         let class = if facts.length.is_some_and(|length| length <= SMALL) { Class::Small } else { Class::Large };
-        let expected = Expected { etag: facts.etag.as_ref().map(ToString::to_string), length: facts.length };
+        let etag = facts.etag.as_ref().map(ToString::to_string);
+        let expected = Expected { etag, length: facts.length, modified: facts.modified };
         let options = haul_http::Options { class, expected, ..haul_http::Options::default() };
         let digests = self.options.verify == Verify::Digest;
         let headers = if digests { with_digests() } else { HeaderMap::from_iter([as_stored()]) };

@@ -308,7 +308,7 @@ pub(super) fn asking(range: &Range<u64>) -> HeaderMap {
 
 /// How a part travels, of this version if that is known.
 pub(super) fn options(tag: Option<&ETag>) -> haul_http::Options {
-    let expected = Expected { etag: tag.map(ToString::to_string), length: None };
+    let expected = Expected { etag: tag.map(ToString::to_string), ..Expected::default() };
     haul_http::Options { class: Class::Part, expected, ..haul_http::Options::default() }
 }
 

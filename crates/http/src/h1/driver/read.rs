@@ -17,7 +17,7 @@ use crate::{
     body::Piece,
     h1::exchange::Event,
     pool::{Moved, Window},
-    wire::{JobId, MOVEMENT, Report, Told},
+    wire::{ConnectionId, Job, JobId, MOVEMENT, Report, Sent, Told},
 };
 
 /// How much is read from the network at once.
@@ -52,7 +52,11 @@ impl Driver {
     /// Hands on what came in, as far as readers have room.
     pub(super) fn hand_on(&mut self) -> Result<(), Cause> {
         while !matches!(self.reader, Reader::Somebody(_, Some(_))) {
-            let Some(event) = self.exchanges.next()? else { break };
+            let event = self.exchanges.next();
+            if let Some(believed) = self.exchanges.unmarked() {
+                let _ = self.reports.send(Report::Unmarked(believed));
+            }
+            let Some(event) = event? else { break };
             self.take_event(event)?;
         }
         Ok(())
@@ -61,6 +65,11 @@ impl Driver {
     pub(super) fn take_event(&mut self, event: Event) -> Result<(), Cause> {
         match event {
             Event::Head { job, response, length } => self.answer(job, response, length)?,
+            Event::Doubtful => {
+                self.begun = Instant::now();
+                self.reader = Reader::Nobody;
+                self.check_waste()?;
+            }
             // A small piece must not keep the whole of the buffer it came in alive.
             Event::Data(bytes) if bytes.len() < READ / 4 => {
                 self.read_piece(Piece::Data(Bytes::copy_from_slice(&bytes)))?;
@@ -133,9 +142,14 @@ impl Driver {
 
     /// An exchange has ended.
     fn done(&mut self, job: JobId, received: u64) -> Result<(), Cause> {
-        let Some(first) = self.under_way.pop_front() else { return Ok(()) };
+        let Some(mut first) = self.under_way.pop_front() else { return Ok(()) };
+        // Nobody was given its answer, which was doubtful.
+        let back = first.job.take();
         let Some(end) = first.end else {
             // Answered before it was sent whole: an error, as a rule, and the rest not worth its time.
+            if let Some(job) = back {
+                let _ = self.reports.send(doubted(self.id, job));
+            }
             return Err(Cause::Retired("the server answered before the request was sent whole"));
         };
         (self.moved, self.crumbs) = (Instant::now(), MOVEMENT);
@@ -147,7 +161,10 @@ impl Driver {
             self.inward.rests();
             self.outward.rests();
         }
-        let _ = self.reports.send(Report::Done { connection, job, sent, received, window });
+        let _ = self.reports.send(match back {
+            Some(job) => doubted(connection, job),
+            None => Report::Done { connection, job, sent, received, window },
+        });
         if self.ending && self.under_way.is_empty() {
             return Err(Cause::Retired("what stood behind a slow answer was asked for elsewhere"));
         }
@@ -159,6 +176,13 @@ impl Driver {
         buffer.reserve(READ);
         poll_read_buf(Pin::new(&mut self.io), context, buffer)
     }
+}
+
+/// Gives a job back whose answer may be another's.
+fn doubted(connection: ConnectionId, mut job: Job) -> Report {
+    job.sendings += 1;
+    let cause = Cause::Unexpected("the refusal may be to another request");
+    Report::Returned { connection, job: Box::new(job), sent: Sent::Something, cause }
 }
 
 /// Gives the waiting piece to the reader: whether there is still one, once it has room.

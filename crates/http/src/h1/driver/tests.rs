@@ -33,7 +33,11 @@ impl Owner {
         self.next += 1;
         let request = Request::builder().method(method).uri(format!("http://model/{}", self.next)).body(body).unwrap();
         let (reply, answer) = oneshot::channel();
-        assert!(self.jobs.send(Job { id: JobId(self.next), request, reply, sendings: 0, follows: false }).is_ok());
+        assert!(
+            self.jobs
+                .send(Job { id: JobId(self.next), request, reply, sendings: 0, follows: false, marks: None })
+                .is_ok()
+        );
         answer
     }
 
@@ -276,7 +280,7 @@ async fn a_body_in_memory_is_not_copied_as_a_whole() {
         let body = Body::repeatable(length, || Box::pin(futures_util::stream::iter([Ok(vec![7; 10 << 20].into())])));
         let request = Request::put("http://model/").body(body).unwrap();
         let (reply, _answer) = oneshot::channel();
-        driver.waiting.push_back(Job { id: JobId(1), request, reply, sendings: 0, follows: false });
+        driver.waiting.push_back(Job { id: JobId(1), request, reply, sendings: 0, follows: false, marks: None });
         driver.begin_waiting().unwrap();
         assert!(driver.out.len() <= 2 * AHEAD, "{}", driver.out.len());
         let serving = tokio::spawn(async move { driver.serve().await });

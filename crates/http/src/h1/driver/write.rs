@@ -55,7 +55,7 @@ impl Driver {
         let length = job.request.body().length();
         head::write(&mut self.out, &job.request, length);
         self.io.repeatable(is_safe(job.request.method()));
-        self.exchanges.ask(job.id, &job.request, job.follows);
+        self.exchanges.ask(job.id, &job.request, job.marks, job.follows);
         let options = job.request.extensions().get::<Options>();
         let timeouts = options.and_then(|options| options.timeouts).unwrap_or(self.timeouts);
         let is_part = options.is_some_and(|options| options.class == Class::Part);

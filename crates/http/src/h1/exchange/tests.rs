@@ -4,7 +4,7 @@ type Change = fn(http::request::Builder) -> http::request::Builder;
 
 fn ask(exchanges: &mut Exchanges, number: u64, change: impl Fn(http::request::Builder) -> http::request::Builder) {
     let request = change(Request::get(format!("http://example.org/{number}")));
-    exchanges.ask(JobId(number), &request.body(()).unwrap(), false);
+    exchanges.ask(JobId(number), &request.body(()).unwrap(), None, false);
 }
 
 fn feed(exchanges: &mut Exchanges, text: &str) -> Result<Vec<(u64, u16)>, Cause> {
@@ -61,8 +61,8 @@ fn a_look_is_never_taken_for_the_upload_before_it() {
         let mut exchanges = Exchanges::default();
         let [put, look] =
             ["PUT", "PROPFIND"].map(|method| Request::builder().method(method).uri("http://example.org/"));
-        exchanges.ask(JobId(1), &put.body(()).unwrap(), false);
-        exchanges.ask(JobId(2), &look.body(()).unwrap(), true);
+        exchanges.ask(JobId(1), &put.body(()).unwrap(), None, false);
+        exchanges.ask(JobId(2), &look.body(()).unwrap(), None, true);
         let found = feed(&mut exchanges, &format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n"));
         assert_eq!(found.is_ok(), fits, "{answer}: {found:?}");
     }
@@ -71,7 +71,7 @@ fn a_look_is_never_taken_for_the_upload_before_it() {
 #[test]
 fn a_file_is_known_by_its_tag_but_only_where_it_could_be_anothers() {
     let etag = |request: http::request::Builder| {
-        let expected = Expected { etag: Some("\"mine\"".into()), length: Some(3) };
+        let expected = Expected { etag: Some("\"mine\"".into()), length: Some(3), modified: None };
         request.extension(Options { expected, ..Options::default() })
     };
     let other = "HTTP/1.1 200 OK\r\nETag: W/\"other\"\r\nContent-Length: 3\r\n\r\nabc";

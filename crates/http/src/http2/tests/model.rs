@@ -289,9 +289,11 @@ async fn play(setting: Setting, steps: Vec<Step>) {
                 }
                 continue;
             }
-            Report::Streams { .. } | Report::Draining { .. } | Report::Stalled { .. } | Report::Confirmed { .. } => {
-                continue;
-            }
+            Report::Streams { .. }
+            | Report::Draining { .. }
+            | Report::Stalled { .. }
+            | Report::Unmarked(_)
+            | Report::Confirmed { .. } => continue,
         };
         fates.entry(job).or_default().push(fate);
     }
