@@ -29,8 +29,8 @@ use crate::{
     coding::beginning,
     gate::Gate,
     listing::told,
-    put::is_undecided,
-    requests::Depth,
+    lost::{Asked, Done},
+    requests::{Depth, Made},
 };
 
 /// A WebDAV server, for one user.
@@ -147,12 +147,7 @@ impl Dav {
         unreachable!("the last attempt returns")
     }
 
-    pub(crate) async fn ask(
-        &self,
-        made: Result<Request<Bytes>, crate::PathError>,
-        path: &RemotePath,
-        options: Options,
-    ) -> Result<Answer, Error> {
+    pub(crate) async fn ask(&self, made: Made, path: &RemotePath, options: Options) -> Result<Answer, Error> {
         let mut request = made?.map(Body::from);
         request.extensions_mut().insert(options);
         self.send(request, path).await
@@ -243,14 +238,14 @@ impl Dav {
         self.client.pipelines(self.requests.origin())
     }
 
-    /// Makes a folder; whether it was not there before.
-    pub async fn mkcol(&self, path: &RemotePath, locks: &If) -> Result<bool, Error> {
+    /// Makes a folder; none if it was there before.
+    pub async fn mkcol(&self, path: &RemotePath, locks: &If) -> Result<Option<Done>, Error> {
         match self.try_mkcol(path, locks).await {
-            Ok(()) => Ok(true),
+            Ok(done) => Ok(Some(done)),
             // Something is there. A folder, as a rule: the way to know is to look, and to be sure it is left to who
             // cares. That is a 405 (RFC 4918 §9.3.1), and with some servers another refusal.
             Err(error) if error.refusal().is_some() => match self.stat(path, Wanted::LISTING).await? {
-                Some(entry) if entry.path.is_folder() => Ok(false),
+                Some(entry) if entry.path.is_folder() => Ok(None),
                 _ => Err(error),
             },
             Err(error) => Err(error),
@@ -258,40 +253,60 @@ impl Dav {
     }
 
     /// The same, without a look at what is there if it is refused.
-    pub(crate) async fn try_mkcol(&self, path: &RemotePath, locks: &If) -> Result<(), Error> {
+    pub(crate) async fn try_mkcol(&self, path: &RemotePath, locks: &If) -> Result<Done, Error> {
         self.mkcol_with(path, locks, HeaderMap::new()).await
     }
 
     /// The same, with headers that mean something to this server.
-    pub(crate) async fn mkcol_with(&self, path: &RemotePath, locks: &If, headers: HeaderMap) -> Result<(), Error> {
+    pub(crate) async fn mkcol_with(&self, path: &RemotePath, locks: &If, headers: HeaderMap) -> Result<Done, Error> {
         let mut request = self.requests.mkcol(path, locks)?;
         request.headers_mut().extend(headers);
         let options = Options { pipeline: true, ..Options::default() };
-        drain(self.ask(Ok(request), path, options).await?).await;
+        let made = self.done(Ok(request), path, options).await;
+        self.confirmed(made, Asked::Make(path)).await
+    }
+
+    /// A request whose answer says nothing but that it was done.
+    async fn done(&self, made: Made, path: &RemotePath, options: Options) -> Result<(), Error> {
+        drain(self.ask(made, path, options).await?).await;
         Ok(())
     }
 
+    /// A request whose answer may tell of parts that failed.
+    async fn done_in_parts(
+        &self,
+        made: Made,
+        path: &RemotePath,
+        options: Options,
+        other: Option<&RemotePath>,
+    ) -> Result<(), Error> {
+        let made = made?;
+        let method = made.method().clone();
+        let answer = self.ask(Ok(made), path, options).await?;
+        self.parts(answer, path, &method, other).await
+    }
+
     /// Deletes a file, or a folder with all that is in it.
-    pub async fn delete(&self, path: &RemotePath, guard: &Guard, locks: &If) -> Result<(), Error> {
+    pub async fn delete(&self, path: &RemotePath, guard: &Guard, locks: &If) -> Result<Done, Error> {
         let options = if path.is_folder() { slow() } else { Options { pipeline: true, ..Options::default() } };
-        let answer = self.ask(self.requests.delete(path, guard, locks), path, options).await?;
-        self.parts(answer, path, &Method::DELETE, None).await
+        let deleted = self.done_in_parts(self.requests.delete(path, guard, locks), path, options, None).await;
+        self.confirmed(deleted, Asked::Delete(path)).await
     }
 
     /// Copies on the server.
-    pub async fn copy(&self, from: &RemotePath, to: &RemotePath, overwrite: bool, claims: &If) -> Result<(), Error> {
+    pub async fn copy(&self, from: &RemotePath, to: &RemotePath, overwrite: bool, claims: &If) -> Result<Done, Error> {
         let request = self.requests.copy(from, to, overwrite, Depth::Infinity, claims);
-        let answer = self.ask(request, from, slow()).await?;
-        self.parts(answer, from, &method("COPY"), Some(to)).await
+        let copied = self.done_in_parts(request, from, slow(), Some(to)).await;
+        self.confirmed(copied, Asked::Copy { from, to }).await
     }
 
-    /// Renames on the server. Where it is not known whether an earlier sending has done it already, it is looked: if
-    /// nothing is left at the old place and something is at the new one, it has.
-    pub async fn rename(&self, from: &RemotePath, to: &RemotePath, overwrite: bool, locks: &If) -> Result<(), Error> {
+    /// Renames on the server.
+    pub async fn rename(&self, from: &RemotePath, to: &RemotePath, overwrite: bool, locks: &If) -> Result<Done, Error> {
         // A file keeps its bytes where they are.
         let options = if from.is_folder() { slow() } else { Options { class: Class::Large, ..Options::default() } };
         let request = self.requests.rename(from, to, overwrite, locks);
-        self.moved(self.ask(request, from, options).await, from, from, to).await
+        let moved = self.done_in_parts(request, from, options, Some(to)).await;
+        self.confirmed(moved, Asked::Move { left: from, to }).await
     }
 
     /// Makes one file of the chunks in a folder of a Nextcloud, which goes with that (MOVE of its `.file`).
@@ -302,37 +317,23 @@ impl Dav {
         overwrite: bool,
         locks: &If,
         headers: HeaderMap,
-    ) -> Result<(), Error> {
+    ) -> Result<Done, Error> {
         let from = chunks.join(b".file", false)?;
         let mut request = self.requests.rename(&from, to, overwrite, locks)?;
         request.headers_mut().extend(headers);
-        self.moved(self.ask(Ok(request), to, slow()).await, &from, chunks, to).await
-    }
-
-    /// What became of a MOVE, after which there is nothing at `left`.
-    async fn moved(
-        &self,
-        answer: Result<Answer, Error>,
-        from: &RemotePath,
-        left: &RemotePath,
-        to: &RemotePath,
-    ) -> Result<(), Error> {
-        match answer {
-            Ok(answer) => self.parts(answer, from, &method("MOVE"), Some(to)).await,
-            Err(error) if may_be_done(&error) => {
-                let (left, there) =
-                    futures_util::join!(self.stat(left, Wanted::LISTING), self.stat(to, Wanted::LISTING));
-                if matches!((left, there), (Ok(None), Ok(Some(_)))) { Ok(()) } else { Err(error) }
-            }
-            Err(error) => Err(error),
-        }
+        let method = request.method().clone();
+        let assembled = async {
+            let answer = self.ask(Ok(request), to, slow()).await?;
+            self.parts(answer, &from, &method, Some(to)).await
+        };
+        self.confirmed(assembled.await, Asked::Move { left: chunks, to }).await
     }
 
     /// Sets properties.
-    pub async fn proppatch(&self, path: &RemotePath, settings: &[Setting], locks: &If) -> Result<(), Error> {
+    pub async fn proppatch(&self, path: &RemotePath, settings: &[Setting], locks: &If) -> Result<Done, Error> {
         let options = Options { pipeline: true, ..Options::default() };
-        let answer = self.ask(self.requests.proppatch(path, settings, locks), path, options).await?;
-        self.parts(answer, path, &method("PROPPATCH"), None).await
+        let set = self.done_in_parts(self.requests.proppatch(path, settings, locks), path, options, None).await;
+        self.confirmed(set, Asked::Set(path, settings)).await
     }
 
     /// Locks a file or a folder for oneself. A refusal names who else has a lock, where the server tells.
@@ -370,10 +371,10 @@ impl Dav {
     }
 
     /// Gives a lock back.
-    pub async fn unlock(&self, path: &RemotePath, token: &LockToken) -> Result<(), Error> {
+    pub async fn unlock(&self, path: &RemotePath, token: &LockToken) -> Result<Done, Error> {
         let options = Options { pipeline: true, ..Options::default() };
-        drain(self.ask(self.requests.unlock(path, token), path, options).await?).await;
-        Ok(())
+        let unlocked = self.done(self.requests.unlock(path, token), path, options).await;
+        self.confirmed(unlocked, Asked::Unlock(path, token)).await
     }
 
     /// A success that may name parts that failed (RFC 4918 §13).
@@ -415,11 +416,6 @@ impl Dav {
     }
 }
 
-/// A method of WebDAV's.
-fn method(name: &'static str) -> Method {
-    Method::from_bytes(name.as_bytes()).unwrap_or_default()
-}
-
 /// The way of what the server takes its time for.
 fn slow() -> Options {
     let timeouts = Timeouts { first_byte: LONGEST_WORK, ..Timeouts::default() };
@@ -434,12 +430,6 @@ fn passes(status: StatusCode) -> bool {
 /// Whether the server wants less of everything.
 fn is_busy(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 503)
-}
-
-/// Whether a MOVE that failed so may have taken effect: nobody knows, or its echo was refused.
-fn may_be_done(error: &Error) -> bool {
-    let echo = |failure: &Failure| failure.sendings > 1 && matches!(failure.status.as_u16(), 404 | 412);
-    is_undecided(error) || error.refusal().is_some_and(echo)
 }
 
 /// Reads a refusal as far as it is of use.

@@ -26,6 +26,16 @@ pub enum Error {
         /// What is wrong with the answer.
         why: XmlError,
     },
+    /// The answer was lost, and a look shows that what was asked for is not the case.
+    #[error("{asked}: {cause}; a look shows that {found}")]
+    Lost {
+        /// What was asked.
+        asked: haul_http::Asked,
+        /// Why there was no answer.
+        cause: haul_http::Cause,
+        /// What is there.
+        found: String,
+    },
     /// A name cannot be on that side.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -53,6 +63,15 @@ impl Error {
     /// An error of this side's file system.
     pub(crate) fn local(doing: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::Local { doing, path: path.into(), source: source.into() }
+    }
+
+    /// The same failure, with what a look has shown since. A refusal says enough by itself.
+    pub(crate) fn with_found(self, found: String) -> Self {
+        use haul_http::Error::{Exchange, Undecided};
+        match self {
+            Self::Http(Undecided { asked, cause } | Exchange { asked, cause }) => Self::Lost { asked, cause, found },
+            other => other,
+        }
     }
 
     /// The server's refusal, if it is one.

@@ -238,6 +238,16 @@ impl RemotePath {
         self.bytes == other.bytes
     }
 
+    /// Decoded, as programs want it: nothing is escaped, and what is not UTF-8 is replaced. For people, and terminals,
+    /// there is the path's `Display`.
+    pub fn decoded(&self) -> String {
+        let mut text = String::from_utf8_lossy(&self.bytes).into_owned();
+        if self.folder {
+            text.push('/');
+        }
+        text
+    }
+
     /// The target of a request for it: absolute and percent-encoded.
     pub fn target(&self) -> String {
         let mut target = String::with_capacity(self.bytes.len() + 1);
@@ -266,15 +276,37 @@ impl fmt::Debug for RemotePath {
     }
 }
 
-/// A name, or whatever else a server has made up, as a terminal may show it: what that would obey is escaped.
+/// A name, or any other text from a server, as a terminal may show it. Control characters (C0 and C1), and characters
+/// that are invisible or change the direction of writing, are escaped: with those, one name can look like another.
 pub fn harmless(bytes: &[u8]) -> impl fmt::Display {
     fmt::from_fn(|f| {
         use fmt::Write;
         for char in String::from_utf8_lossy(bytes).chars() {
-            if char.is_control() { write!(f, "{}", char.escape_default())? } else { f.write_char(char)? }
+            let escape = char.is_control() || is_invisible(char);
+            if escape { write!(f, "{}", char.escape_default())? } else { f.write_char(char)? }
         }
         Ok(())
     })
+}
+
+/// Whether a character has no shape of its own: Unicode's format characters (general category Cf) as far as they occur
+/// outside of one script, its line and paragraph separators, and letters that are blank.
+fn is_invisible(char: char) -> bool {
+    matches!(
+        char,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{180b}'..='\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 fn segments(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -354,6 +386,19 @@ mod tests {
         assert_eq!(path("/a%1b%5b2J%0A%E4/").to_string(), "/a\\u{1b}[2J\\n\u{fffd}/");
         let error = RemotePath::from_href("/\x1b[2J", &path("/a")).unwrap_err();
         assert!(!error.to_string().contains('\x1b'), "{error}");
+    }
+
+    #[test]
+    fn characters_without_a_shape_are_escaped_and_letters_of_all_scripts_are_not() {
+        // A picture's name that a terminal would show as `photo_exe.jpg`.
+        assert_eq!(harmless("photo_\u{202e}gpj.exe".as_bytes()).to_string(), "photo_\\u{202e}gpj.exe");
+        for char in "\u{85}\u{9b}\u{ad}\u{61c}\u{200b}\u{200d}\u{200e}\u{2028}\u{2066}\u{2069}\u{feff}\u{e0041}".chars()
+        {
+            let told = harmless(char.to_string().as_bytes()).to_string();
+            assert_eq!(told, format!("\\u{{{:x}}}", u32::from(char)));
+        }
+        let kept = "é e\u{301} שלום مرحبا 日本 한 ไทย 🙂 a\u{a0}b";
+        assert_eq!(harmless(kept.as_bytes()).to_string(), kept);
     }
 
     #[test]

@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use haul_http::{Body, Class, Followed, Follower, Options, Timeouts};
 use http::{HeaderMap, StatusCode, header};
+use tokio::time::timeout;
 
 use crate::{
     Dav, ETag, Entry, Error, Guard, If, RemotePath, Wanted,
     client::{LONGEST_WORK, TRIES, drain},
     listing::told,
+    lost::is_undecided,
     requests::Depth,
 };
 
@@ -30,6 +32,8 @@ pub struct Stored {
 /// What a server stores in a second at the least before it answers to a PUT that it has received: one that scans it, or
 /// copies it from a temporary place on a slow disk.
 const SLOWEST_STORE: u64 = 8 * 1024 * 1024;
+/// The bound on a look at what has become of an upload, which may have to fetch it.
+const LOOK: Duration = Duration::from_mins(2);
 /// What has become of an upload without an answer.
 enum Fate {
     /// It is there.
@@ -80,12 +84,19 @@ impl Dav {
         let done = || (Stored { created: *guard == Guard::Absent, etag: None }, None);
         let mut answer = self.send(request.clone().map(|()| body), path).await;
         let mut sent_again = false;
-        if answer.as_ref().is_err_and(is_undecided) {
+        if let Err(error) = &answer
+            && (is_undecided(error) || matches!(error, Error::Http(haul_http::Error::Exchange { .. })))
+        {
             let [looked, again] = [(); 2].map(|()| ours.as_ref().and_then(Body::again));
-            match (self.fate(path, guard, looked).await, again) {
-                (Fate::Done, _) => return Ok(done()),
-                (Fate::Nothing, Some(body)) => {
+            // What the engine or a gateway has tried several times is not sent once more.
+            let once = matches!(error, Error::Http(haul_http::Error::Undecided { .. }));
+            match (timeout(LOOK, self.fate(path, guard, looked)).await, again) {
+                (Ok(Fate::Done), _) => return Ok(done()),
+                (Ok(Fate::Nothing), Some(body)) if once => {
                     (answer, sent_again) = (self.send(request.map(|()| body), path).await, true);
+                }
+                (Ok(Fate::Nothing), _) => {
+                    answer = answer.map_err(|error| error.with_found("nothing has changed there: try again".into()));
                 }
                 _ => {}
             }
@@ -140,11 +151,6 @@ impl Dav {
 
 fn was_repeated(refused: &Error) -> bool {
     refused.refusal().is_some_and(|failure| failure.sendings > 1)
-}
-
-/// Whether nobody knows what has become of it.
-pub(crate) fn is_undecided(error: &Error) -> bool {
-    matches!(error, Error::Http(haul_http::Error::Undecided { .. }))
 }
 
 /// The bounds for an upload of so many bytes, whose answer comes when they are stored; the usual ones if that is soon.

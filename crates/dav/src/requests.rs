@@ -11,6 +11,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use quick_xml::escape::escape;
 
 use crate::{
+    Properties,
     coding::ACCEPTED,
     date,
     guard::{Guard, If},
@@ -118,6 +119,19 @@ impl Setting {
         };
         Some(element(tag, &value))
     }
+
+    /// Whether a resource has this property, to the second.
+    pub(crate) fn is_in(self, found: &Properties) -> bool {
+        let Properties { windows, executable, .. } = found;
+        let is = |found: Option<SystemTime>, time| found.map(date::http) == Some(date::http(time));
+        match self {
+            Self::Modified(time) => is(windows.modified, time),
+            Self::Created(time) => is(windows.created, time),
+            Self::Accessed(time) => is(windows.accessed, time),
+            Self::Attributes(bits) => windows.attributes == Some(bits),
+            Self::Executable(flag) => *executable == Some(flag),
+        }
+    }
 }
 
 /// Makes the requests to one server.
@@ -126,7 +140,8 @@ pub struct Requests {
     origin: Origin,
 }
 
-type Made = Result<Request<Bytes>, PathError>;
+/// A request, if its path can be in a URL.
+pub(crate) type Made = Result<Request<Bytes>, PathError>;
 
 impl Requests {
     /// The requests to this server.

@@ -32,10 +32,17 @@ mod sparing;
 mod stat;
 mod sync;
 
-use std::{error::Error, process::ExitCode};
+use std::{error::Error, fmt::Display, process::ExitCode};
 
 /// What becomes of a command.
 type Outcome = Result<ExitCode, Box<dyn Error>>;
+
+/// Says that something was done although its answer was lost.
+fn say_checked(known: dav::Done, what: impl Display) {
+    if known == dav::Done::Checked {
+        crate::say(format_args!("{what} (the answer was lost; a look shows that it is done)"));
+    }
+}
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {

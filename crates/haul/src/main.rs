@@ -112,7 +112,9 @@ fn print(text: &[u8]) -> Result<(), Box<dyn Error>> {
 }
 
 /// Says something to the person before the terminal. Where that is gone there is nobody to say it to,
-/// and what is being done matters more.
+/// and what is being done matters more. Whatever is in it, a name or a server's own words, cannot speak to the terminal.
 fn say(what: impl Display) {
-    let _ = writeln!(io::stderr(), "haul: {what}");
+    let text = what.to_string();
+    let lines: Vec<String> = text.split('\n').map(|line| dav::harmless(line.as_bytes()).to_string()).collect();
+    let _ = writeln!(io::stderr(), "haul: {}", lines.join("\n"));
 }

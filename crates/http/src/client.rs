@@ -1,5 +1,7 @@
 //! The client: what callers hold.
 
+mod shared;
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -8,7 +10,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use http::{
-    HeaderValue, Request, Response, StatusCode,
+    HeaderValue, Request, Response, StatusCode, Uri,
     header::{ALT_SVC, LOCATION},
     request::Parts,
 };
@@ -16,11 +18,11 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tower_service::Service;
 
 use crate::{
-    Alternative, Asked, Body, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Knowledge, Options, Origin,
-    Pipelining, Timeouts, Windows,
-    connect::{ConnectSettings, Connector, Facts, Offer, Paths, SettingsError, TlsFacts},
-    credentials::{Authenticator, take_userinfo},
-    dial::{Dial, Dialed, race},
+    Alternative, Asked, Body, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Journey, Knowledge, Options,
+    Origin, Pipelining, Timeouts, Windows,
+    connect::{ConnectSettings, Connector, Facts, Offer, Paths, SettingsError},
+    credentials::{Attempt, Authenticator, take_userinfo},
+    dial::Dial,
     digest::Checked,
     dispatch::{self, Asking, Demand},
     follow::{Followed, Follower},
@@ -173,10 +175,10 @@ impl Client {
         let (mut parts, mut body) = request.into_parts();
         // Who asks is told by credentials, not by the URL.
         parts.uri = take_userinfo(&parts.uri)?.0;
-        let mut attempt = None;
+        let (mut attempt, mut lost) = (None, 0);
         for followed in 0.. {
             let origin = Origin::of(&parts.uri)?;
-            let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+            let target = self::target(&parts.uri);
             let own = parts.headers.clone();
             loop {
                 if shared.settings.cookies {
@@ -186,11 +188,19 @@ impl Client {
                     lock(&shared.authenticator).authorize(&origin, &parts.method, &target, &mut parts.headers)
                 });
                 let again = body.again();
-                let request = Request::from_parts(parts.clone(), body);
-                let answer = match parts.extensions.get::<Follower>().filter(|follower| follower.is_at(&origin)) {
+                let mut request = Request::from_parts(parts.clone(), body);
+                let proof = Proof(Arc::new(Mutex::new(tried)));
+                request.extensions_mut().insert(proof.clone());
+                let mut answer = match parts.extensions.get::<Follower>().filter(|follower| follower.is_at(&origin)) {
                     Some(follower) => self.followed(&origin, request, follower.clone()).await?,
                     None => self.once(&origin, request).await?,
                 };
+                let tried = lock(&proof.0).clone();
+                // What was sent before a 401 or a redirect, and got no answer, may have taken effect all the same.
+                if let Some(journey) = answer.extensions_mut().get_mut::<Journey>() {
+                    journey.sendings += lost;
+                    lost = journey.sendings.saturating_sub(1);
+                }
                 if shared.settings.cookies {
                     lock(&shared.cookies).keep(&parts.uri, answer.headers());
                 }
@@ -276,7 +286,7 @@ impl Client {
     ) -> Result<Response<Incoming>, Error> {
         let shared = &self.inner.shared;
         let (mut parts, body) = follower.into_parts();
-        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        let target = self::target(&parts.uri);
         if shared.settings.cookies {
             lock(&shared.cookies).add(&parts.uri, &mut parts.headers);
         }
@@ -382,6 +392,11 @@ fn asking(request: Request<Body>) -> (Asking, oneshot::Receiver<Result<Response<
     (Asking { request: Box::new(request), reply, follower: None }, answer)
 }
 
+/// A request's target as it stands in the request line.
+fn target(url: &Uri) -> String {
+    url.path_and_query().map_or("/", |target| target.as_str()).to_owned()
+}
+
 /// What follows an answer.
 fn redirect(parts: &Parts, answer: &Response<Incoming>, followed: u32) -> Result<Option<Follow>, Error> {
     let location = answer.headers().get(LOCATION).map(HeaderValue::as_bytes);
@@ -410,84 +425,9 @@ impl Service<Request<Body>> for Client {
     }
 }
 
-impl Shared {
-    /// What is offered to a server for the next connection.
-    pub(crate) fn offer(&self, origin: &Origin) -> Offer {
-        match self.settings.versions {
-            Versions::Http1 => Offer::Http1,
-            Versions::Http2 => Offer::Http2,
-            Versions::Http3 => Offer::Http3,
-            Versions::Brief if self.knows_http3(origin) => Offer::Http3,
-            Versions::Auto | Versions::Brief => {
-                let known = lock(&self.knowledge).get(origin).copied().unwrap_or_default();
-                let seconds = dispatch::now().seconds;
-                // In the clear there is no choice to offer.
-                if known.is_banned(seconds) && origin.is_tls() { Offer::Both } else { Offer::Http1 }
-            }
-        }
-    }
-
-    /// Whether an origin said that it has HTTP/3, and the way there is not known to be blocked.
-    fn knows_http3(&self, origin: &Origin) -> bool {
-        let now = dispatch::now().seconds;
-        lock(&self.alternatives).get(origin).is_some_and(|known| known.is_offered(now) && !known.is_avoided(now))
-    }
-
-    /// Makes a connection. HTTP/3 has TCP run beside it, and where that is first, UDP is left
-    /// alone for a while.
-    pub(crate) async fn dial(&self, origin: &Origin, offer: Offer) -> Result<Dialed, Error> {
-        let (within, early) = (self.settings.timeouts.connect, self.settings.early_data);
-        if offer != Offer::Http3 {
-            return self.dialer.dial(origin, offer, early, None, within).await;
-        }
-        let now = dispatch::now().seconds;
-        let known = lock(&self.alternatives).get(origin).cloned().unwrap_or_default();
-        let tcp = self.dialer.dial(origin, Offer::Both, early, None, within);
-        if known.is_avoided(now) || !self.dialer.takes_quic(origin) {
-            return tcp.await;
-        }
-        let at = known.elsewhere(origin, now);
-        let quic = self.dialer.dial(origin, Offer::Http3, early, at.as_ref(), within);
-        let raced = race(quic, tcp).await;
-        let mut alternatives = lock(&self.alternatives);
-        let known = alternatives.entry(origin.clone()).or_default();
-        match &raced {
-            Ok(Dialed::Quic(quic)) if quic.pending.is_none() => known.worked(),
-            Ok(Dialed::Stream(_)) => known.failed(now),
-            _ => {}
-        }
-        raced
-    }
-
-    /// UDP did not get through to an origin where it did before.
-    pub(crate) fn lost_quic(&self, origin: &Origin) {
-        lock(&self.alternatives).entry(origin.clone()).or_default().failed(dispatch::now().seconds);
-    }
-
-    /// A handshake that was not waited for is over.
-    pub(crate) fn confirm(&self, origin: &Origin, tls: TlsFacts) {
-        if let Some(facts) = lock(&self.facts).get_mut(origin) {
-            if facts.quic {
-                facts.tcp = tls.handshake;
-                lock(&self.alternatives).entry(origin.clone()).or_default().worked();
-            }
-            facts.tls = Some(tls);
-        }
-    }
-
-    pub(crate) fn learn(&self, origin: &Origin, known: Knowledge) {
-        lock(&self.knowledge).insert(origin.clone(), known);
-    }
-
-    pub(crate) fn see(&self, origin: &Origin, windows: Windows) {
-        lock(&self.windows).insert(origin.clone(), windows);
-    }
-
-    pub(crate) fn note(&self, origin: &Origin, facts: Facts) {
-        lock(&self.facts).insert(origin.clone(), facts);
-        self.noted.notify_waiters();
-    }
-}
+/// What a request proves who asks by: it goes with the request, and is renewed with each further sending.
+#[derive(Debug, Clone)]
+struct Proof(Arc<Mutex<Attempt>>);
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // What is kept under these locks is whole at every moment.

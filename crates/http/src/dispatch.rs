@@ -295,7 +295,10 @@ impl Dispatch {
     }
 
     fn send(&mut self, connection: ConnectionId, id: JobId) {
-        let Some(job) = self.jobs.remove(&id) else { return };
+        let Some(mut job) = self.jobs.remove(&id) else { return };
+        if job.sendings > 0 {
+            self.shared.sign_again(&self.origin, &mut job.request);
+        }
         let refused = match self.lines.get(&connection) {
             Some(line) => line.jobs.send(job).err().map(|error| error.0),
             None => Some(job),

@@ -15,7 +15,9 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     behaviour::Behaviour,
+    digest::Door,
     pipeline,
+    stated::Stated,
     wire::{self, Request},
 };
 
@@ -42,6 +44,8 @@ pub enum Fault {
     Swap,
     /// Its answer names a digest that is not its body's.
     WrongDigest,
+    /// Its answer announces five bytes more than it has.
+    Surplus,
     /// A head that does not end.
     EndlessHead,
     /// A body that does not end.
@@ -85,6 +89,11 @@ pub(crate) enum Node {
 pub(crate) struct State {
     /// By path as in requests, without a slash at the end.
     pub(crate) nodes: BTreeMap<String, Node>,
+    /// What was set by PROPPATCH, by path.
+    pub(crate) properties: BTreeMap<String, String>,
+    /// Who must prove who they are.
+    pub(crate) door: Option<Door>,
+    pub(crate) stated: Stated,
     /// Tokens of locks and their owners, by path.
     pub(crate) locks: BTreeMap<String, (String, String)>,
     pub(crate) versions: u64,
@@ -168,6 +177,9 @@ impl Double {
     async fn with(manner: Manner, behaviours: Vec<Box<dyn Behaviour>>) -> Self {
         let mut state = State {
             nodes: BTreeMap::from([(String::new(), Node::Folder)]),
+            properties: BTreeMap::new(),
+            door: None,
+            stated: Stated::default(),
             locks: BTreeMap::new(),
             versions: 0,
             requests: 0,
@@ -257,6 +269,21 @@ impl Double {
     pub fn log(&self) -> String {
         let state = self.state();
         format!("{}\nlocked: {:?}", state.log.join("\n"), state.locks)
+    }
+
+    /// From now on only Digest opens.
+    pub fn guard(&self, door: Door) {
+        self.state().door = Some(door);
+    }
+
+    /// What uploads have stated of their digests; from now on that is refused with a status, or not.
+    pub fn stated(&self, refused_with: Option<u16>) -> Stated {
+        std::mem::replace(&mut self.state().stated, Stated { refused_with, ..Stated::default() })
+    }
+
+    /// Counts of nonces that were used twice.
+    pub fn repeated(&self) -> Vec<String> {
+        self.state().door.as_ref().map(|door| door.repeated.clone()).unwrap_or_default()
     }
 
     /// From now on nothing goes wrong.

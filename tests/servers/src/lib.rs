@@ -11,13 +11,18 @@
 pub mod behaviour;
 pub mod behaviours;
 pub mod cloud;
+mod digest;
 mod double;
 mod names;
 mod pipeline;
+mod proppatch;
 mod shown;
+mod stated;
 mod verbs;
 mod wire;
 
 pub use behaviour::Behaviour;
+pub use digest::Door;
 pub use double::{Double, Fault, Manner, Reports, Script};
 pub use names::{decode, encode};
+pub use stated::Stated;

@@ -79,9 +79,13 @@ impl State {
     }
 
     fn undated(&mut self, request: &Request, body: &[u8]) -> Answer {
+        let refused = self.door.as_mut().and_then(|door| door.refuses(request));
+        if let Some(refused) = refused.or_else(|| self.stated.refuses(request)) {
+            return refused;
+        }
         let kept = self.kept(&request.path);
         let path = kept.as_str();
-        let writes = matches!(request.method.as_str(), "PUT" | "DELETE" | "MKCOL" | "MOVE");
+        let writes = matches!(request.method.as_str(), "PUT" | "DELETE" | "MKCOL" | "MOVE" | "PROPPATCH");
         if writes && let Some(status) = self.forbids(path, request) {
             return Answer::new(status);
         }
@@ -119,6 +123,7 @@ impl State {
                 Answer::new(if gone.is_empty() { 404 } else { 204 })
             }
             "MOVE" | "COPY" => self.carry(path, request),
+            "PROPPATCH" => self.set_properties(path, &String::from_utf8_lossy(body)),
             "LOCK" => self.take_lock(path, request, &String::from_utf8_lossy(body)),
             "UNLOCK" => Answer::new(if self.locks.remove(path).is_some() { 204 } else { 409 }),
             _ => Answer::new(405),
@@ -222,7 +227,10 @@ impl State {
         if !self.nodes.contains_key(path) {
             return Answer::new(404);
         }
-        let mut text = String::from("<?xml version='1.0'?><d:multistatus xmlns:d='DAV:'>");
+        let mut text = String::from(
+            "<?xml version='1.0'?><d:multistatus xmlns:d='DAV:' xmlns:Z='urn:schemas-microsoft-com:' \
+             xmlns:A='http://apache.org/dav/props/'>",
+        );
         for (known, node) in &self.nodes {
             let is_shown = children && !known.is_empty() && parent(known) == path && self.lists(known);
             if known != path && !is_shown {
@@ -250,11 +258,12 @@ impl State {
             }
             Node::File { content, .. } => {
                 let (length, locks) = (content.len(), self.discover(path));
+                let own = self.properties.get(path).map_or("", String::as_str);
                 let shown = self.validators(Shown::Listing, node);
                 let date = shown.modified.map(date);
                 let date = date.map_or(String::new(), |date| format!("<d:getlastmodified>{date}</d:getlastmodified>"));
                 let tag = shown.etag.map_or(String::new(), |tag| format!("<d:getetag>{tag}</d:getetag>"));
-                ("", format!("<d:resourcetype/><d:getcontentlength>{length}</d:getcontentlength>{date}{tag}{locks}"))
+                ("", format!("<d:resourcetype/><d:getcontentlength>{length}</d:getcontentlength>{date}{tag}{locks}{own}"))
             }
         };
         let _ = write!(

@@ -141,6 +141,10 @@ async fn converse(stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()
                 answer = answer.with("content-digest", "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
                 stream.write_all(&answer.bytes()).await?;
             }
+            Some(Fault::Surplus) => {
+                let head = format!("{}content-length: {}\r\n\r\n", answer.start(), answer.body.len() + 5);
+                stream.write_all(&[head.as_bytes(), &answer.body].concat()).await?;
+            }
             Some(Fault::EndlessHead) => {
                 stream.write_all(answer.start().as_bytes()).await?;
                 for line in 0_u64.. {

@@ -21,6 +21,7 @@ mod listing;
 mod parts;
 mod recall;
 mod remembered;
+mod surplus;
 
 use std::{
     collections::{HashSet, VecDeque},

@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::lock;
 use crate::{
     Action, Dav, Error, Family, Guard, If, LockToken, Locked, Locks, Permit, RemotePath, Wanted, locks::Policy,
+    lost::is_undecided,
 };
 
 /// What is asked for; the server decides.
@@ -124,12 +125,8 @@ impl<'a> Holding<'a> {
 
     async fn ask(&self, path: &RemotePath) -> Result<Locked, Error> {
         match self.dav.lock(path, &self.owner, LASTING).await {
-            Err(error) if error.refusal().is_some() => {
-                lock(&self.traces).remove(path);
-                Err(error)
-            }
             // Whether it took effect can be seen; not what it made.
-            Err(Error::Http(haul_http::Error::Undecided { .. })) => match self.find(path).await? {
+            Err(error) if is_undecided(&error) => match self.find(path).await? {
                 Some((token, lasts)) => {
                     let created = self.is_empty(path).await?;
                     Ok(Locked { token, lasts, created })
@@ -144,6 +141,10 @@ impl<'a> Holding<'a> {
                     again => again,
                 },
             },
+            Err(error) if error.refusal().is_some() => {
+                lock(&self.traces).remove(path);
+                Err(error)
+            }
             decided => decided,
         }
     }
@@ -202,7 +203,7 @@ impl<'a> Holding<'a> {
         // A refusal may say that there is no such lock any more (RFC 4918 §9.11.1). Asking once more in the end is
         // sure. With the file goes its lock (RFC 4918 §9.6), and then this is refused; but a 404 may have been wrong.
         (away || !hollow || last)
-            && self.dav.unlock(path, token).await.map_or_else(|error| away && error.refusal().is_some(), |()| true)
+            && self.dav.unlock(path, token).await.map_or_else(|error| away && error.refusal().is_some(), |_| true)
     }
 
     /// Deletes what a lock has made; with the file goes its lock (RFC 4918 §9.6).

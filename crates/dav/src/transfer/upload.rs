@@ -9,6 +9,7 @@ mod first;
 mod ranges;
 mod sift;
 mod source;
+mod stated;
 mod target;
 mod way;
 
@@ -35,6 +36,7 @@ use self::{
     bulk::Small,
     file::{mtime, renaming, seconds},
     first::First,
+    stated::Stated,
     target::{begun, chosen, looked, placed, target, walked},
 };
 use super::{
@@ -46,7 +48,7 @@ use super::{
     unchanged::Times,
     walk::Outline,
 };
-use crate::{Dav, Error, Guard, If, RemotePath, cloud::Cloud, requests::Depth};
+use crate::{Dav, Done, Error, Guard, If, RemotePath, cloud::Cloud, requests::Depth};
 
 /// How long putting all in order may take in the end, and how much of that the wait for what is under way.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -93,6 +95,7 @@ pub async fn upload(
         readers: Semaphore::new(READERS),
         cloud: Cloud::of(to),
         whole_only: ranges::Whole::default(),
+        stated: Stated::default(),
         bulk: Semaphore::new(BULK),
         bulk_fails: AtomicBool::new(false),
         root: to,
@@ -185,6 +188,7 @@ struct Upload<'a> {
     /// The user's files on a Nextcloud, if the target is among them.
     cloud: Option<Cloud>,
     whole_only: ranges::Whole,
+    stated: Stated,
     /// The turns to have small files in memory.
     bulk: Semaphore,
     /// Whether bulk upload has been tried, and is not to be relied on.
@@ -233,7 +237,7 @@ impl Upload<'_> {
             Step::Make(folder) if dry => async move { Outcome::Made(folder, Ok(true)) }.boxed(),
             Step::Make(folder) => {
                 let path = outline.folders[folder].path.clone();
-                async move { Outcome::Made(folder, self.dav.mkcol(&path, &If::default()).await) }.boxed()
+                async move { Outcome::Made(folder, self.make(&path).await) }.boxed()
             }
             Step::Fill(folder, files) => {
                 let path = outline.folders[folder].path.clone();
@@ -250,7 +254,7 @@ impl Upload<'_> {
                     };
                     match filled {
                         Some(filled) => Outcome::Filled(folder, filled),
-                        None => Outcome::Made(folder, self.dav.mkcol(&path, &If::default()).await),
+                        None => Outcome::Made(folder, self.make(&path).await),
                     }
                 }
                 .boxed()
@@ -291,7 +295,7 @@ impl Upload<'_> {
             Step::Delete(path, guard) => async move {
                 let deleted = self.dav.delete(&path, &guard, &If::default()).await;
                 let gone = deleted.as_ref().is_err_and(|error| error.is(404));
-                Outcome::Deleted(path, if gone { Ok(()) } else { deleted })
+                Outcome::Deleted(path, if gone { Ok(()) } else { deleted.map(drop) })
             }
             .boxed(),
             Step::Upload(file, before) | Step::UploadAndLook(file, before) => {
@@ -369,12 +373,18 @@ impl Upload<'_> {
             }
             let delete = |path: RemotePath| async move {
                 let deleted = self.dav.delete(&path, &Guard::None, &If::default()).await;
-                if deleted.map_or_else(|error| round > 0 && error.is(404), |()| true) {
+                if deleted.map_or_else(|error| round > 0 && error.is(404), |_| true) {
                     self.temporary().remove(&path);
                 }
             };
             join_all(left.into_iter().map(delete)).await;
         }
+    }
+
+    /// Makes a folder; whether it is known to be new, and so to be empty. Where only a look shows it, it may have been
+    /// there before.
+    async fn make(&self, path: &RemotePath) -> Result<bool, Error> {
+        Ok(self.dav.mkcol(path, &If::default()).await? == Some(Done::Answered))
     }
 
     /// Passes the news on, and counts.

@@ -169,3 +169,27 @@ async fn a_small_file_that_is_late_in_the_end_is_asked_for_once_more() {
         assert_eq!(double.log().matches("GET /up/a/file9").count(), 2, "{fault:?}: {}", double.log());
     }
 }
+
+/// The bound on a stall is the usual one, and nobody waits for it.
+#[tokio::test]
+async fn answer_that_announces_more_than_it_sends_is_named_and_not_asked_for_again() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    let sizes = [100, 1000, 70_000, 300_000, 9_000_000];
+    for size in sizes {
+        double.put(&format!("/up/file{size}"), &vec![b'x'; size], Duration::from_hours(1));
+    }
+    double.script(|method, _, _| (method == "GET").then_some(Fault::Surplus));
+    let dav = client(double.address, |settings| settings.timeouts = Timeouts::default());
+    let outcome = timeout(Timeouts::default().stall, down(&dav, &here, &mirror())).await;
+    let outcome = outcome.unwrap_or_else(|_| panic!("it waits for what never comes: {}", double.log())).unwrap();
+    assert_eq!((outcome.files, outcome.failed.len()), (0, sizes.len()), "{outcome:?}");
+    for (path, why) in &outcome.failed {
+        let why = why.to_string();
+        // Where an answer stands behind it, the surplus is the beginning of that.
+        assert!(why.contains("announces") || why.contains("sent more than"), "{path}: {why}");
+        // Once in company, perhaps, and once alone.
+        let name = path.rsplit('/').next().unwrap();
+        let asked = double.log().lines().filter(|line| line.contains(&format!(" GET /up/{name} "))).count();
+        assert!(asked <= 3 || name == "file9000000", "{name} was asked for {asked} times");
+    }
+}

@@ -10,11 +10,13 @@ mod bulk;
 mod chunks;
 mod downloads;
 mod locks;
+mod lost;
 mod named;
 mod parts;
 mod property;
 mod reports;
 mod said;
+mod stated;
 mod uploads;
 
 use futures_util::{StreamExt, stream};

@@ -164,8 +164,6 @@ async fn what_is_refused_is_named_with_the_reason() {
         (Fault::Refuse(403, ""), "does not allow"),
         (Fault::Refuse(503, "retry-after: 7200\r\n"), "in 7200 s"),
         (Fault::Refuse(429, "retry-after: 0\r\n"), "too busy"),
-        (Fault::EndlessHead, "head of the answer"),
-        (Fault::TricklingHead, "stood still"),
         (Fault::Reset, ""),
     ];
     on_each(pairs(faults, &ways()), async |((fault, reason), options)| {
@@ -178,6 +176,20 @@ async fn what_is_refused_is_named_with_the_reason() {
         let failed = failed.await;
         assert_eq!(failed.keys().collect::<Vec<_>>(), ["a/file10"], "{fault:?}: {failed:?}");
         assert!(failed["a/file10"].contains(reason), "{fault:?}: {failed:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn file_whose_answer_cannot_be_read_is_done_if_it_is_there() {
+    on_each(pairs([Fault::EndlessHead, Fault::TricklingHead], &ways()), async |(fault, options)| {
+        let unread = fault.clone();
+        let failed = through(&options, move |method, path, _| {
+            let hit = method == "PUT" && (path == "/up/a/file10" || path.contains("/a/.file10"));
+            hit.then(|| unread.clone())
+        });
+        let failed = failed.await;
+        assert!(failed.is_empty(), "{fault:?}: {failed:?}");
     })
     .await;
 }

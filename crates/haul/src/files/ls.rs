@@ -2,8 +2,11 @@
 //!
 //! One request lists a folder. For a tree, folders are listed many at a time, so that it costs as many round trips as
 //! it is deep; in one request (`Depth: infinity`) most servers refuse it.
+//!
+//! Sorting needs all names of a folder in memory. `--unsorted` keeps none: it prints each entry as it arrives, which is
+//! how a folder of millions is listed.
 
-use std::{error::Error, fmt::Write, time::SystemTime};
+use std::{error::Error, time::SystemTime};
 
 use console::Term;
 use dav::{Dav, ETag, Entry, Properties, RemotePath, Wanted};
@@ -14,6 +17,10 @@ use super::{Outcome, named::Named, report::Report, session::Session, show};
 
 /// Listings under way at once. More would wait in a queue of the engine's or the server's.
 const AT_ONCE: usize = 64;
+/// The width of a length where the longest is not known: up to a terabyte.
+const WIDEST: usize = 12;
+/// So many bytes of entries are printed at once.
+const PRINTED: usize = 16 * 1024;
 
 /// List a folder on a server, as ls(1) does
 #[derive(clap::Args)]
@@ -26,6 +33,9 @@ pub(crate) struct Args {
     /// Folders with all that is below them
     #[arg(short = 'R', long)]
     recursive: bool,
+    /// In the server's order, each entry as it arrives, one to a line
+    #[arg(short = 'U', long)]
+    unsorted: bool,
 }
 
 #[derive(Serialize)]
@@ -50,7 +60,7 @@ impl Line {
         let folder = entry.path.is_folder();
         Self {
             url: session.url(&entry.path),
-            path: entry.path.to_string(),
+            path: entry.path.decoded(),
             name: entry.path.name().map(String::from_utf8_lossy).unwrap_or_default().into_owned(),
             kind: if folder { "folder" } else { "file" },
             bytes: entry.length.filter(|_| !folder),
@@ -93,34 +103,82 @@ struct Listing {
 
 pub(super) async fn run(args: Args) -> Outcome {
     let (session, asked, mut report) = args.named.open("ls").await?;
-    let headed = args.recursive || asked.len() > 1;
-    let (mut rows, mut first) = (Vec::new(), true);
-    // A lone folder's entries need no order but their own, a tree's folders stand in the order of their names.
-    for listing in list(&session.dav, asked, args.recursive, &mut report).await {
+    let mut output = Output {
+        is_headed: args.recursive || asked.len() > 1,
+        is_first: true,
+        is_long: args.long,
+        kept: args.named.way.json.is_some().then(Vec::new),
+    };
+    let dav = &session.dav;
+    match (args.unsorted, args.recursive) {
+        (true, false) => {
+            for path in asked {
+                stream(dav, path, &mut output, &mut report).await?;
+            }
+        }
+        (true, true) => {
+            list(dav, asked, true, &mut report, |listing, report| output.print(listing, report)).await?;
+        }
+        (false, recursive) => {
+            let mut found = Vec::new();
+            list(dav, asked, recursive, &mut report, |mut listing, _| {
+                listing.entries.sort_by(|a, b| a.path.name().cmp(&b.path.name()));
+                found.push(listing);
+                Ok(())
+            })
+            .await?;
+            found.sort_by(|a, b| a.asked.segments().cmp(b.asked.segments()));
+            for listing in found {
+                output.print(listing, &mut report)?;
+            }
+        }
+    }
+    report.finish(Found { entries: Lines(&session, output.kept.unwrap_or_default()) })
+}
+
+/// What was printed so far, and what is kept for the JSON.
+struct Output {
+    /// Each folder's entries stand below its name.
+    is_headed: bool,
+    is_first: bool,
+    is_long: bool,
+    kept: Option<Vec<Row>>,
+}
+
+impl Output {
+    /// Prints a folder's entries, in columns on a terminal.
+    fn print(&mut self, listing: Listing, report: &mut Report) -> Result<(), Box<dyn Error>> {
         let Listing { asked, entries, misplaced } = listing;
         for why in misplaced {
             report.fail(&asked, why);
         }
-        if !report.owns_stdout() {
-            let is_folder = asked.is_folder();
-            let text = if args.long { long(&entries) } else { short(&entries) };
-            let head = if headed && is_folder { format!("{asked}:\n") } else { String::new() };
-            let gap = if headed && !first { "\n" } else { "" };
-            report.print(&format!("{gap}{head}{text}"))?;
+        let text = if self.is_long { long(&entries) } else { short(&entries) };
+        let head = self.head(&asked);
+        report.print(&(head + &text))?;
+        if let Some(kept) = &mut self.kept {
+            kept.extend(entries);
         }
-        first = false;
-        if args.named.way.json.is_some() {
-            rows.extend(entries);
-        }
+        Ok(())
     }
-    report.finish(Found { entries: Lines(&session, rows) })
+
+    /// What stands before the entries.
+    fn head(&mut self, asked: &RemotePath) -> String {
+        let gap = if self.is_headed && !std::mem::take(&mut self.is_first) { "\n" } else { "" };
+        if self.is_headed && asked.is_folder() { format!("{gap}{asked}:\n") } else { gap.to_owned() }
+    }
 }
 
-/// Lists all of these, and what is below if asked to, in the order of their names.
-async fn list(dav: &Dav, asked: Vec<RemotePath>, recursive: bool, report: &mut Report) -> Vec<Listing> {
+/// Lists all of these, and what is below if asked to; hands on each listing when it is whole.
+async fn list(
+    dav: &Dav,
+    asked: Vec<RemotePath>,
+    recursive: bool,
+    report: &mut Report,
+    mut each: impl FnMut(Listing, &mut Report) -> Result<(), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
     let mut waiting = asked;
     waiting.reverse();
-    let (mut under_way, mut found) = (FuturesUnordered::new(), Vec::new());
+    let mut under_way = FuturesUnordered::new();
     loop {
         while under_way.len() < AT_ONCE
             && let Some(path) = waiting.pop()
@@ -128,7 +186,7 @@ async fn list(dav: &Dav, asked: Vec<RemotePath>, recursive: bool, report: &mut R
             under_way.push(one(dav, path));
         }
         match under_way.next().await {
-            None => break,
+            None => return Ok(()),
             Some(Err((path, error))) => report.fail(path, error),
             Some(Ok(listing)) => {
                 if recursive {
@@ -136,12 +194,10 @@ async fn list(dav: &Dav, asked: Vec<RemotePath>, recursive: bool, report: &mut R
                     let below = below.filter(|path| path.is_folder() && !path.same_place(&listing.asked));
                     waiting.extend(below.cloned());
                 }
-                found.push(listing);
+                each(listing, report)?;
             }
         }
     }
-    found.sort_by(|a, b| a.asked.segments().cmp(b.asked.segments()));
-    found
 }
 
 /// Lists a folder, or a file.
@@ -155,9 +211,45 @@ async fn one(dav: &Dav, asked: RemotePath) -> Result<Listing, (RemotePath, dav::
     if let Err(error) = listed.await {
         return Err((asked, error));
     }
-    entries.sort_by(|a, b| a.path.name().cmp(&b.path.name()));
     let asked = asked.as_folder(is_folder);
     Ok(Listing { asked, entries, misplaced })
+}
+
+/// Lists a folder, or a file, and prints each entry as it comes.
+async fn stream(dav: &Dav, asked: RemotePath, output: &mut Output, report: &mut Report) -> Result<(), Box<dyn Error>> {
+    let (mut text, mut printed, mut misplaced) = (String::new(), Ok(()), Vec::new());
+    let mut is_headed = false;
+    let listed = dav.list(&asked, dav::Depth::One, Wanted::LISTING, |entry| {
+        let row = match entry {
+            Ok(entry) => Row::of(&entry),
+            Err(why) => return misplaced.push(why),
+        };
+        if !std::mem::replace(&mut is_headed, true) {
+            let is_file = row.path.same_place(&asked) && !row.path.is_folder();
+            text += &output.head(&asked.clone().as_folder(!is_file));
+        }
+        if row.path.same_place(&asked) && row.path.is_folder() {
+            return;
+        }
+        text += &if output.is_long { line(&row, WIDEST) } else { name(&row) + "\n" };
+        if let Some(kept) = &mut output.kept {
+            kept.push(row);
+        }
+        if text.len() >= PRINTED && printed.is_ok() {
+            printed = report.print(&text);
+            text.clear();
+        }
+    });
+    let listed = listed.await;
+    printed?;
+    report.print(&text)?;
+    for why in misplaced {
+        report.fail(&asked, why);
+    }
+    if let Err(error) = listed {
+        report.fail(&asked, error);
+    }
+    Ok(())
 }
 
 /// The name, with a `/` behind a folder's.
@@ -175,17 +267,21 @@ fn short(entries: &[Row]) -> String {
 }
 
 fn long(entries: &[Row]) -> String {
-    let length = |entry: &Row| match entry.length {
+    let widest = entries.iter().map(|entry| length(entry).len()).max().unwrap_or_default();
+    entries.iter().map(|entry| line(entry, widest)).collect()
+}
+
+fn length(entry: &Row) -> String {
+    match entry.length {
         Some(bytes) if !entry.path.is_folder() => bytes.to_string(),
         _ => "-".to_owned(),
-    };
-    let widest = entries.iter().map(|entry| length(entry).len()).max().unwrap_or_default();
-    let mut text = String::new();
-    for entry in entries {
-        let time = entry.modified.map_or_else(|| "-".to_owned(), show::minute);
-        let _ = writeln!(text, "{:>widest$}  {time:16}  {}", length(entry), name(entry));
     }
-    text
+}
+
+/// An entry with its length, which is at most so wide, and its time.
+fn line(entry: &Row, widest: usize) -> String {
+    let time = entry.modified.map_or_else(|| "-".to_owned(), show::minute);
+    format!("{:>widest$}  {time:16}  {}\n", length(entry), name(entry))
 }
 
 /// What is at a path, or an error that says that there is nothing.

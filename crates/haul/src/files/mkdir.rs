@@ -2,10 +2,10 @@
 
 use std::error::Error;
 
-use dav::{Dav, If, RemotePath};
+use dav::{Dav, Done as Known, If, RemotePath};
 use serde::Serialize;
 
-use super::{Outcome, named::Named};
+use super::{Outcome, named::Named, say_checked};
 
 /// Make folders on a server
 #[derive(clap::Args)]
@@ -31,7 +31,7 @@ pub(super) async fn run(args: Args) -> Outcome {
             report.fail(&path, error);
         }
     }
-    report.finish(Done { made: made.iter().map(ToString::to_string).collect() })
+    report.finish(Done { made: made.iter().map(RemotePath::decoded).collect() })
 }
 
 /// Makes a folder. The folder itself is tried first: where only that is missing, which is the rule, it is one round
@@ -50,13 +50,19 @@ async fn make(dav: &Dav, path: &RemotePath, parents: bool, made: &mut Vec<Remote
             Err(error) => return Err(error.into()),
         }
     };
-    if !new && !parents {
+    if new.is_none() && !parents {
         return Err(format!("{path}: there is a folder of this name already").into());
     }
-    made.extend(new.then_some(next));
+    let mut keep = |path: RemotePath, done: Known| {
+        say_checked(done, format_args!("{path}: made"));
+        made.push(path);
+    };
+    if let Some(done) = new {
+        keep(next, done);
+    }
     while let Some(next) = missing.pop() {
-        if dav.mkcol(&next, &If::default()).await? {
-            made.push(next);
+        if let Some(done) = dav.mkcol(&next, &If::default()).await? {
+            keep(next, done);
         }
     }
     Ok(())

@@ -8,11 +8,11 @@
 
 use std::{collections::HashSet, fmt};
 
-use dav::{Dav, Entry, If, RemotePath, Wanted};
+use dav::{Dav, Done, Entry, If, RemotePath, Wanted};
 use futures_util::{StreamExt, future::join, future::join_all, stream};
 use serde::Serialize;
 
-use super::{report::Report, session::Session};
+use super::{report::Report, say_checked, session::Session};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
@@ -68,7 +68,11 @@ pub(super) async fn carry(
     let mut carried = Vec::new();
     while let Some((from, to, result)) = done.next().await {
         match result {
-            Ok(()) => carried.push(Carried { from: from.to_string(), to: to.to_string() }),
+            Ok(known) => {
+                let what = if verb == Verb::Copy { "copied" } else { "moved" };
+                say_checked(known, format_args!("{from}: {what} to {to}"));
+                carried.push(Carried { from: from.decoded(), to: to.decoded() });
+            }
             Err(why) => report.fail(from, why),
         }
     }
@@ -129,7 +133,7 @@ impl fmt::Display for Stop {
     }
 }
 
-async fn once(dav: &Dav, verb: Verb, from: &RemotePath, to: &RemotePath) -> Result<(), Stop> {
+async fn once(dav: &Dav, verb: Verb, from: &RemotePath, to: &RemotePath) -> Result<Done, Stop> {
     let send = async |overwrite, claims: &If| match verb {
         Verb::Copy => dav.copy(from, to, overwrite, claims).await,
         Verb::Move => dav.rename(from, to, overwrite, claims).await,

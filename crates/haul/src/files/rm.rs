@@ -7,7 +7,7 @@ use dav::{Entry, Guard, If, RemotePath, Wanted};
 use futures_util::{StreamExt, future::join_all, stream};
 use serde::Serialize;
 
-use super::{Outcome, named::Named, session::Session};
+use super::{Outcome, named::Named, say_checked, session::Session};
 
 /// Delete files of a server, and with -r folders
 #[derive(clap::Args)]
@@ -48,7 +48,11 @@ pub(super) async fn run(args: Args) -> Outcome {
     while let Some((path, result)) = deletions.next().await {
         match result {
             Err(error) if !(args.force && error.is(404)) => report.fail(path, error),
-            _ => deleted.push(path.to_string()),
+            Ok(done) => {
+                say_checked(done, format_args!("{path}: deleted"));
+                deleted.push(path.decoded());
+            }
+            Err(_) => deleted.push(path.decoded()),
         }
     }
     drop(deletions);
@@ -64,7 +68,7 @@ fn fit(entry: &Entry, recursive: bool) -> Result<(), &'static str> {
     }
 }
 
-async fn delete(session: &Session, path: RemotePath) -> (RemotePath, Result<(), dav::Error>) {
+async fn delete(session: &Session, path: RemotePath) -> (RemotePath, Result<dav::Done, dav::Error>) {
     let result = session.dav.delete(&path, &Guard::None, &If::default()).await;
     (path, result)
 }

@@ -69,6 +69,9 @@ pub(super) fn count(number: u64, thing: &str) -> String {
 /// Names in columns, downwards as ls(1) has them, in as few lines as fit into `width` columns of a terminal.
 pub(super) fn columns(names: &[String], width: usize) -> String {
     const GAP: usize = 2;
+    if width == 0 {
+        return names.iter().flat_map(|name| [name, "\n"]).collect();
+    }
     let widths: Vec<usize> = names.iter().map(|name| measure_text_width(name)).collect();
     let layout = |lines: usize| -> Vec<usize> {
         widths.chunks(lines).map(|column| column.iter().max().copied().unwrap_or_default()).collect()
@@ -77,7 +80,7 @@ pub(super) fn columns(names: &[String], width: usize) -> String {
         let columns = layout(*lines);
         columns.iter().sum::<usize>() + GAP * columns.len().saturating_sub(1) <= width
     };
-    let lines = (1..=names.len()).find(fits).unwrap_or(names.len()).max(1);
+    let lines = layouts(names.len(), (width + GAP) / (1 + GAP)).find(fits).unwrap_or(names.len()).max(1);
     let columns = layout(lines);
     let mut text = String::new();
     for line in 0..lines.min(names.len()) {
@@ -94,6 +97,12 @@ pub(super) fn columns(names: &[String], width: usize) -> String {
     text
 }
 
+/// The numbers of lines that are worth trying for so many names in at most so many columns, the fewest first. They are
+/// as few as the columns: each try looks at all names, of which there may be a million.
+fn layouts(names: usize, most: usize) -> impl Iterator<Item = usize> {
+    (1..=most.min(names)).rev().map(move |columns| names.div_ceil(columns))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +114,14 @@ mod tests {
         assert_eq!(columns(&names, 9), "a    d\nbb   eé\nccc\n");
         assert_eq!(columns(&names, 1), "a\nbb\nccc\nd\neé\n");
         assert_eq!(columns(&[], 80), "");
+    }
+
+    #[test]
+    fn columns_of_a_million_names_take_a_bounded_number_of_tries() {
+        assert!(layouts(1_000_000, 80).count() <= 80);
+        let names: Vec<String> = (0..1_000_000).map(|number| number.to_string()).collect();
+        assert_eq!(columns(&names, 0).lines().count(), names.len());
+        assert_eq!(columns(&names, 80).lines().count(), 100_000);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod counted;
 mod early;
 mod explain;
 mod pem;
+mod pinned;
 mod unverified;
 
 use std::{
@@ -36,7 +37,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 pub use self::early::{Confirmation, EarlyData};
 pub(crate) use self::{counted::Counted, explain::explain};
-use self::{early::Early, pem::Roots, unverified::Unverified};
+use self::{early::Early, pem::Roots, pinned::Pinned, unverified::Unverified};
 use super::{Io, Offer, SettingsError, tcp_info::TcpInfo};
 use crate::{Cause, Origin};
 
@@ -216,7 +217,7 @@ impl Tls {
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots.trusted.clone()), self.provider.clone())
                 .build()
                 .ok()
-                .map(|verifier| verifier as _);
+                .map(|verifier| Arc::new(Pinned::new(verifier, roots.named.clone())) as _);
         let verifier = if unverified { Some(Arc::new(Unverified(self.provider.clone())) as _) } else { strict.clone() };
         let counted = verifier.clone().map(|verifier| Arc::new(Counted::new(verifier)));
         let checked = |verifier: &Option<Arc<dyn ServerCertVerifier>>| -> Result<_, rustls::Error> {

@@ -180,6 +180,28 @@ impl Authenticator {
         attempt
     }
 
+    /// Before a request goes out once more with the headers of an earlier sending, whose answer was lost: the count of
+    /// the nonce's uses grows with every one (`nc`, RFC 7616 §3.4), or a server takes it for somebody else's replay. The
+    /// server's latest nonce is taken, which the `attempt` then tells.
+    pub fn again(
+        &mut self,
+        origin: &Origin,
+        method: &Method,
+        target: &str,
+        attempt: &mut Attempt,
+        headers: &mut HeaderMap,
+    ) {
+        let session = self.known.get_mut(origin).and_then(|known| known.session.as_mut());
+        if let (Some(tried), Some(session), Some(Credential::Password { user, password })) =
+            (&mut attempt.digest, session, self.credentials.get(origin))
+            && let Some(value) = session.respond(&user, &password, method, target)
+        {
+            tried.fresh &= tried.nonce == session.nonce;
+            tried.nonce.clone_from(&session.nonce);
+            put(headers, value);
+        }
+    }
+
     /// After a `401` with the headers `answer`: puts what to try next into the request's `headers`, or says why
     /// there is nothing. A password is tried once in the clear and once with a nonce of the request's own, which is
     /// replaced once if it is called stale: a request is answered `401` five times at most, and mostly once.
@@ -238,6 +260,10 @@ impl Authenticator {
                     return Err(GiveUp::Stale { origin });
                 }
                 renewed |= stale && *fresh;
+            }
+            // Several requests may be told of one nonce: its uses are counted for all of them.
+            if let Some(known) = known.session.take_if(|known| known.is_same(&session)) {
+                session = known;
             }
             let Some(value) = session.respond(user, password, method, target) else {
                 return Err(GiveUp::Unspeakable { origin, what, why: "the server's challenge cannot be repeated" });

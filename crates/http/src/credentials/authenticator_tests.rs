@@ -232,6 +232,46 @@ fn what_cannot_be_done_is_said() {
     assert!(unspeakable.contains("the token for https://a cannot be sent"), "{unspeakable}");
 }
 
+/// RFC 7616 §3.4.
+#[test]
+fn count_of_a_nonce_grows_with_each_sending_whoever_sends() {
+    let count = |exchange: &Exchange| {
+        let sent = exchange.sent();
+        let value = |name: &str| sent.split_once(name).map_or("", |(_, rest)| rest.split([',', '"']).next().unwrap());
+        format!("{} {}", value("nonce=\""), value("nc=").trim_start_matches('0'))
+    };
+    let offer = ["Digest realm=r, nonce=n, qop=auth"];
+    let mut exchange = Exchange::begin("http://a", Some(password()));
+    exchange.refused(&offer).unwrap();
+    assert_eq!(count(&exchange), "n 1");
+    let again = |exchange: &mut Exchange| {
+        let Exchange { authenticator, origin, headers, attempt } = exchange;
+        authenticator.again(origin, &Method::GET, "/", attempt, headers);
+    };
+    again(&mut exchange);
+    assert_eq!(count(&exchange), "n 2");
+    // Another request that was told of the same nonce at the same time.
+    let first = std::mem::take(&mut exchange.attempt);
+    exchange.refused(&offer).unwrap();
+    assert_eq!(count(&exchange), "n 3");
+    // The server has named another since: the first takes it, and is not to blame if that is refused as unknown.
+    exchange.authenticator.accepted(
+        &origin("http://a"),
+        &first,
+        &HeaderMap::from_iter([(
+            HeaderName::from_static("authentication-info"),
+            HeaderValue::from_static("nextnonce=\"m\""),
+        )]),
+    );
+    exchange.attempt = first;
+    again(&mut exchange);
+    assert_eq!((count(&exchange).as_str(), exchange.attempt.digest.as_ref().unwrap().fresh), ("m 1", false));
+    // Nothing is added to what was not signed by Digest.
+    let mut open = Exchange::begin("http://b", None);
+    again(&mut open);
+    assert_eq!(open.sent(), "");
+}
+
 #[test]
 fn no_secret_is_printed() {
     let mut exchange = Exchange::begin("https://a", Some(password()));

@@ -107,6 +107,11 @@ impl Session {
         })
     }
 
+    /// Whether another's answers are made of the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        (&self.realm, &self.nonce, self.hash) == (&other.realm, &other.nonce, other.hash)
+    }
+
     /// The server wants another nonce from now on (RFC 7616 §3.5).
     pub(super) fn renew(&mut self, nonce: Vec<u8>) {
         self.nonce = nonce;

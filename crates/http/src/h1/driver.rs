@@ -88,6 +88,8 @@ struct Driver {
     ending: bool,
     /// When the answer under way began.
     begun: Instant,
+    /// When it was last seen whether the answer has a reader yet.
+    looked: Instant,
     /// The last job that was called slow.
     told_slow: Option<JobId>,
     /// How long those behind an answer may be kept waiting.
@@ -160,6 +162,7 @@ impl Driver {
             ending: false,
             moved: now,
             begun: now,
+            looked: now,
             told_slow: None,
             patience: Self::PATIENCE,
             inward: Pace::default(),

@@ -85,7 +85,7 @@ impl Authority {
     }
 }
 
-fn pem(certificate: &CertificateDer<'_>) -> String {
+pub(crate) fn pem(certificate: &CertificateDer<'_>) -> String {
     use base64::{Engine, prelude::BASE64_STANDARD};
     let text = BASE64_STANDARD.encode(certificate);
     let lines: Vec<_> = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();

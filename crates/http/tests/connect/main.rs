@@ -3,6 +3,7 @@
 mod doubles;
 mod given_up;
 mod leaks;
+mod named;
 mod plain;
 mod proxy;
 mod tls;

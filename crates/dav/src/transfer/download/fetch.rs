@@ -25,6 +25,7 @@ use super::{
     early::{self, Asked},
     here::in_the_way,
     parts::is_part,
+    surplus::{Extent, stood_still},
 };
 use crate::{
     ETag, Error, RemotePath,
@@ -38,7 +39,7 @@ const SMALL: u64 = 256 * 1024;
 const LARGE: u64 = 8 * 1024 * 1024;
 /// How often an answer that breaks off is asked for, the first time included: until all that came of it is as much as a
 /// large file, within these bounds. Where connections end after so many bytes, each one that others have used may break
-/// once more, and then there is a fresh one.
+/// once more, and then there is a fresh one. One that stands still until its bound is exceeded is asked for once more.
 const TRIES: RangeInclusive<u64> = 3..=10;
 
 impl Facts {
@@ -221,14 +222,14 @@ impl Work<'_> {
 
     /// Writes what comes: its length, and whether it had a digest that fits.
     async fn write(&self, answer: Answer, facts: &Facts, path: &RemotePath, part: &Path) -> Result<(u64, bool), Lost> {
-        let told = http_body::Body::size_hint(answer.body()).exact();
+        let extent = Extent::of(&answer, facts.length);
         let mut body = answer.into_body();
         let written = |error| Error::local("write", part, error);
         // At once: a task for it might make it after all has been stopped and cleared away.
         let mut file = fs::File::create(part).map_err(written)?;
         let mut length = 0;
-        let first = body.frame().await.transpose().map_err(cut)?.and_then(|frame| frame.into_data().ok());
-        if let Some(piece) = first.clone().filter(|piece| told == Some(piece.len() as u64)) {
+        let first = extent.next(&mut body, 0, path).await?.and_then(|frame| frame.into_data().ok());
+        if let Some(piece) = first.clone().filter(|piece| extent.is_all(piece.len() as u64)) {
             // What came in one piece is written in one go.
             let moved = piece.len();
             self.moves(moved);
@@ -237,7 +238,7 @@ impl Work<'_> {
             }
             let wrote = tokio::task::spawn_blocking(move || file.write_all(&piece)).await;
             wrote.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(written)?;
-            self.is_as_listed(facts, path, moved as u64, told.is_none())?;
+            self.is_as_listed(facts, path, moved as u64, extent.is_blind())?;
             return Ok((moved as u64, !body.verified().is_empty()));
         }
         let mut file = tokio::fs::File::from_std(file);
@@ -252,13 +253,13 @@ impl Work<'_> {
             if facts.length.is_some_and(|listed| length > listed) {
                 break;
             }
-            match body.frame().await {
-                Some(frame) => piece = frame.map_err(cut)?.into_data().ok(),
+            match extent.next(&mut body, length, path).await? {
+                Some(frame) => piece = frame.into_data().ok(),
                 None => break,
             }
         }
         file.flush().await.map_err(written)?;
-        self.is_as_listed(facts, path, length, told.is_none())?;
+        self.is_as_listed(facts, path, length, extent.is_blind())?;
         Ok((length, !body.verified().is_empty()))
     }
 
@@ -352,10 +353,15 @@ pub(super) async fn again<T, F: Future<Output = Result<T, Lost>>>(
     fetch: impl Fn() -> F,
 ) -> Result<T, Error> {
     let tries = (LARGE / length.max(1)).clamp(*TRIES.start(), *TRIES.end());
+    let mut stood = false;
     for left in (0..tries).rev() {
         match fetch().await {
             Ok(fetched) => return Ok(fetched),
-            Err(Lost::Amid(_)) if left > 0 => {}
+            Err(Lost::Amid(error)) if left > 0 => {
+                if stood_still(&error) && std::mem::replace(&mut stood, true) {
+                    return Err(error);
+                }
+            }
             Err(Lost::Amid(error) | Lost::Whole(error)) => return Err(error),
         }
     }

@@ -290,7 +290,17 @@ fn part_of(path: &RemotePath, answer: Answer, range: &Range<u64>, whole: u64) ->
         return Ok(None);
     }
     if is_part(&answer, range, whole) {
-        return Ok(Some(answer));
+        return match http_body::Body::size_hint(answer.body())
+            .exact()
+            .filter(|announced| *announced > range.end - range.start)
+        {
+            None => Ok(Some(answer)),
+            // It would not end.
+            Some(announced) => {
+                let length = range.end - range.start;
+                Err(differs(path, format!("{length} bytes were asked for, and the answer announces {announced}")))
+            }
+        };
     }
     let (start, last, told) = (range.start, range.end - 1, told(&answer));
     Err(differs(path, format!("bytes {start}-{last} of {whole} were asked for, and the server sends {told}")))

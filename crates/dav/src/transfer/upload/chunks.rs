@@ -60,11 +60,11 @@ impl Upload<'_> {
         };
         let sent = sent.await;
         match &sent {
-            Ok(()) => drop(self.temporary().remove(&folder)),
+            Ok(_) => drop(self.temporary().remove(&folder)),
             Err(why) if alone.is_some() && is_passing(why) => {}
             Err(_) => self.discard(&folder, alone, false).await,
         }
-        sent.map(|()| Sent { bytes: length, etag: None, compared: false, seen: None })
+        sent.map(|_| Sent { bytes: length, etag: None, compared: false, seen: None })
     }
 
     /// Sends the chunks that are not there, and once more what the server has lost of them.

@@ -16,7 +16,7 @@ use super::{
     way::{LARGE, Way, is_long},
 };
 use crate::{
-    Abilities, Error, Guard, If, RemotePath,
+    Abilities, Done, Error, Guard, If, RemotePath,
     transfer::{
         SHARED,
         plan::{Before, Sent, There},
@@ -84,16 +84,18 @@ impl Upload<'_> {
             Source::open(local, length, self.watch).await?
         };
         let bytes = source.body.length().unwrap_or(length);
-        let headers = mtime(modified).into_iter().collect();
+        let stated = self.stated(&source).await?;
+        let headers: HeaderMap = mtime(modified).into_iter().collect();
         let class = if bytes <= SHARED { Class::Small } else { Class::Large };
         // A refusal that is likely comes alone: no neighbour is to be told of it.
         let options = haul_http::Options { class, pipeline: seen, ..haul_http::Options::default() };
         if self.options.temporary {
-            self.send_renamed(path, source, headers, guard, claims, options).await?;
+            self.send_renamed(path, source, (headers, stated), guard, claims, options).await?;
             return Ok(Sent { bytes, etag: None, compared: false, seen: None });
         }
         let look = looks.then(|| self.options.wanted());
-        let (stored, found) = self.dav.put_and_look(path, source.body, headers, guard, claims, options, look).await?;
+        let put = |body, headers| self.dav.put_and_look(path, body, headers, guard, claims, options.clone(), look);
+        let (stored, found) = self.put_stated(source.body, (headers, stated), put).await?;
         source.seen.still(local)?;
         Ok(Sent { bytes, etag: stored.etag, compared: false, seen: found.as_ref().map(There::from) })
     }
@@ -119,7 +121,7 @@ impl Upload<'_> {
         &self,
         path: &RemotePath,
         source: Source,
-        headers: HeaderMap,
+        headers: (HeaderMap, HeaderMap),
         guard: &Guard,
         claims: &If,
         options: haul_http::Options,
@@ -131,12 +133,14 @@ impl Upload<'_> {
         let temporary = parent.join(&temporary_name(name), false)?;
         self.temporary().insert(temporary.clone(), None);
         let ours = body.again();
-        let put = self.dav.put(&temporary, body, headers, &Guard::Absent, &If::default(), options).await;
+        let none = If::default();
+        let put = |body, headers| self.dav.put(&temporary, body, headers, &Guard::Absent, &none, options.clone());
+        let put = self.put_stated(body, headers, put).await;
         let refused = put.as_ref().is_err_and(|why| why.refusal().is_some());
         let renamed = async {
             put?;
             seen.still(&local)?;
-            self.rename(&temporary, path, guard, claims, ours).await
+            self.rename(&temporary, path, guard, claims, ours).await.map(drop)
         };
         let renamed = renamed.await;
         match &renamed {
@@ -154,11 +158,11 @@ impl Upload<'_> {
         guard: &Guard,
         locks: &If,
         ours: Option<Body>,
-    ) -> Result<(), Error> {
+    ) -> Result<Done, Error> {
         let (overwrite, claims) = renaming(path, guard, locks);
         match self.dav.rename(temporary, path, overwrite, &claims).await {
             // Renamed already, by a request whose answer was lost.
-            Err(error) if error.is(404) && self.dav.is_ours(&error, path, ours).await => Ok(()),
+            Err(error) if error.is(404) && self.dav.is_ours(&error, path, ours).await => Ok(Done::Checked),
             // A server that does not know states says so of each.
             Err(error)
                 if error.is(412)
@@ -176,7 +180,7 @@ impl Upload<'_> {
     /// come yet, and what was there does not vanish: that is looked for again in the end.
     pub(super) async fn discard(&self, temporary: &RemotePath, alone: Option<Alone>, refused: bool) {
         let gone = match self.dav.delete(temporary, &Guard::None, &If::default()).await {
-            Ok(()) => true,
+            Ok(_) => true,
             Err(error) => error.is(404) && refused,
         };
         if gone {

@@ -63,6 +63,13 @@ impl Source {
     }
 }
 
+impl Source {
+    /// Whether it is read as it is sent, and not in memory.
+    pub(super) fn is_read_later(&self) -> bool {
+        self.seen.length > AT_ONCE
+    }
+}
+
 impl Seen {
     /// A file's present state, if it still has the length that was listed.
     pub(super) fn look(local: &Path, length: u64) -> Result<Self, Error> {

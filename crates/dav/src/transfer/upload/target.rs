@@ -9,7 +9,7 @@ use std::{
 use futures_util::{FutureExt, future::join_all};
 
 use crate::{
-    Dav, Error, If, RemotePath, Wanted,
+    Dav, Done, Error, If, RemotePath, Wanted,
     cloud::Cloud,
     requests::Depth,
     transfer::{
@@ -132,8 +132,8 @@ pub(super) async fn begun(
     let none = If::default();
     let (made, listed) = futures_util::join!(dav.try_mkcol(&path, &none), listing(dav, &path, options.wanted()));
     match (made, listed) {
-        (Ok(()), _) => Some((true, Listing::new())),
-        (Err(_), Ok(Target::Folder(listing))) => Some((false, listing)),
+        (Ok(Done::Answered), _) => Some((true, Listing::new())),
+        (Ok(Done::Checked) | Err(_), Ok(Target::Folder(listing))) => Some((false, listing)),
         _ => None,
     }
 }

@@ -2,6 +2,8 @@
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, pki_types::UnixTime};
 
+use super::pinned::is_an_authority;
+
 /// How many names of a certificate are told.
 const NAMED: usize = 4;
 
@@ -24,8 +26,9 @@ pub(crate) fn explain(error: &Error) -> String {
 
 fn certificate(problem: &CertificateError) -> String {
     use CertificateError::{
-        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
-        NotValidYetContext, Revoked, UnknownIssuer,
+        BadEncoding, BadSignature, Expired, ExpiredContext, InvalidPurpose, InvalidPurposeContext, NotValidForName,
+        NotValidForNameContext, NotValidYet, NotValidYetContext, Other, Revoked, UnhandledCriticalExtension,
+        UnknownIssuer,
     };
     match problem {
         UnknownIssuer => {
@@ -49,8 +52,34 @@ fn certificate(problem: &CertificateError) -> String {
         }
         NotValidYet => "the server's certificate is not valid yet; is the clock of this machine right?".into(),
         Revoked => "the server's certificate was revoked".into(),
+        InvalidPurpose | InvalidPurposeContext { .. } => {
+            "the server's certificate was not issued for servers (its extended key usage lacks serverAuth)".into()
+        }
+        UnhandledCriticalExtension => {
+            "the server's certificate has a critical extension that is not known here; let its authority issue another"
+                .into()
+        }
+        BadEncoding => "the server's certificate is damaged: it cannot be decoded".into(),
+        problem if is_an_authority(problem) => {
+            "the server shows an authority's certificate (CA:TRUE) as its own; if you trust it, name that certificate's \
+             file"
+                .into()
+        }
+        Other(other) => format!("the server's certificate is not valid: {}", words(&other.0.to_string())),
         other => format!("the server's certificate cannot be trusted: {other}"),
     }
+}
+
+/// The words of a name such as `EndEntityUsedAsCa`, as which webpki tells what is wrong.
+fn words(name: &str) -> String {
+    let mut text = String::new();
+    for char in name.chars() {
+        if char.is_ascii_uppercase() && !text.is_empty() {
+            text.push(' ');
+        }
+        text.push(char.to_ascii_lowercase());
+    }
+    text
 }
 
 /// The first few names of a certificate. rustls gives each as it debugs it, `DnsName("example.org")`, with whatever
@@ -105,6 +134,17 @@ fn received(alert: AlertDescription) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_problem_without_a_sentence_is_told_in_words() {
+        use std::sync::Arc;
+        let told = |problem| {
+            explain(&Error::InvalidCertificate(CertificateError::Other(rustls::OtherError(Arc::new(problem)))))
+        };
+        let ends = told(webpki::Error::EndEntityUsedAsCa);
+        assert_eq!(ends, "the server's certificate is not valid: end entity used as ca");
+        assert!(told(webpki::Error::CaUsedAsEndEntity).contains("(CA:TRUE)"));
+    }
 
     #[test]
     fn names_are_few_and_harmless() {

@@ -20,6 +20,8 @@ use crate::connect::SettingsError;
 #[derive(Clone)]
 pub(crate) struct Roots {
     pub(crate) trusted: RootCertStore,
+    /// The certificates in the named files.
+    pub(crate) named: Vec<CertificateDer<'static>>,
     files: Vec<PathBuf>,
     system: usize,
     /// What the system's own store complained of; it matters only once a server is not trusted.
@@ -29,7 +31,7 @@ pub(crate) struct Roots {
 impl Roots {
     /// Nobody yet.
     pub(crate) fn none() -> Self {
-        Self { trusted: RootCertStore::empty(), files: Vec::new(), system: 0, complaint: None }
+        Self { trusted: RootCertStore::empty(), named: Vec::new(), files: Vec::new(), system: 0, complaint: None }
     }
 
     /// The authorities in these files. What cannot be used in them is an error.
@@ -37,6 +39,7 @@ impl Roots {
         let mut roots = Self::none();
         for path in files {
             for (index, certificate) in certificates(path)?.into_iter().enumerate() {
+                roots.named.push(certificate.clone());
                 roots.trusted.add(certificate).map_err(|error| SettingsError::Pem {
                     path: path.clone(),
                     why: format!("its certificate number {} cannot be trusted: {error}", index + 1),

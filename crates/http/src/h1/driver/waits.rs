@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::{sync::mpsc::Sender, time::Instant};
 
 use super::{Driver, read::Reader};
 use crate::{Cause, Step as Wait, connect::TcpInfo, scheduler::LARGE, wire::Report};
@@ -19,7 +19,7 @@ impl Driver {
     /// When something must be decided at the latest.
     pub(super) fn alarm_at(&self) -> Option<Instant> {
         let deadline = self.deadline().map(|(at, _)| at);
-        deadline.into_iter().chain(self.out_of_patience()).min()
+        deadline.into_iter().chain(self.out_of_patience()).chain(self.look_at()).min()
     }
 
     /// When to give up, and as what.
@@ -34,7 +34,10 @@ impl Driver {
             // The reader takes its time; only what is written can be late.
             return if unwritten { timed_out(Wait::Send, first.stall) } else { None };
         }
-        if self.exchanges.is_answering() {
+        if matches!(self.reader, Reader::Nobody) {
+            // A connection is not worth more than those behind wait for.
+            Some((self.moved + self.patience, Cause::Retired("nobody waits for the end of its answer any more")))
+        } else if self.exchanges.is_answering() {
             timed_out(Wait::Receive, first.stall)
         } else if unwritten || self.sending.is_some() {
             timed_out(Wait::Send, first.stall)
@@ -54,9 +57,22 @@ impl Driver {
         Some(if is_large { self.begun } else { self.moved } + self.patience)
     }
 
+    /// When to look whether an answer that stands still has a reader yet: one that goes is noticed only by the next
+    /// piece for it.
+    fn look_at(&self) -> Option<Instant> {
+        let waits = matches!(self.reader, Reader::Somebody(_, None)) && self.exchanges.is_answering();
+        waits.then(|| self.moved.max(self.looked) + PATIENCE)
+    }
+
     /// A bound has passed, or was thought to.
     pub(super) fn late(&mut self) -> Result<(), Cause> {
         let now = Instant::now();
+        if self.look_at().is_some_and(|at| at <= now) {
+            self.looked = now;
+            if matches!(&self.reader, Reader::Somebody(to, None) if to.get_ref().is_none_or(Sender::is_closed)) {
+                self.reader_has(false)?;
+            }
+        }
         if self.out_of_patience().is_some_and(|at| at <= now) {
             self.patience = PATIENCE.max(self.io.tcp_info().map_or(PATIENCE, |tcp| tcp.rtt * ROUND_TRIPS));
             if self.out_of_patience().is_some_and(|at| at <= now)
