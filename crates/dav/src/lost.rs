@@ -91,7 +91,7 @@ impl Dav {
             }
             self.found(what).await
         };
-        match timeout(LOOK, looked).await {
+        match timeout(LOOK, Box::pin(looked)).await {
             Ok(Ok(Found::Done)) => Ok(Done::Checked),
             Ok(Ok(Found::Otherwise(found))) => Err(failed.with_found(found)),
             _ => Err(failed),

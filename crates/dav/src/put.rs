@@ -90,7 +90,7 @@ impl Dav {
             let [looked, again] = [(); 2].map(|()| ours.as_ref().and_then(Body::again));
             // What the engine or a gateway has tried several times is not sent once more.
             let once = matches!(error, Error::Http(haul_http::Error::Undecided { .. }));
-            match (timeout(LOOK, self.fate(path, guard, looked)).await, again) {
+            match (timeout(LOOK, Box::pin(self.fate(path, guard, looked))).await, again) {
                 (Ok(Fate::Done), _) => return Ok(done()),
                 (Ok(Fate::Nothing), Some(body)) if once => {
                     (answer, sent_again) = (self.send(request.map(|()| body), path).await, true);

@@ -64,7 +64,7 @@ const AUTHORITY: IsCa = IsCa::Ca(BasicConstraints::Unconstrained);
 #[tokio::test]
 async fn named_certificate_is_accepted_although_it_is_marked_as_an_authority() {
     for is_ca in [AUTHORITY, IsCa::NoCa, IsCa::ExplicitNoCa] {
-        let (shown, key) = self_signed("localhost", 2049, is_ca.clone());
+        let (shown, key) = self_signed("localhost", 2049, is_ca);
         meets((&shown, &key), &pem(&shown)).await.unwrap_or_else(|why| panic!("{is_ca:?}: {why}"));
     }
 }

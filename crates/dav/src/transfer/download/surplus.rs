@@ -59,16 +59,14 @@ impl Extent {
         if length != known || announced <= known {
             return body.frame().await.transpose().map_err(amid);
         }
-        match timeout(SOON, body.frame()).await {
-            Ok(Some(Ok(frame))) => Ok(Some(frame)),
-            _ => {
-                let why = format!(
-                    "the server lists {known} bytes and sent as many, but its answer announces {announced} \
-                     (Content-Length) and does not end: the server or a gateway counts wrongly"
-                );
-                Err(Lost::Whole(Error::Differs { path: path.clone(), why }))
-            }
+        if let Ok(Some(Ok(frame))) = timeout(SOON, body.frame()).await {
+            return Ok(Some(frame));
         }
+        let why = format!(
+            "the server lists {known} bytes and sent as many, but its answer announces {announced} (Content-Length) and \
+             does not end: the server or a gateway counts wrongly"
+        );
+        Err(Lost::Whole(Error::Differs { path: path.clone(), why }))
     }
 }
 

@@ -65,7 +65,8 @@ impl Upload<'_> {
         all.extend(stated);
         match (put(body, all).await, again) {
             (Err(error), Some(body)) if may_be_about_headers(&error) => {
-                let put = put(body, headers).await?;
+                // In a box, since it is rare.
+                let put = Box::pin(put(body, headers)).await?;
                 self.stated.is_refused();
                 Ok(put)
             }
