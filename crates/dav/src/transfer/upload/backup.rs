@@ -15,7 +15,7 @@ impl Upload<'_> {
     pub(super) async fn keep_copy(&self, path: &RemotePath) -> Result<(), Error> {
         let Some(backup) = self.backup_of(path)? else { return Ok(()) };
         self.ensure_above(&backup).await?;
-        self.dav.copy(path, &backup, true, &If::default()).await
+        self.dav.copy(path, &backup, true, &If::default()).await.map(drop)
     }
 
     /// Moves what is to be deleted to the backup. A folder that is there from earlier is added to.
@@ -26,7 +26,7 @@ impl Upload<'_> {
             match self.dav.rename(&path, &backup, !path.is_folder(), &If::default()).await {
                 Err(error) if error.is(404) => return Ok(()),
                 Err(error) if error.is(412) && path.is_folder() => {}
-                moved => return moved,
+                moved => return moved.map(drop),
             }
             for (name, there) in self.list(&path).await?.unwrap_or_default() {
                 self.put_away(path.join(&name, there.folder)?).await?;
@@ -36,7 +36,7 @@ impl Upload<'_> {
                 let why = "it is not empty yet, and stays".into();
                 return Err(Error::Differs { path, why });
             }
-            self.dav.delete(&path, &Guard::None, &If::default()).await
+            self.dav.delete(&path, &Guard::None, &If::default()).await.map(drop)
         }
         .boxed()
     }
