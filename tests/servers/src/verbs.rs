@@ -263,7 +263,12 @@ impl State {
                 let date = shown.modified.map(date);
                 let date = date.map_or(String::new(), |date| format!("<d:getlastmodified>{date}</d:getlastmodified>"));
                 let tag = shown.etag.map_or(String::new(), |tag| format!("<d:getetag>{tag}</d:getetag>"));
-                ("", format!("<d:resourcetype/><d:getcontentlength>{length}</d:getcontentlength>{date}{tag}{locks}{own}"))
+                (
+                    "",
+                    format!(
+                        "<d:resourcetype/><d:getcontentlength>{length}</d:getcontentlength>{date}{tag}{locks}{own}"
+                    ),
+                )
             }
         };
         let _ = write!(
