@@ -1,6 +1,6 @@
 //! The other side: authorities, TLS servers, proxies. All end with the test's runtime.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, pin::pin, sync::Arc};
 
 use haul_http::{
     Cause, Error, Origin,
@@ -17,15 +17,45 @@ use rustls::{
 };
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::mpsc,
 };
 use tokio_rustls::TlsAcceptor;
 
 /// More than any step over loopback takes, on the slowest of machines.
 pub(crate) const AMPLE: std::time::Duration = std::time::Duration::from_mins(1);
-/// Enough to give a silent peer up.
+/// Enough to give up what nobody answers.
 pub(crate) const BRIEF: std::time::Duration = std::time::Duration::from_millis(300);
+
+/// A listener that reads what comes, tells of the first of it, and says nothing.
+pub(crate) async fn mute() -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
+    let (tell, told) = mpsc::unbounded_channel();
+    let address = serve(move |mut stream| {
+        let tell = tell.clone();
+        async move {
+            let mut buffer = [0; 4096];
+            while let Ok(1..) = stream.read(&mut buffer).await {
+                let _ = tell.send(());
+            }
+        }
+    });
+    (address.await, told)
+}
+
+/// What comes of something that a mute listener keeps waiting: it hears of it in a time that the machine chooses, and
+/// from then on the clock runs as quickly as it can.
+pub(crate) async fn outwaited<T>(mut told: mpsc::UnboundedReceiver<()>, waiting: impl Future<Output = T>) -> T {
+    let mut waiting = pin!(waiting);
+    tokio::select! {
+        _ = &mut waiting => panic!("it does not wait"),
+        heard = told.recv() => assert!(heard.is_some()),
+    }
+    tokio::time::pause();
+    let outcome = waiting.await;
+    tokio::time::resume();
+    outcome
+}
 
 /// An authority of a test's own, and the folder of its files.
 pub(crate) struct Authority {

@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::doubles::{AMPLE, Authority, Server, hold, origin, serve};
+use crate::doubles::{AMPLE, Authority, Server, hold, origin, outwaited, serve};
 
 /// The server reads nothing until the client has given its upload up, and then finds a reset rather than what the
 /// kernels held of it and a good end.
@@ -62,10 +62,13 @@ async fn a_handshake_under_early_data_that_never_ends_is_given_up() {
     let mut config = ServerConfig::clone(Server::new(&authority).acceptor().config());
     (config.max_early_data_size, config.alpn_protocols) = (16_384, vec![b"http/1.1".to_vec()]);
     let (acceptor, connections) = (TlsAcceptor::from(Arc::new(config)), Arc::new(AtomicUsize::new(0)));
-    let address = serve(move |stream| {
-        let (acceptor, connections) = (acceptor.clone(), connections.clone());
+    let (tell, told) = mpsc::unbounded_channel();
+    let address = serve(move |mut stream| {
+        let (acceptor, connections, tell) = (acceptor.clone(), connections.clone(), tell.clone());
         async move {
             if connections.fetch_add(1, Ordering::SeqCst) > 0 {
+                let _ = stream.read(&mut [0; 4096]).await;
+                let _ = tell.send(());
                 return hold(stream).await;
             }
             let mut tls = acceptor.accept(stream).await.unwrap();
@@ -75,9 +78,8 @@ async fn a_handshake_under_early_data_that_never_ends_is_given_up() {
         }
     })
     .await;
-    let brief = Duration::from_millis(500);
-    let timeouts =
-        Timeouts { connect: brief, first_byte: brief, pipelined: brief, stall: brief, ..Timeouts::default() };
+    let bound = Duration::from_secs(20);
+    let timeouts = Timeouts { connect: bound, first_byte: bound, pipelined: bound, stall: bound, idle: 100 * bound };
     let connect = ConnectSettings { tls: authority.settings().tls, ..ConnectSettings::default() };
     let settings = Settings { versions: Versions::Http1, timeouts, connect, ..Settings::default() };
     let client = Client::new(settings, Authenticator::default()).unwrap();
@@ -85,6 +87,6 @@ async fn a_handshake_under_early_data_that_never_ends_is_given_up() {
     let url = format!("{}/file", origin("https", address));
     send(Request::get(&url)).await.unwrap();
     // It is idle, not slow: without a bound of the handshake's own it would take as long as a connection is kept.
-    let outcome = timeout(Timeouts::default().idle, send(Request::put(&url))).await;
+    let outcome = outwaited(told, timeout(50 * bound, send(Request::put(&url)))).await;
     assert!(outcome.expect("it is not waited for like an idle connection").is_err());
 }

@@ -7,7 +7,7 @@ use haul_http::{
 use http::Version;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::doubles::{AMPLE, BRIEF, cause, hold, origin, serve};
+use crate::doubles::{AMPLE, BRIEF, cause, mute, origin, outwaited, serve};
 
 #[tokio::test]
 async fn what_is_connected_speaks_as_asked_and_answers_for_its_tcp() {
@@ -71,8 +71,10 @@ async fn a_bound_names_the_step_it_fell_upon() {
     let silent = connector.connect(&origin("http", address), Offer::Http1, BRIEF).await;
     assert_eq!(step(cause(silent)), (Step::Connect, BRIEF));
 
-    let silent = origin("https", serve(hold).await);
-    assert_eq!(step(cause(connector.connect(&silent, Offer::Both, BRIEF).await)), (Step::Tls, BRIEF));
+    let (address, told) = mute().await;
+    let secure = origin("https", address);
+    let silent = outwaited(told, connector.connect(&secure, Offer::Both, AMPLE)).await;
+    assert_eq!(step(cause(silent)), (Step::Tls, AMPLE));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use haul_http::{
 use http::Version;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional};
 
-use crate::doubles::{AMPLE, Authority, BRIEF, FAR, Server, cause, far, hold, serve, through, tunnel};
+use crate::doubles::{AMPLE, Authority, FAR, Server, cause, far, hold, mute, outwaited, serve, through, tunnel};
 
 /// What a proxy was asked, word for word.
 type Asked = Arc<Mutex<Vec<String>>>;
@@ -155,10 +155,11 @@ async fn a_proxys_refusal_is_one_sentence() {
 
 #[tokio::test]
 async fn a_proxy_that_says_nothing_or_is_not_there_is_named_as_the_one() {
-    let mute = answered("", "").await;
+    let (address, told) = mute().await;
+    let silent = connector(&address.to_string());
     let secure = far("https", ([127, 0, 0, 1], 9).into());
-    let silent = cause(mute.connect(&secure, Offer::Both, BRIEF).await);
-    assert!(matches!(silent, Cause::TimedOut(Step::Proxy, BRIEF)), "{silent:?}");
+    let silent = cause(outwaited(told, silent.connect(&secure, Offer::Both, AMPLE)).await);
+    assert!(matches!(silent, Cause::TimedOut(Step::Proxy, AMPLE)), "{silent:?}");
 
     let closed = tokio::net::TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
