@@ -10,6 +10,7 @@ mod cat;
 mod cp;
 mod deletion;
 mod filters;
+mod journal;
 mod ls;
 mod memory;
 mod mkdir;
@@ -31,6 +32,7 @@ mod show;
 mod sparing;
 mod stat;
 mod sync;
+mod verbosity;
 
 use std::{error::Error, fmt::Display, process::ExitCode};
 

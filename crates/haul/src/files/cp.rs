@@ -16,6 +16,7 @@ use super::{
     runtime::Stop,
     session::Session,
     sparing::Sparing,
+    verbosity::Verbosity,
 };
 use crate::usage;
 
@@ -44,6 +45,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     manner: Manner,
     #[command(flatten)]
+    verbosity: Verbosity,
+    #[command(flatten)]
     way: Way,
 }
 
@@ -67,12 +70,11 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     let options = args.selection.apply(moving::options(&session));
     let options = args.sparing.apply(dav::transfer::Options { recursive, skip, resume, filter, ..options });
     let there: Vec<_> = sources.there.iter().map(|source| source.path.clone()).collect();
-    let keep = args.way.json.is_some();
     match to {
         Place::There(to) if there.is_empty() => {
-            transfer(&session, Route::Up(&sources.here, &to.path), &options, &stop, report, keep).await
+            transfer(&session, Route::Up(&sources.here, &to.path), &options, &stop, report, &args.verbosity).await
         }
-        Place::Here(to) => transfer(&session, Route::Down(&there, to), &options, &stop, report, keep).await,
+        Place::Here(to) => transfer(&session, Route::Down(&there, to), &options, &stop, report, &args.verbosity).await,
         Place::There(to) => {
             let copied = carry(&session, Verb::Copy, &there, &to.path, args.recursive, &mut report).await;
             report.finish(Done { copied })

@@ -10,7 +10,7 @@ use dav::{
     transfer::{self, Event, Options, Summary, Watch},
 };
 
-use super::{Outcome, progress::Progress, report::Report, runtime::Stop, session::Session};
+use super::{Outcome, progress::Progress, report::Report, runtime::Stop, session::Session, verbosity::Verbosity};
 
 /// From where to where.
 pub(super) enum Route<'a> {
@@ -38,9 +38,9 @@ pub(super) async fn transfer(
     options: &Options,
     stop: &Stop,
     mut report: Report,
-    keep: bool,
+    verbosity: &Verbosity,
 ) -> Outcome {
-    let progress = Arc::new(Progress::new(&report, options.dry_run, keep));
+    let progress = Arc::new(Progress::new(&report, options.dry_run, verbosity)?);
     let hearer = progress.clone();
     let watch: Watch = Arc::new(move |event: Event<'_>| hearer.hear(&event));
     let stop = stop.minded();

@@ -5,7 +5,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dav::transfer::{Event, Summary};
 use serde::Serialize;
 
-use super::{bar::Bar, report::Report, show};
+use super::{
+    bar::Bar,
+    journal::{Journal, What},
+    report::Report,
+    show,
+    verbosity::{Level, Verbosity},
+};
 use crate::say;
 
 /// Something that was done, or would be.
@@ -24,8 +30,10 @@ pub(super) struct Progress {
     dry_run: bool,
     /// Whether each change is kept for a program.
     keep: bool,
-    /// Whether each change is shown to a person.
+    /// Whether each change of a dry run is printed.
     show: bool,
+    /// What is told to the person.
+    level: Level,
 }
 
 #[derive(Default)]
@@ -33,17 +41,39 @@ struct State {
     /// The last failure that was told: for all that is in a folder there is one reason.
     told: String,
     changes: Vec<Change>,
+    journal: Option<Journal>,
 }
 
 impl Progress {
-    pub(super) fn new(report: &Report, dry_run: bool, keep: bool) -> Self {
-        let bar = Bar::new(!dry_run);
-        Self { bar, state: Mutex::default(), dry_run, keep, show: dry_run && !report.owns_stdout() }
+    pub(super) fn new(
+        report: &Report,
+        dry_run: bool,
+        verbosity: &Verbosity,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let journal = Some(verbosity.journal(report.command(), report)?);
+        let level = verbosity.level();
+        let bar = Bar::new(!dry_run && level > Level::Always);
+        let state = State { journal, ..State::default() }.into();
+        let show = dry_run && !report.owns_stdout() && !verbosity.owns_stdout();
+        Ok(Self { bar, state, dry_run, keep: report.is_kept(), show, level })
     }
 
     /// Something happened.
     pub(super) fn hear(&self, event: &Event<'_>) {
         let mut state = self.state();
+        if let Some(what) = What::of(event) {
+            let broken = state.journal.as_mut().and_then(|journal| journal.write(&what, self.dry_run));
+            if let Some(why) = broken {
+                self.bar.suspend(|| say(why));
+            }
+            // Failures and notes are told below; what would be done is printed below.
+            if let Some((level, line)) = what.line(self.dry_run)
+                && (Level::Verbose..=self.level).contains(&level)
+                && !(self.show && !matches!(what, What::Skipped { .. }))
+            {
+                self.bar.suspend(|| say(line));
+            }
+        }
         match *event {
             Event::Found { files, bytes } => self.bar.count(|counts| {
                 counts.files += files;
@@ -95,9 +125,19 @@ impl Progress {
 
     /// The end: one line of what was done, and all of it for a program.
     pub(super) fn finish(&self, mut report: Report, summary: &Summary) -> super::Outcome {
-        if report.is_good() {
-            say(last_line(summary, self.dry_run));
+        let line = last_line(summary, self.dry_run);
+        if report.is_good() && self.level > Level::Always {
+            say(&line);
         }
+        let mut state = self.state();
+        if let Some(journal) = &mut state.journal {
+            journal.write(&What::end(summary), self.dry_run);
+            let _ = journal.log(&line);
+            if let Some(why) = journal.broken() {
+                report.note("--log-file, --events", why);
+            }
+        }
+        drop(state);
         for (path, why) in &summary.failed {
             report.note(path, why);
         }

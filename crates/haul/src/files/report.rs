@@ -41,6 +41,16 @@ impl Report {
         Self { command, json: json.map(Path::to_owned), failed: Vec::new() }
     }
 
+    /// Whose it is.
+    pub(super) fn command(&self) -> &'static str {
+        self.command
+    }
+
+    /// Whether a program reads it.
+    pub(super) fn is_kept(&self) -> bool {
+        self.json.is_some()
+    }
+
     /// Whether standard output belongs to the JSON.
     pub(super) fn owns_stdout(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))

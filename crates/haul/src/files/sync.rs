@@ -17,6 +17,7 @@ use super::{
     runtime::Stop,
     session::Session,
     sparing::Sparing,
+    verbosity::Verbosity,
 };
 use crate::usage;
 
@@ -51,6 +52,8 @@ pub(crate) struct Args {
     selection: Selection,
     #[command(flatten)]
     manner: Manner,
+    #[command(flatten)]
+    verbosity: Verbosity,
     #[command(flatten)]
     way: Way,
 }
@@ -97,13 +100,14 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
         ..args.selection.apply(moving::options(&session))
     };
     let options = args.deletion.apply(args.sparing.apply(options), &to)?;
-    let keep = args.way.json.is_some();
     match (&from, &to) {
         (Place::Here(from), _) => {
-            transfer(&session, Route::Up(std::slice::from_ref(from), &path), &options, &stop, report, keep).await
+            transfer(&session, Route::Up(std::slice::from_ref(from), &path), &options, &stop, report, &args.verbosity)
+                .await
         }
         (_, Place::Here(to)) => {
-            transfer(&session, Route::Down(std::slice::from_ref(&path), to), &options, &stop, report, keep).await
+            transfer(&session, Route::Down(std::slice::from_ref(&path), to), &options, &stop, report, &args.verbosity)
+                .await
         }
         _ => Err(usage("one of them is to be here")),
     }

@@ -16,3 +16,4 @@ mod place;
 mod probing;
 mod safety;
 mod settings;
+mod verbosity;
