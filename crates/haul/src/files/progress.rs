@@ -69,7 +69,7 @@ impl Progress {
             // Failures and notes are told below; what would be done is printed below.
             if let Some((level, line)) = what.line(self.dry_run)
                 && (Level::Verbose..=self.level).contains(&level)
-                && !(self.show && !matches!(what, What::Skipped { .. }))
+                && (!self.show || matches!(what, What::Skipped { .. }))
             {
                 self.bar.suspend(|| say(line));
             }
