@@ -14,12 +14,14 @@ use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use tokio::time::{Instant, Sleep};
 
 use crate::access_log::Entry;
-use crate::connection::Busy;
+use crate::activity::{Activity, Busy, Waiting};
 use crate::multistatus;
+use crate::pace::Pace;
 use crate::store::Visit;
 
-/// The longest silence in the middle of a request's body.
-const STALL: Duration = Duration::from_mins(1);
+/// How long a body may keep the server waiting, at first and at most; see [`Pace`].
+const PATIENCE: Duration = Duration::from_secs(30);
+const MOST_PATIENCE: Duration = Duration::from_mins(1);
 
 /// How much of a refused body is read to keep the connection usable, and for how long.
 const DRAIN: usize = 256 * 1024;
@@ -32,6 +34,9 @@ pub(crate) type Incoming = UnsyncBoxBody<Bytes, io::Error>;
 pub(crate) struct Upstream {
     incoming: Arc<Mutex<Incoming>>,
     received: Arc<AtomicU64>,
+    activity: Arc<Activity>,
+    waiting: Option<Waiting>,
+    pace: Pace,
     stall: Pin<Box<Sleep>>,
 }
 
@@ -39,10 +44,17 @@ pub(crate) struct Upstream {
 pub(crate) struct Remainder(Arc<Mutex<Incoming>>);
 
 impl Upstream {
-    pub(crate) fn new(incoming: Incoming, received: Arc<AtomicU64>) -> (Self, Remainder) {
+    pub(crate) fn new(incoming: Incoming, received: Arc<AtomicU64>, busy: &Busy) -> (Self, Remainder) {
         let incoming = Arc::new(Mutex::new(incoming));
-        let stall = Box::pin(tokio::time::sleep(STALL));
-        (Upstream { incoming: Arc::clone(&incoming), received, stall }, Remainder(incoming))
+        let upstream = Upstream {
+            incoming: Arc::clone(&incoming),
+            received,
+            activity: Arc::clone(&busy.0),
+            waiting: None,
+            pace: Pace::new(PATIENCE, MOST_PATIENCE),
+            stall: Box::pin(tokio::time::sleep(PATIENCE)),
+        };
+        (upstream, Remainder(incoming))
     }
 }
 
@@ -53,14 +65,22 @@ impl Body for Upstream {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let frame = Pin::new(&mut *self.incoming.lock().unwrap_or_else(PoisonError::into_inner)).poll_frame(cx);
         if frame.is_pending() {
+            if self.waiting.is_none() {
+                self.waiting = Some(Waiting::for_body(&self.activity));
+                let end = self.pace.wait(Instant::now());
+                self.stall.as_mut().reset(end);
+            }
             ready!(self.stall.as_mut().poll(cx));
             return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
         }
-        self.stall.as_mut().reset(Instant::now() + STALL);
+        self.waiting = None;
         frame.map(|frame| {
             frame.map(|frame| {
                 let frame = frame?;
-                self.received.fetch_add(frame.data_ref().map_or(0, Bytes::len) as u64, Ordering::Relaxed);
+                let length = frame.data_ref().map_or(0, Bytes::len);
+                self.received.fetch_add(length as u64, Ordering::Relaxed);
+                self.activity.moved(length);
+                self.pace.moved(length as u64, Instant::now());
                 Ok(frame)
             })
         })
@@ -118,12 +138,14 @@ pub(crate) struct Answer {
     /// The `PROPFIND` this answers, if it named the properties it wants.
     named: Option<Arc<Visit>>,
     entry: Entry,
-    _busy: Busy,
+    busy: Busy,
+    /// From a frame until the next is asked for.
+    waiting: Option<Waiting>,
 }
 
 impl Answer {
     pub(crate) fn new(body: DavBody, named: Option<Arc<Visit>>, entry: Entry, busy: Busy) -> Self {
-        Answer { body, named, entry, _busy: busy }
+        Answer { body, named, entry, busy, waiting: None }
     }
 }
 
@@ -132,12 +154,16 @@ impl Body for Answer {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        self.waiting = None;
         let mut frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if let Some(visit) = &self.named {
             frame = frame.map(|frame| frame.map(|frame| frame.map_data(|piece| multistatus::complete(piece, visit))));
         }
         if let Some(Ok(frame)) = &frame {
-            self.entry.sent += frame.data_ref().map_or(0, Bytes::len) as u64;
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            self.entry.sent += length as u64;
+            self.busy.0.moved(length);
+            self.waiting = Some(Waiting::for_reader(&self.busy.0));
         }
         Poll::Ready(frame)
     }

@@ -42,10 +42,13 @@
 //! [RFC 4918]: https://www.rfc-editor.org/rfc/rfc4918
 
 mod access_log;
+mod activity;
+mod admission;
 mod auth;
 mod body;
 mod conditions;
 mod connection;
+mod descriptors;
 pub mod early;
 mod error;
 pub mod http3;
@@ -53,6 +56,7 @@ mod locks;
 mod multistatus;
 mod origin;
 mod other;
+mod pace;
 mod server;
 mod short;
 mod site;

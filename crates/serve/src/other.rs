@@ -14,8 +14,8 @@ use http_body::Body;
 
 use crate::AccessLog;
 use crate::access_log::Entry;
+use crate::activity::Busy;
 use crate::body::{Answer, Incoming, Upstream};
-use crate::connection::Busy;
 use crate::early::{self, Gate};
 
 /// Who knows the answers.
@@ -87,7 +87,7 @@ impl Other {
         let mut entry = Entry::new(self.log.clone(), client, &request);
         let (head, body) = request.into_parts();
         let whole = body.is_end_stream() || {
-            let (arriving, rest) = Upstream::new(body, Arc::default());
+            let (arriving, rest) = Upstream::new(body, Arc::default(), &busy);
             drop(arriving);
             rest.drain().await
         };

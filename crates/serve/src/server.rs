@@ -1,18 +1,20 @@
 //! Listening, accepting, and ending in bounded time.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
 use rustix::io::Errno;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::admission::Admission;
 use crate::auth::Users;
 use crate::connection::{self, Life, Manner};
+use crate::descriptors;
 use crate::http3;
 use crate::origin::Names;
 use crate::other::{Answers, Other};
@@ -21,7 +23,7 @@ use crate::store::Store;
 use crate::tls::{self, Certificate, Setup, Tls};
 use crate::{AccessLog, Error};
 
-/// Connections at once; more wait in the kernel's queue.
+/// Connections at once, unless the configuration says otherwise.
 const CONNECTIONS: usize = 1024;
 
 /// How long requests under way may take to finish once the server is told to stop.
@@ -51,6 +53,8 @@ pub struct Config {
     pub read_only: bool,
     /// Where to write a line per request.
     pub access_log: Option<AccessLog>,
+    /// Connections at once, 1024 if `None`. For one more, an idle or slow one is closed.
+    pub connections: Option<NonZeroUsize>,
 }
 
 /// A server that listens but does not serve yet. Clients may already connect; they wait.
@@ -63,6 +67,7 @@ pub struct Server {
     site: Arc<Site>,
     /// The folder that an earlier server may have left unfinished uploads in.
     swept: Option<Store>,
+    connections: usize,
 }
 
 impl Server {
@@ -90,17 +95,20 @@ impl Server {
         let folder = Folder::new(store.clone(), users, names, config.access_log, config.read_only);
         let site = Arc::new(Site::Folder(Box::new(folder)));
         let datagrams = datagrams(&addresses, tls.is_some());
-        Ok(Server { listeners, addresses, datagrams, tls, site, swept: (!config.read_only).then_some(store) })
+        let swept = (!config.read_only).then_some(store);
+        let connections = config.connections.map_or(CONNECTIONS, NonZeroUsize::get);
+        Ok(Server { listeners, addresses, datagrams, tls, site, swept, connections })
     }
 
     /// A server with these answers in place of a folder's files, on sockets that listen already. Of the configuration
-    /// count `tls` and `access_log`.
+    /// count `tls`, `access_log` and `connections`.
     pub fn answering(answers: Arc<dyn Answers>, config: Config, listeners: Vec<TcpListener>) -> Result<Self, Error> {
         let addresses = addresses(&listeners)?;
         let tls = config.tls.as_ref().map(|tls| tls::configure(tls, &addresses)).transpose()?;
         let site = Arc::new(Site::Other(Other::new(answers, config.access_log)));
         let datagrams = datagrams(&addresses, tls.is_some());
-        Ok(Server { listeners, addresses, datagrams, tls, site, swept: None })
+        let connections = config.connections.map_or(CONNECTIONS, NonZeroUsize::get);
+        Ok(Server { listeners, addresses, datagrams, tls, site, swept: None, connections })
     }
 
     /// The first address listened on.
@@ -139,19 +147,19 @@ impl Server {
                 removed => tracing::info!("removed {removed} unfinished uploads of an earlier server"),
             });
         }
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let admission = Admission::new(descriptors::enough_for(self.connections));
         for (listener, datagrams) in listeners.map_err(Error::Listener)?.into_iter().zip(self.datagrams) {
             let mut alt_svc = None;
             if let (Some(socket), Some(tls)) = (datagrams, &self.tls) {
                 let port = socket.local_addr().map_err(Error::Listener)?.port();
                 let endpoint = http3::listen(socket, tls.quic.clone()).map_err(Error::Listener)?;
                 alt_svc = HeaderValue::from_str(&format!("h3=\":{port}\"; ma={FRESH}")).ok();
-                let accept = accept_quic(endpoint, Arc::clone(&self.site), life.clone(), Arc::clone(&room));
+                let accept = accept_quic(endpoint, Arc::clone(&self.site), life.clone(), Arc::clone(&admission));
                 life.spawn(accept);
             }
             let tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.tcp));
             let manner = Manner { site: Arc::clone(&self.site), tls, alt_svc };
-            let accept = accept(listener, manner, life.clone(), Arc::clone(&room));
+            let accept = accept(listener, manner, life.clone(), Arc::clone(&admission));
             let closing = life.closing.clone();
             life.spawn(async move {
                 closing.run_until_cancelled_owned(accept).await;
@@ -192,39 +200,36 @@ fn datagrams(addresses: &[SocketAddr], offered: bool) -> Vec<Option<UdpSocket>> 
     addresses.iter().map(|address| if offered { beside(address) } else { None }).collect()
 }
 
-async fn accept_quic(endpoint: quinn::Endpoint, site: Arc<Site>, life: Life, room: Arc<Semaphore>) {
-    while let Some(Ok(place)) = life.closing.run_until_cancelled(Arc::clone(&room).acquire_owned()).await {
-        let Some(Some(incoming)) = life.closing.run_until_cancelled(endpoint.accept()).await else { break };
+async fn accept_quic(endpoint: quinn::Endpoint, site: Arc<Site>, life: Life, admission: Arc<Admission>) {
+    while let Some(Some(incoming)) = life.closing.run_until_cancelled(endpoint.accept()).await {
         // Anybody can send packets in another's name; where places run short, who comes proves the address first
         // (RFC 9000 §8.1).
-        if !incoming.remote_address_validated() && room.available_permits() < CONNECTIONS / 2 {
+        if !incoming.remote_address_validated() && admission.is_crowded() {
             let _ = incoming.retry();
             continue;
         }
-        let (site, shared) = (Arc::clone(&site), life.clone());
-        life.spawn(async move {
-            connection::serve_quic(incoming, site, shared).await;
-            drop(place);
-        });
+        let admitted = admission.admit(incoming.remote_address().ip());
+        let Some(seat) = life.closing.run_until_cancelled(admitted).await else { break };
+        life.spawn(connection::serve_quic(incoming, Arc::clone(&site), life.clone(), seat));
     }
     // Who comes now is sent away at once. The port is free only when the last connection has drained (RFC 9000 §10.2).
     endpoint.set_server_config(None);
     endpoint.wait_idle().await;
 }
 
-async fn accept(listener: tokio::net::TcpListener, manner: Manner, life: Life, room: Arc<Semaphore>) {
+async fn accept(listener: tokio::net::TcpListener, manner: Manner, life: Life, admission: Arc<Admission>) {
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let (manner, shared) = (manner.clone(), life.clone());
-                life.spawn(async move {
-                    connection::serve(stream, manner, shared).await;
-                    drop(place);
-                });
+            Ok((stream, client)) => {
+                let seat = admission.admit(client.ip()).await;
+                life.spawn(connection::serve(stream, client, manner.clone(), life.clone(), seat));
             }
             Err(error) => {
                 tracing::warn!("a connection could not be accepted: {error}");
+                let scarce = Errno::from_io_error(&error);
+                if matches!(scarce, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) {
+                    admission.make_room();
+                }
                 tokio::time::sleep(BREATH).await;
             }
         }

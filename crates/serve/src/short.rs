@@ -12,6 +12,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -21,6 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::access_log::{AccessLog, Entry};
+use crate::activity::{Activity, Busy, Waiting};
 use crate::connection::{HEAD, HEAD_SIZE};
 use crate::other::{Answers, Question, Ready};
 
@@ -46,6 +48,7 @@ pub(crate) async fn serve(
     client: SocketAddr,
     answers: &dyn Answers,
     log: Option<&AccessLog>,
+    activity: &Arc<Activity>,
     stopping: &CancellationToken,
 ) -> io::Result<Option<Bytes>> {
     let mut input = BytesMut::with_capacity(PIECE);
@@ -56,6 +59,7 @@ pub(crate) async fn serve(
             (Next::Asked(Ready { status, head, body }, length), entry) => {
                 input.advance(length);
                 let sent = body.len() as u64;
+                let (_busy, _waiting) = (Busy::new(activity), Waiting::for_reader(activity));
                 stream.write_all_buf(&mut head.chain(body)).await?;
                 if let Some(mut entry) = entry {
                     (entry.status, entry.sent) = (Some(status), sent);

@@ -19,10 +19,10 @@ use http::{HeaderName, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 
 use crate::access_log::{AccessLog, Entry};
+use crate::activity::Busy;
 use crate::auth::{Overloaded, Users};
 use crate::body::{Answer, Incoming, RequestBody, Upstream};
 use crate::conditions;
-use crate::connection::Busy;
 use crate::early::{self, Gate};
 use crate::locks::Locks;
 use crate::origin::Names;
@@ -112,7 +112,7 @@ impl Folder {
         let mut entry = Entry::new(self.log.clone(), client, &request);
         let expects = request.headers().contains_key(EXPECT);
         let (head, body) = request.into_parts();
-        let (body, remainder) = Upstream::new(body, Arc::clone(&entry.received));
+        let (body, remainder) = Upstream::new(body, Arc::clone(&entry.received), &busy);
         let request = Request::from_parts(head, body);
         let admitted =
             if early::too_early(&request, &gate) { Err(StatusCode::TOO_EARLY) } else { self.user(&request).await };

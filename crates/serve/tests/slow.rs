@@ -5,8 +5,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use serve::{Config, Server, Tls};
-use tokio::sync::oneshot;
+use serve::{AccessLog, Config, Server, Tls};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep, timeout};
 
 fn server(root: &std::path::Path, tls: Option<Tls>) -> Server {
     let listen = vec![([127, 0, 0, 1], 0).into()];
@@ -77,4 +79,95 @@ async fn a_body_that_stops_is_given_up() {
     let words = b"PROPFIND / HTTP/1.1\r\nHost: localhost\r\nDepth: 0\r\nContent-Length: 10\r\n\r\n<a>";
     let answer = outcome(root.path(), None, words).await;
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+}
+
+/// The answer to an upload that comes at such a rate, in bytes a second, and after how many seconds it came.
+async fn upload_at(rate: usize, seconds: usize) -> (String, u64) {
+    let root = tempfile::tempdir().unwrap();
+    let server = server(root.path(), None);
+    let address = server.local_addr();
+    let running = tokio::spawn(server.run(std::future::pending()));
+    let (mut from, mut to) = tokio::net::TcpStream::connect(address).await.unwrap().into_split();
+    let began = tokio::time::Instant::now();
+    let length = rate * seconds;
+    let head =
+        format!("PUT /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+    let sending = tokio::spawn(async move {
+        to.write_all(head.as_bytes()).await.unwrap();
+        for _ in 0..seconds {
+            if to.write_all(&vec![b'x'; rate]).await.is_err() {
+                break;
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+    });
+    let mut answer = [0; 12];
+    timeout(Duration::from_hours(1), from.read_exact(&mut answer)).await.expect("an answer in time").unwrap();
+    sending.abort();
+    running.abort();
+    (String::from_utf8_lossy(&answer).into_owned(), began.elapsed().as_secs())
+}
+
+#[tokio::test(start_paused = true)]
+async fn upload_below_the_least_rate_is_given_up() {
+    let (answer, after) = upload_at(50, 1000).await;
+    assert_eq!(answer, "HTTP/1.1 408");
+    assert!((30..60).contains(&after), "{after} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_upload_above_the_least_rate_arrives() {
+    let (answer, after) = upload_at(600, 600).await;
+    assert_eq!(answer, "HTTP/1.1 201");
+    assert!(after >= 599, "{after} s");
+}
+
+/// An access log that sends its lines.
+struct Lines(mpsc::UnboundedSender<String>);
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let _ = self.0.send(String::from_utf8_lossy(line).into_owned());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_does_not_take_its_answer_is_left() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::File::create(root.path().join("large")).unwrap().set_len(1 << 30).unwrap();
+    for http2 in [false, true] {
+        let (lines, mut log) = mpsc::unbounded_channel();
+        let config = Config {
+            root: root.path().to_owned(),
+            listen: vec![([127, 0, 0, 1], 0).into()],
+            access_log: Some(AccessLog::new(Lines(lines))),
+            ..Config::default()
+        };
+        let server = Server::bind(config).unwrap();
+        let address = server.local_addr();
+        let running = tokio::spawn(server.run(std::future::pending()));
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let request = http::Request::get(format!("http://localhost:{}/large", address.port()));
+        let request = request.header("host", "localhost").body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
+        let io = hyper_util::rt::TokioIo::new(stream);
+        // Its body is kept, and never read.
+        let _untaken = if http2 {
+            let executor = hyper_util::rt::TokioExecutor::new();
+            let (mut client, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+            tokio::spawn(connection);
+            client.send_request(request).await.unwrap()
+        } else {
+            let (mut client, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+            tokio::spawn(connection);
+            client.send_request(request).await.unwrap()
+        };
+        let line = timeout(Duration::from_hours(1), log.recv()).await.expect("the answer is given up").unwrap();
+        assert!(line.contains("GET /large"), "{line}");
+        running.abort();
+    }
 }
