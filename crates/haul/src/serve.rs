@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,9 +33,16 @@ pub(crate) struct Args {
     /// Let in only the users of FILE, with lines as `htpasswd -nB USER` prints them.
     #[arg(long, value_name = "FILE")]
     auth: Option<PathBuf>,
+    /// Name of this server besides localhost and the machine's, such as dav.example.org; may be repeated. Without TLS
+    /// and passwords it answers to no other.
+    #[arg(long, value_name = "NAME", value_parser = host)]
+    host: Vec<String>,
     /// Refuse everything that would change a file.
     #[arg(long)]
     read_only: bool,
+    /// Maximum number of connections. For one more, an idle or slow one is closed.
+    #[arg(long, value_name = "N", default_value = "1024")]
+    connections: NonZeroUsize,
     /// Write a line per request to FILE (`-`: standard output).
     #[arg(long, value_name = "FILE|-")]
     log: Option<PathBuf>,
@@ -43,6 +51,13 @@ pub(crate) struct Args {
 /// Names are not resolved: what listens where should not depend on an answer from elsewhere.
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| "write an address and a port, like 127.0.0.1:8080, 0.0.0.0:8080 or [::1]:8080")
+}
+
+/// A name, without a port.
+fn host(text: &str) -> Result<String, &'static str> {
+    let is_name = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    let name = (is_name && !text.is_empty()).then(|| text.to_owned());
+    name.ok_or("write a name without a port, like dav.example.org; an international one as in DNS (xn--…)")
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {
@@ -59,6 +74,8 @@ pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {
         auth: args.auth,
         read_only: args.read_only,
         access_log,
+        hosts: args.host,
+        connections: Some(args.connections),
     })?;
     if let (Some(path), Some(certificate)) = (&args.cert_out, server.certificate()) {
         output::write(path, |to| to.write_all(certificate.pem.as_bytes()))

@@ -34,6 +34,11 @@
 //! - Passwords in the clear, except on loopback.
 //! - What a browser asks for a page of another site (403), and, in the clear and without passwords, names that
 //!   others could point here (421). See `origin.rs`.
+//! - A `Destination` on another server (502), and a request over HTTP/1.1 without `Host` or with two (400).
+//!
+//! # What is bounded
+//! No client can hold the server by being slow: `pace` bounds what is slow, and `admission` closes idle and slow
+//! connections where newcomers need their place.
 //! - `DELETE` and `MOVE` of the root, and a `COPY` or `MOVE` onto a collection that holds its source (403).
 //!
 //! # What is missing
@@ -49,6 +54,7 @@ mod body;
 mod conditions;
 mod connection;
 mod descriptors;
+mod destination;
 pub mod early;
 mod error;
 pub mod http3;

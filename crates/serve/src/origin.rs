@@ -5,9 +5,9 @@
 //!
 //! - **DNS rebinding.** A page of `evil.example` lets its own name point to 127.0.0.1; what it then asks
 //!   this server is same-origin to the browser, which lets it read the answers. The name still stands in
-//!   `Host`, so only names are taken that nobody else can point here: addresses, `localhost` and this
-//!   machine's own. 421 (RFC 9110 section 15.5.20) is the answer to others. With a password the page has
-//!   nothing to come in with, and under TLS no certificate for its name: then every name is taken.
+//!   `Host`, so only names are taken that nobody else can point here: addresses, `localhost`, this
+//!   machine's own and those that the operator gives. 421 (RFC 9110 section 15.5.20) is the answer to others. With a
+//!   password the page has nothing to come in with, and under TLS no certificate for its name: then every name is taken.
 //! - **Cross-site requests.** A page needs no answer to do harm with a `POST` or a form, and a browser adds
 //!   a password that it knows. It says where the request is from, in `Sec-Fetch-Site` (Fetch Metadata) and
 //!   `Origin` (RFC 6454 section 7): 403 for those from elsewhere. WebDAV clients send neither.
@@ -22,29 +22,41 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// By which names this server may be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Names {
+pub(crate) struct Names {
     /// By any: something else keeps others' pages out.
-    Any,
-    /// By addresses, `localhost` and this name of the machine, also in mDNS (RFC 6762).
-    Own(String),
+    any: bool,
+    /// By this name of the machine, also in mDNS (RFC 6762).
+    machine: String,
+    /// By what the operator gives.
+    given: Vec<String>,
+}
+
+/// Whom a request is for, as far as it says.
+pub(crate) fn host<B>(request: &Request<B>) -> Option<&str> {
+    // What an absolute request target says goes before Host (RFC 9112 section 3.2.2); HTTP/2 has only that.
+    match request.uri().authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => request.headers().get(HOST).map(|host| host.to_str().unwrap_or_default()),
+    }
 }
 
 impl Names {
-    /// Those that are safe for a server in the clear without passwords.
-    pub(crate) fn own() -> Self {
-        Names::Own(rustix::system::uname().nodename().to_string_lossy().into_owned())
+    /// Any for a server that something else protects; otherwise those that are safe, and those that the operator gives.
+    pub(crate) fn new(any: bool, given: &[String]) -> Self {
+        let machine = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+        Names { any, machine, given: given.iter().map(|name| plain(name)).collect() }
+    }
+
+    /// Whether the operator gives this name of the server.
+    pub(crate) fn gives(&self, name: &str) -> bool {
+        self.given.contains(&plain(name))
     }
 
     /// Refuses what a browser was made to ask by somebody else's page.
     pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<(), StatusCode> {
         let headers = request.headers();
-        // What an absolute request target says goes before Host (RFC 9112 section 3.2.2); HTTP/2 has only that.
-        let host = match request.uri().authority() {
-            Some(authority) => Some(authority.as_str()),
-            None => headers.get(HOST).map(|host| host.to_str().unwrap_or_default()),
-        };
         // No browser leaves it out.
-        let Some(host) = host else { return Ok(()) };
+        let Some(host) = host(request) else { return Ok(()) };
         if !self.has(host) {
             return Err(StatusCode::MISDIRECTED_REQUEST);
         }
@@ -57,17 +69,42 @@ impl Names {
     }
 
     fn has(&self, host: &str) -> bool {
-        let Names::Own(own) = self else { return true };
+        if self.any {
+            return true;
+        }
         let Ok(authority) = host.parse::<Authority>() else { return false };
         let name = authority.host();
         let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
         if address.parse::<IpAddr>().is_ok() {
             return true;
         }
-        let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-        let own = own.to_ascii_lowercase();
-        name == "localhost" || name == own || name.strip_suffix(".local").is_some_and(|name| name == own)
+        let name = plain(name);
+        let machine = &self.machine;
+        name == "localhost"
+            || name == *machine
+            || name.strip_suffix(".local").is_some_and(|name| name == machine)
+            || self.given.contains(&name)
     }
+}
+
+/// A name as it is compared.
+pub(crate) fn plain(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}
+
+/// Tells a person why a name is not taken (421), and what to do.
+pub(crate) fn explain(host: Option<&str>) -> String {
+    // Only what is a name is repeated.
+    let name = host.and_then(|host| host.parse::<Authority>().ok()).map(|authority| plain(authority.host()));
+    let name = name.filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)));
+    let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "NAME".to_owned());
+    format!(
+        "421: this server does not answer to the name {name}.\n\n\
+         Any web page could let a name of its own lead here and read these files through a visitor's browser (DNS \
+         rebinding). A server without TLS and without passwords therefore answers only to addresses, to localhost and to \
+         the name of its machine.\n\n\
+         To allow this name, start the server with --host {name}. With --tls or --auth every name is allowed.\n"
+    )
 }
 
 #[cfg(test)]
@@ -84,7 +121,8 @@ mod tests {
 
     #[test]
     fn only_names_that_cannot_be_bent_are_taken() {
-        let names = Names::Own("Box".to_owned());
+        let mut names = Names::new(false, &["Dav.Example.".to_owned()]);
+        names.machine = "box".to_owned();
         for host in [
             "127.0.0.1",
             "10.0.0.2:8080",
@@ -94,14 +132,16 @@ mod tests {
             "localhost.",
             "box:80",
             "box.local",
+            "dav.example:8080",
+            "DAV.example.",
         ] {
             assert_eq!(admitted(&names, &[("Host", host)]), 200, "{host}");
         }
         for host in
-            ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "box.evil.example", "", "a b"]
+            ["evil.example", "x.dav.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "box.evil.example", "", "a b"]
         {
             assert_eq!(admitted(&names, &[("Host", host)]), 421, "{host}");
-            let status = admitted(&Names::Any, &[("Host", host)]);
+            let status = admitted(&Names::new(true, &[]), &[("Host", host)]);
             assert_eq!(status, 200, "{host}");
         }
         assert_eq!(admitted(&names, &[]), 200, "a client that names nobody is no browser");
@@ -110,9 +150,17 @@ mod tests {
     }
 
     #[test]
+    fn explanation_repeats_nothing_but_a_name() {
+        assert!(explain(Some("dav.example:80")).contains("--host dav.example."));
+        for host in [None, Some(""), Some("<script>"), Some("a b")] {
+            assert!(explain(host).contains("--host NAME."), "{host:?}");
+        }
+    }
+
+    #[test]
     fn requests_of_other_sites_are_refused() {
         let host = ("Host", "localhost:8080");
-        for names in [Names::Any, Names::own()] {
+        for names in [Names::new(true, &[]), Names::new(false, &[])] {
             for (name, value, status) in [
                 ("Sec-Fetch-Site", "cross-site", 403),
                 ("Sec-Fetch-Site", "same-origin", 200),

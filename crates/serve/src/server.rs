@@ -53,6 +53,9 @@ pub struct Config {
     pub read_only: bool,
     /// Where to write a line per request.
     pub access_log: Option<AccessLog>,
+    /// Names of this server besides `localhost` and the machine's: what it answers to in the clear without passwords, and
+    /// what a `Destination` may call it.
+    pub hosts: Vec<String>,
     /// Connections at once, 1024 if `None`. For one more, an idle or slow one is closed.
     pub connections: Option<NonZeroUsize>,
 }
@@ -91,7 +94,7 @@ impl Server {
             return Err(Error::ClearPasswords(*open));
         }
         let users = config.auth.as_deref().map(Users::read).transpose()?;
-        let names = if users.is_none() && tls.is_none() { Names::own() } else { Names::Any };
+        let names = Names::new(users.is_some() || tls.is_some(), &config.hosts);
         let folder = Folder::new(store.clone(), users, names, config.access_log, config.read_only);
         let site = Arc::new(Site::Folder(Box::new(folder)));
         let datagrams = datagrams(&addresses, tls.is_some());

@@ -13,9 +13,10 @@ use dav_server::davpath::DavPath;
 use dav_server::{DavHandler, DavMethod, DavMethodSet};
 use futures_util::FutureExt;
 use http::header::{
-    ALLOW, CONNECTION, CONTENT_RANGE, CONTENT_TYPE, EXPECT, HeaderValue, RANGE, RETRY_AFTER, WWW_AUTHENTICATE,
+    ALLOW, CONNECTION, CONTENT_RANGE, CONTENT_TYPE, EXPECT, HOST, HeaderValue, RANGE, RETRY_AFTER, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderName, Method, Request, Response, StatusCode};
+use http::{HeaderName, Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Full, Limited};
 
 use crate::access_log::{AccessLog, Entry};
@@ -23,9 +24,10 @@ use crate::activity::Busy;
 use crate::auth::{Overloaded, Users};
 use crate::body::{Answer, Incoming, RequestBody, Upstream};
 use crate::conditions;
+use crate::destination;
 use crate::early::{self, Gate};
 use crate::locks::Locks;
-use crate::origin::Names;
+use crate::origin::{self, Names};
 use crate::other::{Answers, Other};
 use crate::store::{Store, Visit, is_within};
 use crate::xml;
@@ -127,8 +129,9 @@ impl Folder {
                 })
             }
             Err(refused) => {
+                let why = (refused == StatusCode::MISDIRECTED_REQUEST).then(|| origin::explain(origin::host(&request)));
                 drop(request);
-                status(refused)
+                why.map_or_else(|| status(refused), |why| text(refused, why))
             }
         };
         // A client that waits for "100 Continue" has sent nothing, unless it was asked to.
@@ -153,6 +156,10 @@ impl Folder {
 
     /// Who asks, if this server wants to know and that one may.
     async fn user<B>(&self, request: &Request<B>) -> Result<Option<String>, StatusCode> {
+        // Whom it is for, and once (RFC 9112 section 3.2).
+        if request.version() == Version::HTTP_11 && request.headers().get_all(HOST).iter().count() != 1 {
+            return Err(StatusCode::BAD_REQUEST);
+        }
         self.names.admit(request)?;
         let Some(users) = &self.users else { return Ok(None) };
         match users.check(request.headers()).await {
@@ -162,10 +169,28 @@ impl Folder {
         }
     }
 
+    /// Judges a request by its head, and where it goes.
+    fn judge(&self, request: &mut Request<Upstream>) -> Result<Visit, Response<DavBody>> {
+        let there = match request.headers().get(DESTINATION) {
+            Some(there) if matches!(request.method().as_str(), "COPY" | "MOVE") => {
+                let there = there.to_str().map_err(|_| status(StatusCode::BAD_REQUEST))?;
+                let path = destination::path(there, origin::host(request), &self.names);
+                Some(path.map(Cow::into_owned).map_err(|refused| match refused {
+                    destination::Refused::Malformed => status(StatusCode::BAD_REQUEST),
+                    destination::Refused::Elsewhere(there) => {
+                        text(StatusCode::BAD_GATEWAY, destination::explain(&there))
+                    }
+                })?)
+            }
+            _ => None,
+        };
+        admit(request, there.as_deref()).map_err(status)
+    }
+
     async fn serve(&self, mut request: Request<Upstream>, principal: &str) -> Response<DavBody> {
-        let mut visit = match admit(&mut request) {
+        let mut visit = match self.judge(&mut request) {
             Ok(visit) => visit,
-            Err(refused) => return status(refused),
+            Err(refused) => return refused,
         };
         // A missing depth means infinity (RFC 4918 section 9.1), and a tree has no bound.
         if visit.is("PROPFIND") && !request.headers().get(DEPTH).is_some_and(|depth| depth == "0" || depth == "1") {
@@ -206,8 +231,8 @@ impl Folder {
     }
 }
 
-/// Judges a request by its head.
-fn admit(request: &mut Request<Upstream>) -> Result<Visit, StatusCode> {
+/// Judges a request by its head. `there` is the path of its `Destination`.
+fn admit(request: &mut Request<Upstream>, there: Option<&str>) -> Result<Visit, StatusCode> {
     let method = request.method().clone();
     let Some(path) = davpath(request.uri().path(), &method) else { return Err(StatusCode::BAD_REQUEST) };
     let is_root = |path: &DavPath| path.as_bytes() == b"/";
@@ -217,12 +242,9 @@ fn admit(request: &mut Request<Upstream>) -> Result<Visit, StatusCode> {
         // Many ranges can ask for more than the file holds (RFC 9110 section 14.2 lets us ignore them).
         headers.remove(RANGE);
     }
-    let destination = match headers.get(DESTINATION) {
-        Some(destination) if matches!(method.as_str(), "COPY" | "MOVE") => {
-            let destination = destination.to_str().ok().and_then(destination_path);
-            let Some(destination) = destination.and_then(|path| davpath(&path, &method)) else {
-                return Err(StatusCode::BAD_REQUEST);
-            };
+    let destination = match there {
+        Some(there) => {
+            let Some(destination) = davpath(there, &method) else { return Err(StatusCode::BAD_REQUEST) };
             // Replacing what the source lies in would delete the source.
             if is_within(&path, &destination) {
                 return Err(StatusCode::FORBIDDEN);
@@ -237,7 +259,7 @@ fn admit(request: &mut Request<Upstream>) -> Result<Visit, StatusCode> {
             }
             Some(destination)
         }
-        _ => None,
+        None => None,
     };
     match method.as_str() {
         // A part of a file cannot be replaced in one step (RFC 9110 section 14.5 asks for 400).
@@ -255,16 +277,6 @@ fn davpath(path: &str, method: &Method) -> Option<DavPath> {
         "*" if method == Method::OPTIONS => DavPath::new("/").ok(),
         path => DavPath::new(path).ok(),
     }
-}
-
-/// The path of a `Destination`, which is a URL or a path (RFC 4918 section 10.3).
-fn destination_path(destination: &str) -> Option<Cow<'_, str>> {
-    if destination.starts_with('/') {
-        return Some(Cow::Borrowed(destination));
-    }
-    let uri: http::Uri = destination.parse().ok()?;
-    uri.authority()?;
-    Some(Cow::Owned(uri.path().to_owned()))
 }
 
 async fn read_xml(body: Upstream) -> Result<(Bytes, Option<Vec<xml::Name>>), StatusCode> {
@@ -288,6 +300,15 @@ fn finite_depth() -> Response<DavBody> {
     let mut response = Response::new(DavBody::from(text));
     *response.status_mut() = StatusCode::FORBIDDEN;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml; charset=utf-8"));
+    response
+}
+
+/// An answer that tells a person why.
+fn text(code: StatusCode, why: String) -> Response<DavBody> {
+    let mut response = Response::new(DavBody::from(why));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 

@@ -50,7 +50,9 @@ async fn both_protocols_are_spoken_over_tls() {
     let stream = connect_tls(&server, b"http/1.1").await;
     let (mut client, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
-    let answer = client.send_request(request()).await.unwrap();
+    let mut named = request();
+    named.headers_mut().insert(http::header::HOST, http::HeaderValue::from_static("localhost"));
+    let answer = client.send_request(named).await.unwrap();
     assert_eq!((answer.status().as_u16(), answer.version()), (200, http::Version::HTTP_11));
 
     // Somebody who speaks in the clear gets no file, and no harm is done.

@@ -148,7 +148,7 @@ async fn what_would_lose_files_is_refused() {
         "MOVE /a\nDestination: /",
         "MOVE /a\nDestination: /a/b/c",
         "MOVE /a\nDestination: /a/",
-        "COPY /a\nDestination: http://test/%61",
+        "COPY /a\nDestination: http://localhost/%61",
     ] {
         assert_eq!(server.ask(request, b"").await.status(), 403, "{request}");
         assert_eq!(server.read("a/b/file").unwrap(), b"precious", "{request}");

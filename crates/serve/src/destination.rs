@@ -1,0 +1,89 @@
+//! Where a `COPY` or `MOVE` goes (RFC 4918 section 10.3): a path, or the URL of something on this server.
+//!
+//! A URL on another server is refused with 502 (section 9.8.5). To take it for its path alone would do something here
+//! that was meant for elsewhere.
+
+use std::borrow::Cow;
+
+use http::Uri;
+use http::uri::Authority;
+
+use crate::origin::{Names, plain};
+
+/// Why a destination is not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It is neither a path nor a URL.
+    Malformed,
+    /// It is on another server, this one.
+    Elsewhere(String),
+}
+
+/// The path of a destination, for a server that the request calls `host`.
+pub(crate) fn path<'a>(destination: &'a str, host: Option<&str>, names: &Names) -> Result<Cow<'a, str>, Refused> {
+    if destination.starts_with('/') && !destination.starts_with("//") {
+        return Ok(Cow::Borrowed(destination));
+    }
+    let uri: Uri = destination.parse().map_err(|_| Refused::Malformed)?;
+    let there = uri.scheme().and(uri.authority()).ok_or(Refused::Malformed)?;
+    // A client of HTTP/1.0 need not say whom it calls.
+    if let Some(here) = host
+        && !names.gives(there.host())
+        && !is_same(uri.scheme_str(), there, here)
+    {
+        return Err(Refused::Elsewhere(there.host().to_owned()));
+    }
+    Ok(Cow::Owned(uri.path().to_owned()))
+}
+
+/// Whether two authorities are one. Behind a proxy that speaks TLS, the scheme's own port may stand in one alone.
+fn is_same(scheme: Option<&str>, there: &Authority, here: &str) -> bool {
+    let Ok(here) = here.parse::<Authority>() else { return false };
+    let default = match scheme {
+        Some("http") => 80,
+        _ => 443,
+    };
+    let port = |authority: &Authority| authority.port_u16().unwrap_or(default);
+    plain(there.host()) == plain(here.host()) && port(there) == port(&here)
+}
+
+/// Tells a person why a destination on another server is refused, and what to do.
+pub(crate) fn explain(there: &str) -> String {
+    format!(
+        "502: the Destination is on {there}, and this server copies and moves only within itself.\n\n\
+         If {there} is a name of this server, let its proxy pass on the field Host, or start it with --host {there}.\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn destination_is_on_this_server_or_refused() {
+        let names = Names::new(true, &["dav.example".to_owned()]);
+        for (destination, host) in [
+            ("/a%20b", Some("box:8080")),
+            ("http://box:8080/a%20b", Some("box:8080")),
+            ("http://BOX.:8080/a%20b", Some("box:8080")),
+            ("http://[::1]:8080/a%20b", Some("[::1]:8080")),
+            ("https://box/a%20b", Some("box")),
+            ("https://box/a%20b", Some("box:443")),
+            ("https://box:443/a%20b", Some("box")),
+            ("http://box:80/a%20b", Some("box")),
+            ("https://dav.example/a%20b", Some("127.0.0.1:8080")),
+            ("http://anybody/a%20b", None),
+        ] {
+            assert_eq!(path(destination, host, &names).as_deref(), Ok("/a%20b"), "{destination} {host:?}");
+        }
+        for (destination, host) in
+            [("http://other/a", "box"), ("http://box:8081/a", "box:8080"), ("http://box/a", "box:8080"), ("http://box/a", "")]
+        {
+            let refused = path(destination, Some(host), &names);
+            assert!(matches!(refused, Err(Refused::Elsewhere(_))), "{destination} {host}: {refused:?}");
+        }
+        for destination in ["a", "", "//other/a", "http://", "mailto:a"] {
+            assert_eq!(path(destination, Some("box"), &names), Err(Refused::Malformed), "{destination}");
+        }
+    }
+}
