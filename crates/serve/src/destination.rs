@@ -76,9 +76,12 @@ mod tests {
         ] {
             assert_eq!(path(destination, host, &names).as_deref(), Ok("/a%20b"), "{destination} {host:?}");
         }
-        for (destination, host) in
-            [("http://other/a", "box"), ("http://box:8081/a", "box:8080"), ("http://box/a", "box:8080"), ("http://box/a", "")]
-        {
+        for (destination, host) in [
+            ("http://other/a", "box"),
+            ("http://box:8081/a", "box:8080"),
+            ("http://box/a", "box:8080"),
+            ("http://box/a", ""),
+        ] {
             let refused = path(destination, Some(host), &names);
             assert!(matches!(refused, Err(Refused::Elsewhere(_))), "{destination} {host}: {refused:?}");
         }

@@ -137,9 +137,15 @@ mod tests {
         ] {
             assert_eq!(admitted(&names, &[("Host", host)]), 200, "{host}");
         }
-        for host in
-            ["evil.example", "x.dav.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "box.evil.example", "", "a b"]
-        {
+        for host in [
+            "evil.example",
+            "x.dav.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:80",
+            "box.evil.example",
+            "",
+            "a b",
+        ] {
             assert_eq!(admitted(&names, &[("Host", host)]), 421, "{host}");
             let status = admitted(&Names::new(true, &[]), &[("Host", host)]);
             assert_eq!(status, 200, "{host}");

@@ -19,7 +19,11 @@ async fn unknown_name_is_refused_with_a_reason_and_the_option() {
     let answer = raw(&server, "GET /file HTTP/1.1\r\nHost: dav.example\r\n").await;
     assert_eq!(answer.status(), 421);
     assert_eq!(answer.header("content-type").as_deref(), Some("text/plain; charset=utf-8"));
-    assert!(answer.text().contains("DNS rebinding") && answer.text().contains("--host dav.example"), "{}", answer.text());
+    assert!(
+        answer.text().contains("DNS rebinding") && answer.text().contains("--host dav.example"),
+        "{}",
+        answer.text()
+    );
 }
 
 #[tokio::test]
