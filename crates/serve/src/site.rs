@@ -169,28 +169,29 @@ impl Folder {
         }
     }
 
-    /// Judges a request by its head, and where it goes.
-    fn judge(&self, request: &mut Request<Upstream>) -> Result<Visit, Response<DavBody>> {
+    /// Judges a request by its head, and where it goes. Of a refusal, the status and what a person is told.
+    fn judge(&self, request: &mut Request<Upstream>) -> Result<Visit, (StatusCode, Option<String>)> {
         let there = match request.headers().get(DESTINATION) {
             Some(there) if matches!(request.method().as_str(), "COPY" | "MOVE") => {
-                let there = there.to_str().map_err(|_| status(StatusCode::BAD_REQUEST))?;
+                let there = there.to_str().map_err(|_| (StatusCode::BAD_REQUEST, None))?;
                 let path = destination::path(there, origin::host(request), &self.names);
                 Some(path.map(Cow::into_owned).map_err(|refused| match refused {
-                    destination::Refused::Malformed => status(StatusCode::BAD_REQUEST),
+                    destination::Refused::Malformed => (StatusCode::BAD_REQUEST, None),
                     destination::Refused::Elsewhere(there) => {
-                        text(StatusCode::BAD_GATEWAY, destination::explain(&there))
+                        (StatusCode::BAD_GATEWAY, Some(destination::explain(&there)))
                     }
                 })?)
             }
             _ => None,
         };
-        admit(request, there.as_deref()).map_err(status)
+        admit(request, there.as_deref()).map_err(|refused| (refused, None))
     }
 
     async fn serve(&self, mut request: Request<Upstream>, principal: &str) -> Response<DavBody> {
         let mut visit = match self.judge(&mut request) {
             Ok(visit) => visit,
-            Err(refused) => return refused,
+            Err((refused, None)) => return status(refused),
+            Err((refused, Some(why))) => return text(refused, why),
         };
         // A missing depth means infinity (RFC 4918 section 9.1), and a tree has no bound.
         if visit.is("PROPFIND") && !request.headers().get(DEPTH).is_some_and(|depth| depth == "0" || depth == "1") {

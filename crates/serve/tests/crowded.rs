@@ -126,7 +126,7 @@ async fn upload_that_moves_outlasts_silent_connections() {
     upload.write_all(b"PUT /file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n").await.unwrap();
     let mut attackers = Vec::new();
     for _ in 0..10 {
-        upload.write_all(&[b'y'; 100_000]).await.unwrap();
+        upload.write_all(&vec![b'y'; 100_000]).await.unwrap();
         sleep(Duration::from_millis(20)).await;
         attackers.push(attack(&server, "", false).await);
     }
