@@ -57,6 +57,8 @@ pub struct Options {
     pub temporary: bool,
     /// What is there and not here is deleted (a mirror).
     pub delete: bool,
+    /// What becomes of symbolic links below a source.
+    pub links: Links,
     /// What is copied; what is not is not deleted either.
     pub filter: Filter,
     /// What the filter leaves out is deleted as well.
@@ -92,6 +94,12 @@ impl Options {
         anew && !self.recursive && self.verify != Verify::Digest
     }
 
+    /// Whether what is of another kind gives way: a file to a folder, a folder to a file. Not where a filter leaves
+    /// things alone, or so many may be deleted: nobody has looked what is in the folder.
+    fn replaces(&self) -> bool {
+        self.delete && (self.filter.is_empty() || self.delete_excluded) && self.max_delete.is_none()
+    }
+
     /// What is listed of files, given what is to be compared.
     pub(crate) fn wanted(&self) -> Wanted {
         if self.verify == Verify::Digest || self.skip == Skip::SameDigest { Wanted::DIGESTS } else { Wanted::LISTING }
@@ -109,6 +117,7 @@ impl Default for Options {
             resume: false,
             temporary: false,
             delete: false,
+            links: Links::Skip,
             filter: Filter::default(),
             delete_excluded: false,
             max_delete: None,
@@ -132,6 +141,16 @@ pub enum Backup {
     Here(PathBuf),
     /// Of an upload.
     There(RemotePath),
+}
+
+/// What becomes of symbolic links below a source. Those that the user has named are followed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Links {
+    /// They are left out, which is told.
+    #[default]
+    Skip,
+    /// What they lead to is moved.
+    Follow,
 }
 
 /// What is compared after a file has been moved.
@@ -253,6 +272,9 @@ fn marked(name: &[u8], mark: u64, extension: &str) -> Vec<u8> {
     }
     [b".", &name[..end], format!(".{mark:016x}.{extension}").as_bytes()].concat()
 }
+
+/// What to do about a thing of another kind that has the name.
+const REMEDY: &str = "delete or rename one of them, or let sync --delete replace it (without filters and --max-delete)";
 
 /// A time in whole seconds, which is what servers tell.
 fn seconds(time: SystemTime) -> u64 {

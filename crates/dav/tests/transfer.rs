@@ -216,7 +216,7 @@ fn mirror() -> Options {
 }
 
 #[tokio::test]
-async fn what_could_not_be_read_here_stays_there() {
+async fn what_a_link_here_stands_for_stays_there() {
     let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
     fs::write(here.path().join("file"), "content").unwrap();
     std::os::unix::fs::symlink("file", here.path().join("link")).unwrap();
@@ -224,10 +224,10 @@ async fn what_could_not_be_read_here_stays_there() {
         fs::write(server.root.path().join(name), "there").unwrap();
     }
     let summary = up(&server, here.path(), "/", &mirror()).await;
-    assert_eq!((summary.files, summary.deleted, summary.failed.len()), (1, 0, 1));
-    assert_eq!(tree(server.root.path()).len(), 3);
+    assert_eq!((summary.files, summary.deleted, summary.failed.len()), (1, 1, 0));
+    assert_eq!(tree(server.root.path()).len(), 2);
     fs::remove_file(here.path().join("link")).unwrap();
-    assert_eq!(up(&server, here.path(), "/", &mirror()).await.deleted, 2);
+    assert_eq!(up(&server, here.path(), "/", &mirror()).await.deleted, 1);
     assert!(tree(here.path()) == tree(server.root.path()));
 }
 
@@ -245,10 +245,9 @@ async fn a_mirror_here_stays_in_its_tree_and_deletes_last() {
     fs::remove_dir_all(target.join("a")).unwrap();
     std::os::unix::fs::symlink(elsewhere.path(), target.join("a")).unwrap();
     fs::write(target.join("extra"), "extra").unwrap();
-    let summary = down(&server, "/", &target, &mirror()).await;
-    assert_eq!((summary.deleted, summary.failed.len()), (0, 1));
+    let summary = down(&server, "/", &target, &Options { delete: false, ..mirror() }).await;
+    assert_eq!((summary.files, summary.failed.len()), (0, 1));
     assert_eq!(tree(elsewhere.path()).len(), 1);
-    assert!(target.join("extra").exists(), "not everything went well");
 
     fs::remove_file(target.join("a")).unwrap();
     let look = down(&server, "/", &target, &Options { dry_run: true, ..mirror() }).await;

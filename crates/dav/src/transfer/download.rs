@@ -375,8 +375,7 @@ impl Work<'_> {
             lock(&self.summary).skipped += 1;
             return (self.watch)(Event::Skipped { path: &name, bytes: length, why });
         }
-        let fetched = if self.options.dry_run { Ok(length) } else { self.fetch_listed(&mut find, &path).await };
-        match fetched {
+        match self.fetch_listed(&mut find, &path).await {
             Ok(bytes) => {
                 let mut summary = lock(&self.summary);
                 (summary.files, summary.bytes) = (summary.files + 1, summary.bytes + bytes);

@@ -24,7 +24,7 @@ pub(crate) use self::{
     steps::{Before, Listing, News, Outcome, Sent, Sifted, Step, There},
 };
 use super::{
-    FEW, Options, SHARED, Skip, Verify,
+    FEW, Options, REMEDY, SHARED, Skip, Verify,
     records::Records,
     unchanged::{Here, Record, Times, Verdict, Version},
     walk::{File, Outline},
@@ -75,6 +75,8 @@ pub(crate) struct Plan {
     looks_behind: usize,
     /// Files under way that are looked at right behind their uploads.
     looked_at: HashSet<usize>,
+    /// Files that take the place of folders.
+    replacing: HashSet<usize>,
     /// Files that were sent before it was known what is there, and what is.
     unseen: HashMap<usize, Option<There>>,
     failed: bool,
@@ -119,6 +121,7 @@ impl Plan {
             unknown: folders.len(),
             looks_behind: 0,
             looked_at: HashSet::new(),
+            replacing: HashSet::new(),
             unseen: (0..first).map(|file| (file, None)).collect(),
             folders,
             tries: vec![0; outline.files.len()],
@@ -217,9 +220,16 @@ impl Plan {
                 }
                 self.ready(folder, &Listing::new());
             }
+            Outcome::Replaced(folder, Ok(())) => {
+                let file = self.outline.folders[folder].path.clone().as_folder(false);
+                self.news.extend([News::Deleted(file), News::Made(folder)]);
+                self.ready(folder, &Listing::new());
+            }
             // Somebody else was quicker: then it is not known what is in it.
             Outcome::Made(folder, Ok(false)) => self.steps.push_back(Step::List(folder)),
-            Outcome::Listed(folder, Err(error)) | Outcome::Made(folder, Err(error)) => self.lose(folder, &error),
+            Outcome::Listed(folder, Err(error))
+            | Outcome::Made(folder, Err(error))
+            | Outcome::Replaced(folder, Err(error)) => self.lose(folder, &error),
             Outcome::Uploaded(file, result) => self.uploaded(file, result),
             Outcome::Checked(files, result) => self.checked(files, result),
             Outcome::Compared(file, result) => self.compared(file, result),
@@ -251,10 +261,11 @@ impl Plan {
             match path.name().and_then(|name| listing.get(name)) {
                 None => self.make(child),
                 Some(There { folder: true, .. }) => self.steps.push_back(Step::List(child)),
+                Some(file) if self.rules.replaces() => {
+                    self.steps.push_back(Step::Replace(child, file.guard()));
+                }
                 Some(_) => {
-                    let why =
-                        "there is a file of this name on the server, and a folder here: delete or rename one of them"
-                            .into();
+                    let why = format!("there is a file of this name on the server, and a folder here: {REMEDY}");
                     let path = path.clone();
                     self.lose(child, &Error::Differs { path, why });
                 }
@@ -277,9 +288,12 @@ impl Plan {
     fn file_ready(&mut self, file: usize, there: Option<&There>) {
         let facts = &self.outline.files[file];
         let Some(there) = there else { return self.queue(file, Before::Nothing) };
+        if there.folder && self.rules.replaces() {
+            return self.queue(file, Before::Folder);
+        }
         if there.folder {
-            let why = "there is a folder of this name on the server, and a file here: delete or rename one of them";
-            let error = facts.path(&self.outline.folders).map(|path| Error::Differs { path, why: why.into() });
+            let why = format!("there is a folder of this name on the server, and a file here: {REMEDY}");
+            let error = facts.path(&self.outline.folders).map(|path| Error::Differs { path, why });
             return self.file_failed(file, error.unwrap_or_else(|error| error));
         }
         let (source, target) = ((Some(facts.length), facts.modified), (there.length, there.modified));
@@ -362,7 +376,14 @@ impl Plan {
             self.bytes_under_way -= length;
         }
         match (self.unseen.remove(&file).flatten(), result) {
-            (_, Ok(sent)) => self.arrived(file, sent),
+            (_, Ok(sent)) => {
+                if self.replacing.remove(&file)
+                    && let Ok(path) = self.outline.files[file].path(&self.outline.folders)
+                {
+                    self.news.push(News::Deleted(path.as_folder(true)));
+                }
+                self.arrived(file, sent);
+            }
             // There was something, as was seen meanwhile.
             (Some(there), Err(error)) if there.folder || error.is(412) => {
                 self.tries[file] = 0;

@@ -7,6 +7,7 @@ mod chunks;
 mod file;
 mod first;
 mod ranges;
+mod replace;
 mod sift;
 mod source;
 mod stated;
@@ -107,7 +108,7 @@ pub async fn upload(
         tokio::join!(
             target(dav, to, &sources, options, arrived.notified()).boxed(),
             begun(dav, to, &sources, options).boxed(),
-            walked(&sources, to, &options.filter),
+            walked(&sources, to, options),
             // Another server has no such ability: nobody waits to hear that.
             async { upload.cloud.is_some() && dav.learn(to).await.is_ok_and(|abilities| abilities.bulk_upload) }
                 .boxed(),
@@ -131,6 +132,9 @@ pub async fn upload(
             watch(Event::Made { path: &outline.folders[1].path.to_string() });
         }
         tops = vec![(1, Some(listing))];
+    }
+    for skipped in &outline.skipped {
+        watch(Event::Note(skipped));
     }
     for (path, why) in &outline.left_out {
         watch(Event::Failed { path, why });
@@ -280,6 +284,11 @@ impl Upload<'_> {
                     Outcome::Compared(file, same)
                 }
                 .boxed()
+            }
+            Step::Replace(folder, _) if dry => async move { Outcome::Replaced(folder, Ok(())) }.boxed(),
+            Step::Replace(folder, guard) => {
+                let path = outline.folders[folder].path.clone();
+                async move { Outcome::Replaced(folder, self.replace_by_folder(&path, &guard).await) }.boxed()
             }
             Step::Sift(path, scope) => async move {
                 let sifted = self.sift(path.clone(), scope).await;

@@ -2,22 +2,34 @@
 
 use std::{
     fs, io,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileTypeExt, MetadataExt},
+    },
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
-use super::filter::{Filter, Scope};
-use crate::{Error, PathError, RemotePath};
+use super::{
+    Links,
+    filter::{Filter, Scope},
+};
+use crate::{Error, PathError, RemotePath, harmless};
 
 /// Folders, each after its parent, and the files in them.
 #[derive(Debug, Default)]
 pub(crate) struct Outline {
     /// What is looked for.
     pub(crate) filter: Filter,
+    pub(crate) links: Links,
     pub(crate) folders: Vec<Folder>,
     pub(crate) files: Vec<File>,
-    /// What is neither, and what could not be read.
+    /// What could not be read.
     pub(crate) left_out: Vec<(String, Error)>,
+    /// What is neither a file nor a folder, and is left out for that: a sentence for each.
+    pub(crate) skipped: Vec<String>,
+    /// The folders here that are being gone through, by device and inode, if links are followed.
+    pub(crate) above: Vec<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -32,7 +44,7 @@ pub(crate) struct Folder {
     /// Names of files that are left out for what they are, and not for their names: on the server they may be
     /// something else.
     pub(crate) excluded: Vec<Vec<u8>>,
-    /// Names of what could not be read: it may be there all the same.
+    /// Names of what could not be read, or is neither a file nor a folder here: it may be there all the same.
     pub(crate) stays: Vec<Vec<u8>>,
     /// Whether it could not be listed.
     pub(crate) unread: bool,
@@ -77,8 +89,13 @@ impl Outline {
         };
         // In an order that does not change from run to run.
         entries.sort_by_cached_key(fs::DirEntry::file_name);
+        let own = fs::metadata(local).ok().filter(|_| self.links == Links::Follow).map(|own| (own.dev(), own.ino()));
+        self.above.extend(own);
         for entry in entries {
             self.add(&entry.path(), entry.file_name().as_encoded_bytes(), folder);
+        }
+        if own.is_some() {
+            self.above.pop();
         }
         let is_empty = self.folders.len() == folder + 1 && self.files.last().is_none_or(|file| file.folder != folder);
         if passing && is_empty {
@@ -88,10 +105,12 @@ impl Outline {
 
     /// The last folder is left out itself, and nothing in it is wanted.
     fn forget(&mut self, folder: usize) {
-        let Some(Folder { path, parent, excluded, .. }) = self.folders.pop() else { return };
+        let Some(Folder { path, parent, excluded, stays, .. }) = self.folders.pop() else { return };
         debug_assert_eq!(folder, self.folders.len());
-        if let (Some(parent), Some(name), false) = (parent, path.name(), excluded.is_empty()) {
-            self.folders[parent].excluded.push(name.to_owned());
+        if let (Some(parent), Some(name)) = (parent, path.name()) {
+            let above = &mut self.folders[parent];
+            above.excluded.extend((!excluded.is_empty()).then(|| name.to_owned()));
+            above.stays.extend((!stays.is_empty()).then(|| name.to_owned()));
         }
     }
 
@@ -110,14 +129,18 @@ impl Outline {
         }
         self.files.extend(other.files.into_iter().map(|file| File { folder: base + file.folder, ..file }));
         self.left_out.extend(other.left_out);
+        self.skipped.extend(other.skipped);
         Ok(())
     }
 
-    /// Adds a file or folder that is to be called `name` in a folder. Links are followed for what is named by the user
-    /// and left out below: a link to a parent has no end.
-    pub(crate) fn add(&mut self, local: &Path, name: &[u8], folder: usize) {
-        let kind = match fs::symlink_metadata(local) {
-            Ok(kind) => kind,
+    /// Adds a file or folder that is to be called `name` in a folder.
+    fn add(&mut self, local: &Path, name: &[u8], folder: usize) {
+        let kind = match self.look(local) {
+            Ok(Ok(kind)) => kind,
+            Ok(Err(what)) if self.filter.name(&self.folders[folder].scope, name) => {
+                return self.skip(local, name, folder, what);
+            }
+            Ok(Err(_)) => return,
             Err(error) => {
                 self.folders[folder].stays.push(name.to_owned());
                 return self.left_out.push((local.display().to_string(), Error::local("read", local, error)));
@@ -131,17 +154,47 @@ impl Outline {
                 Err(error) => self.left_out.push((local.display().to_string(), error.into())),
             }
         } else if !self.filter.name(scope, name) {
-            // Not even if it is no file.
-        } else if kind.is_file() && !self.filter.facts(Some(kind.len()), kind.modified().ok()) {
-            self.folders[folder].excluded.push(name.to_owned());
-        } else if kind.is_file() {
+            // It is as if it were not there.
+        } else if self.filter.facts(Some(kind.len()), kind.modified().ok()) {
             self.add_file(local, name, folder, &kind);
         } else {
-            let what = if kind.is_symlink() { "it is a link, and links are not followed" } else { "it is no file" };
-            let error = Error::local("upload", local, io::Error::other(what));
-            self.folders[folder].stays.push(name.to_owned());
-            self.left_out.push((local.display().to_string(), error));
+            self.folders[folder].excluded.push(name.to_owned());
         }
+    }
+
+    /// Leaves out what is neither a file nor a folder. On the server its name may stand for what it was, or leads to.
+    fn skip(&mut self, local: &Path, name: &[u8], folder: usize, what: &str) {
+        self.skipped.push(format!("{}: skipped: it is {what}", harmless(local.as_os_str().as_bytes())));
+        self.folders[folder].stays.push(name.to_owned());
+    }
+
+    /// A file or folder, or what else it is.
+    fn look(&self, local: &Path) -> io::Result<Result<fs::Metadata, &'static str>> {
+        let mut kind = fs::symlink_metadata(local)?;
+        if kind.is_symlink() {
+            if self.links == Links::Skip {
+                return Ok(Err("a symbolic link (--links follow copies what it leads to)"));
+            }
+            kind = match fs::metadata(local) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Ok(Err("a symbolic link that leads nowhere"));
+                }
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+                    return Ok(Err("a symbolic link that leads back to itself"));
+                }
+                there => there?,
+            };
+            if kind.is_dir() && self.above.contains(&(kind.dev(), kind.ino())) {
+                return Ok(Err("a symbolic link that leads back to a folder that it is in"));
+            }
+        }
+        let other = kind.file_type();
+        Ok(match () {
+            () if kind.is_dir() || kind.is_file() => Ok(kind),
+            () if other.is_fifo() => Err("a FIFO"),
+            () if other.is_socket() => Err("a socket"),
+            () => Err("a device"),
+        })
     }
 
     /// Adds a file.

@@ -4,3 +4,4 @@
 mod common;
 
 mod clocks;
+mod kinds;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use dav::transfer::Options;
+use dav::transfer::{self, Options};
 use link::units::Span;
 use serde::Deserialize;
 
@@ -80,12 +80,28 @@ pub(super) struct Selection {
     /// Treat times that differ by no more than this as equal, as in 2s for FAT; in whole seconds
     #[arg(long, value_name = "DURATION", default_value_t)]
     pub(super) modify_window: Span,
+    /// Symbolic links below a local folder: skip them, or copy what they lead to. A link named as a source is followed
+    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    pub(super) links: Links,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Links {
+    /// Leave them out, with a warning
+    #[default]
+    Skip,
+    /// Copy what they lead to
+    Follow,
 }
 
 impl Selection {
     /// Options of a transfer, with what was chosen here.
     pub(super) fn apply(&self, options: Options) -> Options {
-        Options { modify_window: self.modify_window.0, ..options }
+        let links = match self.links {
+            Links::Skip => transfer::Links::Skip,
+            Links::Follow => transfer::Links::Follow,
+        };
+        Options { modify_window: self.modify_window.0, links, ..options }
     }
 }
 

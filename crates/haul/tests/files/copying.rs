@@ -164,7 +164,7 @@ fn what_is_in_the_way_is_named_once_and_stays() {
     let place = Place::new();
     write(&place.path("source"), &[("a/1", ""), ("a/2", ""), ("a/3", ""), ("b", ""), ("c", "")]);
     write(&place.path("served"), &[("there/a", "mine"), ("there/b/x", "mine")]);
-    let ended = place.haul(&["sync", "source", &place.at("there"), "--delete", "--json", "up.json"]);
+    let ended = place.haul(&["sync", "source", &place.at("there"), "--json", "up.json"]);
     let told = text(&ended.stderr);
     let lines: Vec<_> = told.lines().collect();
     assert_eq!((ended.status.code(), lines.len()), (Some(1), 3), "{told}");
@@ -177,12 +177,35 @@ fn what_is_in_the_way_is_named_once_and_stays() {
     assert_eq!(failed, 5);
 
     write(&place.path("here"), &[("there/b", "mine"), ("there/a/1", "mine")]);
-    let told = text(&place.haul(&["sync", &place.at("there"), "here/there", "--delete"]).stderr);
+    let told = text(&place.haul(&["sync", &place.at("there"), "here/there"]).stderr);
     assert!(
         told.contains("here/there/b: there is a file") && told.contains("here/there/a: there is a folder"),
         "{told}"
     );
     assert_eq!(fs::read_to_string(place.path("here/there/a/1")).unwrap(), "mine");
+    assert!(told.contains("sync --delete"), "{told}");
+
+    printed(&place.haul(&["sync", &place.at("there"), "here/there", "--delete"]));
+    assert!(tree(&place.path("here/there")) == tree(&place.served("there")));
+    printed(&place.haul(&["sync", "source", &place.at("there"), "--delete"]));
+    assert!(tree(&place.path("source")) == tree(&place.served("there")));
+}
+
+#[test]
+fn links_and_pipes_are_skipped_with_a_warning_and_do_not_stop_deletions() {
+    let place = Place::new();
+    write(&place.path("source"), &[("a/1", "1"), ("b", "2")]);
+    write(&place.path("served"), &[("there/gone", "old")]);
+    std::os::unix::fs::symlink("a", place.path("source/link")).unwrap();
+    nix::unistd::mkfifo(&place.path("source/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let ended = place.haul(&["sync", "source", &place.at("there"), "--delete"]);
+    printed(&ended);
+    let told = text(&ended.stderr);
+    assert!(told.contains("haul: source/link: skipped: it is a symbolic link (--links follow"), "{told}");
+    assert!(told.contains("haul: source/pipe: skipped: it is a FIFO"), "{told}");
+    assert_eq!(tree(&place.served("there")).into_keys().collect::<Vec<_>>(), ["a/", "a/1", "b"]);
+    printed(&place.haul(&["sync", "source", &place.at("there"), "--delete", "--links", "follow"]));
+    assert_eq!(tree(&place.served("there")).into_keys().collect::<Vec<_>>(), ["a/", "a/1", "b", "link/", "link/1"]);
 }
 
 #[test]

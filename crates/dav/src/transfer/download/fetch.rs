@@ -8,7 +8,7 @@ use std::{
     ops::RangeInclusive,
     os::unix::{
         ffi::OsStrExt,
-        fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
+        fs::{MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
     sync::{Mutex, atomic::Ordering},
@@ -30,7 +30,7 @@ use super::{
 use crate::{
     ETag, Error, RemotePath,
     compare::{as_stored, with_digests},
-    transfer::{Verify, lock, part_name, temporary_name, unchanged::Here},
+    transfer::{Verify, lock, part_name, temporary_name},
 };
 
 /// Answers up to this size may stand before others on a connection.
@@ -57,12 +57,21 @@ impl Work<'_> {
             return Err(Error::local("write", &place, io::Error::other("it has no name")));
         };
         let there = if find.folder.named { fs::metadata(&place) } else { fs::symlink_metadata(&place) };
-        let mode = match there {
-            Ok(kind) if kind.is_dir() => return Err(Error::local("write", &place, in_the_way("folder"))),
-            Ok(kind) if kind.is_file() => Some(kind.permissions()),
-            Ok(kind) if !kind.is_symlink() => return Err(Error::local("write", &place, in_the_way("device or pipe"))),
-            _ => None,
+        let (mode, replaces) = match there {
+            Ok(kind) if kind.is_file() => (Some(kind.permissions()), false),
+            Ok(kind) if !kind.is_symlink() => {
+                if find.folder.named && find.folder.alias.is_some() || !self.options.replaces() {
+                    return Err(Error::local("write", &place, in_the_way(&kind)));
+                }
+                (None, true)
+            }
+            _ => (None, false),
         };
+        if self.options.dry_run {
+            let replacing = if replaces { self.replace(&place, || Ok(())) } else { Ok(()) };
+            let local = |error| Error::local("write", &place, error);
+            return replacing.map(|()| find.facts.length.unwrap_or(0)).map_err(local);
+        }
         let mut part = self.part(folder, name, path, &find.facts);
         let mut fetched = if find.facts.length.is_some_and(|length| length <= SMALL) {
             let first = async { Ok((self.fetch_to(find, path, &part).await?, None)) };
@@ -88,7 +97,7 @@ impl Work<'_> {
         let placed = match fetched {
             Ok(length) => {
                 let kept = if mode.is_some() { self.keep_copy(&place) } else { Ok(()) };
-                kept.and_then(|()| set_down(find, mode, &part.place, &place)).map(|here| {
+                kept.and_then(|()| self.set_down(find, mode, &part.place, &place, replaces)).map(|here| {
                     self.saw(find, here);
                     length.unwrap_or_default()
                 })
@@ -311,22 +320,6 @@ fn ours_alone(place: &Path) -> Option<fs::File> {
     // Between the two, whoever held the lock may have given it its name.
     let is_there = || fs::symlink_metadata(place).is_ok_and(|there| (there.dev(), there.ino()) == (it.dev(), it.ino()));
     (ours && file.try_lock().is_ok() && is_there()).then_some(file)
-}
-
-/// Gives what is whole its time and its name, and the permissions of what it replaces: what it is here then.
-fn set_down(find: &Find, mode: Option<fs::Permissions>, part: &Path, place: &Path) -> Result<Here, Error> {
-    if let Some(modified) = find.facts.modified {
-        // A file system that keeps no times keeps files all the same.
-        let _ = fs::File::options().write(true).open(part).and_then(|file| file.set_modified(modified));
-    }
-    // Of those for what was another content, none to run as somebody else.
-    if let Some(mode) = mode {
-        let _ = fs::set_permissions(part, fs::Permissions::from_mode(mode.mode() & 0o777));
-    }
-    let written = |error| Error::local("write", place, error);
-    let kind = fs::metadata(part).map_err(written)?;
-    fs::rename(part, place).map_err(written)?;
-    Ok(Here { length: kind.len(), modified: kind.modified().ok() })
 }
 
 /// Why a file, or a part of it, did not come.

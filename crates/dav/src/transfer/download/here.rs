@@ -1,11 +1,17 @@
 //! Where things belong on this side.
 
-use std::{ffi::OsStr, fs, io, path::Path, sync::Arc};
+use std::{
+    ffi::OsStr,
+    fs, io,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    path::Path,
+    sync::Arc,
+};
 
 use super::{Facts, Find, Folder, Work};
 use crate::{
     Error, RemotePath,
-    transfer::{Event, filter::Scope, lock},
+    transfer::{Event, REMEDY, filter::Scope, lock, marked, random, unchanged},
 };
 
 impl Work<'_> {
@@ -39,15 +45,19 @@ impl Work<'_> {
             return Ok(false);
         }
         let there = if folder.named { fs::metadata(place) } else { fs::symlink_metadata(place) };
-        match there {
+        let obstacle = match there {
             Ok(kind) if kind.is_dir() => return Ok(false),
-            Ok(kind) if kind.is_symlink() => return Err(in_the_way("link")),
-            Ok(_) => return Err(in_the_way("file")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(kind) if folder.named || !self.options.replaces() => return Err(in_the_way(&kind)),
+            Ok(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            // What it is in would have been replaced.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory && self.options.dry_run => false,
             Err(error) => return Err(error),
-        }
-        if !self.options.dry_run {
-            fs::create_dir(place)?;
+        };
+        match (self.options.dry_run, obstacle) {
+            (true, false) => {}
+            (false, false) => fs::create_dir(place)?,
+            (_, true) => self.replace(place, || fs::create_dir(place))?,
         }
         lock(&self.summary).folders += 1;
         (self.watch)(Event::Made { path: &place.display().to_string() });
@@ -55,6 +65,56 @@ impl Work<'_> {
     }
 }
 
-pub(super) fn in_the_way(what: &str) -> io::Error {
-    io::Error::other(format!("there is a {what} of this name here: delete or rename one of them"))
+impl Work<'_> {
+    /// Gives what is whole its time and its name, and the permissions of what it replaces: what it is here then.
+    pub(super) fn set_down(
+        &self,
+        find: &Find,
+        mode: Option<fs::Permissions>,
+        part: &Path,
+        place: &Path,
+        replaces: bool,
+    ) -> Result<unchanged::Here, Error> {
+        if let Some(modified) = find.facts.modified {
+            // A file system that keeps no times keeps files all the same.
+            let _ = fs::File::options().write(true).open(part).and_then(|file| file.set_modified(modified));
+        }
+        // Of those for what was another content, none to run as somebody else.
+        if let Some(mode) = mode {
+            let _ = fs::set_permissions(part, fs::Permissions::from_mode(mode.mode() & 0o777));
+        }
+        let written = |error| Error::local("write", place, error);
+        let kind = fs::metadata(part).map_err(written)?;
+        let rename = || fs::rename(part, place);
+        if replaces { self.replace(place, rename) } else { rename() }.map_err(written)?;
+        Ok(unchanged::Here { length: kind.len(), modified: kind.modified().ok() })
+    }
+
+    /// Puts something in the place of something of another kind, which is gone when that is done, and back if it fails.
+    pub(super) fn replace(&self, place: &Path, put: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        if !self.options.dry_run && self.put_away(place)? {
+            put()?;
+        } else if !self.options.dry_run {
+            let name = place.file_name().unwrap_or_default().as_bytes();
+            let aside = place.with_file_name(OsStr::from_bytes(&marked(name, random(place), "old")));
+            fs::rename(place, &aside)?;
+            put().inspect_err(|_| drop(fs::rename(&aside, place)))?;
+            let is_folder = fs::symlink_metadata(&aside)?.is_dir();
+            if is_folder { fs::remove_dir_all(&aside) } else { fs::remove_file(&aside) }?;
+        }
+        lock(&self.summary).deleted += 1;
+        (self.watch)(Event::Deleted { path: &place.display().to_string() });
+        Ok(())
+    }
+}
+
+/// Something else has the name.
+pub(super) fn in_the_way(kind: &fs::Metadata) -> io::Error {
+    let what = match () {
+        () if kind.is_dir() => "folder",
+        () if kind.is_file() => "file",
+        () if kind.is_symlink() => "link",
+        () => "device or pipe",
+    };
+    io::Error::other(format!("there is a {what} of this name here: {REMEDY}"))
 }

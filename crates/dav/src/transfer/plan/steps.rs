@@ -14,6 +14,8 @@ pub(crate) enum Step {
     List(usize),
     /// Make the folder.
     Make(usize),
+    /// Make the folder in the place of a file, in the state that this tells.
+    Replace(usize, Guard),
     /// Make the folder with these of its files in it.
     Fill(usize, Vec<usize>),
     /// Upload the file.
@@ -40,6 +42,8 @@ pub(crate) enum Before {
     Unseen,
     /// A file, in the state that this tells.
     File(Guard),
+    /// A folder, which gives way.
+    Folder,
 }
 
 /// What a listing says of a name.
@@ -97,6 +101,7 @@ pub(crate) enum Outcome {
     /// None: there is no such folder.
     Listed(usize, Result<Option<Listing>, Error>),
     Made(usize, Result<bool, Error>),
+    Replaced(usize, Result<(), Error>),
     /// The folder was made, with these files in it.
     Filled(usize, Vec<(usize, Sent)>),
     Uploaded(usize, Result<Sent, Error>),

@@ -218,9 +218,14 @@ fn what_could_not_be_read_here_is_not_deleted_there() {
     let here = tempfile::tempdir().unwrap();
     fs::write(here.path().join("file"), "0123456789").unwrap();
     std::os::unix::fs::symlink("file", here.path().join("link")).unwrap();
-    let mut outline = Outline::default();
-    outline.add_folder(here.path(), path("/up/"), None, Scope::default());
-    assert_eq!(outline.left_out.len(), 1);
+    let walked = |unread: Option<Error>| {
+        let mut outline = Outline::default();
+        outline.add_folder(here.path(), path("/up/"), None, Scope::default());
+        outline.left_out.extend(unread.map(|why| ("other".into(), why)));
+        outline
+    };
+    let outline = walked(Some(wrong()));
+    assert_eq!(outline.skipped.len(), 1, "of a link nobody is to know what is there");
     let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
     let listed = || listing(&[("link", there(1, "x")), ("gone", there(1, "y"))]);
     let mut plan = begun(outline, rules, false, vec![(0, Some(listed()))], 0);
@@ -230,11 +235,16 @@ fn what_could_not_be_read_here_is_not_deleted_there() {
     assert!(plan.spares());
 
     // Not even if errors are ignored.
-    let mut outline = Outline::default();
-    outline.add_folder(here.path(), path("/up/"), None, Scope::default());
+    let outline = walked(Some(wrong()));
     let rules = Options { delete: true, ignore_errors: true, verify: Verify::None, ..Options::default() };
     let mut plan = begun(outline, rules, false, vec![(0, Some(listed()))], 0);
     assert_eq!(ready(&mut plan).len(), 1);
+    plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
+    assert_eq!(ready(&mut plan), [Step::Delete(path("/up/gone"), there(1, "y").guard())]);
+
+    let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
+    let mut plan = begun(walked(None), rules, false, vec![(0, Some(listed()))], 0);
+    ready(&mut plan);
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     assert_eq!(ready(&mut plan), [Step::Delete(path("/up/gone"), there(1, "y").guard())]);
 }

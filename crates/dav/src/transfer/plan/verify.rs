@@ -31,6 +31,9 @@ impl Plan {
     /// looked at right behind its upload.
     pub(super) fn upload(&mut self, file: usize, before: Before) -> Step {
         self.begins(file);
+        if before == Before::Folder {
+            self.replacing.insert(file);
+        }
         if self.unknown > 0 || self.small.len() + self.large.len() >= self.looks_behind {
             return Step::Upload(file, before);
         }

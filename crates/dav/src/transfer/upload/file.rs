@@ -36,6 +36,9 @@ impl Upload<'_> {
         before: Before,
         looks: bool,
     ) -> Result<Sent, Error> {
+        if before == Before::Folder {
+            return self.replace_by_file(local, path, length, modified).await;
+        }
         let exists = matches!(before, Before::File(_));
         if exists {
             self.keep_copy(path).await?;

@@ -178,12 +178,13 @@ type Found = (PathBuf, fs::Metadata, Option<Outline>);
 pub(super) async fn walked(
     sources: &[(PathBuf, fs::Metadata)],
     to: &RemotePath,
-    filter: &Filter,
+    options: &Options,
 ) -> Result<Vec<Found>, Error> {
-    let (sources, to, filter) = (sources.to_vec(), to.clone().as_folder(true), filter.clone());
+    let (sources, to) = (sources.to_vec(), to.clone().as_folder(true));
+    let (filter, links) = (options.filter.clone(), options.links);
     let walk = move |(local, kind): (PathBuf, fs::Metadata)| {
         let walked = kind.is_dir().then(|| {
-            let mut outline = Outline { filter: filter.clone(), ..Outline::default() };
+            let mut outline = Outline { filter: filter.clone(), links, ..Outline::default() };
             outline.add_folder(&local, to.clone(), None, Scope::default());
             outline
         });

@@ -1,0 +1,111 @@
+//! A file in the place of a folder, and a folder in the place of a file.
+//!
+//! The new one is made first, under a name of our own, so nothing is lost if the server does not take it. A MOVE that
+//! overwrites then deletes the old one and renames in one request (RFC 4918 §9.9.3). Some servers refuse to overwrite
+//! one kind by the other: there the old one is deleted first.
+
+use std::{path::Path, time::SystemTime};
+
+use haul_http::{Class, Options};
+use http::HeaderMap;
+
+use super::{
+    Upload,
+    file::{mtime, renaming},
+    source::Source,
+};
+use crate::{
+    Error, Guard, If, RemotePath, Wanted,
+    transfer::{SHARED, marked, plan::Sent, random, temporary_name},
+};
+
+impl Upload<'_> {
+    /// Makes a folder in the place of a file, if that is still in the state of `guard`.
+    pub(super) async fn replace_by_folder(&self, path: &RemotePath, guard: &Guard) -> Result<(), Error> {
+        let (parent, name) = place(path)?;
+        let ours = parent.join(&marked(name, random(path), "upload"), true)?;
+        self.temporary().insert(ours.clone(), None);
+        let replaced = async {
+            self.dav.try_mkcol(&ours, &If::default()).await?;
+            self.move_over(&ours, path, guard).await
+        };
+        self.settle(&ours, replaced.await).await
+    }
+
+    /// Uploads a file to the place of a folder.
+    pub(super) async fn replace_by_file(
+        &self,
+        local: &Path,
+        path: &RemotePath,
+        length: u64,
+        modified: Option<SystemTime>,
+    ) -> Result<Sent, Error> {
+        let (parent, name) = place(path)?;
+        let Source { body, seen, .. } = {
+            let _turn = self.readers.acquire().await;
+            Source::open(local, length, self.watch).await?
+        };
+        let bytes = body.length().unwrap_or(length);
+        let ours = parent.join(&temporary_name(name), false)?;
+        let headers: HeaderMap = mtime(modified).into_iter().collect();
+        let class = if bytes <= SHARED { Class::Small } else { Class::Large };
+        self.temporary().insert(ours.clone(), None);
+        let replaced = async {
+            let options = Options { class, ..Options::default() };
+            self.dav.put(&ours, body, headers, &Guard::Absent, &If::default(), options).await?;
+            seen.still(local)?;
+            self.move_over(&ours, path, &Guard::None).await
+        };
+        self.settle(&ours, replaced.await).await?;
+        Ok(Sent { bytes, etag: None, compared: false, seen: None })
+    }
+
+    /// Gives what is ours the name of what is of the other kind.
+    async fn move_over(&self, ours: &RemotePath, path: &RemotePath, guard: &Guard) -> Result<(), Error> {
+        let (old, new) = (path.clone().as_folder(!ours.is_folder()), path.clone().as_folder(ours.is_folder()));
+        if self.options.backup.is_some() {
+            self.put_away(old).await?;
+            return self.dav.rename(ours, &new, false, &If::default()).await;
+        }
+        let (_, claims) = renaming(&old, guard, &If::default());
+        // By the name alone: a folder's URL may stand for nothing where there is a file.
+        let error = match self.dav.rename(ours, &path.clone().as_folder(false), true, &claims).await {
+            Err(error) if error.refusal().is_some() => error,
+            moved => return moved,
+        };
+        if error.is(404) && self.dav.stat(&new, Wanted::LISTING).await?.is_some_and(|now| is_like(&now.path, &new)) {
+            // Renamed already, by a request whose answer was lost.
+            return Ok(());
+        }
+        let unknown = match guard {
+            // A server that does not know states says so of each.
+            Guard::Unchanged(tag) if error.is(412) => self.dav.is_still(&old, tag).await,
+            _ => !error.is(412),
+        };
+        if error.is(423) || !unknown {
+            return Err(error);
+        }
+        match self.dav.delete(&old, guard, &If::default()).await {
+            Err(error) if !error.is(404) => return Err(error),
+            _ => {}
+        }
+        self.dav.rename(ours, &new, false, &If::default()).await
+    }
+
+    async fn settle(&self, ours: &RemotePath, replaced: Result<(), Error>) -> Result<(), Error> {
+        match &replaced {
+            Ok(()) => drop(self.temporary().remove(ours)),
+            Err(_) => self.discard(ours, None, false).await,
+        }
+        replaced
+    }
+}
+
+fn is_like(found: &RemotePath, wanted: &RemotePath) -> bool {
+    found.is_folder() == wanted.is_folder()
+}
+
+fn place(path: &RemotePath) -> Result<(RemotePath, &[u8]), Error> {
+    let none = || Error::Differs { path: path.clone(), why: "it has no name".into() };
+    path.parent().zip(path.name()).ok_or_else(none)
+}
