@@ -15,7 +15,7 @@ use super::{
     source::Source,
 };
 use crate::{
-    Error, Guard, If, RemotePath, Wanted,
+    Error, Guard, If, RemotePath,
     transfer::{SHARED, marked, plan::Sent, random, temporary_name},
 };
 
@@ -65,18 +65,14 @@ impl Upload<'_> {
         let (old, new) = (path.clone().as_folder(!ours.is_folder()), path.clone().as_folder(ours.is_folder()));
         if self.options.backup.is_some() {
             self.put_away(old).await?;
-            return self.dav.rename(ours, &new, false, &If::default()).await;
+            return self.dav.rename(ours, &new, false, &If::default()).await.map(drop);
         }
         let (_, claims) = renaming(&old, guard, &If::default());
         // By the name alone: a folder's URL may stand for nothing where there is a file.
         let error = match self.dav.rename(ours, &path.clone().as_folder(false), true, &claims).await {
             Err(error) if error.refusal().is_some() => error,
-            moved => return moved,
+            moved => return moved.map(drop),
         };
-        if error.is(404) && self.dav.stat(&new, Wanted::LISTING).await?.is_some_and(|now| is_like(&now.path, &new)) {
-            // Renamed already, by a request whose answer was lost.
-            return Ok(());
-        }
         let unknown = match guard {
             // A server that does not know states says so of each.
             Guard::Unchanged(tag) if error.is(412) => self.dav.is_still(&old, tag).await,
@@ -89,7 +85,7 @@ impl Upload<'_> {
             Err(error) if !error.is(404) => return Err(error),
             _ => {}
         }
-        self.dav.rename(ours, &new, false, &If::default()).await
+        self.dav.rename(ours, &new, false, &If::default()).await.map(drop)
     }
 
     async fn settle(&self, ours: &RemotePath, replaced: Result<(), Error>) -> Result<(), Error> {
@@ -99,10 +95,6 @@ impl Upload<'_> {
         }
         replaced
     }
-}
-
-fn is_like(found: &RemotePath, wanted: &RemotePath) -> bool {
-    found.is_folder() == wanted.is_folder()
 }
 
 fn place(path: &RemotePath) -> Result<(RemotePath, &[u8]), Error> {
