@@ -8,6 +8,7 @@ mod filter;
 mod holding;
 mod plan;
 mod records;
+mod settled;
 mod spared;
 mod store;
 mod unchanged;
@@ -23,6 +24,7 @@ use std::{
 
 pub use download::download;
 pub use filter::{BadPattern, Filter, Rule};
+pub use settled::Settled;
 pub use spared::{Spare, Spared};
 pub use upload::upload;
 
@@ -71,6 +73,8 @@ pub struct Options {
     pub backup: Option<Backup>,
     /// Which files at the target are left alone, whatever their source is.
     pub spare: Spare,
+    /// What an earlier try has copied, and is left alone.
+    pub settled: Settled,
     /// Nothing is changed; what would be is told.
     pub dry_run: bool,
     /// Where the listing of a folder that is mirrored here is kept, if the server tells what has changed since
@@ -124,6 +128,7 @@ impl Default for Options {
             ignore_errors: false,
             backup: None,
             spare: Spare::default(),
+            settled: Settled::default(),
             dry_run: false,
             remembers: None,
             last_seen: None,
@@ -251,6 +256,19 @@ pub struct Summary {
     pub failed: Vec<(String, Error)>,
     /// How long it took.
     pub took: Duration,
+}
+
+impl Summary {
+    /// Adds what another try has done: what failed is what failed in the last.
+    pub fn add(&mut self, next: Self) {
+        self.files += next.files;
+        self.bytes += next.bytes;
+        self.folders += next.folders;
+        self.deleted += next.deleted;
+        self.skipped = self.skipped.max(next.skipped);
+        self.took += next.took;
+        self.failed = next.failed;
+    }
 }
 
 /// A name beside `name` for what is not whole yet, hidden and new each time.

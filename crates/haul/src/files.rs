@@ -5,11 +5,13 @@
 //! a server with its credentials (`session`), what was learned of servers earlier (`memory`), and what a person and a
 //! program read (`progress`, `bar`, `report`, `show`).
 
+mod bandwidth;
 mod bar;
 mod cat;
 mod cp;
 mod deletion;
 mod filters;
+mod headers;
 mod journal;
 mod ls;
 mod memory;

@@ -9,7 +9,8 @@ use std::{
     path::PathBuf,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -19,9 +20,10 @@ use http_body::{Frame, SizeHint};
 use tokio::{
     io::{AsyncReadExt, AsyncSeekExt},
     sync::mpsc,
+    time::{Sleep, sleep},
 };
 
-use crate::Error;
+use crate::{Budget, Error};
 
 /// A body while it is read.
 pub type Chunks = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
@@ -72,6 +74,20 @@ impl Body {
             let moved = moved.clone();
             Box::pin(open().inspect_ok(move |chunk| moved(chunk.len() as u64)))
         })
+    }
+
+    /// The same body, with what is read of it passed through `wrap`.
+    pub(crate) fn wrapped(self, wrap: impl Fn(Chunks) -> Chunks + Send + Sync + 'static) -> Self {
+        let length = self.length;
+        match self.source {
+            Source::Bytes(bytes) if bytes.is_empty() => bytes.into(),
+            Source::Bytes(bytes) => {
+                let open = move || wrap(Box::pin(stream::iter([Ok(bytes.clone())])));
+                Self::repeatable(length, open)
+            }
+            Source::Repeatable(open) => Self::repeatable(length, move || wrap(open())),
+            Source::Once(chunks) => Self { length, source: Source::Once(chunks.map(wrap)) },
+        }
     }
 
     /// Its length in bytes, if known before it is sent.
@@ -164,6 +180,9 @@ pub struct Incoming {
     /// Bytes still to come, if the server said how many.
     left: Option<u64>,
     ended: bool,
+    budget: Option<Arc<Budget>>,
+    /// What has come and waits for its turn.
+    held: Option<(Pin<Box<Sleep>>, Bytes)>,
 }
 
 /// What a connection hands to the reader of a body. Only an `End` is an end: a connection that goes without one
@@ -180,7 +199,12 @@ impl Incoming {
     /// A body and where its connection puts the pieces. The channel's bound is what the reader may lag behind.
     pub(crate) fn channel(length: Option<u64>, pieces: usize) -> (mpsc::Sender<Piece>, Self) {
         let (sender, pieces) = mpsc::channel(pieces);
-        (sender, Self { pieces, left: length, ended: false })
+        (sender, Self { pieces, left: length, ended: false, budget: None, held: None })
+    }
+
+    /// Gives what comes no faster than this allows.
+    pub(crate) fn limit(&mut self, budget: Arc<Budget>) {
+        self.budget = Some(budget);
     }
 }
 
@@ -189,12 +213,26 @@ impl http_body::Body for Incoming {
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if let Some((wait, _)) = &mut self.held {
+            ready!(wait.as_mut().poll(context));
+        }
+        if let Some((_, chunk)) = self.held.take() {
+            return Poll::Ready(Some(Ok(Frame::data(chunk))));
+        }
         if self.ended {
             return Poll::Ready(None);
         }
-        Poll::Ready(match std::task::ready!(self.pieces.poll_recv(context)) {
+        Poll::Ready(match ready!(self.pieces.poll_recv(context)) {
             Some(Piece::Data(chunk)) => {
                 self.left = self.left.map(|left| left.saturating_sub(chunk.len() as u64));
+                let wait = self.budget.as_ref().map_or(Duration::ZERO, |budget| budget.down(chunk.len()));
+                if !wait.is_zero() {
+                    let mut wait = Box::pin(sleep(wait));
+                    if wait.as_mut().poll(context).is_pending() {
+                        self.held = Some((wait, chunk));
+                        return Poll::Pending;
+                    }
+                }
                 Some(Ok(Frame::data(chunk)))
             }
             Some(Piece::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
@@ -214,7 +252,7 @@ impl http_body::Body for Incoming {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ended
+        self.ended && self.held.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -10,16 +10,16 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use http::{
-    HeaderValue, Request, Response, StatusCode, Uri,
-    header::{ALT_SVC, LOCATION},
+    HeaderMap, HeaderValue, Request, Response, StatusCode, Uri,
+    header::{ALT_SVC, LOCATION, USER_AGENT},
     request::Parts,
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 use tower_service::Service;
 
 use crate::{
-    Alternative, Asked, Body, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Journey, Knowledge, Options,
-    Origin, Pipelining, Timeouts, Windows,
+    Alternative, Asked, Body, Budget, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Journey, Knowledge,
+    Options, Origin, Pipelining, Timeouts, Windows,
     connect::{ConnectSettings, Connector, Facts, Offer, Paths, SettingsError},
     credentials::{Attempt, Authenticator, take_userinfo},
     dial::Dial,
@@ -31,6 +31,9 @@ use crate::{
 
 /// What a request is answered with; its body is an error if a digest does not fit.
 pub type Answer = Response<Checked<Incoming>>;
+
+/// Who asks, in each request.
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("longhaul/", env!("CARGO_PKG_VERSION")));
 
 /// How a client behaves.
 #[derive(Debug, Clone)]
@@ -54,6 +57,10 @@ pub struct Settings {
     pub early_data: bool,
     /// Whether cookies are kept, for as long as the client lives.
     pub cookies: bool,
+    /// Headers that the user wants in requests to this origin, and to no other, wherever redirects lead.
+    pub headers: Option<(Origin, HeaderMap)>,
+    /// A bound on the bandwidth of bodies.
+    pub budget: Option<Arc<Budget>>,
 }
 
 impl Default for Settings {
@@ -69,7 +76,19 @@ impl Default for Settings {
             http2: Http2Settings::default(),
             early_data: true,
             cookies: false,
+            headers: None,
+            budget: None,
         }
+    }
+}
+
+impl Settings {
+    /// Adds the user's headers, where they belong, and who we are. What the request has itself stays.
+    fn adorn(&self, origin: &Origin, headers: &mut HeaderMap) {
+        for (name, value) in self.headers.iter().filter(|(whose, _)| whose == origin).flat_map(|(_, headers)| headers) {
+            headers.entry(name).or_insert_with(|| value.clone());
+        }
+        headers.entry(USER_AGENT).or_insert(AGENT);
     }
 }
 
@@ -173,6 +192,10 @@ impl Client {
         let shared = &self.inner.shared;
         let first = request.method().clone();
         let (mut parts, mut body) = request.into_parts();
+        let budget = shared.settings.budget.as_ref();
+        if let Some(budget) = budget {
+            body = budget.body(body);
+        }
         // Who asks is told by credentials, not by the URL.
         parts.uri = take_userinfo(&parts.uri)?.0;
         let (mut attempt, mut lost) = (None, 0);
@@ -181,6 +204,7 @@ impl Client {
             let target = self::target(&parts.uri);
             let own = parts.headers.clone();
             loop {
+                shared.settings.adorn(&origin, &mut parts.headers);
                 if shared.settings.cookies {
                     lock(&shared.cookies).add(&parts.uri, &mut parts.headers);
                 }
@@ -195,6 +219,9 @@ impl Client {
                     Some(follower) => self.followed(&origin, request, follower.clone()).await?,
                     None => self.once(&origin, request).await?,
                 };
+                if let Some(budget) = budget {
+                    answer.body_mut().limit(budget.clone());
+                }
                 let tried = lock(&proof.0).clone();
                 // What was sent before a 401 or a redirect, and got no answer, may have taken effect all the same.
                 if let Some(journey) = answer.extensions_mut().get_mut::<Journey>() {
@@ -287,6 +314,7 @@ impl Client {
         let shared = &self.inner.shared;
         let (mut parts, body) = follower.into_parts();
         let target = self::target(&parts.uri);
+        shared.settings.adorn(origin, &mut parts.headers);
         if shared.settings.cookies {
             lock(&shared.cookies).add(&parts.uri, &mut parts.headers);
         }
@@ -344,6 +372,11 @@ impl Client {
     /// What is known of the ways to servers, and what became of data in SYNs. It is there to be kept for other runs.
     pub fn paths(&self) -> &Paths {
         &self.inner.shared.paths
+    }
+
+    /// Whether bodies are held up, so that a pause says nothing of the link.
+    pub fn is_limited(&self) -> bool {
+        self.inner.shared.settings.budget.is_some()
     }
 
     /// What is known of an origin's pipelining.

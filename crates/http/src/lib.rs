@@ -19,6 +19,7 @@
 
 mod alternative;
 mod body;
+mod budget;
 mod client;
 pub mod connect;
 mod cookies;
@@ -48,6 +49,7 @@ mod wire;
 
 pub use alternative::Alternative;
 pub use body::{Body, Chunks, Incoming};
+pub use budget::{Budget, Rates};
 pub use client::{Answer, Client, Settings, Versions};
 pub use cookies::Cookies;
 pub use error::{Asked, Cause, Error, Step};

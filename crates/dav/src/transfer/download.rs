@@ -334,6 +334,9 @@ impl Work<'_> {
     async fn look_for_late(&self) -> Infallible {
         let mut all_asked = self.all_asked.subscribe();
         let _ = all_asked.wait_for(|all| *all).await;
+        if self.dav.client().is_limited() {
+            return std::future::pending().await;
+        }
         let round_trip = self.facts().map_or(FAR, |facts| facts.tcp);
         let apart = !self.shares();
         self.late.look(round_trip, || self.moved.load(Ordering::Relaxed), || apart && *all_asked.borrow()).await
@@ -367,6 +370,9 @@ impl Work<'_> {
             Err(error) => return self.failed(&String::from_utf8_lossy(&find.name), error),
         };
         let (name, length) = (path.to_string(), find.facts.length.unwrap_or(0));
+        if self.options.settled.contains(&name) {
+            return;
+        }
         let spared = match self.spares(&find) {
             None if !find.folder.fresh && self.is_here(&find, &path).await => Some(Spared::Unchanged),
             spared => spared,

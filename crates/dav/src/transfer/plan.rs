@@ -296,6 +296,10 @@ impl Plan {
             let error = facts.path(&self.outline.folders).map(|path| Error::Differs { path, why });
             return self.file_failed(file, error.unwrap_or_else(|error| error));
         }
+        if !self.rules.settled.is_first() && self.rules.settled.contains(&facts.local.display().to_string()) {
+            self.folders[facts.folder].open -= 1;
+            return;
+        }
         let (source, target) = ((Some(facts.length), facts.modified), (there.length, there.modified));
         if let Some(why) = self.rules.spare.judge(source, target) {
             self.folders[facts.folder].open -= 1;

@@ -7,7 +7,7 @@ use std::{
 
 use dav::{
     RemotePath,
-    transfer::{self, Event, Options, Summary, Watch},
+    transfer::{self, Event, Options, Settled, Skip, Summary, Watch},
 };
 
 use super::{Outcome, progress::Progress, report::Report, runtime::Stop, session::Session, verbosity::Verbosity};
@@ -41,23 +41,51 @@ pub(super) async fn transfer(
     verbosity: &Verbosity,
 ) -> Outcome {
     let progress = Arc::new(Progress::new(&report, options.dry_run, verbosity)?);
-    let hearer = progress.clone();
-    let watch: Watch = Arc::new(move |event: Event<'_>| hearer.hear(&event));
-    let stop = stop.minded();
-    let (name, summary) = match route {
-        Route::Up(sources, to) => {
-            (to.to_string(), transfer::upload(&session.dav, sources, to, options, stop, &watch).await)
+    let settled = Settled::new();
+    let (hearer, heard) = (progress.clone(), settled.clone());
+    let watch: Watch = Arc::new(move |event: Event<'_>| {
+        if let Event::Done { path, .. } = event {
+            heard.add(path);
         }
-        Route::Down(sources, to) => {
-            (to.display().to_string(), transfer::download(&session.dav, sources, to, options, stop, &watch).await)
-        }
-    };
-    progress.clear();
-    let summary = summary.unwrap_or_else(|why| {
-        report.fail(name, why);
-        Summary::default()
+        hearer.hear(&event);
     });
-    progress.finish(report, &summary)
+    let minded = stop.minded();
+    let mut options = options.clone();
+    let mut all = Summary::default();
+    for attempt in 1..=verbosity.retries() {
+        let (name, summary) = match route {
+            Route::Up(sources, to) => {
+                (to.to_string(), transfer::upload(&session.dav, sources, to, &options, minded, &watch).await)
+            }
+            Route::Down(sources, to) => (
+                to.display().to_string(),
+                transfer::download(&session.dav, sources, to, &options, minded, &watch).await,
+            ),
+        };
+        let again = attempt < verbosity.retries() && !stop.is_wished();
+        let failed = match &summary {
+            Ok(summary) => summary.failed.len(),
+            Err(_) => 1,
+        };
+        if again && failed > 0 {
+            let why = summary.as_ref().err().map(|why| format!(": {why}")).unwrap_or_default();
+            progress.begin_again(&format!("{failed} failed, so it is tried again{why}"));
+            all.add(summary.unwrap_or_default());
+            // What has been copied is not copied again. A mirror sees that itself.
+            if options.skip == Skip::Nothing {
+                options.settled = settled.clone();
+            }
+            continue;
+        }
+        progress.clear();
+        let summary = summary.unwrap_or_else(|why| {
+            report.fail(name, why);
+            Summary::default()
+        });
+        all.add(summary);
+        break;
+    }
+    progress.finish(report, &all)
 }
 
 /// Who sits here, for others who meet a lock.

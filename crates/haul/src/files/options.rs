@@ -7,6 +7,8 @@ use dav::transfer::{self, Options};
 use link::units::Span;
 use serde::Deserialize;
 
+use super::bandwidth::Timetable;
+
 /// The way to the server.
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "The way to the server")]
@@ -39,6 +41,12 @@ pub(super) struct Way {
     /// The longest wait for a connection, for an answer to begin, and for anything to move, as in 30s
     #[arg(long, env = "HAUL_TIMEOUT", value_name = "TIME", value_parser = crate::patience)]
     pub(super) timeout: Option<Span>,
+    /// Maximum bandwidth in bytes per second, as in 10M, 1M:off (up:down), or a timetable: "08:00,512k 19:00,10M 23:00,off"
+    #[arg(long, env = "HAUL_BWLIMIT", value_name = "RATE")]
+    pub(super) bwlimit: Option<Timetable>,
+    /// Add a header to each request to the server of the URL, as in 'X-Key: value'; repeatable
+    #[arg(long, value_name = "HEADER")]
+    pub(super) header: Vec<String>,
     /// A file whose first line is the password
     #[arg(long, env = "HAUL_PASSWORD_FILE", value_name = "FILE")]
     pub(super) password_file: Option<PathBuf>,

@@ -6,7 +6,7 @@ use dav::transfer::{Event, Summary};
 use serde::Serialize;
 
 use super::{
-    bar::Bar,
+    bar::{Bar, Counts},
     journal::{Journal, What},
     report::Report,
     show,
@@ -116,6 +116,13 @@ impl Progress {
         if self.keep {
             state.changes.push(Change { did, path: path.to_owned(), bytes });
         }
+    }
+
+    /// All begins again, for what has failed.
+    pub(super) fn begin_again(&self, why: &str) {
+        self.hear(&Event::Note(why));
+        self.bar.count(|counts| *counts = Counts::default());
+        self.state().told.clear();
     }
 
     /// Takes the bar away.

@@ -33,9 +33,15 @@ const LOOK: Duration = Duration::from_millis(10);
 pub(super) struct Stop {
     wish: Notify,
     minded: AtomicBool,
+    wished: AtomicBool,
 }
 
 impl Stop {
+    /// Whether it has been wished.
+    pub(super) fn is_wished(&self) -> bool {
+        self.wished.load(Ordering::Relaxed)
+    }
+
     /// Where the wish will be heard. From now on the command ends by itself when it is.
     pub(super) fn minded(&self) -> &Notify {
         self.minded.store(true, Ordering::Relaxed);
@@ -56,6 +62,7 @@ pub(super) fn conduct<F: Future<Output = Outcome>>(command: impl FnOnce(Arc<Stop
                 () = signals.next() => {}
             }
             if stop.minded.load(Ordering::Relaxed) {
+                stop.wished.store(true, Ordering::Relaxed);
                 stop.wish.notify_one();
                 tokio::select! {
                     _ = timeout(FAREWELL, &mut command) => {}

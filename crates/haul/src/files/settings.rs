@@ -34,7 +34,11 @@ use link::units::Span;
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
+use http::HeaderMap;
+
 use super::options::{Http, Lock, Manner, Pipeline, Tfo, Verify, Way};
+use super::{bandwidth::Timetable, headers};
+use crate::usage;
 
 /// What a table of the file may say.
 #[derive(Deserialize, Debug, Clone, Default)]
@@ -56,6 +60,8 @@ struct Table {
     user: Option<Spanned<String>>,
     password_file: Option<Spanned<PathBuf>>,
     cleartext: Option<Spanned<bool>>,
+    headers: Option<Spanned<BTreeMap<String, String>>>,
+    bwlimit: Option<Timetable>,
 }
 
 /// The file.
@@ -83,7 +89,15 @@ impl Settings {
     pub(super) fn of(origin: &Origin, way: &Way, manner: &Manner) -> Result<Self, Box<dyn Error>> {
         let file = file().map_or(Ok(File::default()), |path| File::read(&path))?;
         let proxies = Proxies::from_environment(|name| std::env::var(name).ok())?;
-        Ok(file.settings(origin, way, manner, proxies))
+        let named = headers::headers(way.header.iter().map(String::as_str)).map_err(usage)?;
+        let mut settings = file.settings(origin, way, manner, proxies);
+        let mut all = file.headers(origin)?;
+        for name in named.keys() {
+            all.remove(name);
+        }
+        all.extend(named);
+        settings.client.headers = (!all.is_empty()).then(|| (origin.clone(), all));
+        Ok(settings)
     }
 }
 
@@ -118,11 +132,12 @@ impl File {
             format!("{}, line {line}: {}", path.display(), what.trim())
         };
         let mut file: Self = toml::from_str(text).map_err(|error| at(error.span(), error.message()))?;
-        let Table { user, password_file, cleartext, .. } = &file.defaults;
+        let Table { user, password_file, cleartext, headers, .. } = &file.defaults;
         let spans = [
             ("user", user.as_ref().map(Spanned::span)),
             ("password-file", password_file.as_ref().map(Spanned::span)),
             ("cleartext", cleartext.as_ref().map(Spanned::span)),
+            ("headers", headers.as_ref().map(Spanned::span)),
         ];
         if let Some((key, span)) = spans.into_iter().find(|(_, span)| span.is_some()) {
             let why = format!("`{key}` belongs to one server: put it into a table [host.\"example.org\"]");
@@ -142,6 +157,16 @@ impl File {
         let with_port = format!("{}:{}", origin.host(), origin.port());
         let named = |name: &str| self.host.iter().find(|(host, _)| host.eq_ignore_ascii_case(name));
         named(&with_port).or_else(|| named(origin.host())).map(|(_, table)| table.clone()).unwrap_or_default()
+    }
+
+    /// The headers for a server.
+    fn headers(&self, origin: &Origin) -> Result<HeaderMap, String> {
+        let mut made = HeaderMap::new();
+        for (name, value) in self.table(origin).headers.map(Spanned::into_inner).unwrap_or_default() {
+            let added = headers::add(&mut made, &name, &value);
+            added.map_err(|why| why.replacen("--header", "the settings file, headers:", 1))?;
+        }
+        Ok(made)
     }
 
     fn settings(&self, origin: &Origin, way: &Way, manner: &Manner, proxies: Proxies) -> Settings {
@@ -183,6 +208,7 @@ impl File {
                 .or(host.connections)
                 .or(all.connections)
                 .map_or(client.connections, usize::from),
+            budget: way.bwlimit.as_ref().or(host.bwlimit.as_ref()).or(all.bwlimit.as_ref()).map(Timetable::budget),
             timeouts: way.timeout.or(host.timeout).or(all.timeout).map_or(client.timeouts, |span| within(span.0)),
             ..client
         };

@@ -18,6 +18,9 @@ pub(super) struct Verbosity {
     /// Append a line for each file to FILE, with the time; with -vv also for each that is unchanged
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
+    /// Try at most N times, each time what failed before
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    retries: u32,
     /// Write each event to FILE as it happens, as JSON lines (`-`: standard output)
     #[arg(long, value_name = "FILE|-")]
     events: Option<PathBuf>,
@@ -58,6 +61,11 @@ impl Verbosity {
             return Err(usage("--json and --events cannot both go to standard output: write one of them to a file"));
         }
         Journal::begin(command, self.log_file.as_deref(), self.level().max(Level::Verbose), self.events.as_deref())
+    }
+
+    /// How often it is tried, at most.
+    pub(super) fn retries(&self) -> u32 {
+        self.retries.max(1)
     }
 
     /// Whether standard output belongs to the events.

@@ -11,6 +11,7 @@ mod filters;
 mod http3;
 mod listing;
 mod mistakes;
+mod network;
 mod others;
 mod place;
 mod probing;

@@ -150,7 +150,8 @@ impl Work<'_> {
 
     /// Fetches a file, in parts if it is worth that: its length. None if the server does not send parts.
     async fn fetch_to(&self, find: &Find, path: &RemotePath, part: &Part) -> Result<Option<u64>, Error> {
-        let worth = part.left.is_some() || self.options.connections > 1 && !self.whole_only.load(Ordering::Relaxed);
+        let apart = self.options.connections > 1 && !self.dav.client().is_limited();
+        let worth = part.left.is_some() || apart && !self.whole_only.load(Ordering::Relaxed);
         let mut early =
             lock(&self.early).take_if(|early| early.path == *path).map(|early| early.ranges).unwrap_or_default();
         let least = if early.is_empty() { LARGE } else { early::FIRST + 1 };

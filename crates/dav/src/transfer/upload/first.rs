@@ -67,7 +67,7 @@ impl Upload<'_> {
             sources: sources.len(),
             arrived: Arc::default(),
         };
-        let unseen = options.skip == Skip::Nothing && !options.dry_run && !options.resume;
+        let unseen = options.skip == Skip::Nothing && options.settled.is_first() && !options.dry_run && !options.resume;
         let plain = !options.temporary && !options.lock.locks(false) && self.cloud.is_none();
         let files = sources.iter().all(|(_, kind)| kind.is_file());
         let names: HashSet<_> = sources.iter().map(|(local, _)| name_of(local).ok()).collect();

@@ -1,0 +1,178 @@
+//! A bound on bandwidth, for the bodies of all requests and answers of a client together.
+//!
+//! Each direction has a token bucket that knows no clock: it is told the time, and says how long the next bytes have to
+//! wait. A rate may change at any time, as by a timetable.
+//!
+//! What is held up is the reading of a body, ours or the server's. A server that is not read from stops when its windows
+//! are full, so no more than those is in memory.
+
+use std::{
+    fmt, io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use tokio::time::{Instant, sleep};
+
+use crate::{Body, Chunks};
+
+/// How much a body gives at a time: short pauses between small pieces are kinder to others than long ones.
+const PIECE: usize = 16 * 1024;
+/// So much time's worth of bytes may go at once after a pause.
+const BURST: Duration = Duration::from_millis(100);
+
+/// Bytes per second; none where there is no bound.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rates {
+    /// Of what is sent.
+    pub up: Option<u64>,
+    /// Of what is received.
+    pub down: Option<u64>,
+}
+
+/// A bound on bandwidth.
+pub struct Budget {
+    rates: Box<dyn Fn() -> Rates + Send + Sync>,
+    begin: Instant,
+    up: Mutex<Bucket>,
+    down: Mutex<Bucket>,
+}
+
+/// When the bytes so far will have gone, at their rate.
+#[derive(Debug, Default)]
+struct Bucket {
+    free: Duration,
+}
+
+impl Bucket {
+    /// How long so many bytes have to wait at `now`.
+    fn take(&mut self, now: Duration, bytes: u64, rate: Option<u64>) -> Duration {
+        let Some(rate) = rate else {
+            self.free = now;
+            return Duration::ZERO;
+        };
+        let begin = self.free.max(now.saturating_sub(BURST));
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
+        self.free = begin + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        begin.saturating_sub(now)
+    }
+}
+
+impl Budget {
+    /// A bound that `rates` tells anew each time.
+    pub fn new(rates: impl Fn() -> Rates + Send + Sync + 'static) -> Self {
+        Self { rates: Box::new(rates), begin: Instant::now(), up: Mutex::default(), down: Mutex::default() }
+    }
+
+    fn up(&self, bytes: usize) -> Duration {
+        self.take(&self.up, bytes, (self.rates)().up)
+    }
+
+    pub(crate) fn down(&self, bytes: usize) -> Duration {
+        self.take(&self.down, bytes, (self.rates)().down)
+    }
+
+    fn take(&self, bucket: &Mutex<Bucket>, bytes: usize, rate: Option<u64>) -> Duration {
+        let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        bucket.take(self.begin.elapsed(), bytes as u64, rate)
+    }
+
+    /// The body, given no faster than this allows.
+    pub(crate) fn body(self: &Arc<Self>, body: Body) -> Body {
+        let budget = self.clone();
+        body.wrapped(move |chunks| budget.clone().chunks(chunks))
+    }
+
+    fn chunks(self: Arc<Self>, chunks: Chunks) -> Chunks {
+        let pieces = chunks.flat_map(|chunk| stream::iter(pieces(chunk)));
+        Box::pin(pieces.then(move |piece| {
+            let wait = piece.as_ref().map_or(Duration::ZERO, |piece| self.up(piece.len()));
+            async move {
+                if !wait.is_zero() {
+                    sleep(wait).await;
+                }
+                piece
+            }
+        }))
+    }
+}
+
+fn pieces(chunk: io::Result<Bytes>) -> Vec<io::Result<Bytes>> {
+    match chunk {
+        Ok(mut rest) if rest.len() > PIECE => {
+            let mut pieces = Vec::with_capacity(rest.len() / PIECE + 1);
+            while !rest.is_empty() {
+                pieces.push(Ok(rest.split_to(rest.len().min(PIECE))));
+            }
+            pieces
+        }
+        chunk => vec![chunk],
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Budget").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::body::{Incoming, Piece};
+
+    #[test]
+    fn a_bucket_keeps_its_rate_whatever_the_pieces_are() {
+        for piece in [1, 700, 16_384, 1_000_000] {
+            let (mut bucket, mut now, mut sent) = (Bucket::default(), Duration::from_secs(5), 0);
+            while sent < 10_000_000 {
+                now += bucket.take(now, piece, Some(1_000_000));
+                sent += piece;
+            }
+            let took = (now - Duration::from_secs(5)).as_secs_f64();
+            let least = (sent - piece) as f64 / 1e6;
+            assert!((least - 0.11..=least).contains(&took), "{piece}: {took} s for {sent} bytes");
+        }
+    }
+
+    #[test]
+    fn a_pause_saves_up_no_more_than_a_burst() {
+        let (mut bucket, rate) = (Bucket::default(), Some(1000));
+        let at = Duration::from_secs;
+        bucket.take(at(0), 1000, rate);
+        assert_eq!(bucket.take(at(100), 1000, rate), Duration::ZERO);
+        assert_eq!(bucket.take(at(100), 1, rate), Duration::from_millis(900));
+        assert_eq!(bucket.take(at(100), u64::MAX, None), Duration::ZERO);
+        assert_eq!(bucket.take(at(100), 500, rate), Duration::ZERO, "another rate begins anew");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_of_both_directions_share_their_rates() {
+        let budget = Arc::new(Budget::new(|| Rates { up: Some(100_000), down: Some(50_000) }));
+        let begin = Instant::now();
+        let send = async |bytes: usize| {
+            let mut body = budget.body(vec![7_u8; bytes].into());
+            assert_eq!(body.length(), Some(bytes as u64));
+            assert!(body.again().is_some());
+            body.open().unwrap().fold(0, |sum, piece| async move { sum + piece.unwrap().len() }).await
+        };
+        assert_eq!(tokio::join!(send(500_000), send(500_000)), (500_000, 500_000));
+        let took = begin.elapsed().as_secs_f64();
+        assert!((9.5..10.1).contains(&took), "{took}");
+
+        let begin = Instant::now();
+        let (sender, mut incoming) = Incoming::channel(None, 200);
+        incoming.limit(budget.clone());
+        for _ in 0..100 {
+            sender.try_send(Piece::Data(vec![7; 10_000].into())).unwrap();
+        }
+        sender.try_send(Piece::End).unwrap();
+        assert_eq!(incoming.collect().await.unwrap().to_bytes().len(), 1_000_000);
+        let took = begin.elapsed().as_secs_f64();
+        assert!((19.5..20.1).contains(&took), "{took}");
+    }
+}
