@@ -166,6 +166,8 @@ pub enum Step {
     Receive,
     /// The network's taking of the next byte.
     Send,
+    /// The server's leave to send a request: over HTTP/2 SETTINGS_MAX_CONCURRENT_STREAMS, over HTTP/3 MAX_STREAMS.
+    Streams,
 }
 
 impl fmt::Display for Step {
@@ -179,6 +181,7 @@ impl fmt::Display for Step {
             Self::FirstByte => "no answer began",
             Self::Receive => "the answer stood still",
             Self::Send => "nothing could be sent",
+            Self::Streams => "the server allowed no request on the connection",
         })
     }
 }

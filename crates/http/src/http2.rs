@@ -173,10 +173,12 @@ impl Connection {
                     .take()
                     .unwrap_or(Cause::Retired("the connection was not needed any more"));
             }
-            stuck = if self.exchanges.waiting.is_empty() || !self.exchanges.running.is_empty() {
-                None
-            } else {
+            // Where the driver knows that nothing is allowed, it gives the connection nothing to wait with.
+            let held = !self.exchanges.waiting.is_empty() || sender.current_max_send_streams() == 0;
+            stuck = if held && self.exchanges.running.is_empty() {
                 stuck.or(Some(tokio::time::Instant::now() + stall))
+            } else {
+                None
             };
             // What `h2` learns in its turn, the ones after it see in theirs.
             tokio::select! {
@@ -191,7 +193,7 @@ impl Connection {
                 }
                 Some(outcome) = self.exchanges.running.next() => self.exchanges.settle(outcome),
                 () = poll_fn(|context| stuck.map_or(Poll::Pending, |time| no_room.poll_at(time, context))) => {
-                    return Cause::Retired("the server allows no requests on the connection");
+                    return Cause::TimedOut(Step::Streams, stall);
                 }
             }
         }

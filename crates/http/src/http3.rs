@@ -33,6 +33,7 @@ use self::exchange::Begun;
 use crate::{
     Cause, Step, Timeouts,
     connect::{EarlyData, Pending, Quic, QuicSettings, TlsFacts, end_of_quic},
+    frame_guard::Guarded,
     streams::{Count, Outcome, clock::Traffic, connection::Exchanges},
     wire::{ConnectionId, Job, Report},
 };
@@ -45,8 +46,8 @@ const FIELD_SECTION: u64 = 64 * 1024;
 /// How long a farewell may take to leave.
 const FAREWELL: Duration = Duration::from_millis(100);
 
-type Driver = h3::client::Connection<h3_quinn::Connection, Bytes>;
-type Sender = h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>;
+type Driver = h3::client::Connection<Guarded<h3_quinn::Connection>, Bytes>;
+type Sender = h3::client::SendRequest<Guarded<h3_quinn::OpenStreams>, Bytes>;
 
 /// Serves jobs on a connection until it ends, or until `jobs` is dropped and all is done.
 pub(crate) async fn run(
@@ -87,7 +88,7 @@ impl Connection {
         loop {
             let mut http3 = h3::client::builder();
             http3.max_field_section_size(FIELD_SECTION).send_grease(false);
-            let built = http3.build(h3_quinn::Connection::new(self.quic.clone()));
+            let built = http3.build(Guarded::new(self.quic.clone()));
             let end = match timeout(self.exchanges.common.timeouts.connect, built).await {
                 Ok(Ok((driver, sender))) => self.serve(driver, sender).await,
                 Ok(Err(error)) => self.unbuilt(error.to_string()).await,

@@ -29,6 +29,7 @@ pub mod digest;
 mod dispatch;
 mod error;
 mod follow;
+pub mod frame_guard;
 mod h1;
 mod http2;
 mod http3;

@@ -4,6 +4,7 @@
 //! server's faults are drawn from a seed; what it did is compared with what the client was told.
 
 mod http2;
+mod rude_http2;
 mod server;
 mod unkind;
 

@@ -31,7 +31,7 @@ use crate::{
     body::Piece,
     identity::Marks,
     method::is_idempotent,
-    wire::{Job, JobId, Report, Sent, Told},
+    wire::{Job, JobId, NOISE, Report, Sent, Told},
 };
 
 /// Why a body was not sent whole.
@@ -48,6 +48,8 @@ pub(crate) enum Unsent {
 pub(crate) enum Unreceived<E> {
     /// Nobody wants it any more.
     Unwanted,
+    /// Interim answers came, and more of them than are believed.
+    Noise,
     /// The stream or the connection ended before it.
     Failed(E),
 }
@@ -61,6 +63,7 @@ pub(crate) enum End<E> {
     Source(io::Error),
     Overdue(Step, Duration),
     Unwanted,
+    Noise,
     Failed(E),
 }
 
@@ -68,6 +71,7 @@ impl<E> From<Unreceived<E>> for End<E> {
     fn from(unreceived: Unreceived<E>) -> Self {
         match unreceived {
             Unreceived::Unwanted => Self::Unwanted,
+            Unreceived::Noise => Self::Noise,
             Unreceived::Failed(error) => Self::Failed(error),
         }
     }
@@ -214,6 +218,7 @@ pub(crate) async fn conclude<E>(
             return over(id, clock, whole);
         }
         End::Overdue(step, bound) => (Sent::Something, Cause::TimedOut(step, bound)),
+        End::Noise => (Sent::Something, Cause::Unexpected(NOISE)),
         End::Failed(error) => match fate(&error, &answer) {
             Fate::Malformed(cause) => {
                 answer.fail(failed(asked, cause)).await;

@@ -16,6 +16,12 @@ use crate::{
     pool::Window,
 };
 
+/// More interim answers (1xx) than this to one request are noise.
+pub(crate) const MOST_INTERIM: u32 = 100;
+
+/// What is said of such a server.
+pub(crate) const NOISE: &str = "the server says again and again that it will answer";
+
 /// So many bytes of an answer count as a movement (`Timeouts::stall`): a byte now and then would keep a request waiting
 /// for ever.
 pub(crate) const MOVEMENT: usize = 512;

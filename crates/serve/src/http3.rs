@@ -16,7 +16,10 @@ use std::{
 
 use bytes::{Buf, Bytes};
 use h3::{error::Code, server::RequestStream};
-use haul_http::told_length;
+use haul_http::{
+    frame_guard::{self, Guarded},
+    told_length,
+};
 use http::{Request, Response, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -86,7 +89,7 @@ where
     let gate = Gate::quic(accepted);
     let mut http3 = h3::server::builder();
     http3.max_field_section_size(HEAD_SIZE).send_grease(false);
-    let building = timeout(HEAD, http3.build::<_, Bytes>(h3_quinn::Connection::new(quic.clone())));
+    let building = timeout(HEAD, http3.build::<_, Bytes>(Guarded::new(quic.clone())));
     let mut connection = building.await.map_err(|error| told(&error))?.map_err(|error| told(&error))?;
     let requests = TaskTracker::new();
     let stop = CancellationToken::new();
@@ -174,15 +177,17 @@ where
     }
 }
 
+type Downstream = RequestStream<frame_guard::RecvStream<h3_quinn::RecvStream>, Bytes>;
+
 /// A request's body as it arrives. It is an error if it is not as long as its head says (RFC 9114 §4.1.2).
 pub struct Incoming {
-    stream: RequestStream<h3_quinn::RecvStream, Bytes>,
+    stream: Downstream,
     left: Option<u64>,
     ended: bool,
 }
 
 impl Incoming {
-    fn new(stream: RequestStream<h3_quinn::RecvStream, Bytes>, length: Option<u64>) -> Self {
+    fn new(stream: Downstream, length: Option<u64>) -> Self {
         Self { stream, left: length, ended: length == Some(0) }
     }
 }

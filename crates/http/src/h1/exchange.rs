@@ -25,11 +25,9 @@ use super::{
 use crate::{
     Cause, Expected, Options,
     identity::{Marks, Shown, first_byte, opaque},
-    wire::JobId,
+    wire::{JobId, MOST_INTERIM, NOISE},
 };
 
-/// More interim answers than this to one request are noise.
-const MOST_INTERIM: u32 = 100;
 /// Why a connection ends that the server ended in good order (`Connection: close`).
 pub(crate) const LAST_WORD: &str = "the server takes no more requests on its connection";
 
@@ -174,7 +172,7 @@ impl Exchanges {
                     return Err(Cause::Protocol("the server answers with what was not asked for".into()));
                 }
                 if self.interim > MOST_INTERIM {
-                    return Err(Cause::Unexpected("the server says again and again that it will answer"));
+                    return Err(Cause::Unexpected(NOISE));
                 }
                 // The answer itself has not begun (RFC 9110 §15.2).
                 self.received = 0;

@@ -22,6 +22,7 @@ use crate::{
         self,
         clock::{Clock, Receiving},
     },
+    wire::MOST_INTERIM,
 };
 
 /// Why an answer did not come whole.
@@ -30,13 +31,18 @@ pub(super) type Unreceived = streams::Unreceived<h2::Error>;
 /// The answer's head; informational ones (RFC 9110 §15.2) are passed over, but show that the server is at work.
 pub(super) async fn head(response: &mut ResponseFuture, clock: &Clock) -> Result<Response<RecvStream>, Unreceived> {
     clock.receiving(Receiving::Head);
+    let mut interim = 0;
     let head = poll_fn(|context| {
         while let Poll::Ready(Some(Ok(_))) = response.poll_informational(context) {
             clock.moved();
+            interim += 1;
+            if interim > MOST_INTERIM {
+                return Poll::Ready(Err(Unreceived::Noise));
+            }
         }
-        Pin::new(&mut *response).poll(context)
+        Pin::new(&mut *response).poll(context).map_err(Unreceived::Failed)
     });
-    let head = head.await.map_err(Unreceived::Failed)?;
+    let head = head.await?;
     clock.moved();
     Ok(head)
 }

@@ -3,7 +3,7 @@
 //! Both halves run at once, as over HTTP/2. What `h3` leaves to its caller is here: that a body is as long as its head
 //! says, which says it once (RFC 9114 §4.1.2), and that a request given up is cancelled on both of its halves (§4.1.1).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::{Buf, Bytes};
 use futures_util::StreamExt;
@@ -16,8 +16,9 @@ use tokio::sync::mpsc;
 
 use super::Sender;
 use crate::{
-    Asked, Body, Cause, Chunks, Error, Incoming, Journey, Options,
+    Asked, Body, Cause, Chunks, Error, Incoming, Journey, Options, Step,
     body::Piece,
+    frame_guard::{self, TooLong},
     length::told_length,
     streams::{
         self, Answer, Count, End, Errand, Fate, Outcome, Unreceived, Unsent, both,
@@ -26,7 +27,7 @@ use crate::{
         connection::Common,
         head, over, wrong_length,
     },
-    wire::{Job, JobId, Sent},
+    wire::{Job, JobId, MOST_INTERIM, Sent},
 };
 
 /// How many pieces of an answer wait for their reader.
@@ -37,7 +38,7 @@ const TURN: usize = 64 * 1024;
 const GOING_AWAY: &str = "the server takes no more requests on the connection";
 
 type Upstream = RequestStream<h3_quinn::SendStream<Bytes>, Bytes>;
-type Downstream = RequestStream<h3_quinn::RecvStream, Bytes>;
+type Downstream = RequestStream<frame_guard::RecvStream<h3_quinn::RecvStream>, Bytes>;
 
 /// A request that is to be sent.
 pub(super) struct Begun {
@@ -50,6 +51,8 @@ pub(super) struct Begun {
 /// Why there is no answer, or no whole one.
 pub(super) enum Failure {
     Stream(StreamError),
+    /// The server allowed no stream for so long: nothing was sent.
+    Unopened(Duration),
     /// It is not what HTTP/3 allows, or not as long as told.
     Malformed(String),
 }
@@ -110,7 +113,11 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     let job = Errand { id, request, sendings, follows, marks };
     conclude(end, answer, job, &clock, |failure, _| match failure {
         Failure::Malformed(why) => Fate::Malformed(Cause::Protocol(why.clone())),
+        Failure::Unopened(bound) => Fate::Unanswered(Sent::Nothing, Cause::TimedOut(Step::Streams, *bound)),
         Failure::Stream(error) => {
+            if let Some(frame) = too_long(error) {
+                return Fate::Malformed(Cause::Protocol(format!("the answer has {frame}")));
+            }
             let (sent, cause) = fate(error, &common);
             Fate::Unanswered(sent, cause)
         }
@@ -143,7 +150,7 @@ async fn begin(
             Err(error) => Err(End::Failed(Failure::Stream(error))),
         },
         () = reply.closed() => Err(End::Unwanted),
-        (step, bound) = clock.overdue() => Err(End::Overdue(step, bound)),
+        (_, bound) = clock.overdue() => Err(End::Failed(Failure::Unopened(bound))),
     }
 }
 
@@ -201,6 +208,7 @@ async fn receive(
     clock.receiving(Receiving::Head);
     let head = {
         let Answer::Owed(reply, _) = answer else { return Err(Unreceived::Unwanted) };
+        let mut interim = 0;
         loop {
             let head = tokio::select! {
                 biased;
@@ -211,6 +219,10 @@ async fn receive(
             // Informational ones (RFC 9110 §15.2) show that the server is at work.
             if !head.status().is_informational() {
                 break head;
+            }
+            interim += 1;
+            if interim > MOST_INTERIM {
+                return Err(Unreceived::Noise);
             }
         }
     };
@@ -270,6 +282,11 @@ async fn room(pieces: &mpsc::Sender<Piece>, clock: &Clock) -> Result<(), Unrecei
     drop(room);
     clock.receiving(Receiving::Body);
     Ok(())
+}
+
+/// The frame that a stream was ended for.
+fn too_long(error: &StreamError) -> Option<&TooLong> {
+    if let StreamError::Undefined(inner) = error { inner.downcast_ref() } else { None }
 }
 
 /// What an error of a stream, or of its connection, means for its request. Those that the server rejects, or that come

@@ -66,6 +66,9 @@ impl Scheduler {
             // What is sent without being asked for today is another request's answer tomorrow.
             self.knowledge.failed(Fault::Mixed, self.limits.pipelining, now.seconds);
         }
+        if allows_nothing(cause) {
+            self.blame_queue(cause);
+        }
         // The oldest one is what the connection died of, perhaps; backwards, so that the order stays.
         let oldest = unanswered.first().filter(|(_, sent)| *sent == Sent::Something && !was_our_own(cause));
         let oldest = oldest.map(|(job, _)| *job);
@@ -94,6 +97,9 @@ impl Scheduler {
     /// Puts a request back in front of the queue, or fails it.
     fn again(&mut self, mut waiting: Waiting, sent: Sent, cause: &Cause) {
         waiting.returns += 1;
+        if allows_nothing(cause) {
+            waiting.blames += MOST_BLAMES / 2;
+        }
         if waiting.shape.follows {
             return self.fail(&waiting, cause, false);
         }
@@ -102,6 +108,18 @@ impl Scheduler {
             self.fail(&waiting, cause, undecided);
         } else {
             self.queue.push_front(waiting);
+        }
+    }
+
+    /// The server allowed nothing on a connection: whatever waits for one waits once more, and no more.
+    fn blame_queue(&mut self, cause: &Cause) {
+        for mut waiting in std::mem::take(&mut self.queue) {
+            waiting.blames += MOST_BLAMES / 2;
+            if waiting.blames >= MOST_BLAMES {
+                self.fail(&waiting, cause, false);
+            } else {
+                self.queue.push_back(waiting);
+            }
         }
     }
 
@@ -141,6 +159,11 @@ fn fault(cause: &Cause) -> Option<Fault> {
         Cause::Io(_) | Cause::Closed | Cause::TimedOut(..) | Cause::Tls(_) | Cause::Unexpected(_) => Some(Fault::Cut),
         _ => None,
     }
+}
+
+/// Whether the server let no request go out on the connection for as long as we wait.
+fn allows_nothing(cause: &Cause) -> bool {
+    matches!(cause, Cause::TimedOut(Step::Streams, _))
 }
 
 /// Whether we ended the connection for a reason that lies with us.

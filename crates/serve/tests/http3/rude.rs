@@ -250,8 +250,41 @@ async fn a_hello_of_several_packets_is_answered_when_its_last_comes() {
     assert_eq!(answer.expect("an answer in time"), (StatusCode::OK, false));
 }
 
-/// A server that answers each upload with two lengths before it reads any of it, and tells what then ends it.
-fn rude_server() -> (SocketAddr, mpsc::UnboundedReceiver<Code>) {
+/// The header of a frame (RFC 9114 §7.1) that is a gigabyte long.
+fn endless(kind: u8) -> Vec<u8> {
+    [&[kind][..], &((1_u64 << 30) | 3 << 62).to_be_bytes()].concat()
+}
+
+/// Writes until the other side stops it; with which code, and how much it took until then.
+async fn pour(stream: &mut quinn::SendStream) -> (u64, usize) {
+    let piece = vec![0; 16 * 1024];
+    let mut taken = 0;
+    loop {
+        match timeout(LIMIT, stream.write(&piece)).await.expect("taken or refused in time") {
+            Ok(length) => taken += length,
+            Err(quinn::WriteError::Stopped(code)) => return (code.into_inner(), taken),
+            Err(error) => panic!("{error}"),
+        }
+        assert!(taken < 64 << 20, "64 MB were taken of a frame that is no DATA");
+    }
+}
+
+#[tokio::test]
+async fn endless_frames_are_refused_before_they_are_taken_in() {
+    let server = secure();
+    let config = quic_config(client_config(&server, b"h3"));
+    // HEADERS, and a type that nobody knows.
+    for kind in [1, 0x21] {
+        let endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+        let connection = endpoint.connect_with(config.clone(), server.address, "localhost").unwrap().await.unwrap();
+        let (mut stream, _answer) = connection.open_bi().await.unwrap();
+        stream.write_all(&endless(kind)).await.unwrap();
+        let (code, _) = timeout(LIMIT, pour(&mut stream)).await.unwrap();
+        assert_eq!(code, Code::H3_EXCESSIVE_LOAD.value(), "{kind}");
+    }
+}
+
+fn quic_server() -> quinn::Endpoint {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut tls = rustls::ServerConfig::builder_with_provider(provider)
@@ -263,7 +296,68 @@ fn rude_server() -> (SocketAddr, mpsc::UnboundedReceiver<Code>) {
     tls.alpn_protocols = vec![b"h3".to_vec()];
     let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls).unwrap();
     let config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
-    let endpoint = quinn::Endpoint::server(config, ([127, 0, 0, 1], 0).into()).unwrap();
+    quinn::Endpoint::server(config, ([127, 0, 0, 1], 0).into()).unwrap()
+}
+
+#[tokio::test]
+async fn endless_frame_of_an_answer_is_an_error() {
+    let endpoint = quic_server();
+    let url = format!("https://{}/", endpoint.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        let connection = endpoint.accept().await.unwrap().await.unwrap();
+        let (mut stream, _request) = connection.accept_bi().await.unwrap();
+        stream.write_all(&endless(0x21)).await.unwrap();
+        pour(&mut stream).await.0
+    });
+    let lone = open(&trusting(), &Origin::of(&url.parse().unwrap()).unwrap(), Offer::Http3, false).await;
+    let get = Request::get(&url).body(haul_http::Body::empty()).unwrap();
+    let error = timeout(LIMIT, lone.send(get)).await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("a frame of 1073741824 bytes"), "{error}");
+    assert_eq!(timeout(LIMIT, serving).await.unwrap().unwrap(), Code::H3_EXCESSIVE_LOAD.value());
+}
+
+#[tokio::test]
+async fn interim_answers_without_end_are_an_error() {
+    let endpoint = quic_server();
+    let url = format!("https://{}/", endpoint.local_addr().unwrap());
+    tokio::spawn(async move {
+        let quic = h3_quinn::Connection::new(endpoint.accept().await.unwrap().await.unwrap());
+        let mut http3 = h3::server::Connection::<_, Bytes>::new(quic).await.unwrap();
+        while let Ok(Some(coming)) = http3.accept().await {
+            tokio::spawn(async move {
+                let (_, mut stream) = coming.resolve_request().await.unwrap();
+                let hint = || Response::builder().status(StatusCode::EARLY_HINTS).body(()).unwrap();
+                while stream.send_response(hint()).await.is_ok() {}
+            });
+        }
+    });
+    let lone = open(&trusting(), &Origin::of(&url.parse().unwrap()).unwrap(), Offer::Http3, false).await;
+    let get = Request::get(&url).body(haul_http::Body::empty()).unwrap();
+    let error = timeout(LIMIT, lone.send(get)).await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("again and again"), "{error}");
+}
+
+#[tokio::test]
+async fn silent_connections_keep_nobody_out_over_http3() {
+    let server = crate::common::start(|config| {
+        config.tls = Some(serve::Tls::SelfSigned);
+        config.connections = std::num::NonZeroUsize::new(8);
+    });
+    server.write("file", "x");
+    let config = quic_config(client_config(&server, b"h3"));
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        let endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+        let connecting = endpoint.connect_with(config.clone(), server.address, "localhost").unwrap();
+        silent.push(timeout(LIMIT, connecting).await.unwrap().unwrap());
+    }
+    let answer = timeout(LIMIT, rude_quic(server.address, &config, Method::GET)).await;
+    assert_eq!(answer.expect("an answer in time").0, StatusCode::OK);
+}
+
+/// A server that answers each upload with two lengths before it reads any of it, and tells what then ends it.
+fn rude_server() -> (SocketAddr, mpsc::UnboundedReceiver<Code>) {
+    let endpoint = quic_server();
     let address = endpoint.local_addr().unwrap();
     let (codes, ended) = mpsc::unbounded_channel();
     tokio::spawn(async move {
