@@ -6,6 +6,7 @@
 mod download;
 mod filter;
 mod holding;
+mod leftover;
 mod plan;
 mod records;
 mod settled;
@@ -24,6 +25,7 @@ use std::{
 
 pub use download::download;
 pub use filter::{BadPattern, Filter, Rule};
+pub use leftover::is_leftover;
 pub use settled::Settled;
 pub use spared::{Spare, Spared};
 pub use upload::upload;

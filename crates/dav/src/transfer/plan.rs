@@ -17,7 +17,10 @@ mod deletions;
 mod steps;
 mod verify;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    time::SystemTime,
+};
 
 pub(crate) use self::{
     deletions::too_many,
@@ -45,6 +48,8 @@ const MANY: usize = 3;
 pub(crate) struct Known {
     pub(crate) times: Times,
     pub(crate) records: Records,
+    /// Temporary files that have not changed since then are deleted, if there are to be.
+    pub(crate) old_since: Option<SystemTime>,
 }
 
 pub(crate) struct Plan {
@@ -234,6 +239,9 @@ impl Plan {
             Outcome::Checked(files, result) => self.checked(files, result),
             Outcome::Compared(file, result) => self.compared(file, result),
             Outcome::Sifted(_, Ok(sifted)) => self.sifted(sifted),
+            Outcome::Swept(path, Ok(())) => self.news.push(News::Swept(path)),
+            // Nobody needs that it is gone.
+            Outcome::Swept(..) => {}
             Outcome::Deleted(path, Ok(())) => self.news.push(News::Deleted(path)),
             Outcome::Sifted(path, Err(error)) | Outcome::Deleted(path, Err(error)) => {
                 self.fail(path.to_string(), error);
@@ -280,6 +288,7 @@ impl Plan {
             }
         }
         self.settled(folder);
+        self.sweep(folder, listing);
         if self.rules.delete && !self.outline.folders[folder].given {
             self.plan_deletions(folder, listing);
         }

@@ -43,6 +43,7 @@ use self::{
 use super::{
     Event, Options, Spared, Summary, Watch,
     holding::{Holding, PAUSE, ROUNDS},
+    leftover::old_since,
     lock,
     plan::{Known, Listing, News, Outcome, Plan, Sent, Step, There},
     records::Records,
@@ -143,7 +144,7 @@ pub async fn upload(
     let bytes = outline.files.iter().map(|file| file.length).sum();
     watch(Event::Found { files: outline.files.len() as u64, bytes });
 
-    let known = Known { times: upload.times(), records };
+    let known = Known { times: upload.times(), records, old_since: old_since(options) };
     let mut plan =
         Plan::new(outline, options.clone(), bulk, tops, first.files(), known).looking_behind(dav.pipelines());
     let stopped = tokio::select! {
@@ -295,6 +296,11 @@ impl Upload<'_> {
                 Outcome::Sifted(path, sifted)
             }
             .boxed(),
+            Step::Sweep(path, guard) => async move {
+                let swept = self.dav.delete(&path, &guard, &If::default()).await;
+                Outcome::Swept(path, swept.map(drop))
+            }
+            .boxed(),
             Step::Delete(path, _) if dry => async move { Outcome::Deleted(path, Ok(())) }.boxed(),
             Step::Delete(path, _) if self.options.backup.is_some() => async move {
                 let moved = self.put_away(path.clone()).await;
@@ -420,6 +426,9 @@ impl Upload<'_> {
                 News::Made(folder) => {
                     summary.folders += 1;
                     (self.watch)(Event::Made { path: &outline.folders[folder].path.to_string() });
+                }
+                News::Swept(path) => {
+                    (self.watch)(Event::Note(&format!("deleted {path}, which an earlier run has left")));
                 }
                 News::Deleted(path) => {
                     summary.deleted += 1;

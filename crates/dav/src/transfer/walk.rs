@@ -13,6 +13,7 @@ use std::{
 use super::{
     Links,
     filter::{Filter, Scope},
+    is_leftover,
 };
 use crate::{Error, PathError, RemotePath, harmless};
 
@@ -135,6 +136,9 @@ impl Outline {
 
     /// Adds a file or folder that is to be called `name` in a folder.
     fn add(&mut self, local: &Path, name: &[u8], folder: usize) {
+        if is_leftover(name) {
+            return;
+        }
         let kind = match self.look(local) {
             Ok(Ok(kind)) => kind,
             Ok(Err(what)) if self.filter.name(&self.folders[folder].scope, name) => {

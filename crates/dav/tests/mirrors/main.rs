@@ -5,3 +5,4 @@ mod common;
 
 mod clocks;
 mod kinds;
+mod leftovers;

@@ -9,7 +9,7 @@
 use std::{error::Error, time::SystemTime};
 
 use console::Term;
-use dav::{Dav, ETag, Entry, Properties, RemotePath, Wanted};
+use dav::{Dav, ETag, Entry, Properties, RemotePath, Wanted, transfer::is_leftover};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde::{Serialize, Serializer};
 
@@ -24,6 +24,7 @@ const PRINTED: usize = 16 * 1024;
 
 /// List a folder on a server, as ls(1) does
 #[derive(clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
     #[command(flatten)]
     named: Named,
@@ -33,6 +34,9 @@ pub(crate) struct Args {
     /// Folders with all that is below them
     #[arg(short = 'R', long)]
     recursive: bool,
+    /// Also the temporary files of unfinished transfers
+    #[arg(short, long)]
+    all: bool,
     /// In the server's order, each entry as it arrives, one to a line
     #[arg(short = 'U', long)]
     unsorted: bool,
@@ -110,18 +114,19 @@ pub(super) async fn run(args: Args) -> Outcome {
         kept: args.named.way.json.is_some().then(Vec::new),
     };
     let dav = &session.dav;
+    let all = args.all;
     match (args.unsorted, args.recursive) {
         (true, false) => {
             for path in asked {
-                stream(dav, path, &mut output, &mut report).await?;
+                stream(dav, path, all, &mut output, &mut report).await?;
             }
         }
         (true, true) => {
-            list(dav, asked, true, &mut report, |listing, report| output.print(listing, report)).await?;
+            list(dav, asked, (true, all), &mut report, |listing, report| output.print(listing, report)).await?;
         }
         (false, recursive) => {
             let mut found = Vec::new();
-            list(dav, asked, recursive, &mut report, |mut listing, _| {
+            list(dav, asked, (recursive, all), &mut report, |mut listing, _| {
                 listing.entries.sort_by(|a, b| a.path.name().cmp(&b.path.name()));
                 found.push(listing);
                 Ok(())
@@ -172,7 +177,7 @@ impl Output {
 async fn list(
     dav: &Dav,
     asked: Vec<RemotePath>,
-    recursive: bool,
+    (recursive, all): (bool, bool),
     report: &mut Report,
     mut each: impl FnMut(Listing, &mut Report) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
@@ -183,7 +188,7 @@ async fn list(
         while under_way.len() < AT_ONCE
             && let Some(path) = waiting.pop()
         {
-            under_way.push(one(dav, path));
+            under_way.push(one(dav, path, all));
         }
         match under_way.next().await {
             None => return Ok(()),
@@ -201,11 +206,12 @@ async fn list(
 }
 
 /// Lists a folder, or a file.
-async fn one(dav: &Dav, asked: RemotePath) -> Result<Listing, (RemotePath, dav::Error)> {
+async fn one(dav: &Dav, asked: RemotePath, all: bool) -> Result<Listing, (RemotePath, dav::Error)> {
     let (mut entries, mut misplaced, mut is_folder) = (Vec::new(), Vec::new(), false);
     let listed = dav.list(&asked, dav::Depth::One, Wanted::LISTING, |entry| match entry {
         Ok(entry) if entry.path.same_place(&asked) && entry.path.is_folder() => is_folder = true,
-        Ok(entry) => entries.push(Row::of(&entry)),
+        Ok(entry) if is_shown(all, &asked, &entry.path) => entries.push(Row::of(&entry)),
+        Ok(_) => {}
         Err(why) => misplaced.push(why),
     });
     if let Err(error) = listed.await {
@@ -216,12 +222,19 @@ async fn one(dav: &Dav, asked: RemotePath) -> Result<Listing, (RemotePath, dav::
 }
 
 /// Lists a folder, or a file, and prints each entry as it comes.
-async fn stream(dav: &Dav, asked: RemotePath, output: &mut Output, report: &mut Report) -> Result<(), Box<dyn Error>> {
+async fn stream(
+    dav: &Dav,
+    asked: RemotePath,
+    all: bool,
+    output: &mut Output,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
     let (mut text, mut printed, mut misplaced) = (String::new(), Ok(()), Vec::new());
     let mut is_headed = false;
     let listed = dav.list(&asked, dav::Depth::One, Wanted::LISTING, |entry| {
         let row = match entry {
-            Ok(entry) => Row::of(&entry),
+            Ok(entry) if is_shown(all, &asked, &entry.path) => Row::of(&entry),
+            Ok(_) => return,
             Err(why) => return misplaced.push(why),
         };
         if !std::mem::replace(&mut is_headed, true) {
@@ -250,6 +263,11 @@ async fn stream(dav: &Dav, asked: RemotePath, output: &mut Output, report: &mut 
         report.fail(&asked, error);
     }
     Ok(())
+}
+
+/// Whether an entry is listed: what was asked for is, and all that is not a temporary file of ours.
+fn is_shown(all: bool, asked: &RemotePath, path: &RemotePath) -> bool {
+    all || path.same_place(asked) || !path.name().is_some_and(is_leftover)
 }
 
 /// The name, with a `/` behind a folder's.

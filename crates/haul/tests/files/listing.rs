@@ -138,6 +138,19 @@ fn a_move_replaces_a_file_and_never_a_folder() {
 }
 
 #[test]
+fn temporary_files_are_listed_only_if_all_are_asked_for() {
+    let place = Place::new();
+    let left = ".a.0123456789abcdef.part";
+    write(&place.path("served"), &[("d/a", "1"), (&format!("d/{left}"), "2"), ("d/.a.part", "3")]);
+    for way in [&["ls"][..], &["ls", "-U"], &["ls", "-R"]] {
+        let listed = |more: &[&str]| printed(&place.haul(&[way, more, &[&place.at("d")]].concat()));
+        assert!(!listed(&[]).contains(left) && listed(&[]).contains(".a.part"), "{way:?}");
+        assert!(listed(&["-a"]).contains(left), "{way:?}");
+    }
+    assert!(printed(&place.haul(&["ls", &place.at(&format!("d/{left}"))])).contains(left), "it was asked for");
+}
+
+#[test]
 fn two_of_one_name_do_not_become_one() {
     for verb in ["mv", "cp"] {
         let place = Place::new();

@@ -9,11 +9,26 @@ use std::{
 
 use super::Work;
 use crate::{
-    Error,
-    transfer::{Event, filter::Scope, lock, plan::too_many},
+    Error, harmless,
+    transfer::{
+        Event,
+        filter::Scope,
+        leftover::{is_leftover, old_since, sweep},
+        lock,
+        plan::too_many,
+    },
 };
 
 impl Work<'_> {
+    /// Deletes what earlier runs have left behind in a folder.
+    pub(super) fn sweep(&self, place: &Path) {
+        let Some(since) = old_since(self.options) else { return };
+        for path in sweep(place, since) {
+            let path = harmless(path.as_os_str().as_bytes());
+            (self.watch)(Event::Note(&format!("deleted {path}, which an earlier run has left")));
+        }
+    }
+
     /// Keeps in mind what the server does not have.
     pub(super) fn note_extras(&self, place: &Path, kept: &HashSet<&[u8]>, scope: &Scope) {
         let mut extras = Vec::new();
@@ -41,7 +56,7 @@ impl Work<'_> {
         for entry in fs::read_dir(place).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let (name, path) = (entry.file_name(), entry.path());
-            if kept.contains(name.as_bytes()) {
+            if is_leftover(name.as_bytes()) || kept.contains(name.as_bytes()) {
                 all = false;
                 continue;
             }

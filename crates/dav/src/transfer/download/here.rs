@@ -75,9 +75,12 @@ impl Work<'_> {
         place: &Path,
         replaces: bool,
     ) -> Result<unchanged::Here, Error> {
-        if let Some(modified) = find.facts.modified {
+        let file = fs::File::options().write(true).open(part);
+        if let (Some(modified), Ok(file)) = (find.facts.modified, &file) {
+            // Nobody is to take it for an old one; a file of ours is locked already.
+            let _ = file.try_lock();
             // A file system that keeps no times keeps files all the same.
-            let _ = fs::File::options().write(true).open(part).and_then(|file| file.set_modified(modified));
+            let _ = file.set_modified(modified);
         }
         // Of those for what was another content, none to run as somebody else.
         if let Some(mode) = mode {

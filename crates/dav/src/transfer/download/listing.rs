@@ -14,7 +14,11 @@ use std::{
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Facts, Find, Folder, Work, remembered::Content};
-use crate::{Entry, Error, PathError, RemotePath, Unfit, requests::Depth, transfer::lock};
+use crate::{
+    Entry, Error, PathError, RemotePath, Unfit,
+    requests::Depth,
+    transfer::{is_leftover, lock},
+};
 
 /// What a listing has found.
 pub(super) enum Found {
@@ -128,7 +132,7 @@ impl Contents<'_> {
     }
 
     fn within(&mut self, entry: Entry) {
-        let Some(name) = entry.path.name().map(Box::<[u8]>::from) else { return };
+        let Some(name) = entry.path.name().filter(|name| !is_leftover(name)).map(Box::<[u8]>::from) else { return };
         if !self.here_in_time() {
             return;
         }
@@ -229,6 +233,9 @@ impl Contents<'_> {
         };
         if let (Some(kept), Some(known)) = (self.kept.take(), &mut *lock(&self.work.remembered)) {
             known.keep(self.path.clone(), kept);
+        }
+        if !fresh {
+            self.work.sweep(&self.folder.place);
         }
         if self.work.options.delete && !fresh && !is_odd {
             let kept: HashSet<&[u8]> = self.names.keys().map(|name| &**name).collect();

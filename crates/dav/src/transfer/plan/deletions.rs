@@ -2,8 +2,14 @@
 
 use std::collections::HashSet;
 
-use super::{Listing, Plan, Sifted, Step};
-use crate::{Error, Guard, transfer::walk::Folder};
+use super::{Listing, Plan, Sifted, Step, There};
+use crate::{
+    Error, Guard,
+    transfer::{
+        leftover::{is_leftover, is_of_a_transfer},
+        walk::Folder,
+    },
+};
 
 impl Plan {
     /// The next deletion. None of them is within another: all can go at once, when nothing else is left.
@@ -41,7 +47,7 @@ impl Plan {
         }
         let filter = Some(&self.rules.filter).filter(|filter| !filter.is_empty() && !self.rules.delete_excluded);
         for (name, there) in listing {
-            let stays = stays.contains(name) || filter.is_some() && excluded.contains(name);
+            let stays = is_leftover(name) || stays.contains(name) || filter.is_some() && excluded.contains(name);
             let (false, Ok(path)) = (stays || kept.contains(name.as_slice()), path.join(name, there.folder)) else {
                 continue;
             };
@@ -60,6 +66,17 @@ impl Plan {
                 }
             }
         }
+    }
+
+    /// Has deleted what earlier runs have left behind in a folder, if it is old by the server's clock.
+    pub(super) fn sweep(&mut self, folder: usize, listing: &Listing) {
+        let Some((since, clock)) = self.known.old_since.zip(self.known.times.clock) else { return };
+        let is_old = |there: &There| there.modified.is_some_and(|time| clock.ours(time).1 <= since);
+        let old = listing.iter().filter(|(name, there)| is_of_a_transfer(name) && is_old(there));
+        let path = &self.outline.folders[folder].path;
+        let steps =
+            old.filter_map(|(name, there)| Some(Step::Sweep(path.join(name, there.folder).ok()?, there.guard())));
+        self.steps.extend(steps);
     }
 
     pub(super) fn sifted(&mut self, sifted: Sifted) {

@@ -30,6 +30,8 @@ pub(crate) enum Step {
     Compare(usize, Vec<String>),
     /// See what in the folder is to be deleted: it is here no more, and a filter may leave something in it alone.
     Sift(RemotePath, Scope),
+    /// Delete what an earlier run has left behind.
+    Sweep(RemotePath, Guard),
     /// Delete what is here no more.
     Delete(RemotePath, Guard),
 }
@@ -109,6 +111,7 @@ pub(crate) enum Outcome {
     /// Whether the file is the same here and there.
     Compared(usize, Result<bool, Error>),
     Sifted(RemotePath, Result<Sifted, Error>),
+    Swept(RemotePath, Result<(), Error>),
     Deleted(RemotePath, Result<(), Error>),
 }
 
@@ -129,6 +132,7 @@ pub(crate) enum News {
     Skipped(usize),
     Spared(usize, Spared),
     Made(usize),
+    Swept(RemotePath),
     Deleted(RemotePath),
     Failed(String, Error),
 }

@@ -67,6 +67,7 @@ fn told(plan: &mut Plan) -> Vec<String> {
         News::Skipped(file) => format!("skipped {file}"),
         News::Spared(file, why) => format!("spared {file}: {why}"),
         News::Made(folder) => format!("made {folder}"),
+        News::Swept(path) => format!("swept {path}"),
         News::Deleted(path) => format!("deleted {path}"),
         News::Failed(what, _) => format!("failed {what}"),
     };
