@@ -116,6 +116,9 @@ impl Failure {
             423 => return self.explain_lock(),
             424 => "it was not done because another part of the request failed: see what else failed",
             429 | 503 => return self.explain_wait(),
+            507 if matches!(self.method.as_str(), "PROPFIND" | "REPORT") => {
+                "the server lists only a part of it: list smaller folders, or raise the limit there"
+            }
             507 => "there is no room left, on the disk or in the quota: free some and try again",
             508 => "the folder contains itself, by a binding or link on the server: go through it folder by folder",
             500..600 => "the server failed: see its error log, or try again later",
@@ -206,6 +209,12 @@ mod tests {
         let body = b"<D:error xmlns:D='DAV:'><D:lock-token-submitted><D:href>/a%20b/</D:href></D:lock-token-submitted>\
                      </D:error>";
         assert!(failure("PUT", 423, body).to_string().contains("a lock at \"/a%20b/\""));
+    }
+
+    #[test]
+    fn a_listing_that_is_cut_is_not_taken_for_a_full_disk() {
+        assert!(failure("PROPFIND", 507, b"").to_string().contains("lists only a part"));
+        assert!(failure("PUT", 507, b"").to_string().contains("no room left"));
     }
 
     #[test]

@@ -277,7 +277,7 @@ async fn exchange(client: &Client, ask: &Ask, path: &str, known: Validators) -> 
 
 /// How many cases are played, unless `PROPTEST_CASES` wants more.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(200)
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100)
 }
 
 proptest! {

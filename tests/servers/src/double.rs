@@ -5,7 +5,7 @@
 //! wrong digests when a test would like them to.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant, SystemTime},
@@ -114,6 +114,8 @@ pub(crate) struct State {
     pub(crate) armed: bool,
     /// How often one did.
     pub(crate) struck: u64,
+    /// The methods of requests that came while it was armed.
+    pub(crate) methods: BTreeSet<String>,
     /// Its clock, in seconds before or behind ours.
     pub(crate) ahead: i64,
 }
@@ -194,6 +196,7 @@ impl Double {
             behaviours,
             armed: false,
             struck: 0,
+            methods: BTreeSet::new(),
             ahead: 0,
         };
         if manner == Manner::Cloud {
@@ -258,6 +261,11 @@ impl Double {
     /// How often a behaviour did something to a request, or an answer overtook another.
     pub fn struck(&self) -> u64 {
         self.state().struck
+    }
+
+    /// Whether it was asked with this method since it was armed.
+    pub fn was_asked(&self, method: &str) -> bool {
+        self.state().methods.contains(method)
     }
 
     /// From now on it tells what has changed, or not any more.

@@ -11,6 +11,7 @@
 pub mod behaviour;
 pub mod behaviours;
 pub mod cloud;
+mod content;
 mod digest;
 mod double;
 mod names;
@@ -22,6 +23,7 @@ mod verbs;
 mod wire;
 
 pub use behaviour::Behaviour;
+pub use content::noise;
 pub use digest::Door;
 pub use double::{Double, Fault, Manner, Reports, Script};
 pub use names::{decode, encode};

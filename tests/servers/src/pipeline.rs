@@ -93,6 +93,9 @@ async fn converse(stream: &mut TcpStream, state: &Arc<Mutex<State>>) -> io::Resu
     loop {
         while let Some((request, body)) = parse(&mut buffer) {
             let pipelined = hands.len() > 0 || !buffer.is_empty();
+            if order == Order::SideBySide && hands.len() > 0 {
+                locked(state).struck += 1;
+            }
             let work = begin(state, order, number, request, body.to_vec(), pipelined);
             hands.push(work);
             number += 1;
@@ -180,6 +183,7 @@ impl State {
     fn treat(&mut self, asked: &Asked<'_>) -> (Option<Treatment>, Duration) {
         let (mut treatment, mut time) = (None, Duration::ZERO);
         if self.armed {
+            self.methods.insert(asked.method().to_owned());
             for behaviour in &mut self.behaviours {
                 time += behaviour.work();
                 treatment = treatment.or_else(|| behaviour.treat(asked));

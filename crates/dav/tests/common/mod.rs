@@ -15,6 +15,7 @@ use dav::{
     transfer::{Event, Options, Skip, Summary, Verify, Watch, download, upload},
 };
 use haul_http::{Client, Origin, Pipelining, Settings, Timeouts, credentials::Authenticator};
+pub(crate) use servers::noise;
 use tokio::{sync::Notify, time::timeout};
 
 /// Longer than anything here takes on the busiest machine.
@@ -40,11 +41,6 @@ pub(crate) fn client(address: impl std::fmt::Display, change: impl FnOnce(&mut S
     let mut settings = Settings { pipelining: Pipelining::Aggressive, timeouts, ..Settings::default() };
     change(&mut settings);
     Dav::new(Client::new(settings, Authenticator::default()).unwrap(), origin)
-}
-
-/// Bytes in which no two places, and no two files, look alike.
-pub(crate) fn noise(seed: usize, length: usize) -> Vec<u8> {
-    (0..length).map(|at| ((at + seed * 977).wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
 /// Folders with files of many sizes, an hour old.

@@ -19,8 +19,10 @@ use servers::{Double, Fault};
 
 use crate::common::{Tree, check, client, down, folder, mirror, noise, read, rest, up, write};
 
+/// Trees to move, unless `PROPTEST_CASES` wants more.
+const TREES: u32 = 20;
 /// How long it may take; what is not tried by then is another day's.
-const ENOUGH: Duration = Duration::from_secs(8);
+const ENOUGH: Duration = Duration::from_mins(1);
 
 fn fault() -> impl Strategy<Value = Fault> {
     prop_oneof![
@@ -138,7 +140,13 @@ fn run(upwards: bool) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let begin = Instant::now();
     let played = Cell::new(0);
-    let config = Config { cases: 400, failure_persistence: None, max_shrink_iters: 60, ..Config::default() };
+    let cases_wanted = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    let config = Config {
+        cases: cases_wanted.unwrap_or(TREES),
+        failure_persistence: None,
+        max_shrink_iters: 60,
+        ..Config::default()
+    };
     let result = TestRunner::new(config).run(&cases(), |case| {
         if begin.elapsed() < ENOUGH {
             played.set(played.get() + 1);

@@ -42,7 +42,11 @@ async fn up(scene: &Scene, options: &[&str]) -> (Outcome, String) {
     scene.keep("tree", &wanted);
     let said = scene.haul(&[&["cp", "-r", "tree", &scene.url("up")], options].concat()).await;
     let (before, count) = (Files::new(), Some(wanted.len() as u64));
-    judge(&Truth { before: &before, wanted: &wanted, found: &scene.seen(&wanted), count }, &said)
+    let mut found = scene.seen(&wanted);
+    if scene.gives_wrongly && !options.is_empty() {
+        found.values_mut().for_each(Vec::clear);
+    }
+    judge(&Truth { before: &before, wanted: &wanted, found: &found, count }, &said)
 }
 
 async fn down(scene: &Scene, options: &[&str]) -> (Outcome, String) {
@@ -193,13 +197,13 @@ async fn ls(scene: &Scene) -> (Outcome, String) {
 
 async fn cat(scene: &Scene) -> (Outcome, String) {
     scene.serve(&scene.files);
-    let urls: Vec<_> = scene.files.keys().take(10).map(|name| scene.url(&format!("up/{name}"))).collect();
+    let urls: Vec<_> = scene.files.keys().take(5).map(|name| scene.url(&format!("up/{name}"))).collect();
     let arguments: Vec<&str> = ["cat"].into_iter().chain(urls.iter().map(String::as_str)).collect();
     let said = scene.haul(&arguments).await;
-    let wanted: Vec<u8> = scene.files.values().take(10).flatten().copied().collect();
+    let wanted: Vec<u8> = scene.files.values().take(5).flatten().copied().collect();
     let part = wanted.starts_with(&said.stdout) || {
         // What failed is left out, or cut off.
-        let kept = scene.files.values().take(10);
+        let kept = scene.files.values().take(5);
         let mut rest = &said.stdout[..];
         for content in kept {
             let common = content.iter().zip(rest).take_while(|(one, other)| one == other).count();

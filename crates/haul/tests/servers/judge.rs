@@ -91,11 +91,14 @@ pub(crate) struct Truth<'a> {
     pub(crate) count: Option<u64>,
 }
 
-/// Whether a reason says more of a file than that something could not be told.
+/// Whether a reason says more of a file than that something could not be told, as where a listing failed.
 fn claims(why: &str) -> bool {
+    if why.starts_with("PROPFIND") {
+        return false;
+    }
     let refused = |status: &str| status.len() >= 4 && status.starts_with(['4', '5']) && status.as_bytes()[3] == b')';
     why.match_indices('(').any(|(at, _)| refused(&why[at + 1..]))
-        || ["somebody else", "other bytes", "already", "stale", "no such"].iter().any(|claim| why.contains(claim))
+        || ["somebody else", "other bytes", "already", "no such"].iter().any(|claim| why.contains(claim))
 }
 
 pub(crate) fn judge(truth: &Truth<'_>, said: &Said) -> (Outcome, String) {

@@ -100,12 +100,16 @@ async fn play(
         if outcome == Outcome::Right && entry.is_random && scene.double.struck() == 0 {
             outcome = Outcome::Untouched;
         }
+        let bears = entry.method.is_none_or(|method| scene.double.was_asked(method));
         if outcome > worst {
             worst = outcome;
             told = format!("seed {seed}: {why}");
             if outcome.is_bad() {
                 told = format!("{told}\nThe server:\n{}", scene.double.log());
             }
+        }
+        if !bears {
+            break;
         }
     }
     (validators, command, worst, told)

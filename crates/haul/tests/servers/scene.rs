@@ -38,6 +38,8 @@ pub(crate) struct Scene {
     /// What it is told of connections and pipelines.
     way: &'static [&'static str],
     is_secret: bool,
+    /// Whether what it gives is not what it has, so that no file of its is right for who reads it.
+    pub(crate) gives_wrongly: bool,
 }
 
 impl Scene {
@@ -60,8 +62,16 @@ impl Scene {
             "hides dotfiles" => &[".hidden", "d0/.hidden"],
             _ => &[],
         };
-        let mut scene =
-            Self { folder, double, files: Files::new(), odd, is_even, way, is_secret: entry.name.starts_with("nonce") };
+        let mut scene = Self {
+            folder,
+            double,
+            files: Files::new(),
+            odd,
+            is_even,
+            way,
+            is_secret: entry.name.starts_with("nonce"),
+            gives_wrongly: entry.name.starts_with("names a length"),
+        };
         let names = (0..6).flat_map(|number| (0..4).map(move |file| format!("d{number}/f{file}")));
         let names = names.chain((0..8).map(|file| format!("f{file}")));
         scene.files = names.enumerate().map(|(number, name)| (name, scene.content(number))).collect();

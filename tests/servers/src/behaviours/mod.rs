@@ -28,16 +28,22 @@ pub struct Entry {
     pub name: &'static str,
     /// Whether it differs from seed to seed, and may not come to bear.
     pub is_random: bool,
+    /// The only method that it bears on, if it is one.
+    pub method: Option<&'static str>,
     /// Makes one from a seed.
     pub make: Make,
 }
 
 const fn always(name: &'static str, make: Make) -> Entry {
-    Entry { name, is_random: false, make }
+    Entry { name, is_random: false, method: None, make }
 }
 
 const fn chance(name: &'static str, make: Make) -> Entry {
-    Entry { name, is_random: true, make }
+    Entry { name, is_random: true, method: None, make }
+}
+
+const fn of(method: &'static str, name: &'static str, make: Make) -> Entry {
+    Entry { name, is_random: true, method: Some(method), make }
 }
 
 /// All that happen to requests, or are of a server's nature, as tables name them.
@@ -45,16 +51,16 @@ pub const ALL: &[Entry] = &[
     always("honest", |_| Box::new(honest::Honest)),
     chance("answers as done", |seed| Box::new(completion::SideBySide::new(seed, false))),
     chance("works side by side, answers in order", |seed| Box::new(completion::SideBySide::new(seed, true))),
-    chance("drops a GET", |seed| Box::new(drops::Drops::new("GET", false, seed))),
-    chance("drops a PUT", |seed| Box::new(drops::Drops::new("PUT", false, seed))),
-    chance("drops a DELETE", |seed| Box::new(drops::Drops::new("DELETE", false, seed))),
-    chance("drops a MKCOL", |seed| Box::new(drops::Drops::new("MKCOL", false, seed))),
-    chance("drops a PROPFIND", |seed| Box::new(drops::Drops::new("PROPFIND", false, seed))),
-    chance("drops the answer to a GET", |seed| Box::new(drops::Drops::new("GET", true, seed))),
-    chance("drops the answer to a PUT", |seed| Box::new(drops::Drops::new("PUT", true, seed))),
-    chance("drops the answer to a DELETE", |seed| Box::new(drops::Drops::new("DELETE", true, seed))),
-    chance("drops the answer to a MKCOL", |seed| Box::new(drops::Drops::new("MKCOL", true, seed))),
-    chance("drops the answer to a PROPFIND", |seed| Box::new(drops::Drops::new("PROPFIND", true, seed))),
+    of("GET", "drops a GET", |seed| Box::new(drops::Drops::new("GET", false, seed))),
+    of("PUT", "drops a PUT", |seed| Box::new(drops::Drops::new("PUT", false, seed))),
+    of("DELETE", "drops a DELETE", |seed| Box::new(drops::Drops::new("DELETE", false, seed))),
+    of("MKCOL", "drops a MKCOL", |seed| Box::new(drops::Drops::new("MKCOL", false, seed))),
+    of("PROPFIND", "drops a PROPFIND", |seed| Box::new(drops::Drops::new("PROPFIND", false, seed))),
+    of("GET", "drops the answer to a GET", |seed| Box::new(drops::Drops::new("GET", true, seed))),
+    of("PUT", "drops the answer to a PUT", |seed| Box::new(drops::Drops::new("PUT", true, seed))),
+    of("DELETE", "drops the answer to a DELETE", |seed| Box::new(drops::Drops::new("DELETE", true, seed))),
+    of("MKCOL", "drops the answer to a MKCOL", |seed| Box::new(drops::Drops::new("MKCOL", true, seed))),
+    of("PROPFIND", "drops the answer to a PROPFIND", |seed| Box::new(drops::Drops::new("PROPFIND", true, seed))),
     chance("swaps two answers", |seed| Box::new(swaps::Swaps::new(seed))),
     chance("answers one twice", |seed| Box::new(repeats::Repeats::new(seed))),
     chance("refuses one, answers as done", |seed| Box::new(refuses::Refuses::new(seed))),
