@@ -12,6 +12,7 @@ mod records;
 mod settled;
 mod spared;
 mod store;
+mod stream;
 mod unchanged;
 mod upload;
 mod walk;
@@ -28,6 +29,7 @@ pub use filter::{BadPattern, Filter, Rule};
 pub use leftover::is_leftover;
 pub use settled::Settled;
 pub use spared::{Spare, Spared};
+pub use stream::upload_stream;
 pub use upload::upload;
 
 use crate::{Error, RemotePath, Wanted, locks::Policy};

@@ -21,6 +21,7 @@ mod mv;
 mod named;
 mod on_server;
 mod options;
+mod pipes;
 mod place;
 mod probe;
 mod progress;

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use serde::Serialize;
 use tokio::io::{AsyncWriteExt, Stdout};
 
-use super::{Outcome, named::Named, session::Session};
+use super::{Outcome, named::Named, report::Report, session::Session};
 use crate::{say, usage};
 
 /// Print files of a server to standard output, one after the other
@@ -43,15 +43,20 @@ pub(super) async fn run(args: Args) -> Outcome {
     if args.named.way.json_to_stdout() {
         return Err(usage("standard output is for the files: write the JSON to a file"));
     }
-    let (session, paths, mut report) = args.named.open("cat").await?;
+    let (session, paths, report) = args.named.open("cat").await?;
     let digest = args.digest || session.settings.verify == Verify::Digest;
+    print_all(&session, &paths, digest, report).await
+}
+
+/// Prints files one after the other.
+pub(super) async fn print_all(session: &Session, paths: &[RemotePath], digest: bool, mut report: Report) -> Outcome {
     let mut output = tokio::io::stdout();
     let mut found = Found { files: 0, bytes: 0 };
-    for path in &paths {
-        match print(&session, path, digest, &mut output, &mut found.bytes).await {
+    for path in paths {
+        match print(session, path, digest, &mut output, &mut found.bytes).await {
             Ok(()) => found.files += 1,
             // Some say that there is nothing.
-            Err(Stop::Failed(error)) if error.refusal().is_some() && is_folder(&session, path).await => {
+            Err(Stop::Failed(error)) if error.refusal().is_some() && is_folder(session, path).await => {
                 report.fail(path, format_args!("{path}: it is a folder, which `haul ls` lists"));
             }
             Err(Stop::Failed(error)) => report.fail(path, error),

@@ -2,15 +2,16 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use dav::transfer::Skip;
+use dav::transfer::{Skip, Verify};
 use serde::Serialize;
 
 use super::{
-    Outcome,
+    Outcome, cat,
     filters::Filters,
     moving::{self, Route, transfer},
     on_server::{Carried, Verb, carry},
     options::{Manner, Selection, Way},
+    pipes,
     place::{Place, Remote, one_server, places},
     report::Report,
     runtime::Stop,
@@ -23,7 +24,7 @@ use crate::usage;
 /// Copy files to a server, from one, or on one
 ///
 /// A URL (http, https, dav, davs) is on a server, everything else is here. As with cp(1), what is copied goes into the
-/// last if that is a folder, and gets its name if it is not; several go into a folder.
+/// last if that is a folder, and gets its name if it is not; several go into a folder. `-` is standard input or output.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What is copied, and last where to
@@ -69,10 +70,20 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     let (recursive, resume) = (args.recursive, args.resume);
     let options = args.selection.apply(moving::options(&session));
     let options = args.sparing.apply(dav::transfer::Options { recursive, skip, resume, filter, ..options });
+    if sources.is_stdin() {
+        let Place::There(to) = to else { return Err(usage("name the file on a server that the input becomes")) };
+        return pipes::from_stdin(&session, &to.path, &stop, report).await;
+    }
     let there: Vec<_> = sources.there.iter().map(|source| source.path.clone()).collect();
     match to {
         Place::There(to) if there.is_empty() => {
             transfer(&session, Route::Up(&sources.here, &to.path), &options, &stop, report, &args.verbosity).await
+        }
+        Place::Here(to) if to.as_os_str() == "-" => {
+            if report.owns_stdout() {
+                return Err(usage("standard output is for the files: write the JSON to a file"));
+            }
+            cat::print_all(&session, &there, session.settings.verify == Verify::Digest, report).await
         }
         Place::Here(to) => transfer(&session, Route::Down(&there, to), &options, &stop, report, &args.verbosity).await,
         Place::There(to) => {
@@ -87,6 +98,13 @@ struct Sources<'a> {
     there: Vec<&'a Remote>,
 }
 
+impl Sources<'_> {
+    /// Whether it is standard input.
+    fn is_stdin(&self) -> bool {
+        self.here.iter().any(|path| path.as_os_str() == "-")
+    }
+}
+
 /// The sources, all of one side, and the target.
 fn split(places: &[Place]) -> Result<(Sources<'_>, &Place), Box<dyn std::error::Error>> {
     let Some((to, from)) = places.split_last() else { return Err(usage("name what is copied, and where to")) };
@@ -99,6 +117,9 @@ fn split(places: &[Place]) -> Result<(Sources<'_>, &Place), Box<dyn std::error::
     }
     if !sources.here.is_empty() && !sources.there.is_empty() {
         return Err(usage("some are here and some on a server: copy them with one command each"));
+    }
+    if sources.is_stdin() && sources.here.len() > 1 {
+        return Err(usage("`-` is standard input, and comes alone; a file of this name is ./-"));
     }
     if sources.there.is_empty() && to.remote().is_none() {
         return Err(usage("all of them are here, where cp(1) copies; a URL begins with http:// or https://"));

@@ -1,6 +1,7 @@
 //! What an argument names: something here, or something on a server.
 //!
-//! A URL of a known scheme is there, everything else is here. `dav` and `davs` are other names for `http` and `https`,
+//! A URL of a known scheme is there, and so is what a server of the settings file is named for (`cloud:photos`);
+//! everything else is here. `dav` and `davs` are other names for `http` and `https`,
 //! which file managers use. What people write is taken as they write it: names with spaces and letters of any language
 //! need not be percent-encoded, though they may be.
 
@@ -13,6 +14,7 @@ use std::{
 use dav::RemotePath;
 use haul_http::{Origin, credentials};
 
+use super::settings;
 use crate::usage;
 
 /// A file or folder, here or there.
@@ -86,8 +88,31 @@ pub(super) fn place(text: &str) -> Result<Place, Unusable> {
             unusable(format!("nothing is known here of `{}://`; write https:// or http://", other.escape_debug()))
         }
         ("", _) if text.is_empty() => unusable("the name is empty"),
-        _ => Ok(Place::Here(PathBuf::from(text))),
+        _ => Ok(match named(text)? {
+            Some(remote) => Place::There(remote),
+            None => Place::Here(PathBuf::from(text)),
+        }),
     }
+}
+
+/// What is on a server that the settings file names, as in `cloud:photos/2024`.
+fn named(text: &str) -> Result<Option<Remote>, Unusable> {
+    let Some((name, rest)) = text.split_once(':').filter(|(name, _)| settings::is_server_name(name)) else {
+        return Ok(None);
+    };
+    let Some(server) = settings::server(name).map_err(Unusable)? else { return Ok(None) };
+    if !server.url.contains("://") {
+        return unusable(format!("[servers.{name}] in the settings file: its url begins with https:// or http://"));
+    }
+    let folder =
+        remote(&server.url).map_err(|why| Unusable(format!("[servers.{name}] in the settings file: {why}")))?;
+    let rest = RemotePath::from_url_path(&format!("{}/{rest}", folder.path.target().trim_end_matches('/')));
+    let path = rest.map_err(|error| Unusable(error.to_string().replace(": left out", "")))?;
+    if let Some(sign) = text.chars().find(|char| matches!(char, '?' | '#')) {
+        let code = if sign == '?' { "%3F" } else { "%23" };
+        return unusable(format!("files have no query: write a `{sign}` in a name as {code}"));
+    }
+    Ok(Some(Remote { path, user: folder.user.or(server.user), ..folder }))
 }
 
 /// Whether it begins as a URL without its scheme does.
@@ -107,7 +132,9 @@ pub(super) fn remote(text: &str) -> Result<Remote, Unusable> {
         _ => None,
     });
     let Some((scheme, rest)) = known else {
-        place(text)?;
+        if let Place::There(remote) = place(text)? {
+            return Ok(remote);
+        }
         let like = if is_host(text) { text } else { "HOST/PATH" };
         return unusable(format!("`{}` is no URL: write https://{}", text.escape_debug(), like.escape_debug()));
     };

@@ -70,6 +70,27 @@ struct Table {
 struct File {
     defaults: Table,
     host: BTreeMap<String, Table>,
+    servers: BTreeMap<String, Named>,
+}
+
+/// A folder on a server that has a name here, as in `cloud:photos`.
+#[derive(Deserialize, Debug, Clone, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Named {
+    pub(super) url: String,
+    pub(super) user: Option<String>,
+}
+
+/// What a name before a `:` stands for, if the file has it.
+pub(super) fn server(name: &str) -> Result<Option<Named>, String> {
+    let file = file().map_or(Ok(File::default()), |path| File::read(&path))?;
+    Ok(file.servers.get(name).cloned())
+}
+
+/// Whether it may be the name of a server.
+pub(super) fn is_server_name(name: &str) -> bool {
+    let is_fit = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
+    !name.is_empty() && name.chars().all(is_fit) && !matches!(name, "http" | "https" | "dav" | "davs")
 }
 
 /// What holds for one command and one server.
@@ -132,6 +153,10 @@ impl File {
             format!("{}, line {line}: {}", path.display(), what.trim())
         };
         let mut file: Self = toml::from_str(text).map_err(|error| at(error.span(), error.message()))?;
+        if let Some(name) = file.servers.keys().find(|name| !is_server_name(name)) {
+            let what = "a server's name has letters, digits, `-` and `_`, and is not the name of a protocol";
+            return Err(format!("{}: [servers.{}]: {what}", path.display(), name.escape_debug()));
+        }
         let Table { user, password_file, cleartext, headers, .. } = &file.defaults;
         let spans = [
             ("user", user.as_ref().map(Spanned::span)),

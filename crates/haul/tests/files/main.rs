@@ -13,6 +13,7 @@ mod listing;
 mod mistakes;
 mod network;
 mod others;
+mod pipes;
 mod place;
 mod probing;
 mod safety;

@@ -1,0 +1,159 @@
+//! One file from a stream whose length nobody knows, as from a pipe.
+//!
+//! What is short is read to its end first, and is one PUT with a length. What is longer goes by `Transfer-Encoding:
+//! chunked`, which some servers refuse (411) and others store as nothing: so a few bytes are sent that way first, and it is
+//! looked what is there. Where that does not work, the stream is kept in a temporary file here until its end is known.
+//!
+//! A connection that breaks may leave half of a chunked upload. So it goes to a temporary name, which is renamed when the
+//! server has as many bytes as were sent.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use haul_http::{Body, Chunks, Class};
+use http::HeaderMap;
+use tokio::sync::Notify;
+
+use super::temporary_name;
+use crate::{Dav, Error, Guard, If, RemotePath, Wanted};
+
+/// Up to this size it is in memory.
+const SHORT: usize = 4 * 1024 * 1024;
+/// What is sent to see whether the server takes chunks.
+const PROBE: &[u8] = b"haul";
+
+/// Uploads what a stream gives as the file `to`, whole or not at all: its length. When `stop` is notified, it is given up.
+pub async fn upload_stream(dav: &Dav, stream: Chunks, to: &RemotePath, stop: &Notify) -> Result<u64, Error> {
+    let (Some(parent), Some(name), false) = (to.parent(), to.name(), to.is_folder()) else {
+        return Err(Error::Differs { path: to.clone(), why: "name the file that the input becomes".into() });
+    };
+    let temporary = parent.join(&temporary_name(name), false)?;
+    let sent = tokio::select! {
+        biased;
+        () = stop.notified() => Err(failed(io::Error::other("it was interrupted"))),
+        sent = send(dav, stream, to, &temporary) => sent,
+    };
+    if sent.is_err() {
+        // What was sent may be in the server's hands yet.
+        let settled = dav.client().settled(dav.requests().origin());
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(4), settled).await;
+        let _ = dav.delete(&temporary, &Guard::None, &If::default()).await;
+    }
+    sent
+}
+
+async fn send(dav: &Dav, mut stream: Chunks, to: &RemotePath, temporary: &RemotePath) -> Result<u64, Error> {
+    let there = dav.stat(to, Wanted::LISTING).await?;
+    let guard = match &there {
+        Some(there) if there.path.is_folder() => {
+            let why = "it is a folder: name the file in it that the input becomes".into();
+            return Err(Error::Differs { path: to.clone(), why });
+        }
+        Some(there) => Guard::of(there.properties.etag.as_ref()),
+        None => Guard::Absent,
+    };
+    let mut begun: Vec<Bytes> = Vec::new();
+    let mut length = 0;
+    while length <= SHORT {
+        match stream.try_next().await.map_err(failed)? {
+            Some(piece) => {
+                length += piece.len();
+                begun.push(piece);
+            }
+            None => {
+                let body = begun.concat().into();
+                return put(dav, to, body, &guard, Class::Small).await;
+            }
+        }
+    }
+    let stream = stream::iter(begun.into_iter().map(Ok)).chain(stream);
+    if takes_chunks(dav, temporary).await {
+        let sent = Arc::new(AtomicU64::new(0));
+        let counted = sent.clone();
+        let stream = stream.inspect_ok(move |piece| {
+            counted.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        });
+        let options = haul_http::Options { class: Class::Large, ..haul_http::Options::default() };
+        let body = Body::once(None, Box::pin(stream));
+        dav.put(temporary, body, HeaderMap::new(), &Guard::None, &If::default(), options).await?;
+        let sent = sent.load(Ordering::Relaxed);
+        is_there(dav, temporary, to, sent).await?;
+        set_down(dav, temporary, to, &guard).await?;
+        return Ok(sent);
+    }
+    let spool = spooled(stream.boxed()).await.map_err(failed)?;
+    let length = spool.as_file().metadata().map_err(failed)?.len();
+    put(dav, to, Body::file(spool.path().to_owned(), 0, length), &guard, Class::Large).await
+}
+
+/// A PUT with a length, and a look at what is there.
+async fn put(dav: &Dav, to: &RemotePath, body: Body, guard: &Guard, class: Class) -> Result<u64, Error> {
+    let length = body.length().unwrap_or_default();
+    let options = haul_http::Options { class, ..haul_http::Options::default() };
+    dav.put(to, body, HeaderMap::new(), guard, &If::default(), options).await?;
+    is_there(dav, to, to, length).await?;
+    Ok(length)
+}
+
+/// Whether the server stores what comes in chunks.
+async fn takes_chunks(dav: &Dav, temporary: &RemotePath) -> bool {
+    let body = Body::once(None, Box::pin(stream::iter([Ok(Bytes::from_static(PROBE))])));
+    let options = haul_http::Options::default();
+    let put = dav.put(temporary, body, HeaderMap::new(), &Guard::None, &If::default(), options).await;
+    if put.is_err() {
+        return false;
+    }
+    let found = dav.stat(temporary, Wanted::LISTING).await.ok().flatten();
+    let takes = found.is_some_and(|found| found.properties.length == Some(PROBE.len() as u64));
+    if !takes {
+        let _ = dav.delete(temporary, &Guard::None, &If::default()).await;
+    }
+    takes
+}
+
+/// An error unless so many bytes are there.
+async fn is_there(dav: &Dav, at: &RemotePath, named: &RemotePath, sent: u64) -> Result<(), Error> {
+    let found = dav.stat(at, Wanted::LISTING).await?;
+    let has = found.as_ref().and_then(|found| found.properties.length);
+    let why = match found {
+        Some(_) if has.is_none_or(|has| has == sent) => return Ok(()),
+        Some(_) => format!("{sent} bytes were sent, and the server has {}", has.unwrap_or_default()),
+        None => format!("{sent} bytes were sent and acknowledged, and the server has no such file"),
+    };
+    Err(Error::Differs { path: named.clone(), why })
+}
+
+/// Gives what is whole its name, unless somebody has changed what is there.
+async fn set_down(dav: &Dav, temporary: &RemotePath, to: &RemotePath, guard: &Guard) -> Result<(), Error> {
+    let none = If::default();
+    let Guard::Unchanged(tag) = guard else {
+        return dav.rename(temporary, to, *guard != Guard::Absent, &none).await.map(drop);
+    };
+    match dav.rename(temporary, to, true, &none.clone().unchanged(to, tag.clone())).await {
+        // A server that does not know states says so of each.
+        Err(error) if error.is(412) && dav.is_still(to, tag).await => {
+            dav.rename(temporary, to, true, &none).await.map(drop)
+        }
+        renamed => renamed.map(drop),
+    }
+}
+
+async fn spooled(mut stream: Chunks) -> io::Result<tempfile::NamedTempFile> {
+    let mut spool = tempfile::Builder::new().prefix(".haul-").tempfile()?;
+    while let Some(piece) = stream.try_next().await? {
+        spool.write_all(&piece)?;
+    }
+    Ok(spool)
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::local("upload", Path::new("standard input"), error)
+}

@@ -1,0 +1,40 @@
+//! `haul cp - URL` and `haul cp URL -`: what comes from a pipe, and goes into one.
+
+use std::sync::Arc;
+
+use dav::{RemotePath, transfer::upload_stream};
+use futures_util::stream;
+use haul_http::Chunks;
+use serde::Serialize;
+use tokio::io::AsyncReadExt;
+
+use super::{Outcome, report::Report, runtime::Stop, session::Session};
+
+/// How much is read at once.
+const PIECE: usize = 64 * 1024;
+
+#[derive(Serialize)]
+struct Done {
+    files: u64,
+    bytes: u64,
+}
+
+/// Uploads standard input as a file.
+pub(super) async fn from_stdin(session: &Session, to: &RemotePath, stop: &Arc<Stop>, mut report: Report) -> Outcome {
+    let done = match upload_stream(&session.dav, input(), to, stop.minded()).await {
+        Ok(bytes) => Done { files: 1, bytes },
+        Err(why) => {
+            report.fail(to, why);
+            Done { files: 0, bytes: 0 }
+        }
+    };
+    report.finish(done)
+}
+
+fn input() -> Chunks {
+    Box::pin(stream::try_unfold(tokio::io::stdin(), |mut input| async move {
+        let mut piece = Vec::with_capacity(PIECE);
+        let read = input.read_buf(&mut piece).await?;
+        Ok((read > 0).then(|| (piece.into(), input)))
+    }))
+}
