@@ -63,16 +63,11 @@ async fn send(dav: &Dav, mut stream: Chunks, to: &RemotePath, temporary: &Remote
     let mut begun: Vec<Bytes> = Vec::new();
     let mut length = 0;
     while length <= SHORT {
-        match stream.try_next().await.map_err(failed)? {
-            Some(piece) => {
-                length += piece.len();
-                begun.push(piece);
-            }
-            None => {
-                let body = begun.concat().into();
-                return put(dav, to, body, &guard, Class::Small).await;
-            }
-        }
+        let Some(piece) = stream.try_next().await.map_err(failed)? else {
+            return put(dav, to, begun.concat().into(), &guard, Class::Small).await;
+        };
+        length += piece.len();
+        begun.push(piece);
     }
     let stream = stream::iter(begun.into_iter().map(Ok)).chain(stream);
     if takes_chunks(dav, temporary).await {
