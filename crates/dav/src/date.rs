@@ -6,7 +6,7 @@
 
 use std::time::SystemTime;
 
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::{DateTime, NaiveDateTime};
 
 /// The time, if it is one in any of the formats. Without a zone it is UTC.
 pub(crate) fn parse(text: &str) -> Option<SystemTime> {
@@ -23,9 +23,10 @@ pub(crate) fn parse(text: &str) -> Option<SystemTime> {
 }
 
 /// The time as HTTP has it, to the second; none if it is beyond the years it can write.
+#[cfg(test)]
 pub(crate) fn http(time: SystemTime) -> Option<String> {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    let time = DateTime::<Utc>::from_timestamp(i64::try_from(since.as_secs()).ok()?, 0)?;
+    let time = DateTime::<chrono::Utc>::from_timestamp(i64::try_from(since.as_secs()).ok()?, 0)?;
     let text = time.format("%a, %d %b %Y %H:%M:%S GMT").to_string();
     (text.len() == "Sun, 06 Nov 1994 08:49:37 GMT".len()).then_some(text)
 }

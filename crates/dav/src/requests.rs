@@ -3,7 +3,7 @@
 //! Properties are asked for by name. To ask for all of them costs some servers a database query or a digest per
 //! file, and a client has no use for what it does not know.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use haul_http::Origin;
@@ -13,7 +13,6 @@ use quick_xml::escape::escape;
 use crate::{
     Properties,
     coding::ACCEPTED,
-    date,
     guard::{Guard, If},
     lock_token::LockToken,
     names::Tag,
@@ -92,44 +91,29 @@ impl Wanted {
     }
 }
 
-/// A property to set.
+/// A property to set. Windows' times are not among them: Apache keeps a `Win32LastModifiedTime` beside the file and goes
+/// on listing the time of the upload, rclone refuses it, and nginx has no PROPPATCH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
-    /// When the file was changed, as Windows keeps it (`Win32LastModifiedTime`).
-    Modified(SystemTime),
-    /// When it was created (`Win32CreationTime`).
-    Created(SystemTime),
-    /// When it was last read (`Win32LastAccessTime`).
-    Accessed(SystemTime),
-    /// Its attributes (`Win32FileAttributes`).
+    /// Its attributes, as Windows keeps them (`Win32FileAttributes`).
     Attributes(u32),
     /// Whether it is a program, as Apache keeps it.
     Executable(bool),
 }
 
 impl Setting {
-    /// None for a time that HTTP cannot write.
-    fn element(self) -> Option<String> {
-        let (tag, value) = match self {
-            Self::Modified(time) => (Tag::WinModified, date::http(time)?),
-            Self::Created(time) => (Tag::WinCreated, date::http(time)?),
-            Self::Accessed(time) => (Tag::WinAccessed, date::http(time)?),
-            Self::Attributes(bits) => (Tag::WinAttributes, format!("{bits:08x}")),
-            Self::Executable(flag) => (Tag::Executable, if flag { "T" } else { "F" }.to_owned()),
-        };
-        Some(element(tag, &value))
+    fn element(self) -> String {
+        match self {
+            Self::Attributes(bits) => element(Tag::WinAttributes, &format!("{bits:08x}")),
+            Self::Executable(flag) => element(Tag::Executable, if flag { "T" } else { "F" }),
+        }
     }
 
-    /// Whether a resource has this property, to the second.
+    /// Whether a resource has this property.
     pub(crate) fn is_in(self, found: &Properties) -> bool {
-        let Properties { windows, executable, .. } = found;
-        let is = |found: Option<SystemTime>, time| found.map(date::http) == Some(date::http(time));
         match self {
-            Self::Modified(time) => is(windows.modified, time),
-            Self::Created(time) => is(windows.created, time),
-            Self::Accessed(time) => is(windows.accessed, time),
-            Self::Attributes(bits) => windows.attributes == Some(bits),
-            Self::Executable(flag) => *executable == Some(flag),
+            Self::Attributes(bits) => found.windows.attributes == Some(bits),
+            Self::Executable(flag) => found.executable == Some(flag),
         }
     }
 }
@@ -238,10 +222,9 @@ impl Requests {
         Ok(request)
     }
 
-    /// PROPPATCH (RFC 4918 §9.2): all of the settings take effect, or none. A time that cannot be written is left
-    /// out.
+    /// PROPPATCH (RFC 4918 §9.2): all of the settings take effect, or none.
     pub fn proppatch(&self, path: &RemotePath, settings: &[Setting], locks: &If) -> Made {
-        let settings: String = settings.iter().filter_map(|setting| setting.element()).collect();
+        let settings: String = settings.iter().map(|setting| setting.element()).collect();
         let body = document(Tag::Update, &element(Tag::Set, &element(Tag::Prop, &settings)));
         let mut request = self.with_body("PROPPATCH", path, body)?;
         locks.apply(request.headers_mut(), &self.origin, path);

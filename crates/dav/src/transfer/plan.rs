@@ -14,6 +14,7 @@
 //! it is the engine, which knows windows and round trips, that finds each a place.
 
 mod deletions;
+mod hidden;
 mod steps;
 mod verify;
 
@@ -22,6 +23,7 @@ use std::{
     time::SystemTime,
 };
 
+use self::hidden::Hidden;
 pub(crate) use self::{
     deletions::too_many,
     steps::{Before, Listing, News, Outcome, Sent, Sifted, Step, There},
@@ -84,6 +86,7 @@ pub(crate) struct Plan {
     replacing: HashSet<usize>,
     /// Files that were sent before it was known what is there, and what is.
     unseen: HashMap<usize, Option<There>>,
+    hidden: Hidden,
     failed: bool,
     news: Vec<News>,
 }
@@ -128,6 +131,7 @@ impl Plan {
             looked_at: HashSet::new(),
             replacing: HashSet::new(),
             unseen: (0..first).map(|file| (file, None)).collect(),
+            hidden: Hidden::default(),
             folders,
             tries: vec![0; outline.files.len()],
             sent: vec![None; outline.files.len()],
@@ -402,6 +406,7 @@ impl Plan {
                 self.tries[file] = 0;
                 self.file_ready(file, Some(&there));
             }
+            (None, Err(error)) if self.looks_for_hidden(file, &error) => {}
             (_, Err(error)) => self.file_failed(file, error),
         }
         self.settled(folder);

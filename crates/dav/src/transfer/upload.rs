@@ -408,6 +408,10 @@ impl Upload<'_> {
             let outline = plan.outline();
             let name = |file: usize| outline.files[file].local.display().to_string();
             match news {
+                News::Hides => (self.watch)(Event::Note(
+                    "the server does not list names that begin with a dot: each is looked at by itself, and none is \
+                     downloaded or deleted",
+                )),
                 News::Done(file) => {
                     let bytes = outline.files[file].length;
                     summary.files += 1;

@@ -2,7 +2,7 @@
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use dav::{Dav, Done, ETag, Error, Guard, If, Setting, Wanted};
@@ -61,7 +61,7 @@ impl Verb {
             MoveFile => dav.rename(&file, &path("/up/moved"), false, &none).await,
             MoveFolder => dav.rename(&folder, &path("/up/moved/"), false, &none).await,
             SetProperties => {
-                let settings = [Setting::Modified(SystemTime::UNIX_EPOCH), Setting::Attributes(0x20)];
+                let settings = [Setting::Executable(true), Setting::Attributes(0x20)];
                 dav.proppatch(&file, &settings, &none).await
             }
             Unlock => dav.unlock(&path("/up/locked"), token).await,

@@ -9,6 +9,7 @@ mod common;
 mod bulk;
 mod chunks;
 mod downloads;
+mod hidden;
 mod locks;
 mod lost;
 mod named;

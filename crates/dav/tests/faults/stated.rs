@@ -41,7 +41,8 @@ async fn server_that_refuses_digests_gets_the_files_without_them() {
         let done = up(&client(double.address, |_| ()), &here, &stating(temporary)).await.unwrap();
         assert!(done.failed.is_empty() && double.files("/up") == wanted, "{status}: {:?}", done.failed);
         let refused = double.stated(None).refused;
-        assert!((1..=wanted.len()).contains(&refused), "{status}: asked {refused} times");
+        // Those under way at first, and what is asked once more alone.
+        assert!((1..=2 * wanted.len()).contains(&refused), "{status}: asked {refused} times");
     })
     .await;
 }

@@ -102,3 +102,23 @@ fn names_without_a_shape_are_escaped_in_lists_and_errors() {
     let found = printed(&place.haul(&["ls", "--json", "-", &place.url]));
     assert!(found.contains(&format!("\"path\": \"/{name}\"")), "{found}");
 }
+
+#[test]
+fn server_with_a_certificate_of_its_own_is_trusted_if_that_is_named() {
+    let certificates = tempfile::tempdir().unwrap();
+    let file = |name: &str| certificates.path().join(name).to_string_lossy().into_owned();
+    for name in ["its", "another"] {
+        let mut params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        std::fs::write(file(&format!("{name}.pem")), params.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(file(&format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+    let place = Place::serving(&["--tls", &format!("{},{}", file("its.pem"), file("its.key"))]);
+    write(&place.path("served"), &[("file", "")]);
+    assert_eq!(printed(&place.haul(&["ls", "--ca", &file("its.pem"), &place.url])), "file\n");
+    for arguments in [&["ls", &place.url][..], &["ls", "--ca", &file("another.pem"), &place.url]] {
+        let told = one_sentence(&place.haul(arguments), 1);
+        assert!(told.contains("(CA:TRUE)") && !told.contains("Other"), "{told}");
+    }
+}

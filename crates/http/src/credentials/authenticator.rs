@@ -38,6 +38,8 @@ pub struct Attempt {
     digest: Option<Tried>,
     /// A nonce of its own was called stale already.
     renewed: bool,
+    /// So many requests had been accepted by then.
+    accepted: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,6 +136,8 @@ pub struct Authenticator {
 #[derive(Debug, Default)]
 struct Known {
     session: Option<Session>,
+    /// Requests that were accepted by a nonce.
+    accepted: u64,
     /// Realms that refused what is known.
     refused: Vec<Vec<u8>>,
 }
@@ -204,7 +208,9 @@ impl Authenticator {
 
     /// After a `401` with the headers `answer`: puts what to try next into the request's `headers`, or says why
     /// there is nothing. A password is tried once in the clear and once with a nonce of the request's own, which is
-    /// replaced once if it is called stale: a request is answered `401` five times at most, and mostly once.
+    /// replaced once if it is called stale: a request is answered `401` five times at most, and mostly once. Where a
+    /// nonce lasts for a few requests and many are under way, others may have used it up: as long as some of them are
+    /// accepted meanwhile, it is replaced again.
     pub fn retry(
         &mut self,
         origin: &Origin,
@@ -256,7 +262,8 @@ impl Authenticator {
                 if !stale && (*fresh || *nonce == session.nonce) {
                     return refuse(known, &realm);
                 }
-                if stale && (renewed || *nonce == session.nonce) {
+                let goes_on = known.accepted > attempt.accepted;
+                if stale && (renewed && !goes_on || *nonce == session.nonce) {
                     return Err(GiveUp::Stale { origin });
                 }
                 renewed |= stale && *fresh;
@@ -271,7 +278,7 @@ impl Authenticator {
             let digest = Some(Tried { nonce: session.nonce.clone(), fresh: true });
             known.session = Some(session);
             put(headers, value);
-            return Ok(Attempt { digest, renewed, ..attempt.clone() });
+            return Ok(Attempt { digest, renewed, accepted: known.accepted, ..attempt.clone() });
         }
 
         let Some(plain) = plain else { return Err(GiveUp::Unsupported { origin, what, wants }) };
@@ -299,11 +306,12 @@ impl Authenticator {
     /// saves the round trip of being told.
     pub fn accepted(&mut self, origin: &Origin, attempt: &Attempt, answer: &HeaderMap) {
         let Some(Tried { nonce, .. }) = &attempt.digest else { return };
+        let known = self.known.entry(origin.clone()).or_default();
+        known.accepted += 1;
         let next = answer
             .get(HeaderName::from_static("authentication-info"))
             .and_then(|value| parameter(value.as_bytes(), "nextnonce"));
-        let session = self.known.get_mut(origin).and_then(|known| known.session.as_mut());
-        if let (Some(next), Some(session)) = (next, session)
+        if let (Some(next), Some(session)) = (next, known.session.as_mut())
             && session.nonce == *nonce
         {
             session.renew(next);

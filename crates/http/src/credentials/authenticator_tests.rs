@@ -273,6 +273,19 @@ fn count_of_a_nonce_grows_with_each_sending_whoever_sends() {
 }
 
 #[test]
+fn nonce_that_others_use_up_is_replaced_as_long_as_they_are_accepted() {
+    let mut exchange = Exchange::begin("http://a", Some(password()));
+    exchange.refused(&["Digest realm=r, nonce=n0, qop=auth"]).unwrap();
+    let other = exchange.attempt.clone();
+    for number in 1..10 {
+        exchange.authenticator.accepted(&origin("http://a"), &other, &HeaderMap::new());
+        exchange.refused(&[&format!("Digest realm=r, nonce=n{number}, qop=auth, stale=true")]).unwrap();
+    }
+    let error = exchange.refused(&["Digest realm=r, nonce=n10, qop=auth, stale=true"]).unwrap_err();
+    assert!(matches!(error, GiveUp::Stale { .. }));
+}
+
+#[test]
 fn no_secret_is_printed() {
     let mut exchange = Exchange::begin("https://a", Some(password()));
     let mut printed = Vec::new();

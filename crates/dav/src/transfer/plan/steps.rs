@@ -134,5 +134,7 @@ pub(crate) enum News {
     Made(usize),
     Swept(RemotePath),
     Deleted(RemotePath),
+    /// The server does not list files that are there.
+    Hides,
     Failed(String, Error),
 }

@@ -63,6 +63,7 @@ fn ready(plan: &mut Plan) -> Vec<Step> {
 /// What was told, in a few words.
 fn told(plan: &mut Plan) -> Vec<String> {
     let words = |news| match news {
+        News::Hides => "hides".to_owned(),
         News::Done(file) => format!("done {file}"),
         News::Skipped(file) => format!("skipped {file}"),
         News::Spared(file, why) => format!("spared {file}: {why}"),

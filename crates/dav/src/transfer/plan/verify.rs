@@ -90,14 +90,25 @@ impl Plan {
     pub(super) fn checked(&mut self, files: Vec<usize>, result: Result<Listing, Error>) {
         let listing = match result {
             Ok(listing) => listing,
-            Err(error) => return files.into_iter().for_each(|file| self.not_verified(file, &error)),
+            Err(error) => {
+                for file in files {
+                    if !self.found_hidden(file, Err(&error)) {
+                        self.not_verified(file, &error);
+                    }
+                }
+                return;
+            }
         };
         for file in files {
+            if self.found_hidden(file, Ok(listing.get(&self.outline.files[file].name))) {
+                continue;
+            }
             let Some(sent) = self.sent[file].clone() else { continue };
             let there = listing.get(&self.outline.files[file].name);
             match there {
                 // A server that does not say lengths has said at least that it is there.
                 Some(there) if there.length.is_none_or(|length| length == sent.bytes) => self.is_there(file, there),
+                None if self.looks_for_unlisted(file) => {}
                 None if self.tries[file] < 2 => self.once_more(file, Before::Nothing),
                 Some(there) if self.tries[file] < 2 && is_ours(&sent, there) => {
                     self.once_more(file, Before::File(there.guard()));
