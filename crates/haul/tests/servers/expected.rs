@@ -6,11 +6,9 @@ const TO_BE_MENDED: &[(&str, &str, &[&str])] = &[
     ("drops a DELETE", "*", &["delete up"]),
     ("swaps two answers", "*", &["cp up", "digest up", "sync up", "delete up"]),
     ("refuses one, answers as done", "*", &["cp up", "digest up", "sync up", "delete up"]),
-    ("nonce ends after 7 requests", "*", &["cp up", "digest up", "sync up", "delete up", "sync down", "delete down"]),
     ("composes names (NFC)", "*", &["cp up", "digest up", "sync up", "delete up"]),
     ("names a length 5 too long", "*", &["cat"]),
     ("names a length 5 too short", "*", &["cat"]),
-    ("hides dotfiles", "*", &["cp up", "digest up", "sync up", "delete up"]),
 ];
 
 pub(crate) fn is_to_be_mended(behaviour: &str, validators: &str, command: &str) -> bool {

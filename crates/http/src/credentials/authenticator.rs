@@ -18,6 +18,9 @@ use super::{
 };
 use crate::Origin;
 
+/// So many nonces in a row may be called stale while no request is accepted.
+const MOST_RENEWALS: u8 = 4;
+
 /// Whether a password or token may travel for anybody on the way to read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Clear {
@@ -36,8 +39,8 @@ pub struct Attempt {
     /// `Basic` or `Bearer`.
     plain: bool,
     digest: Option<Tried>,
-    /// A nonce of its own was called stale already.
-    renewed: bool,
+    /// So many nonces of its own were called stale in a row, while no request was accepted.
+    renewals: u8,
     /// So many requests had been accepted by then.
     accepted: u64,
 }
@@ -207,10 +210,10 @@ impl Authenticator {
     }
 
     /// After a `401` with the headers `answer`: puts what to try next into the request's `headers`, or says why
-    /// there is nothing. A password is tried once in the clear and once with a nonce of the request's own, which is
-    /// replaced once if it is called stale: a request is answered `401` five times at most, and mostly once. Where a
-    /// nonce lasts for a few requests and many are under way, others may have used it up: as long as some of them are
-    /// accepted meanwhile, it is replaced again.
+    /// there is nothing. A password is tried once in the clear and once with a nonce of the request's own. Where a
+    /// nonce lasts for a few requests and many are under way, others may have used it up by then: it is replaced a few
+    /// times, and as long as some requests are accepted. So a request is answered `401` eight times at most while none
+    /// is, and mostly once.
     pub fn retry(
         &mut self,
         origin: &Origin,
@@ -254,19 +257,18 @@ impl Authenticator {
             && !(attempt.plain && plain.is_some())
         {
             let realm = session.realm.clone();
-            let mut renewed = attempt.renewed;
             if known.refused.contains(&realm) {
                 return refuse(known, &realm);
             }
+            let mut renewals = if known.accepted > attempt.accepted { 0 } else { attempt.renewals };
             if let Some(Tried { nonce, fresh }) = &attempt.digest {
                 if !stale && (*fresh || *nonce == session.nonce) {
                     return refuse(known, &realm);
                 }
-                let goes_on = known.accepted > attempt.accepted;
-                if stale && (renewed && !goes_on || *nonce == session.nonce) {
+                if stale && (renewals >= MOST_RENEWALS || *nonce == session.nonce) {
                     return Err(GiveUp::Stale { origin });
                 }
-                renewed |= stale && *fresh;
+                renewals += u8::from(stale && *fresh);
             }
             // Several requests may be told of one nonce: its uses are counted for all of them.
             if let Some(known) = known.session.take_if(|known| known.is_same(&session)) {
@@ -278,7 +280,7 @@ impl Authenticator {
             let digest = Some(Tried { nonce: session.nonce.clone(), fresh: true });
             known.session = Some(session);
             put(headers, value);
-            return Ok(Attempt { digest, renewed, accepted: known.accepted, ..attempt.clone() });
+            return Ok(Attempt { digest, renewals, accepted: known.accepted, ..attempt.clone() });
         }
 
         let Some(plain) = plain else { return Err(GiveUp::Unsupported { origin, what, wants }) };
