@@ -191,11 +191,26 @@ impl Dav {
 
     /// What is at a path; none if nothing is.
     pub async fn stat(&self, path: &RemotePath, wanted: Wanted) -> Result<Option<Entry>, Error> {
-        let found = async {
-            let asked = self.ask(self.requests.propfind(path, Depth::Zero, wanted), path, Options::default()).await?;
+        self.look(path, wanted, Options::default()).await
+    }
+
+    /// The same as a hint: that nothing is there may be so of another path that was asked about at the same time.
+    pub(crate) async fn glance(&self, path: &RemotePath, wanted: Wanted) -> Result<Option<Entry>, Error> {
+        self.look(path, wanted, Options { tentative: true, ..Options::default() }).await
+    }
+
+    async fn look(&self, path: &RemotePath, wanted: Wanted, options: Options) -> Result<Option<Entry>, Error> {
+        let found = async |options| {
+            let asked = self.ask(self.requests.propfind(path, Depth::Zero, wanted), path, options).await?;
             told(asked, path).await
         };
-        match found.await {
+        let first = found(options).await;
+        let found = match first {
+            // The answer tells of something else, perhaps of what another request was about.
+            Ok(None) => found(Options { alone: true, ..Options::default() }).await,
+            found => found,
+        };
+        match found {
             Err(error) if error.is(404) => Ok(None),
             found => found,
         }
@@ -239,8 +254,14 @@ impl Dav {
     }
 
     /// Makes a folder; none if it was there before.
-    pub async fn mkcol(&self, path: &RemotePath, locks: &If) -> Result<Option<Done>, Error> {
-        match self.try_mkcol(path, locks).await {
+    pub async fn mkcol(&self, path: &RemotePath) -> Result<Option<Done>, Error> {
+        self.mkcol_among(path, false).await
+    }
+
+    /// The same, and the request may share its connection with others: the caller looks at the outcome.
+    pub(crate) async fn mkcol_among(&self, path: &RemotePath, pipeline: bool) -> Result<Option<Done>, Error> {
+        let options = Options { pipeline, ..Options::default() };
+        match self.mkcol_with(path, HeaderMap::new(), options).await {
             Ok(done) => Ok(Some(done)),
             // Something is there. A folder, as a rule: the way to know is to look, and to be sure it is left to who
             // cares. That is a 405 (RFC 4918 §9.3.1), and with some servers another refusal.
@@ -253,15 +274,19 @@ impl Dav {
     }
 
     /// The same, without a look at what is there if it is refused.
-    pub(crate) async fn try_mkcol(&self, path: &RemotePath, locks: &If) -> Result<Done, Error> {
-        self.mkcol_with(path, locks, HeaderMap::new()).await
+    pub(crate) async fn try_mkcol(&self, path: &RemotePath) -> Result<Done, Error> {
+        self.mkcol_with(path, HeaderMap::new(), Options::default()).await
     }
 
     /// The same, with headers that mean something to this server.
-    pub(crate) async fn mkcol_with(&self, path: &RemotePath, locks: &If, headers: HeaderMap) -> Result<Done, Error> {
-        let mut request = self.requests.mkcol(path, locks)?;
+    pub(crate) async fn mkcol_with(
+        &self,
+        path: &RemotePath,
+        headers: HeaderMap,
+        options: Options,
+    ) -> Result<Done, Error> {
+        let mut request = self.requests.mkcol(path, &If::default())?;
         request.headers_mut().extend(headers);
-        let options = Options { pipeline: true, ..Options::default() };
         let made = self.done(Ok(request), path, options).await;
         self.confirmed(made, Asked::Make(path)).await
     }
@@ -288,7 +313,18 @@ impl Dav {
 
     /// Deletes a file, or a folder with all that is in it.
     pub async fn delete(&self, path: &RemotePath, guard: &Guard, locks: &If) -> Result<Done, Error> {
-        let options = if path.is_folder() { slow() } else { Options { pipeline: true, ..Options::default() } };
+        self.delete_among(path, guard, locks, false).await
+    }
+
+    /// The same, and a file's deletion may share its connection with others: the caller looks at the outcome.
+    pub(crate) async fn delete_among(
+        &self,
+        path: &RemotePath,
+        guard: &Guard,
+        locks: &If,
+        pipeline: bool,
+    ) -> Result<Done, Error> {
+        let options = if path.is_folder() { slow() } else { Options { pipeline, ..Options::default() } };
         let deleted = self.done_in_parts(self.requests.delete(path, guard, locks), path, options, None).await;
         self.confirmed(deleted, Asked::Delete(path)).await
     }
@@ -331,8 +367,8 @@ impl Dav {
 
     /// Sets properties.
     pub async fn proppatch(&self, path: &RemotePath, settings: &[Setting], locks: &If) -> Result<Done, Error> {
-        let options = Options { pipeline: true, ..Options::default() };
-        let set = self.done_in_parts(self.requests.proppatch(path, settings, locks), path, options, None).await;
+        let request = self.requests.proppatch(path, settings, locks);
+        let set = self.done_in_parts(request, path, Options::default(), None).await;
         self.confirmed(set, Asked::Set(path, settings)).await
     }
 
@@ -372,8 +408,7 @@ impl Dav {
 
     /// Gives a lock back.
     pub async fn unlock(&self, path: &RemotePath, token: &LockToken) -> Result<Done, Error> {
-        let options = Options { pipeline: true, ..Options::default() };
-        let unlocked = self.done(self.requests.unlock(path, token), path, options).await;
+        let unlocked = self.done(self.requests.unlock(path, token), path, Options::default()).await;
         self.confirmed(unlocked, Asked::Unlock(path, token)).await
     }
 

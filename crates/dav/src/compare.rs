@@ -7,7 +7,7 @@
 use bytes::{Buf, Bytes};
 use futures_util::TryStreamExt;
 use haul_http::{
-    Body, Class, Options,
+    Body, Class, Expected, Options,
     digest::{Algorithm, Claim, Digests, Field, claims, want},
 };
 use http::{
@@ -36,13 +36,19 @@ pub(crate) fn as_stored() -> (HeaderName, HeaderValue) {
 
 impl Dav {
     /// Whether a file on the server has the bytes of `body`, by the cheapest means there is. `listed` are the checksums
-    /// of its listing, if any.
-    pub async fn holds(&self, path: &RemotePath, body: &mut Body, listed: &[String]) -> Result<bool, Error> {
+    /// of its listing, if any, and `expected` is what the listing says of the answer to a GET.
+    pub async fn holds(
+        &self,
+        path: &RemotePath,
+        body: &mut Body,
+        listed: &[String],
+        expected: Expected,
+    ) -> Result<bool, Error> {
         let asks = body.length().is_none_or(|length| length > SMALL) || !listed.is_empty();
         if asks && let Some(fits) = self.digest_fits(path, body, listed).await? {
             return Ok(fits);
         }
-        self.has_bytes(path, body).await
+        self.has_bytes(path, body, expected).await
     }
 
     /// Whether a digest that the server keeps or makes is that of `body`; none if it has no digest.
@@ -71,11 +77,11 @@ impl Dav {
     }
 
     /// Whether what the server sends is `body`, byte by byte.
-    pub async fn has_bytes(&self, path: &RemotePath, body: &mut Body) -> Result<bool, Error> {
+    pub async fn has_bytes(&self, path: &RemotePath, body: &mut Body, expected: Expected) -> Result<bool, Error> {
         let class = if body.length().is_some_and(|length| length <= SMALL) { Class::Small } else { Class::Large };
         let local = |error| Error::local("read", path.to_string(), error);
         let mut chunks = body.open().map_err(local)?;
-        let options = Options { class, ..Options::default() };
+        let options = Options { class, expected, ..Options::default() };
         let answer = self.get(path, HeaderMap::from_iter([as_stored()]), options).await?;
         if answer.status() != StatusCode::OK {
             let why = format!("the server answers with {} instead of the file", answer.status());

@@ -12,6 +12,8 @@ use crate::{
 
 /// How long an answer may go on without an entry, in bytes.
 const BARREN: usize = 4 * 1024 * 1024;
+/// So many entries are kept until the folder's own has come.
+const MOST_HELD: usize = 10_000;
 /// In so many parts a server may tell what has changed.
 const PARTS: usize = 10_000;
 /// How many entries are looked at to see whether a server tells of what is far below.
@@ -85,7 +87,43 @@ impl Dav {
         wanted: Wanted,
         mut each: impl FnMut(Result<Entry, PathError>),
     ) -> Result<(), Error> {
-        let answer = self.ask(self.requests().propfind(path, depth, wanted), path, Options::default()).await?;
+        // A listing of this folder has the folder in it (RFC 4918 §9.1). Until it is seen, what comes may be the
+        // answer to another request.
+        let (mut held, mut is_own) = (Vec::new(), false);
+        let listed = self.list_once(path, depth, wanted, Options::default(), |entry| {
+            if is_own {
+                each(entry);
+                return ControlFlow::Continue(());
+            }
+            match entry {
+                Ok(own) if own.path.same_place(path) => {
+                    is_own = true;
+                    each(Ok(own));
+                    held.drain(..).for_each(|entry| each(Ok(entry)));
+                }
+                Ok(entry) if held.len() < MOST_HELD => held.push(entry),
+                _ => return ControlFlow::Break(()),
+            }
+            ControlFlow::Continue(())
+        });
+        match listed.await {
+            Ok(()) | Err(Error::Differs { .. } | Error::Listing { .. }) if !is_own => {}
+            listed => return listed,
+        }
+        let alone = Options { alone: true, ..Options::default() };
+        let continues = |()| ControlFlow::Continue(());
+        self.list_once(path, depth, wanted, alone, |entry| continues(each(entry))).await
+    }
+
+    async fn list_once(
+        &self,
+        path: &RemotePath,
+        depth: Depth,
+        wanted: Wanted,
+        options: Options,
+        mut each: impl FnMut(Result<Entry, PathError>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let answer = self.ask(self.requests().propfind(path, depth, wanted), path, options).await?;
         let (mut refused, mut silent) = (None, true);
         let is_below = |entry: &Entry| depth != Depth::One || entry.path.parent().is_some_and(|it| it.same_place(path));
         let read = entries(answer, "PROPFIND", path, |entry| {
@@ -96,15 +134,14 @@ impl Dav {
                     if refused.is_some() {
                         return ControlFlow::Break(());
                     }
-                    each(Ok(entry));
+                    each(Ok(entry))
                 }
-                Ok(entry) if entry.status == Some(StatusCode::NOT_FOUND) => {}
+                Ok(entry) if entry.status == Some(StatusCode::NOT_FOUND) => ControlFlow::Continue(()),
                 Ok(entry) if !is_below(&entry) => {
-                    each(Err(PathError::new(&entry.path.to_string(), Unfit::TooDeep(path.clone()))));
+                    each(Err(PathError::new(&entry.path.to_string(), Unfit::TooDeep(path.clone()))))
                 }
                 entry => each(entry),
             }
-            ControlFlow::Continue(())
         });
         read.await?;
         match refused {
@@ -176,7 +213,8 @@ impl Dav {
         wanted: Wanted,
     ) -> Result<Answer, Error> {
         let request = self.requests().sync_collection(path, token, depth, limit, wanted);
-        self.ask(request, path, Options::default()).await
+        // Nothing in its answer names the folder.
+        self.ask(request, path, Options { alone: true, ..Options::default() }).await
     }
 }
 

@@ -11,7 +11,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use haul_http::Body;
+use haul_http::{Body, Expected};
 use http::HeaderMap;
 use tokio::time::timeout;
 
@@ -169,7 +169,7 @@ impl Dav {
         }
         let content = whole(self.get(from, HeaderMap::new(), haul_http::Options::default()).await?).await?;
         let same = content.len() as u64 == length.unwrap_or_default()
-            && self.holds(to, &mut Body::from(content), &copy.properties.checksums).await?;
+            && self.holds(to, &mut Body::from(content), &copy.properties.checksums, Expected::default()).await?;
         Ok(if same { Found::Done } else { Found::Otherwise(format!("what is at {to} is no copy of it")) })
     }
 

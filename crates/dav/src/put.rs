@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use haul_http::{Body, Class, Followed, Follower, Options, Timeouts};
+use haul_http::{Body, Class, Expected, Followed, Follower, Options, Timeouts};
 use http::{HeaderMap, StatusCode, header};
 use tokio::time::timeout;
 
@@ -140,7 +140,7 @@ impl Dav {
         let Some(mut ours) = ours else { return false };
         // What cut the request may cut the look at its effect.
         for _ in 0..TRIES {
-            match self.holds(path, &mut ours, &[]).await {
+            match self.holds(path, &mut ours, &[], Expected::default()).await {
                 Err(Error::Http(_)) => {}
                 held => return held.unwrap_or(false),
             }

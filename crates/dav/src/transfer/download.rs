@@ -38,7 +38,7 @@ use std::{
 };
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream, stream::FuturesUnordered};
-use haul_http::{Body, connect};
+use haul_http::{Body, Expected, connect};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 use self::{early::Early, late::Late, listing::Found, parts::FAR, remembered::Remembered};
@@ -195,6 +195,12 @@ struct Facts {
 }
 
 impl Facts {
+    /// What the answer to a GET looks like.
+    fn expected(&self) -> Expected {
+        let etag = self.etag.as_ref().map(ToString::to_string);
+        Expected { etag, length: self.length, modified: self.modified }
+    }
+
     fn of(properties: Properties) -> Self {
         let Properties { length, modified, etag, checksums, .. } = properties;
         Self { length, modified, etag, checksums }
@@ -452,7 +458,7 @@ impl Work<'_> {
             // What cannot be compared is fetched.
             ((_, length, _), Skip::SameDigest) => {
                 let mut body = Body::file(place, 0, length);
-                self.dav.holds(path, &mut body, &facts.checksums).await.unwrap_or(false)
+                self.dav.holds(path, &mut body, &facts.checksums, facts.expected()).await.unwrap_or(false)
             }
         }
     }

@@ -14,6 +14,7 @@
 //! it is the engine, which knows windows and round trips, that finds each a place.
 
 mod deletions;
+mod folders;
 mod hidden;
 mod steps;
 mod verify;
@@ -23,10 +24,13 @@ use std::{
     time::SystemTime,
 };
 
-use self::hidden::Hidden;
 pub(crate) use self::{
     deletions::too_many,
     steps::{Before, Listing, News, Outcome, Sent, Sifted, Step, There},
+};
+use self::{
+    folders::{Awaiting, Made, is_missing_folder},
+    hidden::Hidden,
 };
 use super::{
     FEW, Options, REMEDY, SHARED, Skip, Verify,
@@ -73,6 +77,9 @@ pub(crate) struct Plan {
     /// How many files and folders go with them.
     doomed: u64,
     deleting: bool,
+    /// What the server says that it has deleted; what it was told to delete twice.
+    deleted: Vec<(RemotePath, Guard)>,
+    deleted_again: HashSet<RemotePath>,
     under_way: usize,
     large_under_way: usize,
     bytes_under_way: u64,
@@ -87,6 +94,8 @@ pub(crate) struct Plan {
     /// Files that were sent before it was known what is there, and what is.
     unseen: HashMap<usize, Option<There>>,
     hidden: Hidden,
+    /// What is there of files that are to be overwritten; whether it is still there is known by that.
+    replaced: HashMap<usize, There>,
     failed: bool,
     news: Vec<News>,
 }
@@ -101,6 +110,9 @@ struct State {
     singly: bool,
     children: Vec<usize>,
     files: Vec<usize>,
+    made: Made,
+    /// What waits until the folder is made again.
+    awaiting: Vec<Awaiting>,
 }
 
 impl Plan {
@@ -132,6 +144,7 @@ impl Plan {
             replacing: HashSet::new(),
             unseen: (0..first).map(|file| (file, None)).collect(),
             hidden: Hidden::default(),
+            replaced: HashMap::new(),
             folders,
             tries: vec![0; outline.files.len()],
             sent: vec![None; outline.files.len()],
@@ -146,6 +159,8 @@ impl Plan {
             deletions: Vec::new(),
             doomed: 0,
             deleting: false,
+            deleted: Vec::new(),
+            deleted_again: HashSet::new(),
             under_way: 0,
             large_under_way: 0,
             bytes_under_way: 0,
@@ -217,10 +232,8 @@ impl Plan {
         match outcome {
             Outcome::Listed(folder, Ok(Some(listing))) => self.ready(folder, &listing),
             Outcome::Listed(folder, Ok(None)) => self.make(folder),
-            Outcome::Made(folder, Ok(true)) => {
-                self.news.push(News::Made(folder));
-                self.ready(folder, &Listing::new());
-            }
+            Outcome::Made(folder, result) => self.made(folder, result),
+            Outcome::Confirmed(folder, result) => self.confirmed(folder, result),
             Outcome::Filled(folder, filled) => {
                 self.news.push(News::Made(folder));
                 for (file, sent) in filled {
@@ -234,22 +247,17 @@ impl Plan {
                 self.news.extend([News::Deleted(file), News::Made(folder)]);
                 self.ready(folder, &Listing::new());
             }
-            // Somebody else was quicker: then it is not known what is in it.
-            Outcome::Made(folder, Ok(false)) => self.steps.push_back(Step::List(folder)),
-            Outcome::Listed(folder, Err(error))
-            | Outcome::Made(folder, Err(error))
-            | Outcome::Replaced(folder, Err(error)) => self.lose(folder, &error),
+            Outcome::Listed(folder, Err(error)) | Outcome::Replaced(folder, Err(error)) => self.lose(folder, &error),
             Outcome::Uploaded(file, result) => self.uploaded(file, result),
             Outcome::Checked(files, result) => self.checked(files, result),
             Outcome::Compared(file, result) => self.compared(file, result),
             Outcome::Sifted(_, Ok(sifted)) => self.sifted(sifted),
+            Outcome::Sifted(path, Err(error)) => self.fail(path.to_string(), error),
             Outcome::Swept(path, Ok(())) => self.news.push(News::Swept(path)),
             // Nobody needs that it is gone.
             Outcome::Swept(..) => {}
-            Outcome::Deleted(path, Ok(())) => self.news.push(News::Deleted(path)),
-            Outcome::Sifted(path, Err(error)) | Outcome::Deleted(path, Err(error)) => {
-                self.fail(path.to_string(), error);
-            }
+            Outcome::Deleted(path, guard, result) => self.deleted(path, guard, result),
+            Outcome::Remained(paths, there) => self.remained(paths, there),
         }
     }
 
@@ -329,11 +337,17 @@ impl Plan {
             },
         };
         if compares {
-            self.steps.push_back(Step::Compare(file, there.checksums.clone()));
+            self.steps.push_back(Step::Compare(file, there.clone()));
             self.candidates.insert(file, there.clone());
         } else {
-            self.queue(file, Before::File(there.guard()));
+            self.overwrite(file, there);
         }
+    }
+
+    /// A file takes the place of another.
+    fn overwrite(&mut self, file: usize, there: &There) {
+        self.replaced.insert(file, there.clone());
+        self.queue(file, Before::File(there.guard()));
     }
 
     fn judge(&self, file: &File, there: &There) -> Verdict {
@@ -376,7 +390,7 @@ impl Plan {
         let folder = self.outline.files[file].folder;
         match (self.candidates.remove(&file), result) {
             (Some(there), Ok(true)) => self.skip(file, &there),
-            (Some(there), Ok(false)) => return self.queue(file, Before::File(there.guard())),
+            (Some(there), Ok(false)) => return self.overwrite(file, &there),
             (Some(_), Err(error)) => self.file_failed(file, error),
             (None, Ok(true)) => return self.done(file),
             (None, Ok(false)) => return self.differs(file, "the server has other bytes than were sent".into()),
@@ -407,6 +421,7 @@ impl Plan {
                 self.file_ready(file, Some(&there));
             }
             (None, Err(error)) if self.looks_for_hidden(file, &error) => {}
+            (_, Err(error)) if is_missing_folder(&error) && self.awaits(folder, Awaiting::File(file)) => {}
             (_, Err(error)) => self.file_failed(file, error),
         }
         self.settled(folder);

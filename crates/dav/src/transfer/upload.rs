@@ -4,6 +4,7 @@ mod alone;
 mod backup;
 mod bulk;
 mod chunks;
+mod deletion;
 mod file;
 mod first;
 mod ranges;
@@ -35,7 +36,7 @@ use tokio::{
 use self::{
     alone::Alone,
     bulk::Small,
-    file::{mtime, renaming, seconds},
+    file::{Manner, mtime, renaming, seconds},
     first::First,
     stated::Stated,
     target::{begun, chosen, looked, placed, target, walked},
@@ -48,7 +49,6 @@ use super::{
     plan::{Known, Listing, News, Outcome, Plan, Sent, Step, There},
     records::Records,
     unchanged::Times,
-    walk::Outline,
 };
 use crate::{Dav, Done, Error, Guard, If, RemotePath, cloud::Cloud, requests::Depth};
 
@@ -220,7 +220,7 @@ impl Upload<'_> {
         loop {
             self.tell(plan, summary);
             while let Some(step) = plan.next() {
-                running.push(self.step(step, plan.outline()));
+                running.push(self.step(step, plan));
             }
             self.tell(plan, summary);
             match running.next().await {
@@ -231,8 +231,8 @@ impl Upload<'_> {
     }
 
     /// Begins a step.
-    fn step(&self, step: Step, outline: &Outline) -> BoxFuture<'_, Outcome> {
-        let dry = self.options.dry_run;
+    fn step(&self, step: Step, plan: &Plan) -> BoxFuture<'_, Outcome> {
+        let (dry, outline) = (self.options.dry_run, plan.outline());
         let looks = matches!(step, Step::UploadAndLook(..));
         match step {
             Step::List(folder) => {
@@ -241,8 +241,13 @@ impl Upload<'_> {
             }
             Step::Make(folder) if dry => async move { Outcome::Made(folder, Ok(true)) }.boxed(),
             Step::Make(folder) => {
+                let (path, alone) = (outline.folders[folder].path.clone(), plan.makes_alone(folder));
+                async move { Outcome::Made(folder, self.make(&path, alone).await) }.boxed()
+            }
+            Step::Confirm(folder) => {
                 let path = outline.folders[folder].path.clone();
-                async move { Outcome::Made(folder, self.make(&path).await) }.boxed()
+                let look = async move { self.dav.stat(&path, self.options.wanted()).await };
+                look.map(move |found| Outcome::Confirmed(folder, found.map(|found| found.is_some()))).boxed()
             }
             Step::Fill(folder, files) => {
                 let path = outline.folders[folder].path.clone();
@@ -259,7 +264,7 @@ impl Upload<'_> {
                     };
                     match filled {
                         Some(filled) => Outcome::Filled(folder, filled),
-                        None => Outcome::Made(folder, self.make(&path).await),
+                        None => Outcome::Made(folder, self.make(&path, true).await),
                     }
                 }
                 .boxed()
@@ -273,13 +278,13 @@ impl Upload<'_> {
                 let (name, path) = (facts.name.clone(), facts.path(&outline.folders));
                 async move { Outcome::Checked(vec![file], self.look(name, path).await) }.boxed()
             }
-            Step::Compare(file, checksums) => {
+            Step::Compare(file, there) => {
                 let facts = &outline.files[file];
                 let mut body = Body::file(facts.local.clone(), 0, facts.length);
                 let path = facts.path(&outline.folders);
                 async move {
                     let same = match path {
-                        Ok(path) => self.dav.holds(&path, &mut body, &checksums).await,
+                        Ok(path) => self.dav.holds(&path, &mut body, &there.checksums, there.expected()).await,
                         Err(error) => Err(error),
                     };
                     Outcome::Compared(file, same)
@@ -301,21 +306,13 @@ impl Upload<'_> {
                 Outcome::Swept(path, swept.map(drop))
             }
             .boxed(),
-            Step::Delete(path, _) if dry => async move { Outcome::Deleted(path, Ok(())) }.boxed(),
-            Step::Delete(path, _) if self.options.backup.is_some() => async move {
-                let moved = self.put_away(path.clone()).await;
-                Outcome::Deleted(path, moved)
-            }
-            .boxed(),
-            Step::Delete(path, guard) => async move {
-                let deleted = self.dav.delete(&path, &guard, &If::default()).await;
-                let gone = deleted.as_ref().is_err_and(|error| error.is(404));
-                Outcome::Deleted(path, if gone { Ok(()) } else { deleted.map(drop) })
-            }
-            .boxed(),
+            Step::Delete(path, guard) => self.delete(path, guard, true).boxed(),
+            Step::DeleteAlone(path, guard) => self.delete(path, guard, false).boxed(),
+            Step::Remaining(folder, paths) => self.remaining(folder, paths).boxed(),
             Step::Upload(file, before) | Step::UploadAndLook(file, before) => {
                 let facts = &outline.files[file];
                 let (local, length, modified) = (facts.local.clone(), facts.length, facts.modified);
+                let manner = Manner { looks, alone: plan.goes_alone(file) };
                 match facts.path(&outline.folders) {
                     Err(error) => async move { Outcome::Uploaded(file, Err(error)) }.boxed(),
                     Ok(_) if dry => async move {
@@ -323,7 +320,7 @@ impl Upload<'_> {
                     }
                     .boxed(),
                     Ok(path) => async move {
-                        Outcome::Uploaded(file, self.file(&local, &path, length, modified, before, looks).await)
+                        Outcome::Uploaded(file, self.file(&local, &path, length, modified, before, manner).await)
                     }
                     .boxed(),
                 }
@@ -398,8 +395,8 @@ impl Upload<'_> {
 
     /// Makes a folder; whether it is known to be new, and so to be empty. Where only a look shows it, it may have been
     /// there before.
-    async fn make(&self, path: &RemotePath) -> Result<bool, Error> {
-        Ok(self.dav.mkcol(path, &If::default()).await? == Some(Done::Answered))
+    async fn make(&self, path: &RemotePath, alone: bool) -> Result<bool, Error> {
+        Ok(self.dav.mkcol_among(path, !alone).await? == Some(Done::Answered))
     }
 
     /// Passes the news on, and counts.

@@ -55,7 +55,7 @@ impl Verb {
         match self {
             DeleteFile => dav.delete(&file, &Guard::None, &none).await,
             DeleteFolder => dav.delete(&folder, &Guard::None, &none).await,
-            MakeFolder => dav.mkcol(&path("/up/new/"), &none).await.map(|made| made.expect("it is new")),
+            MakeFolder => dav.mkcol(&path("/up/new/")).await.map(|made| made.expect("it is new")),
             CopyFile => dav.copy(&file, &path("/up/copy"), false, &none).await,
             CopyFolder => dav.copy(&folder, &path("/up/copy/"), false, &none).await,
             MoveFile => dav.rename(&file, &path("/up/moved"), false, &none).await,

@@ -40,7 +40,7 @@ async fn make(dav: &Dav, path: &RemotePath, parents: bool, made: &mut Vec<Remote
     let mut next = path.clone();
     let mut missing = Vec::new();
     let new = loop {
-        match dav.mkcol(&next, &If::default()).await {
+        match dav.mkcol(&next).await {
             Ok(new) => break new,
             // 409 says that there is no folder to make it in (RFC 4918 §9.3.1); some say 404.
             Err(error) if parents && (error.is(409) || error.is(404)) => match next.parent() {
@@ -61,7 +61,7 @@ async fn make(dav: &Dav, path: &RemotePath, parents: bool, made: &mut Vec<Remote
         keep(next, done);
     }
     while let Some(next) = missing.pop() {
-        if let Some(done) = dav.mkcol(&next, &If::default()).await? {
+        if let Some(done) = dav.mkcol(&next).await? {
             keep(next, done);
         }
     }

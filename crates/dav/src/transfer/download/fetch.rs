@@ -14,7 +14,7 @@ use std::{
     sync::{Mutex, atomic::Ordering},
 };
 
-use haul_http::{Answer, Body, Class, Expected};
+use haul_http::{Answer, Body, Class};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use rustix::{fs::OFlags, process::geteuid};
@@ -217,9 +217,7 @@ impl Work<'_> {
             return self.write(answer, facts, path, part).await;
         }
         let class = if facts.length.is_some_and(|length| length <= SMALL) { Class::Small } else { Class::Large };
-        let etag = facts.etag.as_ref().map(ToString::to_string);
-        let expected = Expected { etag, length: facts.length, modified: facts.modified };
-        let options = haul_http::Options { class, expected, ..haul_http::Options::default() };
+        let options = haul_http::Options { class, expected: facts.expected(), ..haul_http::Options::default() };
         let digests = self.options.verify == Verify::Digest;
         let headers = if digests { with_digests() } else { HeaderMap::from_iter([as_stored()]) };
         let answer = self.dav.get(path, headers, options).await?;

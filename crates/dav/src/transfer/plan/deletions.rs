@@ -1,10 +1,14 @@
 //! What a mirror deletes: all at once, when nothing else is left, and not more than is allowed.
+//!
+//! Deletions share connections, where one success looks like another: a server that drops one of them seems to have
+//! done all. So their folders are looked at afterwards. What is still there is deleted once more, alone, and named if
+//! that has no effect either.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use super::{Listing, Plan, Sifted, Step, There};
+use super::{Listing, News, Plan, Sifted, Step, There};
 use crate::{
-    Error, Guard,
+    Error, Guard, RemotePath,
     transfer::{
         leftover::{is_leftover, is_of_a_transfer},
         walk::Folder,
@@ -14,18 +18,59 @@ use crate::{
 impl Plan {
     /// The next deletion. None of them is within another: all can go at once, when nothing else is left.
     pub(super) fn next_deletion(&mut self) -> Option<Step> {
-        if self.failed && !self.rules.ignore_errors || self.under_way > 0 && !self.deleting {
+        let is_spared = self.failed && !self.rules.ignore_errors;
+        if self.under_way > 0 && !self.deleting {
             return None;
         }
-        if !self.deleting && self.rules.max_delete.is_some_and(|most| self.doomed > most) {
+        if !is_spared && !self.deleting && self.rules.max_delete.is_some_and(|most| self.doomed > most) {
             self.deletions.clear();
             self.refuse();
             return None;
         }
-        let (path, guard) = self.deletions.pop()?;
-        self.deleting = true;
+        if !is_spared && let Some((path, guard)) = self.deletions.pop() {
+            self.deleting = true;
+            self.under_way += 1;
+            return Some(Step::Delete(path, guard));
+        }
+        if self.under_way > 0 || self.deleted.is_empty() {
+            return None;
+        }
+        let mut folders: BTreeMap<RemotePath, Vec<(RemotePath, Guard)>> = BTreeMap::new();
+        for (path, guard) in std::mem::take(&mut self.deleted) {
+            let folder = path.parent().unwrap_or_else(|| path.clone());
+            folders.entry(folder).or_default().push((path, guard));
+        }
+        self.steps.extend(folders.into_iter().map(|(folder, paths)| Step::Remaining(folder, paths)));
         self.under_way += 1;
-        Some(Step::Delete(path, guard))
+        self.steps.pop_front()
+    }
+
+    /// The server says that it has deleted something, or why not.
+    pub(super) fn deleted(&mut self, path: RemotePath, guard: Guard, result: Result<(), Error>) {
+        match result {
+            // What is moved into a backup moves alone.
+            Ok(()) if self.rules.dry_run || self.rules.backup.is_some() => self.news.push(News::Deleted(path)),
+            Ok(()) => self.deleted.push((path, guard)),
+            Err(error) => self.fail(path.to_string(), error),
+        }
+    }
+
+    /// It was looked at which of those are still there.
+    pub(super) fn remained(&mut self, paths: Vec<(RemotePath, Guard)>, there: Result<HashSet<RemotePath>, Error>) {
+        let there = match there {
+            Ok(there) => there,
+            Err(error) => return paths.iter().for_each(|(path, _)| self.fail(path.to_string(), error.clone())),
+        };
+        for (path, guard) in paths {
+            if !there.contains(&path) {
+                self.news.push(News::Deleted(path));
+            } else if self.deleted_again.insert(path.clone()) {
+                self.steps.push_back(Step::DeleteAlone(path, guard));
+            } else {
+                let why = "the server says that it has deleted it, and it is still there".into();
+                self.fail(path.to_string(), Error::Differs { path, why });
+            }
+        }
     }
 
     fn refuse(&mut self) {

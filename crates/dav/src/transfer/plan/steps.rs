@@ -1,6 +1,11 @@
 //! What an upload's plan asks for, and what it hears of it.
 
-use std::{collections::HashMap, time::SystemTime};
+use std::{
+    collections::{HashMap, HashSet},
+    time::SystemTime,
+};
+
+use haul_http::Expected;
 
 use crate::{
     ETag, Error, Guard, RemotePath,
@@ -26,14 +31,20 @@ pub(crate) enum Step {
     Check(usize, Vec<usize>),
     /// See whether the file is there.
     Look(usize),
-    /// Compare the file with what is there, whose checksums are these.
-    Compare(usize, Vec<String>),
+    /// Compare the file with what is there.
+    Compare(usize, There),
     /// See what in the folder is to be deleted: it is here no more, and a filter may leave something in it alone.
     Sift(RemotePath, Scope),
     /// Delete what an earlier run has left behind.
     Sweep(RemotePath, Guard),
+    /// See whether a folder that was made, and that nothing is put into, is there.
+    Confirm(usize),
     /// Delete what is here no more.
     Delete(RemotePath, Guard),
+    /// The same with nothing else on its connection: the first try had no effect, though the server said that it had.
+    DeleteAlone(RemotePath, Guard),
+    /// See which of these, all in one folder, are still there.
+    Remaining(RemotePath, Vec<(RemotePath, Guard)>),
 }
 
 /// What was at a file's place before.
@@ -62,6 +73,12 @@ impl There {
     /// What tells this state from a later one.
     pub(crate) fn guard(&self) -> Guard {
         Guard::of(self.etag.as_ref())
+    }
+
+    /// What the answer to a GET looks like.
+    pub(crate) fn expected(&self) -> Expected {
+        let etag = self.etag.as_ref().map(ToString::to_string);
+        Expected { etag, length: self.length, modified: self.modified }
     }
 
     pub(crate) fn version(&self) -> Version<'_> {
@@ -112,7 +129,11 @@ pub(crate) enum Outcome {
     Compared(usize, Result<bool, Error>),
     Sifted(RemotePath, Result<Sifted, Error>),
     Swept(RemotePath, Result<(), Error>),
-    Deleted(RemotePath, Result<(), Error>),
+    /// Whether the folder is there.
+    Confirmed(usize, Result<bool, Error>),
+    Deleted(RemotePath, Guard, Result<(), Error>),
+    /// Which of those that were deleted are still there.
+    Remained(Vec<(RemotePath, Guard)>, Result<HashSet<RemotePath>, Error>),
 }
 
 /// What of a folder is to be deleted.

@@ -64,6 +64,7 @@ impl Plan {
     }
 
     pub(super) fn done(&mut self, file: usize) {
+        self.replaced.remove(&file);
         if let Some(sent) = self.sent[file].take() {
             // What somebody else has put there by now is not what was sent.
             let seen = sent.seen.as_ref().filter(|seen| !is_anothers(&sent, seen));
@@ -110,6 +111,9 @@ impl Plan {
                 Some(there) if there.length.is_none_or(|length| length == sent.bytes) => self.is_there(file, there),
                 None if self.looks_for_unlisted(file) => {}
                 None if self.tries[file] < 2 => self.once_more(file, Before::Nothing),
+                Some(there) if self.tries[file] < 2 && self.is_as_before(file, there) => {
+                    self.once_more(file, Before::File(there.guard()));
+                }
                 Some(there) if self.tries[file] < 2 && is_ours(&sent, there) => {
                     self.once_more(file, Before::File(there.guard()));
                 }
@@ -131,13 +135,33 @@ impl Plan {
         }
     }
 
+    /// Whether a file's upload goes with nothing else on its connection: its success could be another's, and a listing
+    /// would not tell.
+    pub(crate) fn goes_alone(&self, file: usize) -> bool {
+        let length = Some(self.outline.files[file].length);
+        let alike = |there: &There| there.length == length && there.etag.is_none();
+        !self.verifies() || self.tries[file] > 1 || self.replaced.get(&file).is_some_and(alike)
+    }
+
+    /// Whether what is there is what was to be overwritten.
+    fn is_as_before(&self, file: usize, there: &There) -> bool {
+        let sent = self.sent[file].as_ref().and_then(|sent| sent.etag.as_ref());
+        self.replaced.get(&file).is_some_and(|before| match (&before.etag, &there.etag) {
+            (Some(before), Some(now)) => before == now && sent.is_none_or(|sent| !sent.resembles(now)),
+            _ => (before.length, before.modified) == (there.length, there.modified),
+        })
+    }
+
     /// A file is there, in its length.
     fn is_there(&mut self, file: usize, there: &There) {
+        if self.tries[file] < 2 && !self.goes_alone(file) && self.is_as_before(file, there) {
+            return self.once_more(file, Before::File(there.guard()));
+        }
         if let Some(sent) = &mut self.sent[file] {
             sent.seen = Some(there.clone());
         }
         if self.rules.verify == Verify::Digest && self.sent[file].as_ref().is_some_and(|sent| !sent.compared) {
-            self.steps.push_back(Step::Compare(file, there.checksums.clone()));
+            self.steps.push_back(Step::Compare(file, there.clone()));
         } else {
             self.done(file);
         }

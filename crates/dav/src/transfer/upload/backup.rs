@@ -65,10 +65,10 @@ impl Upload<'_> {
             if folder.name().is_none() || lock(&self.backup_folders).contains(&folder) {
                 return Ok(());
             }
-            match self.dav.mkcol(&folder, &If::default()).await {
+            match self.dav.mkcol(&folder).await {
                 Err(error) if error.is(409) || error.is(404) => {
                     self.ensure_above(&folder).await?;
-                    self.dav.mkcol(&folder, &If::default()).await?;
+                    self.dav.mkcol(&folder).await?;
                 }
                 made => drop(made?),
             }

@@ -82,7 +82,7 @@ impl Upload<'_> {
         let ours = folder.parent()?.join(&marked(folder.name()?, random(folder), "upload"), true).ok()?;
         self.temporary().insert(ours.clone(), None);
         let filled = async {
-            self.dav.try_mkcol(&ours, &If::default()).await?;
+            self.dav.try_mkcol(&ours).await?;
             let sent = self.send_all(cloud, &ours, files).await;
             self.bulk_fails.fetch_or(sent.is_err(), Ordering::Relaxed);
             let sent = sent?;

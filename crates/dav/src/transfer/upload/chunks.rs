@@ -79,7 +79,7 @@ impl Upload<'_> {
     ) -> Result<(), Error> {
         let mut there = if resumes { self.chunks_in(folder).await? } else { None };
         if there.is_none() {
-            self.dav.mkcol_with(folder, &If::default(), headers.clone()).await?;
+            self.dav.mkcol_with(folder, headers.clone(), haul_http::Options::default()).await?;
         }
         let mut missing = missing(there.take(), length, size);
         let has = length - missing.iter().map(|(_, range)| range.end - range.start).sum::<u64>();

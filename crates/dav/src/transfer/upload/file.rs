@@ -24,6 +24,15 @@ use crate::{
     },
 };
 
+/// How a file is sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    /// It is looked at right behind its upload.
+    pub(super) looks: bool,
+    /// Nothing else is on its connection: nobody could tell whose the success is.
+    pub(super) alone: bool,
+}
+
 impl Upload<'_> {
     /// Uploads a file under its lock, if it needs one, and looks right behind it whether it is there, if that is
     /// wanted.
@@ -34,7 +43,7 @@ impl Upload<'_> {
         length: u64,
         modified: Option<SystemTime>,
         before: Before,
-        looks: bool,
+        manner: Manner,
     ) -> Result<Sent, Error> {
         if before == Before::Folder {
             return self.replace_by_file(local, path, length, modified).await;
@@ -53,7 +62,7 @@ impl Upload<'_> {
             _ if made => Guard::None,
             _ => Guard::Absent,
         };
-        let sent = self.send(local, path, length, modified, &guard, &claims, (seen, looks)).await;
+        let sent = self.send(local, path, length, modified, &guard, &claims, (seen, manner)).await;
         self.holding.release(path, sent.is_ok()).await;
         sent
     }
@@ -67,7 +76,7 @@ impl Upload<'_> {
         modified: Option<SystemTime>,
         guard: &Guard,
         claims: &If,
-        (seen, looks): (bool, bool),
+        (seen, Manner { looks, alone }): (bool, Manner),
     ) -> Result<Sent, Error> {
         let way = if seen { self.way(path, length).await } else { Way::Whole };
         match (way, &self.cloud) {
@@ -90,8 +99,7 @@ impl Upload<'_> {
         let stated = self.stated(&source).await?;
         let headers: HeaderMap = mtime(modified).into_iter().collect();
         let class = if bytes <= SHARED { Class::Small } else { Class::Large };
-        // A refusal that is likely comes alone: no neighbour is to be told of it.
-        let options = haul_http::Options { class, pipeline: seen, ..haul_http::Options::default() };
+        let options = haul_http::Options { class, pipeline: !alone, ..haul_http::Options::default() };
         if self.options.temporary {
             self.send_renamed(path, source, (headers, stated), guard, claims, options).await?;
             return Ok(Sent { bytes, etag: None, compared: false, seen: None });

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::{
     Upload,
+    file::Manner,
     target::name_of,
     way::{LARGE, is_long},
 };
@@ -81,8 +82,10 @@ impl Upload<'_> {
         for (file, (local, kind)) in whole.take(options.connections.saturating_sub(1)).enumerate() {
             let Some(path) = name_of(local).ok().and_then(|name| to.join(&name, false).ok()) else { break };
             let (local, length, modified) = (local.clone(), kind.len(), kind.modified().ok());
+            // A refusal is likely: no neighbour is to be told of it.
+            let manner = Manner { looks, alone: true };
             let sent = async move {
-                let sent = self.file(&local, &path, length, modified, Before::Unseen, looks).await;
+                let sent = self.file(&local, &path, length, modified, Before::Unseen, manner).await;
                 Outcome::Uploaded(file, sent)
             };
             first.under_way.push(sent.boxed());

@@ -32,7 +32,11 @@ use super::{
 };
 use crate::{
     Error, Guard, If, RemotePath, Wanted,
-    transfer::{Event, Verify, part_name, plan::Sent, temporary_name},
+    transfer::{
+        Event, Verify, part_name,
+        plan::{Sent, There},
+        temporary_name,
+    },
 };
 
 /// A part. Never to be changed but with the mark: what is trusted of an older run's upload depends on it.
@@ -141,7 +145,8 @@ impl Upload<'_> {
             return Ok(true);
         }
         let mut body = Body::file(local.to_owned(), 0, length);
-        self.dav.holds(temporary, &mut body, &there.properties.checksums).await
+        let there = There::from(&there);
+        self.dav.holds(temporary, &mut body, &there.checksums, there.expected()).await
     }
 
     async fn send_part(

@@ -9,7 +9,7 @@ use std::{
 use futures_util::{FutureExt, future::join_all};
 
 use crate::{
-    Dav, Done, Error, If, RemotePath, Wanted,
+    Dav, Done, Error, RemotePath, Wanted,
     cloud::Cloud,
     requests::Depth,
     transfer::{
@@ -64,7 +64,7 @@ async fn few_of(
     };
     let each = async {
         tokio::select! {
-            found = join_all(paths.iter().map(|path| dav.stat(path, wanted))) => Ok(found),
+            found = join_all(paths.iter().map(|path| dav.glance(path, wanted))) => Ok(found),
             () = arrived => Ok(Vec::new()),
         }
     };
@@ -129,8 +129,7 @@ pub(super) async fn begun(
         return None;
     }
     let path = to.clone().as_folder(true).join(&name_of(local).ok()?, true).ok()?;
-    let none = If::default();
-    let (made, listed) = futures_util::join!(dav.try_mkcol(&path, &none), listing(dav, &path, options.wanted()));
+    let (made, listed) = futures_util::join!(dav.try_mkcol(&path), listing(dav, &path, options.wanted()));
     match (made, listed) {
         (Ok(Done::Answered), _) => Some((true, Listing::new())),
         (Ok(Done::Checked) | Err(_), Ok(Target::Folder(listing))) => Some((false, listing)),

@@ -1,0 +1,120 @@
+//! Folders that are made.
+//!
+//! Requests to make folders share connections, where one success looks like another: a server that drops one of them
+//! seems to have made all. That shows by what is put into the folder, which is refused for want of it (409, RFC 4918
+//! §9.3.1 and §9.7.1), and by a look at a folder that nothing is put into. Such a folder is made once more, alone, and
+//! what was refused for want of it goes again.
+
+use super::{Before, Error, Listing, News, Plan, Step};
+
+/// How a folder came about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Made {
+    /// Not by us, or not yet.
+    #[default]
+    No,
+    /// The server said so, perhaps of another one.
+    Perhaps,
+    /// It is to be made again, alone.
+    Again,
+    Surely,
+}
+
+/// What was refused for want of its folder.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Awaiting {
+    File(usize),
+    Folder(usize),
+}
+
+impl Plan {
+    /// Whether the folder is made with nothing else on its connection.
+    pub(crate) fn makes_alone(&self, folder: usize) -> bool {
+        self.folders[folder].made == Made::Again
+    }
+
+    pub(super) fn made(&mut self, folder: usize, result: Result<bool, Error>) {
+        let again = self.makes_alone(folder);
+        match result {
+            Err(error) if is_missing_folder(&error) && self.parent_awaits(folder) => {}
+            Err(error) if again => self.not_made(folder, &error),
+            Err(error) => self.lose(folder, &error),
+            Ok(_) if again => self.made_again(folder),
+            Ok(true) => {
+                let state = &mut self.folders[folder];
+                let is_empty = state.files.is_empty() && state.children.is_empty();
+                if self.rules.dry_run {
+                    state.made = Made::Surely;
+                } else {
+                    state.made = Made::Perhaps;
+                    self.steps.extend(is_empty.then_some(Step::Confirm(folder)));
+                }
+                self.news.push(News::Made(folder));
+                self.ready(folder, &Listing::new());
+            }
+            // Somebody else was quicker: then it is not known what is in it.
+            Ok(false) => self.steps.push_back(Step::List(folder)),
+        }
+    }
+
+    pub(super) fn confirmed(&mut self, folder: usize, result: Result<bool, Error>) {
+        match result {
+            Ok(true) => self.folders[folder].made = Made::Surely,
+            Ok(false) => self.make_again(folder),
+            Err(error) => self.fail(self.outline.folders[folder].path.to_string(), error),
+        }
+    }
+
+    /// Something was refused for want of a folder: whether it waits until that is made again.
+    pub(super) fn awaits(&mut self, folder: usize, who: Awaiting) -> bool {
+        if !matches!(self.folders[folder].made, Made::Perhaps | Made::Again) {
+            return false;
+        }
+        if let Awaiting::File(file) = who
+            && self.looked_at.remove(&file)
+        {
+            self.folders[folder].open += 1;
+        }
+        self.folders[folder].awaiting.push(who);
+        if self.folders[folder].made == Made::Perhaps {
+            self.make_again(folder);
+        }
+        true
+    }
+
+    fn parent_awaits(&mut self, folder: usize) -> bool {
+        self.outline.folders[folder].parent.is_some_and(|parent| self.awaits(parent, Awaiting::Folder(folder)))
+    }
+
+    fn make_again(&mut self, folder: usize) {
+        self.folders[folder].made = Made::Again;
+        self.steps.push_back(Step::Make(folder));
+    }
+
+    fn made_again(&mut self, folder: usize) {
+        self.folders[folder].made = Made::Surely;
+        for who in std::mem::take(&mut self.folders[folder].awaiting) {
+            match who {
+                Awaiting::File(file) => self.queue(file, Before::Nothing),
+                Awaiting::Folder(child) => self.steps.push_back(Step::Make(child)),
+            }
+        }
+    }
+
+    /// The folder cannot be made, and neither can what waits for it.
+    fn not_made(&mut self, folder: usize, error: &Error) {
+        self.folders[folder].made = Made::Surely;
+        self.fail(self.outline.folders[folder].path.to_string(), error.clone());
+        for who in std::mem::take(&mut self.folders[folder].awaiting) {
+            match who {
+                Awaiting::File(file) => self.file_failed(file, error.clone()),
+                Awaiting::Folder(child) => self.lose(child, error),
+            }
+        }
+    }
+}
+
+/// Whether a request may have been refused since its folder is not there.
+pub(super) fn is_missing_folder(error: &Error) -> bool {
+    error.is(409) || error.is(404)
+}

@@ -1,0 +1,53 @@
+//! Deletions of a mirror, and whether they had an effect.
+
+use std::collections::HashSet;
+
+use futures_util::future::try_join_all;
+
+use super::Upload;
+use crate::{
+    Error, Guard, If, RemotePath,
+    transfer::{FEW, plan::Outcome},
+};
+
+impl Upload<'_> {
+    /// Deletes what is here no more, among other requests or with nothing else on its connection.
+    pub(super) async fn delete(&self, path: RemotePath, guard: Guard, among: bool) -> Outcome {
+        let deleted = if self.options.dry_run {
+            Ok(())
+        } else if self.options.backup.is_some() {
+            self.put_away(path.clone()).await
+        } else {
+            let deleted = self.dav.delete_among(&path, &guard, &If::default(), among).await;
+            let gone = deleted.as_ref().is_err_and(|error| error.is(404));
+            if gone { Ok(()) } else { deleted.map(drop) }
+        };
+        Outcome::Deleted(path, guard, deleted)
+    }
+
+    /// Which of these, all in one folder, are still there.
+    pub(super) async fn remaining(&self, folder: RemotePath, paths: Vec<(RemotePath, Guard)>) -> Outcome {
+        let there = self.there(&folder, &paths).await;
+        Outcome::Remained(paths, there)
+    }
+
+    /// A listing may be long, and leave out what begins with a dot: few names, and those, are each looked at.
+    async fn there(&self, folder: &RemotePath, paths: &[(RemotePath, Guard)]) -> Result<HashSet<RemotePath>, Error> {
+        let is_hidden = |path: &RemotePath| path.name().is_some_and(|name| name.starts_with(b"."));
+        let few = paths.len() <= FEW;
+        let (each, listed): (Vec<_>, Vec<_>) =
+            paths.iter().map(|(path, _)| path).partition(|path| few || is_hidden(path));
+        let look = |path: &RemotePath| {
+            let path = path.clone();
+            async move { Ok::<_, Error>(self.dav.stat(&path, self.options.wanted()).await?.map(|_| path)) }
+        };
+        let mut there: HashSet<RemotePath> =
+            try_join_all(each.into_iter().map(look)).await?.into_iter().flatten().collect();
+        if !listed.is_empty() {
+            let listing = self.list(folder).await?.unwrap_or_default();
+            let is_there = |path: &&RemotePath| path.name().is_some_and(|name| listing.contains_key(name));
+            there.extend(listed.into_iter().filter(is_there).cloned());
+        }
+        Ok(there)
+    }
+}
