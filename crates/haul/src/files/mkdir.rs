@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use dav::{Dav, Done as Known, If, RemotePath};
+use dav::{Dav, Done as Known, RemotePath};
 use serde::Serialize;
 
 use super::{Outcome, named::Named, say_checked};

@@ -143,12 +143,13 @@ impl Plan {
         !self.verifies() || self.tries[file] > 1 || self.replaced.get(&file).is_some_and(alike)
     }
 
-    /// Whether what is there is what was to be overwritten.
+    /// Whether what is there may be what was to be overwritten. Some servers make entity tags of the length and the
+    /// second, others of the bytes.
     fn is_as_before(&self, file: usize, there: &There) -> bool {
-        let sent = self.sent[file].as_ref().and_then(|sent| sent.etag.as_ref());
-        self.replaced.get(&file).is_some_and(|before| match (&before.etag, &there.etag) {
-            (Some(before), Some(now)) => before == now && sent.is_none_or(|sent| !sent.resembles(now)),
-            _ => (before.length, before.modified) == (there.length, there.modified),
+        self.replaced.get(&file).is_some_and(|before| {
+            let tags = before.etag.as_ref().zip(there.etag.as_ref());
+            tags.is_none_or(|(before, now)| before == now)
+                && (before.length, before.modified) == (there.length, there.modified)
         })
     }
 
