@@ -111,8 +111,11 @@ impl Dav {
             listed => return listed,
         }
         let alone = Options { alone: true, ..Options::default() };
-        let continues = |()| ControlFlow::Continue(());
-        self.list_once(path, depth, wanted, alone, |entry| continues(each(entry))).await
+        let all = |entry| {
+            each(entry);
+            ControlFlow::Continue(())
+        };
+        self.list_once(path, depth, wanted, alone, all).await
     }
 
     async fn list_once(

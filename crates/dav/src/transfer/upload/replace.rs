@@ -26,7 +26,7 @@ impl Upload<'_> {
         let ours = parent.join(&marked(name, random(path), "upload"), true)?;
         self.temporary().insert(ours.clone(), None);
         let replaced = async {
-            self.dav.try_mkcol(&ours, &If::default()).await?;
+            self.dav.try_mkcol(&ours).await?;
             self.move_over(&ours, path, guard).await
         };
         self.settle(&ours, replaced.await).await
