@@ -22,7 +22,8 @@
 //! - **`MOVE` and `COPY` over a file** replace it in one step. Over a collection they do not: WebDAV has no
 //!   way to say so and file systems none to do it.
 //! - **No request leaves the directory**: links are not followed and not shown. See `store/root.rs`.
-//! - **Dead properties** live with the file, in an extended attribute. See `store/properties.rs`.
+//! - **Dead properties** live with the file, in an extended attribute; a large set in a hidden folder that the attribute
+//!   refers to. See `store/properties.rs` and `store/large.rs`.
 //! - An upload over a file keeps its permissions, its properties and, for a server run by root, its owner;
 //!   other names of that file (hard links) keep the old content. New files get what the umask leaves.
 //!
@@ -30,7 +31,7 @@
 //! - **Partial uploads** (`PUT` with `Content-Range`: 400; `PATCH`: 405). Two parts sent at once by a client
 //!   that splits a file could each be "whole" only by undoing the other.
 //! - `PROPFIND` of unbounded depth (403, `propfind-finite-depth`), several ranges in one `GET` (the whole file
-//!   is sent), XML bodies above 64 KiB (413), with document types or nested beyond 64 elements (400).
+//!   is sent), XML bodies above 64 KiB, of `PROPPATCH` 256 KiB (413), with document types or nested beyond 64 elements (400).
 //! - Passwords in the clear, except on loopback.
 //! - What a browser asks for a page of another site (403), and, in the clear and without passwords, names that
 //!   others could point here (421). See `origin.rs`.

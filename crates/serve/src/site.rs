@@ -36,8 +36,9 @@ const DEPTH: HeaderName = HeaderName::from_static("depth");
 const DESTINATION: HeaderName = HeaderName::from_static("destination");
 const DAV: HeaderName = HeaderName::from_static("dav");
 
-/// The largest XML body.
+/// The largest XML body, and that of a `PROPPATCH`.
 const XML: usize = 64 * 1024;
+const PROPERTIES: usize = 256 * 1024;
 
 /// Bytes read from a file at a time.
 const READ: usize = 128 * 1024;
@@ -199,7 +200,8 @@ impl Folder {
         }
         let (head, body) = request.into_parts();
         let body = if matches!(head.method.as_str(), "PROPFIND" | "PROPPATCH" | "LOCK") {
-            match read_xml(body).await {
+            let most = if head.method.as_str() == "PROPPATCH" { PROPERTIES } else { XML };
+            match read_xml(body, most).await {
                 Ok((text, named)) => {
                     visit.named = named.filter(|_| visit.is("PROPFIND"));
                     RequestBody::Whole(Full::new(text))
@@ -280,8 +282,8 @@ fn davpath(path: &str, method: &Method) -> Option<DavPath> {
     }
 }
 
-async fn read_xml(body: Upstream) -> Result<(Bytes, Option<Vec<xml::Name>>), StatusCode> {
-    let text = match Limited::new(body, XML).collect().await {
+async fn read_xml(body: Upstream, most: usize) -> Result<(Bytes, Option<Vec<xml::Name>>), StatusCode> {
+    let text = match Limited::new(body, most).collect().await {
         Ok(text) => text.to_bytes(),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(StatusCode::PAYLOAD_TOO_LARGE),
         Err(_) => return Err(StatusCode::BAD_REQUEST),

@@ -29,13 +29,15 @@ use ring::rand::SecureRandom;
 use rustix::fs::{Access, AtFlags, FlockOperation, Gid, Mode, OFlags, Timestamps, Uid};
 use rustix::io::Errno;
 
+use super::large::{self, Id};
 use super::meta::{Meta, next_stamp};
 use super::properties;
-use super::root::{UNFINISHED, refusal};
+use super::root::{Root, UNFINISHED, refusal};
 use super::visit::Visit;
 
-/// Judging a conditional upload and renaming it into place must be one step among all uploads.
-static COMMIT: Mutex<()> = Mutex::new(());
+/// Judging a conditional upload and renaming it into place must be one step among all uploads; so must be whatever takes
+/// properties from one file to another.
+pub(super) static COMMIT: Mutex<()> = Mutex::new(());
 
 /// A file in the making.
 #[derive(Debug)]
@@ -46,6 +48,10 @@ pub(crate) struct Draft {
     temporary: Option<Temporary>,
     /// Dead properties that the new file takes over.
     properties: Option<Vec<u8>>,
+    /// Whether they are a copy's, and those of the file it replaces go.
+    copies: bool,
+    /// The set that nothing refers to: of a copy its own, or, once it is in place, that of the file it replaces.
+    unused: Option<Id>,
     permissions: Option<Mode>,
     written: u64,
 }
@@ -66,10 +72,7 @@ impl Draft {
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(refusal(errno)),
         };
-        let properties = replaces.as_ref().and_then(|_| {
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            properties::raw(rustix::fs::openat(&dir, name, flags, Mode::empty()).ok()?)
-        });
+        let properties = replaces.as_ref().and_then(|_| properties::raw(properties::open(&dir, name).ok()?));
         let permissions = replaces.as_ref().map(Meta::permissions);
         Ok(Draft {
             dir: Arc::new(dir),
@@ -77,6 +80,8 @@ impl Draft {
             replaces,
             temporary: None,
             properties,
+            copies: false,
+            unused: None,
             permissions,
             written: 0,
         })
@@ -102,17 +107,30 @@ impl Draft {
         Ok(())
     }
 
-    /// Fills the draft from another file and takes over its properties. The kernel copies; on file
+    /// Fills the draft from another file, and copies its properties. The kernel copies; on file
     /// systems that can share blocks, it shares them.
-    pub(crate) fn copy(&mut self, source: OwnedFd) -> FsResult<()> {
-        self.properties = properties::raw(&source);
+    pub(crate) fn copy(&mut self, root: &Root, source: OwnedFd) -> FsResult<()> {
+        self.copies = true;
+        self.properties = match properties::raw(&source) {
+            Some(value) => properties::copied(root, value).map_err(refusal)?,
+            None => None,
+        };
+        self.unused = self.properties.as_deref().and_then(properties::reference);
         self.permissions = self.permissions.or(Some(Meta::of(&source).map_err(refusal)?.permissions()));
         self.written += std::io::copy(&mut File::from(source), &mut self.file()?).map_err(|e| failed(&e))?;
         Ok(())
     }
 
     /// Puts the draft in place, unless the visit's conditions no longer hold.
-    pub(crate) fn commit(mut self, visit: &Visit) -> FsResult<Meta> {
+    pub(crate) fn commit(mut self, root: &Root, visit: &Visit) -> FsResult<Meta> {
+        let committed = self.place(visit);
+        if let Some(set) = &self.unused {
+            large::remove(root, set);
+        }
+        committed
+    }
+
+    fn place(&mut self, visit: &Visit) -> FsResult<Meta> {
         self.file()?;
         let Some(mut temporary) = self.temporary.take() else { return Err(FsError::GeneralFailure) };
         self.dress(&temporary.file).map_err(refusal)?;
@@ -123,11 +141,28 @@ impl Draft {
             if !visit.still_holds(now) {
                 return Err(FsError::Exists);
             }
+            let replaced = properties::open(&self.dir, &self.name).ok();
+            let after = if self.copies {
+                replaced.and_then(properties::last_reference)
+            } else {
+                self.take_over(&temporary.file, replaced.and_then(properties::raw))?;
+                None
+            };
             rustix::fs::renameat(&self.dir, &temporary.name, &self.dir, &self.name).map_err(refusal)?;
             temporary.placed = true;
+            self.unused = after;
         }
         rustix::fs::fsync(&self.dir).map_err(refusal)?;
         Meta::of(&temporary.file).map_err(refusal)
+    }
+
+    /// Takes over the properties that the file has now: they may have changed since the upload began.
+    fn take_over(&self, file: &File, now: Option<Vec<u8>>) -> FsResult<()> {
+        if now == self.properties {
+            return Ok(());
+        }
+        properties::set_raw_or_none(file, now.as_deref()).map_err(refusal)?;
+        rustix::fs::fsync(file).map_err(refusal)
     }
 
     /// Gives the new file the looks of the one it replaces, and a time stamp of its own.

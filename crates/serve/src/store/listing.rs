@@ -14,7 +14,7 @@ use rustix::fs::{Dir, Mode, OFlags};
 use super::blocking;
 use super::meta::Meta;
 use super::properties;
-use super::root::{is_unfinished, refusal};
+use super::root::{Root, is_own, refusal};
 use super::visit::{Visit, is_within, without_slash};
 
 /// Entries per trip to the blocking pool: enough to make trips rare, few enough for a first answer soon.
@@ -40,12 +40,18 @@ impl DavDirEntry for Entry {
 ///
 /// Clients are shown files and directories. Links, pipes and devices appear only to what removes
 /// collections, or their collection could never be removed.
-pub(crate) fn list(dir: OwnedFd, path: &DavPath, visit: &Arc<Visit>) -> FsResult<FsStream<Box<dyn DavDirEntry>>> {
+pub(crate) fn list(
+    root: Arc<Root>,
+    dir: OwnedFd,
+    path: &DavPath,
+    visit: &Arc<Visit>,
+) -> FsResult<FsStream<Box<dyn DavDirEntry>>> {
     let removing = match visit.destination {
         None => visit.is("DELETE"),
         Some(ref destination) => is_within(path, destination),
     };
     let reader = Reader {
+        root,
         entries: Dir::read_from(&dir).map_err(refusal)?,
         dir,
         path: without_slash(path).to_vec(),
@@ -65,6 +71,7 @@ pub(crate) fn list(dir: OwnedFd, path: &DavPath, visit: &Arc<Visit>) -> FsResult
 }
 
 struct Reader {
+    root: Arc<Root>,
     entries: Dir,
     dir: OwnedFd,
     path: Vec<u8>,
@@ -80,7 +87,7 @@ impl Reader {
             let Some(entry) = self.entries.next() else { return Ok((batch, false)) };
             let entry = entry.map_err(refusal)?;
             let name = entry.file_name().to_bytes();
-            if name == b"." || name == b".." || is_unfinished(name) {
+            if name == b"." || name == b".." || is_own(name) {
                 continue;
             }
             // Gone since its name was read: then it is not there.
@@ -101,6 +108,6 @@ impl Reader {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let found = rustix::fs::openat(&self.dir, OsStr::from_bytes(name), flags, Mode::empty());
         let path = [&self.path[..], b"/", name].concat();
-        self.visit.keep_properties(path, found.map_or_else(|_| Vec::new(), properties::read));
+        self.visit.keep_properties(path, found.map_or_else(|_| Vec::new(), |file| properties::read(&self.root, file)));
     }
 }

@@ -60,6 +60,11 @@ impl Meta {
         rustix::fs::Mode::from_raw_mode(u32::from(self.stat.stx_mode) & 0o777)
     }
 
+    /// Names of the file.
+    pub(crate) fn links(&self) -> u32 {
+        self.stat.stx_nlink
+    }
+
     pub(crate) fn owner(&self) -> (u32, u32) {
         (self.stat.stx_uid, self.stat.stx_gid)
     }

@@ -5,9 +5,11 @@
 //! calls in one trip to the blocking pool.
 
 mod draft;
+mod large;
 mod listing;
 mod meta;
 mod properties;
+mod removal;
 mod root;
 mod sweep;
 mod transfer;
@@ -30,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use crate::xml::Name;
 use draft::Draft;
 use meta::Meta;
-use root::{Root, is_unfinished, refusal};
+use root::{Root, is_own, refusal};
 use transfer::{Download, Upload};
 pub(crate) use visit::{Visit, is_within};
 
@@ -83,7 +85,7 @@ impl GuardedFileSystem<Context> for Store {
         options: OpenOptions,
         visit: &'a Context,
     ) -> FsFuture<'a, Box<dyn DavFile>> {
-        let (path, visit) = (path.clone(), Arc::clone(visit));
+        let (path, visit, shared) = (path.clone(), Arc::clone(visit), Arc::clone(&self.root));
         self.run(move |root| {
             if !options.write {
                 let file = Download::new(root.resolve(&path, OFlags::RDONLY)?)?;
@@ -107,7 +109,7 @@ impl GuardedFileSystem<Context> for Store {
             if options.size.is_some_and(|size| size > total - used) {
                 return Err(FsError::InsufficientStorage);
             }
-            Ok(Box::new(Upload::new(draft, options.size, visit)) as Box<dyn DavFile>)
+            Ok(Box::new(Upload::new(shared, draft, options.size, visit)) as Box<dyn DavFile>)
         })
     }
 
@@ -117,8 +119,10 @@ impl GuardedFileSystem<Context> for Store {
         _meta: ReadDirMeta,
         visit: &'a Context,
     ) -> FsFuture<'a, FsStream<Box<dyn DavDirEntry>>> {
-        let (path, visit) = (path.clone(), Arc::clone(visit));
-        self.run(move |root| listing::list(root.resolve(&path, OFlags::RDONLY | OFlags::DIRECTORY)?, &path, &visit))
+        let (path, visit, shared) = (path.clone(), Arc::clone(visit), Arc::clone(&self.root));
+        self.run(move |root| {
+            listing::list(shared, root.resolve(&path, OFlags::RDONLY | OFlags::DIRECTORY)?, &path, &visit)
+        })
     }
 
     fn metadata<'a>(&'a self, path: &'a DavPath, visit: &'a Context) -> FsFuture<'a, Box<dyn DavMetaData>> {
@@ -137,7 +141,7 @@ impl GuardedFileSystem<Context> for Store {
             match mkdir() {
                 // A collection copied over a file, which `remove_file` spared.
                 Err(Errno::EXIST) if visit.is("COPY") && Meta::of_name(&dir, name).is_ok_and(|m| m.is_file()) => {
-                    rustix::fs::unlinkat(&dir, name, AtFlags::empty()).and_then(|()| mkdir())
+                    removal::remove(root, &dir, name, AtFlags::empty()).and_then(|()| mkdir())
                 }
                 done => done,
             }
@@ -146,7 +150,8 @@ impl GuardedFileSystem<Context> for Store {
                 .and_then(|source| properties::raw(root.resolve(&source, OFlags::RDONLY | OFlags::DIRECTORY).ok()?))
             {
                 let made = root.resolve(&path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-                properties::set_raw(made, &properties).map_err(refusal)?;
+                let copy = properties::copied(root, properties).map_err(refusal)?;
+                properties::set_raw_or_none(made, copy.as_deref()).map_err(refusal)?;
             }
             rustix::fs::fsync(&dir).map_err(refusal)
         })
@@ -156,14 +161,18 @@ impl GuardedFileSystem<Context> for Store {
         let path = path.clone();
         self.run(move |root| {
             let (parent, name) = root.parent(&path)?;
-            let remove = || rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR);
+            let remove = || removal::remove(root, &parent, name, AtFlags::REMOVEDIR);
             match remove() {
-                // Unfinished uploads do not keep a collection alive; they will fail with it.
+                // Unfinished uploads do not keep a collection alive; they will fail with it. Nor do the properties of
+                // a directory that was served itself.
                 Err(Errno::NOTEMPTY) => {
                     let dir = root.resolve(&path, OFlags::RDONLY | OFlags::DIRECTORY)?;
                     for entry in Dir::read_from(&dir).map_err(refusal)?.flatten() {
-                        if is_unfinished(entry.file_name().to_bytes()) {
-                            rustix::fs::unlinkat(&dir, entry.file_name(), AtFlags::empty()).map_err(refusal)?;
+                        let name = entry.file_name();
+                        if name.to_bytes() == large::FOLDER.as_bytes() {
+                            large::remove_all(&dir).map_err(refusal)?;
+                        } else if is_own(name.to_bytes()) {
+                            rustix::fs::unlinkat(&dir, name, AtFlags::empty()).map_err(refusal)?;
                         }
                     }
                     remove()
@@ -182,7 +191,7 @@ impl GuardedFileSystem<Context> for Store {
         let path = path.clone();
         self.run(move |root| {
             let (dir, name) = root.parent(&path)?;
-            rustix::fs::unlinkat(dir, name, AtFlags::empty()).map_err(refusal)
+            removal::remove(root, dir, name, AtFlags::empty()).map_err(refusal)
         })
     }
 
@@ -191,10 +200,10 @@ impl GuardedFileSystem<Context> for Store {
         self.run(move |root| {
             let (source, old) = root.parent(&from)?;
             let (target, new) = root.parent(&to)?;
-            let rename = || rustix::fs::renameat(&source, old, &target, new);
+            let rename = || removal::rename(root, (&source, old), (&target, new));
             match rename() {
                 // A collection moved over a file, which `remove_file` spared.
-                Err(Errno::NOTDIR) => rustix::fs::unlinkat(&target, new, AtFlags::empty()).and_then(|()| rename()),
+                Err(Errno::NOTDIR) => removal::remove(root, &target, new, AtFlags::empty()).and_then(|()| rename()),
                 done => done,
             }
             .and_then(|()| rustix::fs::fsync(&target))
@@ -208,8 +217,8 @@ impl GuardedFileSystem<Context> for Store {
         self.run(move |root| {
             let (dir, name) = root.parent(&to)?;
             let mut draft = Draft::new(dir, name)?;
-            draft.copy(root.resolve(&from, OFlags::RDONLY)?)?;
-            draft.commit(&visit).map(drop)
+            draft.copy(root, root.resolve(&from, OFlags::RDONLY)?)?;
+            draft.commit(root, &visit).map(drop)
         })
     }
 
@@ -230,7 +239,7 @@ impl GuardedFileSystem<Context> for Store {
         let (path, patching) = (path.clone(), Arc::clone(&self.patching));
         self.run(move |root| {
             let _alone = patching.lock().unwrap_or_else(PoisonError::into_inner);
-            properties::patch(&root.resolve(&path, OFlags::RDONLY)?, changes)
+            properties::patch(root, &root.resolve(&path, OFlags::RDONLY)?, changes)
         })
     }
 
@@ -265,7 +274,7 @@ impl Store {
             return Box::pin(async { Ok(kept) });
         }
         let path = path.clone();
-        self.run(move |root| root.resolve(&path, OFlags::RDONLY).map(properties::read))
+        self.run(move |root| root.resolve(&path, OFlags::RDONLY).map(|file| properties::read(root, file)))
     }
 }
 

@@ -3,18 +3,24 @@
 //! They live in one extended attribute of the file or directory itself. So they move, vanish and are
 //! renamed with it in the same system call, survive a local `mv`, and need no database that could
 //! disagree with the files. The price is the file system's limit: ext4 keeps about 4 KiB per file, xfs
-//! and btrfs up to 64 KiB; beyond it, and on file systems without user attributes, `PROPPATCH` answers
-//! 507. A set that does not fit changes nothing.
+//! and btrfs up to 64 KiB. A larger set is a file elsewhere, and the attribute says which: see `large`. Beyond
+//! [`large::MOST`], and on file systems without user attributes, `PROPPATCH` answers 507. A set that does not fit
+//! changes nothing.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::PoisonError;
 
 use dav_server::fs::{DavProp, FsResult};
 use http::StatusCode;
-use rustix::fs::XattrFlags;
+use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::root::refusal;
+use super::draft::COMMIT;
+use super::large::{self, Id};
+use super::meta::Meta;
+use super::root::{Root, refusal};
 
 const ATTRIBUTE: &str = "user.longhaul.properties";
 
@@ -48,16 +54,64 @@ pub(crate) fn set_raw(file: impl AsFd, value: &[u8]) -> rustix::io::Result<()> {
     rustix::fs::fsetxattr(file, ATTRIBUTE, value, XattrFlags::empty())
 }
 
+/// Puts an attribute read with [`raw`] on another file, or takes it away.
+pub(crate) fn set_raw_or_none(file: impl AsFd, value: Option<&[u8]>) -> rustix::io::Result<()> {
+    match value {
+        Some(value) => set_raw(file, value),
+        None => match rustix::fs::fremovexattr(file, ATTRIBUTE) {
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+            other => other,
+        },
+    }
+}
+
+/// Opens a name to read its properties.
+pub(crate) fn open(dir: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, name, flags, Mode::empty())
+}
+
+/// The set that an attribute refers to, if it does not hold it.
+pub(crate) fn reference(value: &[u8]) -> Option<Id> {
+    Id::parse(&serde_json::from_slice::<String>(value).ok()?)
+}
+
+/// The set that goes with an open file when it is removed.
+pub(crate) fn last_reference(file: impl AsFd) -> Option<Id> {
+    let id = reference(&raw(&file)?)?;
+    // Another name of the file keeps it.
+    let meta = Meta::of(&file).ok()?;
+    (meta.kind().is_dir() || meta.links() <= 1).then_some(id)
+}
+
+/// The attribute for a copy of a file: what it refers to is copied, too.
+pub(crate) fn copied(root: &Root, value: Vec<u8>) -> rustix::io::Result<Option<Vec<u8>>> {
+    let Some(id) = reference(&value) else { return Ok(Some(value)) };
+    let Some(set) = large::read(root, &id) else { return Ok(None) };
+    large::write(root, &set).map(|copy| Some(refer(&copy)))
+}
+
+fn refer(id: &Id) -> Vec<u8> {
+    format!("\"{}\"", id.as_str()).into_bytes()
+}
+
 /// The properties of an open file. Unreadable ones are told to the operator and count as none.
-pub(crate) fn read(file: impl AsFd) -> Vec<DavProp> {
-    stored(file)
+pub(crate) fn read(root: &Root, file: impl AsFd) -> Vec<DavProp> {
+    stored(root, file)
         .into_iter()
         .map(|s| DavProp { name: s.name, prefix: s.prefix, namespace: s.namespace, xml: Some(s.xml.into_bytes()) })
         .collect()
 }
 
-fn stored(file: impl AsFd) -> Vec<Stored> {
-    raw(file).map_or_else(Vec::new, |value| {
+fn stored(root: &Root, file: impl AsFd) -> Vec<Stored> {
+    let value = raw(file).and_then(|value| match reference(&value) {
+        Some(id) => large::read(root, &id).or_else(|| {
+            tracing::warn!("the properties {} of a file are not in {}", id.as_str(), large::FOLDER);
+            None
+        }),
+        None => Some(value),
+    });
+    value.map_or_else(Vec::new, |value| {
         serde_json::from_slice(&value).unwrap_or_else(|error| {
             tracing::warn!("the attribute {ATTRIBUTE} of a file is not ours and is ignored: {error}");
             Vec::new()
@@ -66,8 +120,12 @@ fn stored(file: impl AsFd) -> Vec<Stored> {
 }
 
 /// Sets (`true`) and removes (`false`) properties, all or none.
-pub(crate) fn patch(file: &OwnedFd, changes: Vec<(bool, DavProp)>) -> FsResult<Vec<(StatusCode, DavProp)>> {
-    let mut all = stored(file);
+pub(crate) fn patch(
+    root: &Root,
+    file: &OwnedFd,
+    changes: Vec<(bool, DavProp)>,
+) -> FsResult<Vec<(StatusCode, DavProp)>> {
+    let mut all = stored(root, file);
     for (set, property) in &changes {
         all.retain(|old| old.name != property.name || old.namespace != property.namespace);
         if let (true, Some(xml)) = (*set, &property.xml) {
@@ -79,14 +137,8 @@ pub(crate) fn patch(file: &OwnedFd, changes: Vec<(bool, DavProp)>) -> FsResult<V
             });
         }
     }
-    let outcome = if all.is_empty() {
-        match rustix::fs::fremovexattr(file, ATTRIBUTE) {
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
-            other => other,
-        }
-    } else {
-        set_raw(file, &serde_json::to_vec(&all).unwrap_or_default())
-    };
+    let set = if all.is_empty() { Vec::new() } else { serde_json::to_vec(&all).unwrap_or_default() };
+    let outcome = put(root, file, &set);
     let status = match outcome {
         Ok(()) => StatusCode::OK,
         Err(Errno::NOSPC | Errno::DQUOT | Errno::TOOBIG | Errno::RANGE | Errno::OPNOTSUPP) => {
@@ -95,6 +147,35 @@ pub(crate) fn patch(file: &OwnedFd, changes: Vec<(bool, DavProp)>) -> FsResult<V
         Err(errno) => return Err(refusal(errno)),
     };
     Ok(changes.into_iter().map(|(_, property)| (status, DavProp { xml: None, ..property })).collect())
+}
+
+/// Puts a set where it fits.
+fn put(root: &Root, file: &OwnedFd, set: &[u8]) -> rustix::io::Result<()> {
+    match exchange(root, file, (!set.is_empty()).then_some(set)) {
+        Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) if set.len() <= large::MOST => {
+            let id = large::write(root, set)?;
+            exchange(root, file, Some(&refer(&id))).inspect_err(|_| large::remove(root, &id))
+        }
+        done => done,
+    }
+}
+
+/// Puts an attribute in place of another, and removes the set that the other referred to.
+fn exchange(root: &Root, file: &OwnedFd, value: Option<&[u8]>) -> rustix::io::Result<()> {
+    let old = {
+        let _alone = COMMIT.lock().unwrap_or_else(PoisonError::into_inner);
+        // An upload may have replaced the file meanwhile, and have taken over what it had.
+        if Meta::of(file)?.links() == 0 {
+            return Err(Errno::NOENT);
+        }
+        let old = raw(file).and_then(|value| reference(&value));
+        set_raw_or_none(file, value)?;
+        old
+    };
+    if let Some(old) = old {
+        large::remove(root, &old);
+    }
+    Ok(())
 }
 
 /// The element without the XML declaration that `dav-server` writes before each.
@@ -117,19 +198,43 @@ mod tests {
 
     #[test]
     fn a_set_that_does_not_fit_changes_nothing() {
-        let file: OwnedFd = tempfile::tempfile().unwrap().into();
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let file: OwnedFd = std::fs::File::create(folder.path().join("file")).unwrap().into();
         if set_raw(&file, b"[]") == Err(Errno::OPNOTSUPP) {
             // Past the test harness, which would swallow it.
             let _ = writeln!(std::io::stderr(), "SKIPPED: the temporary directory keeps no user attributes");
             return;
         }
-        assert_eq!(patch(&file, vec![(true, property("a", "1"))]).unwrap()[0].0, StatusCode::OK);
-        let huge = "x".repeat(LIMIT);
-        let refused = patch(&file, vec![(false, property("a", "")), (true, property("b", &huge))]).unwrap();
+        assert_eq!(patch(&root, &file, vec![(true, property("a", "1"))]).unwrap()[0].0, StatusCode::OK);
+        let huge = "x".repeat(large::MOST);
+        let refused = patch(&root, &file, vec![(false, property("a", "")), (true, property("b", &huge))]).unwrap();
         assert!(refused.iter().all(|(status, _)| *status == StatusCode::INSUFFICIENT_STORAGE));
-        assert_eq!(read(&file).into_iter().map(|p| p.name).collect::<Vec<_>>(), ["a"]);
-        patch(&file, vec![(false, property("a", ""))]).unwrap();
-        assert!(read(&file).is_empty() && raw(&file).is_none());
+        assert_eq!(read(&root, &file).into_iter().map(|p| p.name).collect::<Vec<_>>(), ["a"]);
+        patch(&root, &file, vec![(false, property("a", ""))]).unwrap();
+        assert!(read(&root, &file).is_empty() && raw(&file).is_none());
+    }
+
+    #[test]
+    fn large_set_is_kept_elsewhere_and_removed_when_it_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let file: OwnedFd = std::fs::File::create(folder.path().join("file")).unwrap().into();
+        // Beyond what any file system keeps in an attribute.
+        let value = "x".repeat(100 * 1024);
+        let patched = patch(&root, &file, vec![(true, property("a", &value))]).unwrap();
+        if patched[0].0 == StatusCode::INSUFFICIENT_STORAGE && set_raw(&file, b"[]") == Err(Errno::OPNOTSUPP) {
+            let _ = writeln!(std::io::stderr(), "SKIPPED: the temporary directory keeps no user attributes");
+            return;
+        }
+        assert_eq!(patched[0].0, StatusCode::OK);
+        patch(&root, &file, vec![(true, property("b", "1"))]).unwrap();
+        let kept = read(&root, &file);
+        assert_eq!(kept.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert!(String::from_utf8_lossy(kept[0].xml.as_deref().unwrap()).contains(&value));
+        assert_eq!(large::all(&root).len(), 1, "the one before is removed");
+        patch(&root, &file, vec![(false, property("a", ""))]).unwrap();
+        assert!(large::all(&root).is_empty() && read(&root, &file).len() == 1);
     }
 
     #[test]

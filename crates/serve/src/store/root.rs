@@ -18,8 +18,15 @@ use dav_server::fs::{FsError, FsResult};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// What the name of an unfinished upload begins with; such names are neither listed nor reachable.
+use super::large::FOLDER;
+
+/// What the name of an unfinished upload begins with.
 pub(crate) const UNFINISHED: &str = ".haul-upload-";
+
+/// Whether a file name is the server's own: such names are neither listed nor reachable.
+pub(crate) fn is_own(name: &[u8]) -> bool {
+    is_unfinished(name) || name == FOLDER.as_bytes()
+}
 
 /// Whether a file name belongs to an unfinished upload.
 pub(crate) fn is_unfinished(name: &[u8]) -> bool {
@@ -95,10 +102,10 @@ impl Root {
     }
 }
 
-/// The path relative to the root. Names of unfinished uploads do not exist.
+/// The path relative to the root. The server's own names do not exist.
 fn relative(path: &DavPath) -> FsResult<&Path> {
     let bytes = path.as_bytes();
-    if bytes.split(|b| *b == b'/').any(is_unfinished) {
+    if bytes.split(|b| *b == b'/').any(is_own) {
         return Err(FsError::NotFound);
     }
     let inside = bytes.strip_prefix(b"/").unwrap_or(bytes);

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use super::blocking;
 use super::draft::Draft;
 use super::meta::Meta;
-use super::root::refusal;
+use super::root::{Root, refusal};
 use super::visit::Visit;
 
 /// How many bytes of a body gather in memory before they are written.
@@ -30,6 +30,7 @@ const GATHER: usize = 256 * 1024;
 /// A file being uploaded.
 #[derive(Debug)]
 pub(crate) struct Upload {
+    root: Arc<Root>,
     visit: Arc<Visit>,
     /// How many bytes the client announced, if it did.
     announced: Option<u64>,
@@ -41,8 +42,8 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    pub(crate) fn new(draft: Draft, announced: Option<u64>, visit: Arc<Visit>) -> Self {
-        Upload { visit, announced, draft: Some(draft), gathered: Vec::new(), size: 0, placed: None }
+    pub(crate) fn new(root: Arc<Root>, draft: Draft, announced: Option<u64>, visit: Arc<Visit>) -> Self {
+        Upload { root, visit, announced, draft: Some(draft), gathered: Vec::new(), size: 0, placed: None }
     }
 
     async fn gather(&mut self, piece: Bytes) -> FsResult<()> {
@@ -66,11 +67,11 @@ impl Upload {
             // Not what was announced: give it up. `dav-server` counts too and answers 400.
             return Ok(());
         }
-        let visit = Arc::clone(&self.visit);
+        let (root, visit) = (Arc::clone(&self.root), Arc::clone(&self.visit));
         self.placed = Some(
             blocking(move || {
                 draft.write(&pieces)?;
-                draft.commit(&visit)
+                draft.commit(&root, &visit)
             })
             .await?,
         );
