@@ -145,7 +145,7 @@ impl Draft {
             let after = if self.copies {
                 replaced.and_then(properties::last_reference)
             } else {
-                self.take_over(&temporary.file, replaced.and_then(properties::raw))?;
+                self.take_over(&temporary.file, replaced.and_then(properties::raw).as_deref())?;
                 None
             };
             rustix::fs::renameat(&self.dir, &temporary.name, &self.dir, &self.name).map_err(refusal)?;
@@ -157,11 +157,11 @@ impl Draft {
     }
 
     /// Takes over the properties that the file has now: they may have changed since the upload began.
-    fn take_over(&self, file: &File, now: Option<Vec<u8>>) -> FsResult<()> {
-        if now == self.properties {
+    fn take_over(&self, file: &File, now: Option<&[u8]>) -> FsResult<()> {
+        if now == self.properties.as_deref() {
             return Ok(());
         }
-        properties::set_raw_or_none(file, now.as_deref()).map_err(refusal)?;
+        properties::set_raw_or_none(file, now).map_err(refusal)?;
         rustix::fs::fsync(file).map_err(refusal)
     }
 
