@@ -5,6 +5,7 @@
 
 mod download;
 mod filter;
+mod fold;
 mod holding;
 mod leftover;
 mod plan;

@@ -80,6 +80,7 @@ pub async fn download(
         watch,
         parts: Mutex::default(),
         extras: Mutex::default(),
+        respellings: Mutex::default(),
         passed: Mutex::default(),
         root: to,
         moved: AtomicU64::new(0),
@@ -162,6 +163,7 @@ pub async fn download(
         watch(Event::Note("stopped: what was under way was given up, and what is done stays"));
     } else {
         work.name_missing();
+        work.respell();
         work.delete_extras();
     }
     let mut summary = std::mem::take(work.summary.get_mut().unwrap_or_else(PoisonError::into_inner));
@@ -273,6 +275,8 @@ struct Work<'a> {
     parts: Mutex<HashSet<PathBuf>>,
     /// What is here and not on the server.
     extras: Mutex<Vec<PathBuf>>,
+    /// What is to have another name here.
+    respellings: Mutex<Vec<(PathBuf, PathBuf)>>,
     /// Folders that are left out, and were made for what is in them.
     passed: Mutex<HashSet<PathBuf>>,
     /// The target.

@@ -74,6 +74,8 @@ pub(crate) struct Plan {
     small: VecDeque<(usize, Before)>,
     large: VecDeque<(usize, Before)>,
     deletions: Vec<(RemotePath, Guard)>,
+    /// The same of what may be the same as something new.
+    twins: Vec<(RemotePath, Guard, Vec<u8>)>,
     /// How many files and folders go with them.
     doomed: u64,
     deleting: bool,
@@ -157,6 +159,7 @@ impl Plan {
             small: VecDeque::new(),
             large: VecDeque::new(),
             deletions: Vec::new(),
+            twins: Vec::new(),
             doomed: 0,
             deleting: false,
             deleted: Vec::new(),
@@ -255,7 +258,7 @@ impl Plan {
             Outcome::Sifted(path, Err(error)) => self.fail(path.to_string(), error),
             Outcome::Swept(path, Ok(())) => self.news.push(News::Swept(path)),
             // Nobody needs that it is gone.
-            Outcome::Swept(..) => {}
+            Outcome::Swept(..) | Outcome::Spared => {}
             Outcome::Deleted(path, guard, result) => self.deleted(path, guard, result),
             Outcome::Remained(paths, there) => self.remained(paths, there),
         }

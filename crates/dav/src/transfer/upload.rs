@@ -306,6 +306,7 @@ impl Upload<'_> {
                 Outcome::Swept(path, swept.map(drop))
             }
             .boxed(),
+            Step::DeleteTwin(path, guard, twin) => self.delete_twin(path, guard, twin).boxed(),
             Step::Delete(path, guard) => self.delete(path, guard, true).boxed(),
             Step::DeleteAlone(path, guard) => self.delete(path, guard, false).boxed(),
             Step::Remaining(folder, paths) => self.remaining(folder, paths).boxed(),

@@ -6,3 +6,4 @@ mod common;
 mod clocks;
 mod kinds;
 mod leftovers;
+mod names;

@@ -1,7 +1,8 @@
 //! What is here and not on the server, in a mirror.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
+    ffi::{OsStr, OsString},
     fs, io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -13,9 +14,11 @@ use crate::{
     transfer::{
         Event,
         filter::Scope,
+        fold::{is_same_file, key},
         leftover::{is_leftover, old_since, sweep},
-        lock,
+        lock, marked,
         plan::too_many,
+        random,
     },
 };
 
@@ -53,10 +56,15 @@ impl Work<'_> {
         let filter = Some(&options.filter).filter(|filter| !filter.is_empty() && !options.delete_excluded);
         let failed = |error| (place.to_owned(), error);
         let mut all = !scope.passing;
+        let respelt = self.respelt(place, kept);
         for entry in fs::read_dir(place).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let (name, path) = (entry.file_name(), entry.path());
             if is_leftover(name.as_bytes()) || kept.contains(name.as_bytes()) {
+                all = false;
+                continue;
+            }
+            if respelt.contains(&path) {
                 all = false;
                 continue;
             }
@@ -80,6 +88,39 @@ impl Work<'_> {
             }
         }
         Ok(all)
+    }
+
+    /// What has another name here than on the server, and is the same file: where names are folded, a name of which only
+    /// the case has changed leads to it. It gets its new name in the end.
+    fn respelt(&self, place: &Path, kept: &HashSet<&[u8]>) -> HashSet<PathBuf> {
+        let entries = fs::read_dir(place).into_iter().flatten().flatten();
+        let here: HashSet<OsString> = entries.map(|entry| entry.file_name()).collect();
+        let missing = kept.iter().filter(|name| !here.contains(OsStr::from_bytes(name)));
+        let missing: HashMap<Vec<u8>, &[u8]> = missing.map(|name| (key(name), *name)).collect();
+        let mut respelt = HashSet::new();
+        for name in here.iter().filter(|name| !kept.contains(name.as_bytes())) {
+            let Some(new) = missing.get(&key(name.as_bytes())) else { continue };
+            let (old, new) = (place.join(name), place.join(OsStr::from_bytes(new)));
+            if is_same_file(&old, &new) {
+                respelt.insert(old.clone());
+                lock(&self.respellings).push((old, new));
+            }
+        }
+        respelt
+    }
+
+    /// Gives files and folders the names that they have on the server by now. By way of a third name: where both names
+    /// lead to one file, a rename from one to the other does nothing.
+    pub(super) fn respell(&self) {
+        for (old, new) in std::mem::take(&mut *lock(&self.respellings)).into_iter().filter(|_| !self.options.dry_run) {
+            let name = new.file_name().unwrap_or_default().as_bytes();
+            let third = new.with_file_name(OsStr::from_bytes(&marked(name, random(&old), "old")));
+            let renamed = fs::rename(&old, &third)
+                .and_then(|()| fs::rename(&third, &new).inspect_err(|_| drop(fs::rename(&third, &old))));
+            if let Err(error) = renamed {
+                self.failed(&old.display().to_string(), Error::local("rename", old, error));
+            }
+        }
     }
 
     /// The files of the user's list that the server does not have.

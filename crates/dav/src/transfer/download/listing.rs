@@ -15,9 +15,12 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Facts, Find, Folder, Work, remembered::Content};
 use crate::{
-    Entry, Error, PathError, RemotePath, Unfit,
+    Entry, Error, PathError, RemotePath, Unfit, harmless,
     requests::Depth,
-    transfer::{is_leftover, lock},
+    transfer::{
+        fold::{Taken, are_one_here},
+        is_leftover, lock,
+    },
 };
 
 /// What a listing has found.
@@ -34,6 +37,8 @@ struct Contents<'a> {
     folder: Folder,
     /// The names so far, and whether they are folders.
     names: HashMap<Box<[u8]>, bool>,
+    /// The names that are passed on.
+    taken: Taken,
     /// All of it, if it is to be remembered.
     kept: Option<Content>,
     /// The first entry that has no place in it, why, and how many more there are.
@@ -64,6 +69,7 @@ impl Work<'_> {
             here: Here::Unknown,
             folder,
             names: HashMap::new(),
+            taken: Taken::default(),
             kept,
             odd: None,
             found,
@@ -162,6 +168,9 @@ impl Contents<'_> {
         let Some(facts) = facts else {
             let Some(scope) = filter.folder(scope, &name) else { return self.left_out(&name) };
             let Ok(path) = self.path.join(&name, true) else { return };
+            if !self.is_alone(&name) {
+                return;
+            }
             let place = self.folder.place.join(OsStr::from_bytes(&name));
             let above = self.folder.scope.passing.then(|| Arc::new(self.folder.clone()));
             let folder = Folder { path, place, named: false, fresh: false, alias: None, scope, above };
@@ -170,9 +179,22 @@ impl Contents<'_> {
         if !filter.file(scope, &name, facts.length, facts.modified) {
             return self.left_out(&name);
         }
-        if let Some(folder) = self.here() {
+        if let Some(folder) = self.here()
+            && self.is_alone(&name)
+        {
             self.pass(Found::File(Find { folder, name, facts }));
         }
+    }
+
+    /// Whether a name is no other's here. Else it is refused: the two would become one.
+    fn is_alone(&mut self, name: &[u8]) -> bool {
+        let (place, dry) = (&self.folder.place, self.work.options.dry_run);
+        let is_one = |one: &[u8], other: &[u8]| !dry && are_one_here(place, one, other);
+        let Err(other) = self.taken.take(name, is_one) else { return true };
+        let Ok(path) = self.path.join(name, false) else { return false };
+        let why = format!("here it would become one with {}: rename one of them on the server", harmless(&other));
+        self.work.failed(&path.to_string(), Error::Differs { path, why });
+        false
     }
 
     /// What the filter leaves out stays here as it is, unless it is to be deleted.

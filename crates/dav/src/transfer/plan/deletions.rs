@@ -4,12 +4,13 @@
 //! done all. So their folders are looked at afterwards. What is still there is deleted once more, alone, and named if
 //! that has no effect either.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Listing, News, Plan, Sifted, Step, There};
 use crate::{
     Error, Guard, RemotePath,
     transfer::{
+        fold::key,
         leftover::{is_leftover, is_of_a_transfer},
         walk::Folder,
     },
@@ -24,6 +25,7 @@ impl Plan {
         }
         if !is_spared && !self.deleting && self.rules.max_delete.is_some_and(|most| self.doomed > most) {
             self.deletions.clear();
+            self.twins.clear();
             self.refuse();
             return None;
         }
@@ -31,6 +33,11 @@ impl Plan {
             self.deleting = true;
             self.under_way += 1;
             return Some(Step::Delete(path, guard));
+        }
+        if !is_spared && let Some((path, guard, twin)) = self.twins.pop() {
+            self.deleting = true;
+            self.under_way += 1;
+            return Some(Step::DeleteTwin(path, guard, twin));
         }
         if self.under_way > 0 || self.deleted.is_empty() {
             return None;
@@ -90,12 +97,21 @@ impl Plan {
         if *unread {
             return;
         }
+        // Names that are only here: where names are folded, one of them may be what the server has under another.
+        let new = kept.iter().filter(|name| !listing.contains_key(**name));
+        let new: HashMap<Vec<u8>, &[u8]> = new.map(|name| (key(name), *name)).collect();
         let filter = Some(&self.rules.filter).filter(|filter| !filter.is_empty() && !self.rules.delete_excluded);
         for (name, there) in listing {
             let stays = is_leftover(name) || stays.contains(name) || filter.is_some() && excluded.contains(name);
             let (false, Ok(path)) = (stays || kept.contains(name.as_slice()), path.join(name, there.folder)) else {
                 continue;
             };
+            if let Some(twin) = new.get(&key(name)) {
+                self.doomed += 1;
+                let guard = if there.folder { Guard::None } else { there.guard() };
+                self.twins.push((path, guard, twin.to_vec()));
+                continue;
+            }
             match filter {
                 Some(filter) if there.folder => {
                     self.steps.extend(filter.folder(scope, name).map(|scope| Step::Sift(path, scope)));

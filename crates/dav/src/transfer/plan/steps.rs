@@ -39,6 +39,8 @@ pub(crate) enum Step {
     Sweep(RemotePath, Guard),
     /// See whether a folder that was made, and that nothing is put into, is there.
     Confirm(usize),
+    /// Delete what is here no more, if the server has this name too beside it. Else the two names may be one there.
+    DeleteTwin(RemotePath, Guard, Vec<u8>),
     /// Delete what is here no more.
     Delete(RemotePath, Guard),
     /// The same with nothing else on its connection: the first try had no effect, though the server said that it had.
@@ -134,6 +136,8 @@ pub(crate) enum Outcome {
     Deleted(RemotePath, Guard, Result<(), Error>),
     /// Which of those that were deleted are still there.
     Remained(Vec<(RemotePath, Guard)>, Result<HashSet<RemotePath>, Error>),
+    /// What had a twin was left alone.
+    Spared,
 }
 
 /// What of a folder is to be deleted.

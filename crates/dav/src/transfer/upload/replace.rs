@@ -1,4 +1,4 @@
-//! A file in the place of a folder, and a folder in the place of a file.
+//! A file in the place of a folder, a folder in the place of a file, and a name in the place of another.
 //!
 //! The new one is made first, under a name of our own, so nothing is lost if the server does not take it. A MOVE that
 //! overwrites then deletes the old one and renames in one request (RFC 4918 §9.9.3). Some servers refuse to overwrite
@@ -16,7 +16,11 @@ use super::{
 };
 use crate::{
     Error, Guard, If, RemotePath,
-    transfer::{SHARED, marked, plan::Sent, random, temporary_name},
+    transfer::{
+        SHARED, marked,
+        plan::{Outcome, Sent},
+        random, temporary_name,
+    },
 };
 
 impl Upload<'_> {
@@ -58,6 +62,26 @@ impl Upload<'_> {
         };
         self.settle(&ours, replaced.await).await?;
         Ok(Sent { bytes, etag: None, compared: false, seen: None })
+    }
+
+    /// Deletes what is here no more, unless it and its twin are one on the server.
+    pub(super) async fn delete_twin(&self, path: RemotePath, guard: Guard, twin: Vec<u8>) -> Outcome {
+        match self.has_both(&path, &twin).await {
+            Ok(true) => self.delete(path, guard, false).await,
+            Ok(false) => Outcome::Spared,
+            Err(error) => Outcome::Deleted(path, guard, Err(error)),
+        }
+    }
+
+    /// Whether the server has something that is here no more, and its twin beside it. Where names are folded, there is only
+    /// one of the two, with what was uploaded under the other name. A dry run has uploaded nothing.
+    async fn has_both(&self, path: &RemotePath, twin: &[u8]) -> Result<bool, Error> {
+        let (parent, name) = place(path)?;
+        if self.options.dry_run {
+            return Ok(true);
+        }
+        let listing = self.list(&parent).await?.unwrap_or_default();
+        Ok(listing.contains_key(twin) && listing.contains_key(name))
     }
 
     /// Gives what is ours the name of what is of the other kind.
