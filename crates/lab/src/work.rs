@@ -104,6 +104,7 @@ impl Payload {
             folder: folder.to_owned(),
             source: scratch.join("source"),
             target: scratch.join("target"),
+            began: SystemTime::now(),
         };
         for local in [&task.source, &task.target] {
             fs::create_dir_all(local).map_err(io_error("create", local))?;
@@ -144,6 +145,18 @@ pub struct Task {
     pub source: PathBuf,
     /// The folder on the client that downloads go to; empty at the start.
     pub target: PathBuf,
+    began: SystemTime,
+}
+
+/// A file to fetch, as a listing would have told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// On the server.
+    pub name: String,
+    /// In bytes.
+    pub length: u64,
+    /// In whole seconds another for each file, as files that people have rarely come of one second.
+    pub modified: SystemTime,
 }
 
 impl Task {
@@ -193,10 +206,19 @@ impl Task {
         }
     }
 
-    /// What to fetch, in order: each file's name on the server and its length, as a listing would have told.
-    pub fn reads(&self) -> impl Iterator<Item = (String, u64)> {
+    /// What to fetch, in order.
+    pub fn reads(&self) -> impl Iterator<Item = Listed> {
         let count = if self.work().reads() { self.payload.contents.len() } else { 0 };
-        (0..count).map(|index| (self.name(index), self.payload.contents[index].len() as u64))
+        (0..count).map(|index| Listed {
+            name: self.name(index),
+            length: self.payload.contents[index].len() as u64,
+            modified: self.modified(index),
+        })
+    }
+
+    /// When the file with this number was last written, as the server has it.
+    fn modified(&self, index: usize) -> SystemTime {
+        self.began - AGE - Duration::from_secs(index as u64)
     }
 
     /// What to write, in order: for each upload or save the client's file, its content and
@@ -227,7 +249,7 @@ impl Task {
         for (index, content) in self.payload.contents.iter().enumerate().take(present) {
             let file = folder.join(self.name(index));
             fs::write(&file, content)
-                .and_then(|()| fs::File::options().write(true).open(&file)?.set_modified(SystemTime::now() - AGE))
+                .and_then(|()| fs::File::options().write(true).open(&file)?.set_modified(self.modified(index)))
                 .map_err(io_error("write", &file))?;
             made.push(file);
         }

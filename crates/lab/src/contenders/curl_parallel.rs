@@ -9,7 +9,7 @@ use super::{Contender, Failure, Prepared, Ready, Registered, Sample, Values, cur
 use crate::{
     process::{Program, run},
     servers::{Http, Server},
-    work::{Done, Work},
+    work::{Done, Listed, Work},
 };
 
 const PARAMETERS: &[(&str, u32)] = &[("parallel", 50)];
@@ -110,7 +110,7 @@ fn transfers(sample: &Sample) -> String {
     for (file, _, name) in sample.task.writes() {
         let _ = writeln!(list, "upload-file = \"{}\"\nurl = \"{}{name}\"", file.display(), sample.url);
     }
-    for (name, _) in sample.task.reads() {
+    for Listed { name, .. } in sample.task.reads() {
         let file = sample.task.target.join(&name);
         let _ = writeln!(list, "output = \"{}\"\nurl = \"{}{name}\"", file.display(), sample.url);
     }

@@ -25,7 +25,7 @@ use crate::{
     certs::Certificates,
     models::start,
     servers::{Http, Server},
-    work::{Done, Task, Work},
+    work::{Done, Listed, Task, Work},
 };
 
 /// Above this, an answer would hold up those behind it for longer than they are worth.
@@ -148,19 +148,19 @@ struct Fetch {
 
 impl Fetch {
     /// Fetches files, asking for all at once and in order.
-    async fn all(&self, files: Vec<(String, u64)>) -> Result<(), Failure> {
+    async fn all(&self, files: Vec<Listed>) -> Result<(), Failure> {
         let count = files.len().max(1);
-        let fetches = stream::iter(files).map(|(name, length)| self.one(name, length));
+        let fetches = stream::iter(files).map(|file| self.one(file));
         fetches.buffer_unordered(count).try_collect().await
     }
 
-    async fn one(&self, name: String, length: u64) -> Result<(), Failure> {
+    async fn one(&self, Listed { name, length, modified }: Listed) -> Result<(), Failure> {
         let url = format!("{}{name}", self.url);
         let failed = |error: haul_http::Error| Failure::Engine(error.to_string());
         let mut request = Request::get(&url).body(Body::empty()).map_err(|_| Failure::Url(url.clone()))?;
         request.extensions_mut().insert(Options {
             class: if length > LARGE { Class::Large } else { Class::Small },
-            expected: Expected { length: Some(length), ..Expected::default() },
+            expected: Expected { length: Some(length), modified: Some(modified), etag: None },
             ..Options::default()
         });
         let answer = self.client.send(request).await.map_err(failed)?;

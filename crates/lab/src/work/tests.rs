@@ -195,8 +195,10 @@ fn a_page_is_right_only_when_every_object_is() {
         size: Size::bytes(7),
     });
     let reads: Vec<_> = task.reads().collect();
-    assert_eq!(reads.last(), Some(&("file0002.bin".to_owned(), 7)));
-    for (name, _) in &reads[..2] {
+    assert_eq!(reads.last().map(|file| (file.name.as_str(), file.length)), Some(("file0002.bin", 7)));
+    for Listed { name, modified, .. } in &reads[..2] {
+        let there = fs::metadata(root.join("s1").join(name)).unwrap().modified().unwrap();
+        assert_eq!(there, *modified);
         fs::copy(root.join("s1").join(name), task.target.join(name)).unwrap();
     }
     assert!(wrong(&task, &root, &Done::default()).contains("file0002.bin is missing"));
