@@ -10,10 +10,13 @@ mod holding;
 mod leftover;
 mod plan;
 mod records;
+mod relay;
+mod relayed;
 mod settled;
 mod spared;
 mod store;
 mod stream;
+mod tree;
 mod unchanged;
 mod upload;
 mod walk;
@@ -28,9 +31,12 @@ use std::{
 pub use download::download;
 pub use filter::{BadPattern, Filter, Rule};
 pub use leftover::is_leftover;
+pub use relay::relay;
+pub use relayed::body_of;
 pub use settled::Settled;
 pub use spared::{Spare, Spared};
 pub use stream::upload_stream;
+pub use tree::{Leaf, Tree, place_in};
 pub use upload::upload;
 
 use crate::{Error, RemotePath, Wanted, locks::Policy};

@@ -8,6 +8,7 @@
 mod bandwidth;
 mod bar;
 mod cat;
+mod check;
 mod cp;
 mod deletion;
 mod filters;
@@ -55,6 +56,7 @@ pub(crate) enum Command {
     Cp(Box<cp::Args>),
     Sync(Box<sync::Args>),
     Cat(cat::Args),
+    Check(Box<check::Args>),
     Mv(mv::Args),
     Rm(rm::Args),
     Mkdir(mkdir::Args),
@@ -67,6 +69,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Ls(args) => runtime::conduct(|_| ls::run(args)),
         Command::Cp(args) => runtime::conduct(|stop| cp::run(*args, stop)),
         Command::Sync(args) => runtime::conduct(|stop| sync::run(*args, stop)),
+        Command::Check(args) => runtime::conduct(|_| check::run(*args)),
         Command::Cat(args) => runtime::conduct(|_| cat::run(args)),
         Command::Mv(args) => runtime::conduct(|_| mv::run(args)),
         Command::Rm(args) => runtime::conduct(|_| rm::run(args)),

@@ -33,10 +33,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+pub(super) use self::file::mtime;
 use self::{
     alone::Alone,
     bulk::Small,
-    file::{Manner, mtime, renaming, seconds},
+    file::{Manner, renaming, seconds},
     first::First,
     stated::Stated,
     target::{begun, chosen, looked, placed, target, walked},

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::usage;
 
-/// Copy files to a server, from one, or on one
+/// Copy files to a server, from one, on one, or from one to another
 ///
 /// A URL (http, https, dav, davs) is on a server, everything else is here. As with cp(1), what is copied goes into the
 /// last if that is a folder, and gets its name if it is not; several go into a folder. `-` is standard input or output.
@@ -60,11 +60,15 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     let places = places(&args.places)?;
     let (sources, to) = split(&places)?;
     let filter = args.filters.read()?;
-    if !args.filters.is_empty() && !sources.there.is_empty() && to.remote().is_some() {
+    let apart = to.remote().zip(sources.there.first()).filter(|(to, from)| !to.is_same_server(from));
+    if !args.filters.is_empty() && !sources.there.is_empty() && to.remote().is_some() && apart.is_none() {
         return Err(usage("the server copies a folder as a whole: filters are for copies from here or to here"));
     }
     let mut report = Report::new("cp", args.way.json.as_deref());
-    let one = one_server(sources.there.iter().copied().chain(to.remote()))?;
+    if apart.is_some() && (!args.way.header.is_empty() || args.way.password_file.is_some()) {
+        return Err(usage("--header and --password-file are for one server, and these are two: use the settings file"));
+    }
+    let one = one_server(sources.there.iter().copied().chain(to.remote().filter(|_| apart.is_none())))?;
     let session = Session::open(one, &args.way, &args.manner).await?;
     let skip = if args.resume { Skip::SameSizeAndTime } else { Skip::Nothing };
     let (recursive, resume) = (args.recursive, args.resume);
@@ -86,6 +90,11 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
             cat::print_all(&session, &there, session.settings.verify == Verify::Digest, report).await
         }
         Place::Here(to) => transfer(&session, Route::Down(&there, to), &options, &stop, report, &args.verbosity).await,
+        Place::There(to) if apart.is_some() => {
+            let second = Session::open(to, &args.way, &args.manner).await?;
+            let route = Route::Across(&there, &second, &to.path);
+            transfer(&session, route, &options, &stop, report, &args.verbosity).await
+        }
         Place::There(to) => {
             let copied = carry(&session, Verb::Copy, &there, &to.path, args.recursive, &mut report).await;
             report.finish(Done { copied })

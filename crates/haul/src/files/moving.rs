@@ -16,6 +16,8 @@ use super::{Outcome, progress::Progress, report::Report, runtime::Stop, session:
 pub(super) enum Route<'a> {
     Up(&'a [PathBuf], &'a RemotePath),
     Down(&'a [RemotePath], &'a Path),
+    /// To another server.
+    Across(&'a [RemotePath], &'a Session, &'a RemotePath),
 }
 
 /// What of the settings bears on a transfer.
@@ -61,6 +63,10 @@ pub(super) async fn transfer(
                 to.display().to_string(),
                 transfer::download(&session.dav, sources, to, &options, minded, &watch).await,
             ),
+            Route::Across(sources, second, to) => {
+                let (from, to_there) = ((&session.dav, sources), (&second.dav, to));
+                (to.to_string(), transfer::relay(from, to_there, &options, minded, &watch).await)
+            }
         };
         let again = attempt < verbosity.retries() && !stop.is_wished();
         let failed = match &summary {

@@ -33,6 +33,13 @@ pub(super) struct Remote {
     pub(super) user: Option<String>,
 }
 
+impl Remote {
+    /// Whether it is on the same server, for the same user.
+    pub(super) fn is_same_server(&self, other: &Self) -> bool {
+        (&self.origin, &self.user) == (&other.origin, &other.user)
+    }
+}
+
 impl Place {
     /// It, if it is on a server.
     pub(super) fn remote(&self) -> Option<&Remote> {

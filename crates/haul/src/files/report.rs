@@ -18,6 +18,7 @@ pub(super) struct Report {
     command: &'static str,
     json: Option<PathBuf>,
     failed: Vec<Failed>,
+    differs: bool,
 }
 
 /// Something that was not done.
@@ -38,7 +39,7 @@ struct Document<'a, T> {
 
 impl Report {
     pub(super) fn new(command: &'static str, json: Option<&Path>) -> Self {
-        Self { command, json: json.map(Path::to_owned), failed: Vec::new() }
+        Self { command, json: json.map(Path::to_owned), failed: Vec::new(), differs: false }
     }
 
     /// Whose it is.
@@ -77,6 +78,11 @@ impl Report {
         self.failed.push(Failed { path: path.to_string(), why: why.to_string() });
     }
 
+    /// What was compared is not the same: nothing has failed, and the exit status says so.
+    pub(super) fn differs(&mut self) {
+        self.differs = true;
+    }
+
     /// The end: writes the JSON, with what was found in it.
     pub(super) fn finish(self, found: impl Serialize) -> Outcome {
         if let Some(path) = &self.json {
@@ -91,6 +97,6 @@ impl Report {
                 format!("cannot write the JSON to {place}: {error}")
             })?;
         }
-        Ok(if self.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if self.is_good() && !self.differs { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

@@ -213,7 +213,7 @@ pub(super) fn renaming(path: &RemotePath, guard: &Guard, claims: &If) -> (bool, 
 }
 
 /// A file's time, as Nextcloud and ownCloud take it; to others it says nothing.
-pub(super) fn mtime(modified: Option<SystemTime>) -> Option<(HeaderName, HeaderValue)> {
+pub(in crate::transfer) fn mtime(modified: Option<SystemTime>) -> Option<(HeaderName, HeaderValue)> {
     Some((HeaderName::from_static("x-oc-mtime"), HeaderValue::from(seconds(modified)?)))
 }
 

@@ -1,0 +1,267 @@
+//! `haul check`: whether two folders have the same files.
+//!
+//! Names and lengths are compared in any case. The content is compared by a digest where a server has one, and byte by byte
+//! where both folders are here, or where that is wished: then all of it is fetched. A file whose content could not be
+//! compared is counted apart: nobody is to believe more than was seen.
+
+use std::{collections::BTreeSet, ffi::OsStr, io, os::unix::ffi::OsStrExt, path::PathBuf};
+
+use dav::{
+    Error, RemotePath, Wanted,
+    transfer::{Filter, Leaf, Tree, body_of, place_in},
+};
+use futures_util::{StreamExt, TryStreamExt, future::BoxFuture, stream};
+use haul_http::Body;
+use serde::Serialize;
+
+use super::{
+    Outcome,
+    filters::Filters,
+    options::{Manner, Way},
+    place::{Place, place},
+    report::Report,
+    session::Session,
+    show,
+};
+use crate::{say, usage};
+
+/// Comparisons in flight at a time.
+const AT_ONCE: usize = 32;
+
+/// Compare two folders, here or on servers, and change nothing
+///
+/// Prints a line for each file that is missing or differs. The exit status is 0 if there is none, and 1 if there is.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The folder that is right
+    #[arg(value_name = "FROM")]
+    from: String,
+    /// The folder to compare with it
+    #[arg(value_name = "TO")]
+    to: String,
+    /// Fetch all files and compare them byte by byte
+    #[arg(long, conflicts_with = "size_only")]
+    download: bool,
+    /// Compare names and sizes only
+    #[arg(long)]
+    size_only: bool,
+    /// Ignore files that are only in TO
+    #[arg(long)]
+    one_way: bool,
+    #[command(flatten)]
+    filters: Filters,
+    #[command(flatten)]
+    way: Way,
+}
+
+/// A folder to compare.
+enum Side {
+    Here(PathBuf),
+    There(Box<Session>, RemotePath),
+}
+
+/// What was found.
+#[derive(Serialize, Default)]
+struct Found {
+    /// Files that are the same by their content.
+    equal: u64,
+    /// Files of the same size, whose content was not compared.
+    same_size: u64,
+    differ: Vec<Differ>,
+    missing_in_to: Vec<String>,
+    missing_in_from: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Differ {
+    path: String,
+    why: String,
+}
+
+/// How a file of both sides compares.
+enum Verdict {
+    Equal,
+    SameSize,
+    Differs(String),
+}
+
+pub(super) async fn run(args: Args) -> Outcome {
+    let mut report = Report::new("check", args.way.json.as_deref());
+    let filter = args.filters.read()?;
+    let (from, to) = (place(&args.from).map_err(usage)?, place(&args.to).map_err(usage)?);
+    let two = matches!((&from, &to), (Place::There(from), Place::There(to)) if (&from.origin, &from.user) != (&to.origin, &to.user));
+    if two && (!args.way.header.is_empty() || args.way.password_file.is_some()) {
+        return Err(usage("--header and --password-file are for one server, and these are two: use the settings file"));
+    }
+    let (from, to) = (Side::open(from, &args.way).await?, Side::open(to, &args.way).await?);
+    let (source, target) = futures_util::try_join!(from.tree(&filter), to.tree(&filter))?;
+    for (path, why) in source.failed.iter().chain(&target.failed) {
+        report.fail(show::name(path.as_bytes()), why);
+    }
+    let mut found = Found::default();
+    let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+    let names: BTreeSet<_> = source.files.keys().chain(target.files.keys()).collect();
+    let mut both = Vec::new();
+    for name in names {
+        match (source.files.get(name), target.files.get(name)) {
+            (Some(a), Some(b)) => both.push((name, a, b)),
+            (Some(_), None) => found.missing_in_to.push(text(name)),
+            (None, Some(_)) if !args.one_way => found.missing_in_from.push(text(name)),
+            _ => {}
+        }
+    }
+    let compared = both.into_iter().map(|(name, a, b)| {
+        let verdict = compare(&args, (&from, a), (&to, b), name);
+        async move { (name, verdict.await) }
+    });
+    let mut compared = stream::iter(compared).buffered(AT_ONCE);
+    while let Some((name, verdict)) = compared.next().await {
+        match verdict {
+            Ok(Verdict::Equal) => found.equal += 1,
+            Ok(Verdict::SameSize) => found.same_size += 1,
+            Ok(Verdict::Differs(why)) => found.differ.push(Differ { path: text(name), why }),
+            Err(why) => report.fail(show::name(name), why),
+        }
+    }
+    drop(compared);
+    found.end(report)
+}
+
+impl Found {
+    fn end(self, mut report: Report) -> Outcome {
+        let name = |path: &String| show::name(path.as_bytes());
+        for path in &self.missing_in_to {
+            report.print(&format!("missing in TO: {}\n", name(path)))?;
+        }
+        for path in &self.missing_in_from {
+            report.print(&format!("missing in FROM: {}\n", name(path)))?;
+        }
+        for Differ { path, why } in &self.differ {
+            report.print(&format!("differs: {}: {why}\n", name(path)))?;
+        }
+        let Self { equal, same_size, differ, missing_in_to, missing_in_from } = &self;
+        let mut line = format!("{} equal", show::count(*equal, "file"));
+        for (number, what) in [
+            (*same_size, "of the same size, not compared further"),
+            (differ.len() as u64, "differ"),
+            (missing_in_to.len() as u64, "missing in TO"),
+            (missing_in_from.len() as u64, "missing in FROM"),
+        ] {
+            if number > 0 {
+                line.extend(["; ", &number.to_string(), " ", what]);
+            }
+        }
+        say(line);
+        if !(differ.is_empty() && missing_in_to.is_empty() && missing_in_from.is_empty()) {
+            report.differs();
+        }
+        report.finish(self)
+    }
+}
+
+impl Side {
+    async fn open(place: Place, way: &Way) -> Result<Self, Box<dyn std::error::Error>> {
+        Ok(match place {
+            Place::Here(path) => Self::Here(path),
+            Place::There(remote) => {
+                let session = Session::open(&remote, way, &Manner::default()).await?;
+                Self::There(Box::new(session), remote.path.as_folder(true))
+            }
+        })
+    }
+
+    async fn tree(&self, filter: &Filter) -> Result<Tree, Error> {
+        match self {
+            Self::Here(path) => Tree::here(path, filter),
+            Self::There(session, path) => Tree::there(&session.dav, path, filter, Wanted::DIGESTS).await,
+        }
+    }
+
+    /// The content of a file.
+    fn body(&self, name: &[u8], leaf: &Leaf) -> Result<Body, Error> {
+        Ok(match self {
+            Self::Here(root) => {
+                let path = root.join(OsStr::from_bytes(name));
+                Body::file(path, 0, leaf.length.unwrap_or_default())
+            }
+            Self::There(session, root) => body_of(&session.dav, &place_in(root, name, false)?, leaf),
+        })
+    }
+}
+
+/// Compares a file of both sides.
+fn compare<'a>(
+    args: &'a Args,
+    (from, a): (&'a Side, &'a Leaf),
+    (to, b): (&'a Side, &'a Leaf),
+    name: &'a [u8],
+) -> BoxFuture<'a, Result<Verdict, Error>> {
+    Box::pin(async move {
+        if let (Some(a), Some(b)) = (a.length, b.length)
+            && a != b
+        {
+            return Ok(Verdict::Differs(format!("{a} bytes in FROM, {b} in TO")));
+        }
+        if args.size_only {
+            return Ok(Verdict::SameSize);
+        }
+        let same = match (from, to) {
+            (Side::Here(_), Side::Here(_)) => Some(same_bytes(from.body(name, a)?, to.body(name, b)?).await?),
+            // The one that is asked, and the one that is compared with it.
+            (other, Side::There(session, root)) => content(args, session, root, (name, b), (other, a)).await?,
+            (Side::There(session, root), other) => content(args, session, root, (name, a), (other, b)).await?,
+        };
+        Ok(match same {
+            Some(true) => Verdict::Equal,
+            Some(false) => Verdict::Differs("same size, other content".into()),
+            None => Verdict::SameSize,
+        })
+    })
+}
+
+/// Whether a file on a server has the content of another; none if that is not known.
+async fn content(
+    args: &Args,
+    session: &Session,
+    root: &RemotePath,
+    (name, there): (&[u8], &Leaf),
+    (other, leaf): (&Side, &Leaf),
+) -> Result<Option<bool>, Error> {
+    let path = place_in(root, name, false)?;
+    if args.download {
+        return session.dav.has_bytes(&path, &mut other.body(name, leaf)?).await.map(Some);
+    }
+    if matches!(other, Side::There(..)) {
+        // Digests by the same algorithm, `SHA1:…`.
+        let algorithm = |sum: &str| sum.split(':').next().map(str::to_ascii_uppercase);
+        let same = there.checksums.iter().find_map(|ours| {
+            let theirs = leaf.checksums.iter().find(|theirs| algorithm(theirs) == algorithm(ours))?;
+            Some(ours.eq_ignore_ascii_case(theirs))
+        });
+        return Ok(same);
+    }
+    session.dav.digest_fits(&path, &mut other.body(name, leaf)?, &there.checksums).await
+}
+
+async fn same_bytes(mut a: Body, mut b: Body) -> Result<bool, Error> {
+    let failed = |error: io::Error| Error::Local { doing: "compare", path: "the files".into(), source: error.into() };
+    let (mut ours, mut theirs) = (a.open().map_err(failed)?, b.open().map_err(failed)?);
+    let (mut left, mut right) = (Vec::new(), Vec::new());
+    loop {
+        if left.is_empty() {
+            left = ours.try_next().await.map_err(failed)?.map(Vec::from).unwrap_or_default();
+        }
+        if right.is_empty() {
+            right = theirs.try_next().await.map_err(failed)?.map(Vec::from).unwrap_or_default();
+        }
+        let length = left.len().min(right.len());
+        if length == 0 {
+            return Ok(left.is_empty() && right.is_empty());
+        }
+        if left[..length] != right[..length] {
+            return Ok(false);
+        }
+        left.drain(..length);
+        right.drain(..length);
+    }
+}
