@@ -141,7 +141,7 @@ impl Run<'_> {
 
     /// Makes a folder; whether it was not there.
     async fn make(&self, place: &RemotePath, summary: &mut Summary) -> Result<bool, Error> {
-        let made = self.dav.mkcol(place, &If::default()).await?.is_some();
+        let made = self.dav.mkcol(place).await?.is_some();
         if made {
             summary.folders += 1;
             (self.watch)(Event::Made { path: &place.to_string() });
@@ -223,7 +223,7 @@ impl Run<'_> {
             Some(_) => {}
         }
         if self.options.verify == Verify::Digest
-            && !self.dav.has_bytes(place, &mut body_of(self.from, source, leaf)).await?
+            && !self.dav.has_bytes(place, &mut body_of(self.from, source, leaf), haul_http::Expected::default()).await?
         {
             return Err(wrong("the server has other bytes than were sent".into()));
         }

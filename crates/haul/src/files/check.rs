@@ -229,7 +229,11 @@ async fn content(
 ) -> Result<Option<bool>, Error> {
     let path = place_in(root, name, false)?;
     if args.download {
-        return session.dav.has_bytes(&path, &mut other.body(name, leaf)?).await.map(Some);
+        return session
+            .dav
+            .has_bytes(&path, &mut other.body(name, leaf)?, haul_http::Expected::default())
+            .await
+            .map(Some);
     }
     if matches!(other, Side::There(..)) {
         // Digests by the same algorithm, `SHA1:…`.
