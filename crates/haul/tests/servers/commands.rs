@@ -211,7 +211,7 @@ async fn cat(scene: &Scene) -> (Outcome, String) {
         }
         rest.is_empty()
     };
-    told(&said, said.stdout == wanted, said.stdout.is_empty(), part)
+    told(&said, said.stdout == wanted && !scene.gives_wrongly, said.stdout.is_empty(), part)
 }
 
 /// What a command comes to that shows something.
