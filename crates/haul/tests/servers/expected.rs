@@ -1,10 +1,6 @@
 //! Cells that are known to be wrong and are to be mended: behaviour, validators, commands. `*` is any.
 
 const TO_BE_MENDED: &[(&str, &str, &[&str])] = &[
-    ("answers as done", "*", &["cp up", "digest up", "sync up", "delete up"]),
-    ("drops a PUT", "*", &["sync up", "delete up"]),
-    ("drops a DELETE", "*", &["delete up"]),
-    ("swaps two answers", "*", &["cp up", "digest up", "sync up", "delete up"]),
     ("refuses one, answers as done", "*", &["cp up", "digest up", "sync up", "delete up"]),
     ("composes names (NFC)", "*", &["cp up", "digest up", "sync up", "delete up"]),
     ("names a length 5 too short", "*", &["cat"]),
