@@ -8,6 +8,8 @@
 //! A request that was sent more than once may meet its own echo: a MOVE that there is nothing to move any more, a PUT
 //! that the file is there already (see `put`). Then it is looked what is there before anybody is told of a failure.
 
+mod locking;
+
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -21,9 +23,9 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::OnceCell;
 
+pub use self::locking::Locked;
 use crate::{
-    Abilities, ETag, Entry, Error, Failure, Guard, If, Item, LockToken, Multistatus, Properties, RemotePath, Requests,
-    Setting, Wanted,
+    Abilities, ETag, Entry, Error, Failure, Guard, If, Item, Multistatus, RemotePath, Requests, Setting, Wanted,
     clock::{Clock, Offset},
     cloud,
     coding::beginning,
@@ -41,17 +43,6 @@ pub struct Dav {
     gate: Arc<Gate>,
     abilities: Arc<OnceCell<Abilities>>,
     clock: Arc<Mutex<Clock>>,
-}
-
-/// A lock that was granted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Locked {
-    /// Its name.
-    pub token: LockToken,
-    /// For how long; `None` if it does not end by itself.
-    pub lasts: Option<Duration>,
-    /// Whether the lock made an empty file, as there was nothing of that name (201, RFC 4918 §7.3).
-    pub created: bool,
 }
 
 /// So many tries, the first included.
@@ -370,46 +361,6 @@ impl Dav {
         let request = self.requests.proppatch(path, settings, locks);
         let set = self.done_in_parts(request, path, Options::default(), None).await;
         self.confirmed(set, Asked::Set(path, settings)).await
-    }
-
-    /// Locks a file or a folder for oneself. A refusal names who else has a lock, where the server tells.
-    pub async fn lock(&self, path: &RemotePath, owner: &str, lasting: Duration) -> Result<Locked, Error> {
-        let answer = self.ask(self.requests.lock(path, owner, lasting), path, Options::default()).await;
-        let answer = match answer {
-            Err(Error::Refused(failure)) if failure.status == StatusCode::LOCKED => {
-                let found = self.stat(path, Wanted::LOCKS).await.ok().flatten();
-                let locks = found.map(|entry| entry.properties.locks).unwrap_or_default();
-                return Err(Box::new(failure.with_locks(&locks)).into());
-            }
-            other => other?,
-        };
-        let created = answer.status() == StatusCode::CREATED;
-        let token = answer.headers().get("lock-token").and_then(|token| LockToken::parse(token.to_str().ok()?));
-        let body = whole(answer).await?;
-        let lock = Properties::read(&body).ok().and_then(|found| found.locks.into_iter().next()).unwrap_or_default();
-        let token = token.or(lock.token).ok_or_else(|| Error::Differs {
-            path: path.clone(),
-            why: "the server says that it is locked, but gives no lock token".into(),
-        })?;
-        Ok(Locked { token, lasts: lock.timeout, created })
-    }
-
-    /// Holds a lock for longer; for how long, if it ends.
-    pub async fn relock(
-        &self,
-        path: &RemotePath,
-        token: &LockToken,
-        lasting: Duration,
-    ) -> Result<Option<Duration>, Error> {
-        let answer = self.ask(self.requests.refresh(path, token, lasting), path, Options::default()).await?;
-        let body = whole(answer).await?;
-        Ok(Properties::read(&body).ok().and_then(|found| found.locks.into_iter().next()).and_then(|lock| lock.timeout))
-    }
-
-    /// Gives a lock back.
-    pub async fn unlock(&self, path: &RemotePath, token: &LockToken) -> Result<Done, Error> {
-        let unlocked = self.done(self.requests.unlock(path, token), path, Options::default()).await;
-        self.confirmed(unlocked, Asked::Unlock(path, token)).await
     }
 
     /// A success that may name parts that failed (RFC 4918 §13).
