@@ -1,4 +1,5 @@
-//! The commands that move and show files: `haul ls`, `cp`, `sync`, `cat`, `mv`, `rm`, `mkdir`, `stat` and `probe`.
+//! The commands that move and show files (`haul ls`, `cp`, `sync`, `cat`, `mv`, `rm`, `mkdir`, `stat` and `probe`), and
+//! `haul password`.
 //!
 //! Each command is a file of its own below, and says what it wants of `dav`. What they share lies beside them: what is
 //! here and what is there (`place`), the settings from flags, environment and file (`options`, `settings`), the way to
@@ -22,6 +23,7 @@ mod mv;
 mod named;
 mod on_server;
 mod options;
+mod password;
 mod pipes;
 mod place;
 mod probe;
@@ -62,6 +64,8 @@ pub(crate) enum Command {
     Mkdir(mkdir::Args),
     Stat(stat::Args),
     Probe(probe::Args),
+    #[command(subcommand)]
+    Password(password::Command),
 }
 
 pub(crate) fn run(command: Command) -> Outcome {
@@ -76,5 +80,6 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Mkdir(args) => runtime::conduct(|_| mkdir::run(args)),
         Command::Stat(args) => runtime::conduct(|_| stat::run(args)),
         Command::Probe(args) => runtime::conduct(|_| probe::run(args)),
+        Command::Password(command) => runtime::conduct(|_| password::run(command)),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A password is given for one origin and is sent to no other. It is held in a [`Secret`], which cannot be
 //! printed, and leaves it for a header that is marked sensitive. Where it comes from (`netrc`, the environment,
-//! a file, the URL) is read here; asking a person is the program's matter.
+//! a file, the URL, the kernel's keyring) is read here; asking a person is the program's matter.
 //!
 //! [`Authenticator`] decides what a request carries. On a long link a `401` costs a round trip, and for an upload
 //! perhaps the whole body twice; so a password goes out unasked wherever `Basic` (RFC 7617) may be spoken at all:
@@ -15,6 +15,7 @@
 
 mod authenticator;
 mod challenge;
+mod keyring;
 mod netrc;
 mod response;
 mod secret;
@@ -24,6 +25,7 @@ use std::collections::HashMap;
 
 pub use authenticator::{Attempt, Authenticator, Clear, GiveUp};
 pub use challenge::{Challenge, challenges};
+pub use keyring::{Keyring, KeyringError, LARGEST_KEY};
 pub use netrc::Netrc;
 pub use secret::Secret;
 pub use sources::{Environment, Exposed, SourceError, Userinfo, default_netrc, take_userinfo};
@@ -75,8 +77,15 @@ impl Credentials {
 
     /// The user has named this origin: finds its credential and tells whether there is one. In this order: user
     /// and password in the URL, the environment's token, its user and password, the `netrc` entry for the host,
-    /// its `default` entry. A user's name without a password restricts the `netrc` to entries of that user.
-    pub fn admit(&mut self, origin: &Origin, url: Option<Userinfo>, environment: &Environment) -> bool {
+    /// the `keyring`, the `default` entry of the `netrc`. A user's name without a password restricts `netrc` and
+    /// `keyring` to entries of that user.
+    pub fn admit(
+        &mut self,
+        origin: &Origin,
+        url: Option<Userinfo>,
+        environment: &Environment,
+        keyring: impl FnOnce(Option<&str>) -> Option<Credential>,
+    ) -> bool {
         let found = match (url, environment) {
             (Some(Userinfo { user, password: Some(password) }), _) => Some(Credential::Password { user, password }),
             (None, Environment { token: Some(token), .. }) => Some(Credential::Token(token.clone())),
@@ -88,6 +97,7 @@ impl Credentials {
                     (user, _) => self
                         .netrc
                         .machine(origin.host(), user.as_deref())
+                        .or_else(|| keyring(user.as_deref()))
                         .or_else(|| self.netrc.default_entry(user.as_deref())),
                 }
             }
@@ -135,8 +145,31 @@ mod tests {
             ("http://b", None, name_alone, None),
         ] {
             let mut credentials = Credentials::new(netrc.clone());
-            assert_eq!(credentials.admit(&origin(host), url, &environment), found.is_some());
+            assert_eq!(credentials.admit(&origin(host), url, &environment, |_| None), found.is_some());
             assert_eq!(credentials.get(&origin(host)), found);
+        }
+    }
+
+    #[test]
+    fn keyring_comes_after_netrc_host_and_before_netrc_default() {
+        let netrc = Netrc::parse("machine a login me password m default login d password dd", "".as_ref()).unwrap();
+        let environment = Environment { user: Some("env".into()), password: Some("e".into()), token: None };
+        let nobody = Environment::default();
+        let ann = || Some(Userinfo { user: "ann".into(), password: None });
+        for (host, url, environment, asked, found) in [
+            ("https://a", None, &nobody, false, password("me", "m")),
+            ("https://b", None, &environment, false, password("env", "e")),
+            ("https://a", ann(), &nobody, true, password("ann", "k")),
+            ("https://b", None, &nobody, true, password("last", "k")),
+        ] {
+            let mut credentials = Credentials::new(netrc.clone());
+            let mut is_asked = false;
+            let keyring = |user: Option<&str>| {
+                is_asked = true;
+                Some(password(user.unwrap_or("last"), "k"))
+            };
+            assert!(credentials.admit(&origin(host), url, environment, keyring));
+            assert_eq!((credentials.get(&origin(host)), is_asked), (Some(found), asked), "{host}");
         }
     }
 
@@ -144,7 +177,7 @@ mod tests {
     fn an_origin_that_the_user_did_not_name_gets_nothing_of_another() {
         let netrc = Netrc::parse("machine b login me password m default login d password dd", "".as_ref()).unwrap();
         let mut credentials = Credentials::new(netrc);
-        credentials.admit(&origin("https://a"), None, &Environment::default());
+        credentials.admit(&origin("https://a"), None, &Environment::default(), |_| None);
         assert!(credentials.get(&origin("https://a")).is_some());
         assert_eq!(credentials.get(&origin("http://a")), None);
         assert_eq!(credentials.get(&origin("https://a:444")), None);

@@ -1,7 +1,7 @@
 //! The way to one server: its settings, who asks, and what is remembered of it.
 //!
 //! A password is looked for where it was put for this server most expressly: a file named for it, the environment,
-//! `~/.netrc`. Where there is none and a person sits at the terminal, the person is asked: at once if a user is named,
+//! `~/.netrc`, the kernel's keyring. Where there is none and a person sits at the terminal, the person is asked: at once if a user is named,
 //! or else when the server says that it wants one. To hear that costs a round trip before anything else is begun, so it
 //! is asked for only where somebody could answer.
 
@@ -17,7 +17,8 @@ use haul_http::{
     Client, Origin, Versions,
     connect::FastOpen,
     credentials::{
-        Authenticator, Credential, Credentials, Environment, Exposed, GiveUp, Netrc, Secret, Userinfo, default_netrc,
+        Authenticator, Credential, Credentials, Environment, Exposed, GiveUp, Keyring, Netrc, Secret, Userinfo,
+        default_netrc,
     },
 };
 
@@ -149,7 +150,9 @@ fn credentials(remote: &Remote, settings: &Settings) -> Result<(Credentials, Opt
         return Ok((credentials, Some(user), true));
     }
     let named = remote.user.clone().or_else(configured).map(|user| Userinfo { user, password: None });
-    let found = credentials.admit(&remote.origin, named, &environment);
+    // Where the keyring cannot be used, nobody has put a password there.
+    let keyring = |user: Option<&str>| Keyring::open().and_then(|keyring| keyring.find(&remote.origin, user)).ok()?;
+    let found = credentials.admit(&remote.origin, named, &environment, keyring);
     let user = match credentials.get(&remote.origin) {
         Some(Credential::Password { user, .. }) => Some(user),
         _ => user,

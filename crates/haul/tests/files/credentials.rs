@@ -14,7 +14,7 @@ use crate::{
     place::{Place, answering, write},
 };
 
-fn guarded(options: &[&str]) -> Place {
+pub(crate) fn guarded(options: &[&str]) -> Place {
     let users = tempfile::NamedTempFile::new().unwrap();
     fs::write(users.path(), format!("ann:{}\n", bcrypt::hash("hunter2", 4).unwrap())).unwrap();
     let place = Place::serving(&[&["--auth", users.path().to_str().unwrap()], options].concat());

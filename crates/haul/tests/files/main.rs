@@ -10,6 +10,7 @@ mod credentials;
 mod ends;
 mod filters;
 mod http3;
+mod keyring;
 mod listing;
 mod mistakes;
 mod network;

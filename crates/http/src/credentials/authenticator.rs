@@ -58,7 +58,7 @@ struct Tried {
 pub enum GiveUp {
     /// Nothing is known that could be sent.
     #[error(
-        "{origin} wants {wants}, and nothing is known to send: set HAUL_USER and HAUL_PASSWORD, or add the host to ~/.netrc"
+        "{origin} wants {wants}, and nothing is known to send: set HAUL_USER and HAUL_PASSWORD, add the host to ~/.netrc, or run `haul password set`"
     )]
     Unknown {
         /// Who asks.
