@@ -20,6 +20,7 @@ use std::{
 };
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use unicode_normalization::UnicodeNormalization;
 
 /// What is written as `%XX` in a request's target: all that RFC 3986 §3.3 does not allow in a segment, and `;` and
 /// `+`, which some servers take for a parameter and a space.
@@ -155,15 +156,22 @@ impl RemotePath {
         Self::from_url_path(path)?.below(asked).map_err(fail)
     }
 
-    /// Itself in `asked`'s spelling, if it is `asked` or below it.
+    /// Itself in `asked`'s spelling, if it is `asked` or below it. Servers that fold case, or normalise names, answer
+    /// with the spelling that they keep.
     fn below(mut self, asked: &Self) -> Result<Self, Unfit> {
         let length = asked.bytes.len();
         let begins = self.bytes.get(..length).is_some_and(|start| start.eq_ignore_ascii_case(&asked.bytes));
-        if !begins || self.bytes.get(length).is_some_and(|next| *next != b'/') {
+        if begins && self.bytes.get(length).is_none_or(|next| *next == b'/') {
+            self.bytes[..length].copy_from_slice(&asked.bytes);
+            return Ok(self);
+        }
+        let mut own = self.segments();
+        if !asked.segments().all(|name| own.next().is_some_and(|own| are_equivalent(own, name))) {
             return Err(Unfit::Elsewhere(asked.clone()));
         }
-        self.bytes[..length].copy_from_slice(&asked.bytes);
-        Ok(self)
+        let mut below = asked.clone();
+        own.for_each(|name| below.push(name));
+        Ok(below.as_folder(self.folder))
     }
 
     fn push(&mut self, segment: &[u8]) {
@@ -273,6 +281,15 @@ impl fmt::Display for RemotePath {
 impl fmt::Debug for RemotePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RemotePath({})", self.target())
+    }
+}
+
+/// Whether two names differ at most in case and in Unicode form.
+fn are_equivalent(one: &[u8], other: &[u8]) -> bool {
+    let fold = |text: &str| text.nfd().flat_map(char::to_lowercase).nfc().collect::<String>();
+    match (str::from_utf8(one), str::from_utf8(other)) {
+        (Ok(one), Ok(other)) if !one.is_ascii() || !other.is_ascii() => fold(one) == fold(other),
+        _ => one.eq_ignore_ascii_case(other),
     }
 }
 

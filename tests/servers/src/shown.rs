@@ -56,6 +56,18 @@ impl State {
         })
     }
 
+    /// The path that something has after it is renamed. Its own name may be spelled in another way.
+    pub(crate) fn kept_as(&self, from: &str, to: &str) -> String {
+        let kept = self.kept(to);
+        match (to.rsplit_once('/'), kept.rsplit_once('/')) {
+            (Some((_, name)), Some((folder, _))) if kept == from => {
+                let name = self.mapped(name, |behaviour, name| behaviour.kept(name));
+                format!("{folder}/{name}")
+            }
+            _ => kept,
+        }
+    }
+
     fn mapped(&self, path: &str, change: impl Fn(&dyn crate::Behaviour, String) -> String) -> String {
         names::map(path, |name| {
             let name = String::from_utf8_lossy(name).into_owned();

@@ -169,7 +169,7 @@ impl State {
     }
 
     fn carry(&mut self, path: &str, request: &Request) -> Answer {
-        let to = cloud::destination(request);
+        let to = self.kept_as(path, &cloud::destination(request));
         let exists = self.nodes.contains_key(&to);
         if !self.nodes.contains_key(path) {
             return Answer::new(404);

@@ -19,14 +19,24 @@ use super::{part_name, random};
 
 /// The same for all names that any target may take for one.
 pub(crate) fn key(name: &[u8]) -> Vec<u8> {
-    let end = name.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(name.len(), |last| last + 1);
-    match str::from_utf8(&name[..end]) {
+    let (stem, _) = split_end(name);
+    match str::from_utf8(stem) {
         Ok(text) if !text.is_ascii() => {
             let upper: String = text.nfkd().flat_map(char::to_uppercase).collect();
             upper.chars().flat_map(char::to_lowercase).nfkd().collect::<String>().into_bytes()
         }
-        _ => name[..end].to_ascii_lowercase(),
+        _ => stem.to_ascii_lowercase(),
     }
+}
+
+/// A name without the dots and spaces at its end, and those.
+pub(crate) fn split_end(name: &[u8]) -> (&[u8], &[u8]) {
+    name.split_at(name.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(name.len(), |last| last + 1))
+}
+
+/// What all canonically equivalent forms of a name have in common (NFC); none for a name that has one form only.
+pub(crate) fn canonical(name: &[u8]) -> Option<String> {
+    str::from_utf8(name).ok().filter(|text| !text.is_ascii()).map(|text| text.nfc().collect())
 }
 
 /// The names in a folder that are taken.

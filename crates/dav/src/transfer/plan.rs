@@ -16,6 +16,7 @@
 mod deletions;
 mod folders;
 mod hidden;
+mod spelling;
 mod steps;
 mod verify;
 
@@ -26,6 +27,7 @@ use std::{
 
 pub(crate) use self::{
     deletions::too_many,
+    spelling::Thing,
     steps::{Before, Listing, News, Outcome, Sent, Sifted, Step, There},
 };
 use self::{
@@ -259,6 +261,7 @@ impl Plan {
             Outcome::Swept(path, Ok(())) => self.news.push(News::Swept(path)),
             // Nobody needs that it is gone.
             Outcome::Swept(..) | Outcome::Spared => {}
+            Outcome::Renamed(from, thing, old, now) => self.renamed(from, thing, &old, now),
             Outcome::Deleted(path, guard, result) => self.deleted(path, guard, result),
             Outcome::Remained(paths, there) => self.remained(paths, there),
         }
@@ -279,7 +282,16 @@ impl Plan {
     /// A folder is there, and what is in it is known; also which of its files we have put there already.
     fn ready(&mut self, folder: usize, listing: &Listing) {
         self.unknown -= 1;
+        self.spell_as_listed(folder, listing);
+        let renamings = self.renamings(folder, listing);
+        for (from, thing) in &renamings {
+            self.rename(folder, from, *thing, &listing[from]);
+        }
+        let renamed: Vec<Thing> = renamings.values().copied().collect();
         for child in self.folders[folder].children.clone() {
+            if renamed.contains(&Thing::Folder(child)) {
+                continue;
+            }
             let path = &self.outline.folders[child].path;
             match path.name().and_then(|name| listing.get(name)) {
                 None => self.make(child),
@@ -296,7 +308,8 @@ impl Plan {
         }
         for file in self.folders[folder].files.clone() {
             let there = listing.get(&self.outline.files[file].name);
-            if self.tries[file] == 0 {
+            if renamed.contains(&Thing::File(file)) {
+            } else if self.tries[file] == 0 {
                 self.file_ready(file, there);
             } else if let Some(unseen) = self.unseen.get_mut(&file) {
                 *unseen = there.cloned();
@@ -305,7 +318,7 @@ impl Plan {
         self.settled(folder);
         self.sweep(folder, listing);
         if self.rules.delete && !self.outline.folders[folder].given {
-            self.plan_deletions(folder, listing);
+            self.plan_deletions(folder, listing, &renamings);
         }
     }
 

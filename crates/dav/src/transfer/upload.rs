@@ -13,6 +13,7 @@ mod sift;
 mod source;
 mod stated;
 mod target;
+mod twins;
 mod way;
 
 use std::{
@@ -47,11 +48,11 @@ use super::{
     holding::{Holding, PAUSE, ROUNDS},
     leftover::old_since,
     lock,
-    plan::{Known, Listing, News, Outcome, Plan, Sent, Step, There},
+    plan::{Known, Listing, News, Outcome, Plan, Sent, Step, There, Thing},
     records::Records,
     unchanged::Times,
 };
-use crate::{Dav, Done, Error, Guard, If, RemotePath, cloud::Cloud, requests::Depth};
+use crate::{Dav, Done, Error, Guard, If, RemotePath, cloud::Cloud, harmless, requests::Depth};
 
 /// How long putting all in order may take in the end, and how much of that the wait for what is under way.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -135,6 +136,7 @@ pub async fn upload(
         }
         tops = vec![(1, Some(listing))];
     }
+    upload.refuse_twins(&mut outline, &tops).await;
     for skipped in &outline.skipped {
         watch(Event::Note(skipped));
     }
@@ -307,6 +309,21 @@ impl Upload<'_> {
                 Outcome::Swept(path, swept.map(drop))
             }
             .boxed(),
+            Step::Rename(from, thing, old) => {
+                let to = match thing {
+                    Thing::File(file) => outline.files[file].path(&outline.folders),
+                    Thing::Folder(folder) => Ok(outline.folders[folder].path.clone()),
+                };
+                async move {
+                    let now = match to {
+                        Ok(_) if dry => Ok(Some(old.clone())),
+                        Ok(to) => self.give_name(&from, &to).await,
+                        Err(error) => Err(error),
+                    };
+                    Outcome::Renamed(from, thing, old, now)
+                }
+                .boxed()
+            }
             Step::DeleteTwin(path, guard, twin) => self.delete_twin(path, guard, twin).boxed(),
             Step::Delete(path, guard) => self.delete(path, guard, true).boxed(),
             Step::DeleteAlone(path, guard) => self.delete(path, guard, false).boxed(),
@@ -432,6 +449,9 @@ impl Upload<'_> {
                 }
                 News::Swept(path) => {
                     (self.watch)(Event::Note(&format!("deleted {path}, which an earlier run has left")));
+                }
+                News::Renamed(from, to) => {
+                    (self.watch)(Event::Note(&format!("renamed {from} to {}", harmless(&to))));
                 }
                 News::Deleted(path) => {
                     summary.deleted += 1;

@@ -1,6 +1,7 @@
 //! What there is to upload: local files and folders, as they stand.
 
 use std::{
+    collections::HashSet,
     fs, io,
     os::unix::{
         ffi::OsStrExt,
@@ -47,13 +48,16 @@ pub(crate) struct Folder {
     pub(crate) excluded: Vec<Vec<u8>>,
     /// Names of what could not be read, or is neither a file nor a folder here: it may be there all the same.
     pub(crate) stays: Vec<Vec<u8>>,
+    /// Names of what is left out since the server takes them for others here.
+    pub(crate) twins: Vec<Vec<u8>>,
     /// Whether it could not be listed.
     pub(crate) unread: bool,
 }
 
 impl Folder {
     pub(crate) fn new(path: RemotePath, parent: Option<usize>, scope: Scope) -> Self {
-        Self { path, parent, given: false, scope, excluded: Vec::new(), stays: Vec::new(), unread: false }
+        let (excluded, stays, twins) = Default::default();
+        Self { path, parent, given: false, scope, excluded, stays, twins, unread: false }
     }
 }
 
@@ -132,6 +136,28 @@ impl Outline {
         self.left_out.extend(other.left_out);
         self.skipped.extend(other.skipped);
         Ok(())
+    }
+
+    /// Takes files out, and folders with all that is in them.
+    pub(crate) fn remove(&mut self, files: &HashSet<usize>, folders: &HashSet<usize>) {
+        let (mut places, mut kept) = (Vec::new(), 0);
+        for (at, folder) in self.folders.iter().enumerate() {
+            let above = folder.parent.map(|parent| places[parent]);
+            let stays = !folders.contains(&at) && above != Some(None);
+            places.push(stays.then_some(kept));
+            kept += usize::from(stays);
+        }
+        let mut at = 0..;
+        self.folders.retain_mut(|folder| {
+            folder.parent = folder.parent.and_then(|parent| places[parent]);
+            at.next().is_some_and(|at: usize| places[at].is_some())
+        });
+        let mut at = 0..;
+        self.files.retain_mut(|file| {
+            let (place, stays) = (places[file.folder], at.next().is_some_and(|at| !files.contains(&at)));
+            file.folder = place.unwrap_or_default();
+            stays && place.is_some()
+        });
     }
 
     /// Adds a file or folder that is to be called `name` in a folder.

@@ -7,3 +7,4 @@ mod clocks;
 mod kinds;
 mod leftovers;
 mod names;
+mod spelling;

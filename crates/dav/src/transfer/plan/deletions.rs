@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Listing, News, Plan, Sifted, Step, There};
+use super::{Listing, News, Plan, Sifted, Step, There, Thing};
 use crate::{
     Error, Guard, RemotePath,
     transfer::{
@@ -87,13 +87,13 @@ impl Plan {
         self.fail(path.to_string(), Error::Differs { path, why: too_many(doomed, most) });
     }
 
-    /// A folder is known on both sides: what is only there is to go.
-    pub(super) fn plan_deletions(&mut self, folder: usize, listing: &Listing) {
+    /// A folder is known on both sides: what is only there is to go, unless it is renamed.
+    pub(super) fn plan_deletions(&mut self, folder: usize, listing: &Listing, renamed: &HashMap<Vec<u8>, Thing>) {
         let (state, outline) = (&self.folders[folder], &self.outline);
         let files = state.files.iter().map(|file| outline.files[*file].name.as_slice());
         let folders = state.children.iter().filter_map(|child| outline.folders[*child].path.name());
         let kept: HashSet<&[u8]> = files.chain(folders).collect();
-        let Folder { path, scope, excluded, stays, unread, .. } = &outline.folders[folder];
+        let Folder { path, scope, excluded, stays, twins, unread, .. } = &outline.folders[folder];
         if *unread {
             return;
         }
@@ -102,7 +102,11 @@ impl Plan {
         let new: HashMap<Vec<u8>, &[u8]> = new.map(|name| (key(name), *name)).collect();
         let filter = Some(&self.rules.filter).filter(|filter| !filter.is_empty() && !self.rules.delete_excluded);
         for (name, there) in listing {
-            let stays = is_leftover(name) || stays.contains(name) || filter.is_some() && excluded.contains(name);
+            let stays = renamed.contains_key(name)
+                || is_leftover(name)
+                || stays.contains(name)
+                || twins.contains(name)
+                || filter.is_some() && excluded.contains(name);
             let (false, Ok(path)) = (stays || kept.contains(name.as_slice()), path.join(name, there.folder)) else {
                 continue;
             };

@@ -7,6 +7,7 @@ use std::{
 
 use haul_http::Expected;
 
+use super::spelling::Thing;
 use crate::{
     ETag, Error, Guard, RemotePath,
     transfer::{filter::Scope, spared::Spared, unchanged::Version},
@@ -41,6 +42,8 @@ pub(crate) enum Step {
     Confirm(usize),
     /// Delete what is here no more, if the server has this name too beside it. Else the two names may be one there.
     DeleteTwin(RemotePath, Guard, Vec<u8>),
+    /// Give what is there under this name the name of something new.
+    Rename(RemotePath, Thing, There),
     /// Delete what is here no more.
     Delete(RemotePath, Guard),
     /// The same with nothing else on its connection: the first try had no effect, though the server said that it had.
@@ -138,6 +141,8 @@ pub(crate) enum Outcome {
     Remained(Vec<(RemotePath, Guard)>, Result<HashSet<RemotePath>, Error>),
     /// What had a twin was left alone.
     Spared,
+    /// What was at a name, and what is now at its new one; an error or nothing if it has still the old one.
+    Renamed(RemotePath, Thing, There, Result<Option<There>, Error>),
 }
 
 /// What of a folder is to be deleted.
@@ -159,6 +164,8 @@ pub(crate) enum News {
     Made(usize),
     Swept(RemotePath),
     Deleted(RemotePath),
+    /// Something has another name now.
+    Renamed(RemotePath, Vec<u8>),
     /// The server does not list files that are there.
     Hides,
     Failed(String, Error),

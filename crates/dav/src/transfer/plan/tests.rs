@@ -67,6 +67,7 @@ fn told(plan: &mut Plan) -> Vec<String> {
     let words = |news| match news {
         News::Hides => "hides".to_owned(),
         News::Done(file) => format!("done {file}"),
+        News::Renamed(from, to) => format!("renamed {from} {}", String::from_utf8_lossy(&to)),
         News::Skipped(file) => format!("skipped {file}"),
         News::Spared(file, why) => format!("spared {file}: {why}"),
         News::Made(folder) => format!("made {folder}"),

@@ -100,6 +100,9 @@ impl Plan {
                 return;
             }
         };
+        if let Some(file) = files.first() {
+            self.spell_as_listed(self.outline.files[*file].folder, &listing);
+        }
         for file in files {
             if self.found_hidden(file, Ok(listing.get(&self.outline.files[file].name))) {
                 continue;

@@ -21,6 +21,7 @@ use crate::{
     RemotePath,
     transfer::{
         Skip, Verify,
+        fold::key,
         plan::{Before, Outcome},
     },
 };
@@ -71,7 +72,8 @@ impl Upload<'_> {
         let unseen = options.skip == Skip::Nothing && options.settled.is_first() && !options.dry_run && !options.resume;
         let plain = !options.temporary && !options.lock.locks(false) && self.cloud.is_none();
         let files = sources.iter().all(|(_, kind)| kind.is_file());
-        let names: HashSet<_> = sources.iter().map(|(local, _)| name_of(local).ok()).collect();
+        // Of names that may be one on the server, none goes before that is found out.
+        let names: HashSet<_> = sources.iter().map(|(local, _)| name_of(local).ok().map(|name| key(&name))).collect();
         if !(unseen && plain && files && to.is_folder() && names.len() == sources.len()) {
             return first;
         }

@@ -18,7 +18,7 @@ use crate::{
     Error, Guard, If, RemotePath,
     transfer::{
         SHARED, marked,
-        plan::{Outcome, Sent},
+        plan::{Outcome, Sent, There},
         random, temporary_name,
     },
 };
@@ -62,6 +62,26 @@ impl Upload<'_> {
         };
         self.settle(&ours, replaced.await).await?;
         Ok(Sent { bytes, etag: None, compared: false, seen: None })
+    }
+
+    /// Gives what is on the server another name that resembles its own, and never the place of something else; what is there
+    /// then. Some servers that fold case say that the new name is taken, by the thing itself: there it goes by way of a
+    /// name of ours. One that is told to overwrite would delete it first.
+    pub(super) async fn give_name(&self, from: &RemotePath, to: &RemotePath) -> Result<Option<There>, Error> {
+        let none = If::default();
+        if let Err(error) = self.dav.rename(from, to, false, &none).await {
+            if !error.is(412) && !error.is(403) && !error.is(409) {
+                return Err(error);
+            }
+            let (parent, name) = place(to)?;
+            let ours = parent.join(&temporary_name(name), from.is_folder())?;
+            self.dav.rename(from, &ours, false, &none).await?;
+            if let Err(error) = self.dav.rename(&ours, to, false, &none).await {
+                self.dav.rename(&ours, from, false, &none).await?;
+                return Err(error);
+            }
+        }
+        Ok(self.dav.stat(to, self.options.wanted()).await?.map(|entry| There::from(&entry)))
     }
 
     /// Deletes what is here no more, unless it and its twin are one on the server.

@@ -1,0 +1,153 @@
+//! Files and folders that the server lists under another spelling of their names.
+//!
+//! A server may keep names in another Unicode form than they were sent in: what was uploaded as NFD is listed as NFC. A
+//! name is looked for by its bytes first. If it is not listed, it stands for the one name of the listing that is
+//! canonically equivalent, unless something else here has exactly that name. From then on it goes by the server's
+//! spelling, which servers that keep both forms apart understand as well.
+//!
+//! In a mirror, a name that is only there and a name that is only here may differ in case alone: then somebody has renamed
+//! the file here, and it is renamed there too, before anything is uploaded. It is never missing, and no byte moves.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Listing, News, Plan, Step, There};
+use crate::{
+    Error, RemotePath,
+    transfer::{
+        fold::{canonical, key},
+        is_leftover,
+    },
+};
+
+/// A file or a folder of the outline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Thing {
+    File(usize),
+    Folder(usize),
+}
+
+impl Plan {
+    fn things(&self, folder: usize) -> impl Iterator<Item = Thing> {
+        let state = &self.folders[folder];
+        state.files.iter().copied().map(Thing::File).chain(state.children.iter().copied().map(Thing::Folder))
+    }
+
+    fn name_of(&self, thing: Thing) -> &[u8] {
+        match thing {
+            Thing::File(file) => &self.outline.files[file].name,
+            Thing::Folder(folder) => self.outline.folders[folder].path.name().unwrap_or_default(),
+        }
+    }
+
+    /// Takes over the spelling of a folder's listing.
+    pub(super) fn spell_as_listed(&mut self, folder: usize, listing: &Listing) {
+        let is_unlisted = |thing: &Thing| {
+            let name = self.name_of(*thing);
+            !name.is_ascii() && !listing.contains_key(name)
+        };
+        let unlisted: Vec<Thing> = self.things(folder).filter(is_unlisted).collect();
+        if unlisted.is_empty() || listing.is_empty() {
+            return;
+        }
+        let mut listed: HashMap<String, Option<&[u8]>> = HashMap::new();
+        for name in listing.keys() {
+            if let Some(form) = canonical(name) {
+                listed.entry(form).and_modify(|other| *other = None).or_insert(Some(name));
+            }
+        }
+        let mut taken: HashSet<Vec<u8>> = self.things(folder).map(|thing| self.name_of(thing).to_owned()).collect();
+        for thing in unlisted {
+            let found = canonical(self.name_of(thing)).and_then(|form| *listed.get(&form)?);
+            if let Some(name) = found
+                && taken.insert(name.to_owned())
+            {
+                self.spell(thing, name);
+            }
+        }
+    }
+
+    fn spell(&mut self, thing: Thing, name: &[u8]) {
+        let folder = match thing {
+            Thing::File(file) => return self.outline.files[file].name = name.to_owned(),
+            Thing::Folder(folder) => folder,
+        };
+        let folders = &mut self.outline.folders;
+        let Some(Ok(path)) = folders[folder].path.parent().map(|parent| parent.join(name, true)) else { return };
+        folders[folder].path = path;
+        // Each folder stands behind its parent, and before what follows that.
+        for below in folder + 1..folders.len() {
+            let Some(parent) = folders[below].parent.filter(|parent| *parent >= folder) else { return };
+            let name = folders[below].path.name().unwrap_or_default();
+            if let Ok(path) = folders[parent].path.join(name, true) {
+                folders[below].path = path;
+            }
+        }
+    }
+
+    /// What of a folder is renamed on the server, from which names: each of them resembles one new name, and no other.
+    pub(super) fn renamings(&self, folder: usize, listing: &Listing) -> HashMap<Vec<u8>, Thing> {
+        let above = &self.outline.folders[folder];
+        if !self.rules.delete || above.given || above.unread || listing.is_empty() {
+            return HashMap::new();
+        }
+        let mut new: HashMap<Vec<u8>, Option<Thing>> = HashMap::new();
+        for thing in self.things(folder).filter(|thing| !listing.contains_key(self.name_of(*thing))) {
+            new.entry(key(self.name_of(thing))).and_modify(|other| *other = None).or_insert(Some(thing));
+        }
+        if new.is_empty() {
+            return HashMap::new();
+        }
+        let kept: HashSet<&[u8]> = self.things(folder).map(|thing| self.name_of(thing)).collect();
+        let mut old: HashMap<Vec<u8>, Option<(&Vec<u8>, &There)>> = HashMap::new();
+        for (name, there) in listing.iter().filter(|(name, _)| !kept.contains(name.as_slice())) {
+            old.entry(key(name)).and_modify(|other| *other = None).or_insert(Some((name, there)));
+        }
+        let pair = |(key, thing): (Vec<u8>, Option<Thing>)| {
+            let (thing, (name, there)) = thing.zip(*old.get(&key)?)?;
+            let is_alike = there.folder == matches!(thing, Thing::Folder(_));
+            (is_alike && self.may_go(folder, name, there)).then(|| (name.clone(), thing))
+        };
+        new.into_iter().filter_map(pair).collect()
+    }
+
+    /// Whether a mirror may take a name from what is only on the server.
+    fn may_go(&self, folder: usize, name: &[u8], there: &There) -> bool {
+        let above = &self.outline.folders[folder];
+        let filter = Some(&self.rules.filter).filter(|filter| !filter.is_empty() && !self.rules.delete_excluded);
+        let is_in = match filter {
+            Some(filter) if !there.folder => filter.file(&above.scope, name, there.length, there.modified),
+            other => other.is_none(),
+        };
+        let names = [&above.stays, &above.twins, &above.excluded];
+        is_in && !is_leftover(name) && !names.into_iter().flatten().any(|other| other == name)
+    }
+
+    /// Has something renamed.
+    pub(super) fn rename(&mut self, folder: usize, from: &[u8], thing: Thing, there: &There) {
+        if let Ok(path) = self.outline.folders[folder].path.join(from, there.folder) {
+            self.steps.push_back(Step::Rename(path, thing, there.clone()));
+        }
+    }
+
+    /// Something was renamed, and this is what is there under the new name. If it was refused, it is uploaded, and what
+    /// has the old name is deleted if it is something else.
+    pub(super) fn renamed(&mut self, from: RemotePath, thing: Thing, old: &There, now: Result<Option<There>, Error>) {
+        let now = now.ok().flatten();
+        if now.is_some() {
+            let to = self.name_of(thing).to_owned();
+            self.news.push(News::Renamed(from, to));
+        } else {
+            self.doomed += 1;
+            let guard = if old.folder { crate::Guard::None } else { old.guard() };
+            self.twins.push((from, guard, self.name_of(thing).to_owned()));
+        }
+        match (thing, now) {
+            (Thing::File(file), there) => {
+                self.file_ready(file, there.as_ref());
+                self.settled(self.outline.files[file].folder);
+            }
+            (Thing::Folder(folder), Some(_)) => self.steps.push_back(Step::List(folder)),
+            (Thing::Folder(folder), None) => self.make(folder),
+        }
+    }
+}
