@@ -451,7 +451,8 @@ impl Upload<'_> {
                     (self.watch)(Event::Note(&format!("deleted {path}, which an earlier run has left")));
                 }
                 News::Renamed(from, to) => {
-                    (self.watch)(Event::Note(&format!("renamed {from} to {}", harmless(&to))));
+                    let done = if self.options.dry_run { "would rename" } else { "renamed" };
+                    (self.watch)(Event::Note(&format!("{done} {from} to {}", harmless(&to))));
                 }
                 News::Deleted(path) => {
                     summary.deleted += 1;

@@ -144,3 +144,17 @@ async fn change_of_case_goes_by_another_name_where_the_new_one_is_said_to_be_tak
     assert_eq!(counts(&summary), (0, 1, 0, 0), "{:?}", summary.failed);
     assert_eq!(there(&double), tree(&[("readme", "content")]));
 }
+
+#[tokio::test]
+async fn dry_run_renames_nothing_and_compares_with_the_old_name() {
+    for double in [Double::start().await, server("folds case").await] {
+        let (_kept, here) = folder();
+        double.put("/up/README", b"content", Duration::ZERO);
+        double.put("/up/Folder/a", b"a", Duration::ZERO);
+        lay(&here, &[("readme", "content"), ("folder/a", "a")]);
+        let options = Options { delete: true, dry_run: true, ..rest(&mirror()) };
+        let summary = up(&client(double.address, |_| ()), &here, &options).await.unwrap();
+        assert_eq!(counts(&summary), (0, 2, 0, 0), "{:?}", summary.failed);
+        assert_eq!(there(&double), tree(&[("README", "content"), ("Folder/a", "a")]));
+    }
+}

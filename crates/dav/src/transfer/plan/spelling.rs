@@ -135,6 +135,9 @@ impl Plan {
         let now = now.ok().flatten();
         if now.is_some() {
             let to = self.name_of(thing).to_owned();
+            if self.rules.dry_run {
+                self.spell(thing, from.name().unwrap_or_default());
+            }
             self.news.push(News::Renamed(from, to));
         } else {
             self.doomed += 1;
