@@ -48,7 +48,7 @@ use super::{
     holding::{Holding, PAUSE, ROUNDS},
     leftover::old_since,
     lock,
-    plan::{Known, Listing, News, Outcome, Plan, Sent, Step, There, Thing},
+    plan::{Known, Listing, News, Outcome, Plan, Sent, Step, There},
     records::Records,
     unchanged::Times,
 };
@@ -309,21 +309,7 @@ impl Upload<'_> {
                 Outcome::Swept(path, swept.map(drop))
             }
             .boxed(),
-            Step::Rename(from, thing, old) => {
-                let to = match thing {
-                    Thing::File(file) => outline.files[file].path(&outline.folders),
-                    Thing::Folder(folder) => Ok(outline.folders[folder].path.clone()),
-                };
-                async move {
-                    let now = match to {
-                        Ok(_) if dry => Ok(Some(old.clone())),
-                        Ok(to) => self.give_name(&from, &to).await,
-                        Err(error) => Err(error),
-                    };
-                    Outcome::Renamed(from, thing, old, now)
-                }
-                .boxed()
-            }
+            Step::Rename(from, thing, old) => self.respell(from, thing, old, plan.path_of(thing)).boxed(),
             Step::DeleteTwin(path, guard, twin) => self.delete_twin(path, guard, twin).boxed(),
             Step::Delete(path, guard) => self.delete(path, guard, true).boxed(),
             Step::DeleteAlone(path, guard) => self.delete(path, guard, false).boxed(),

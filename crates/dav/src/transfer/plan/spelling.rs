@@ -39,6 +39,14 @@ impl Plan {
         }
     }
 
+    /// Where something belongs.
+    pub(crate) fn path_of(&self, thing: Thing) -> Result<RemotePath, Error> {
+        match thing {
+            Thing::File(file) => self.outline.files[file].path(&self.outline.folders),
+            Thing::Folder(folder) => Ok(self.outline.folders[folder].path.clone()),
+        }
+    }
+
     /// Takes over the spelling of a folder's listing.
     pub(super) fn spell_as_listed(&mut self, folder: usize, listing: &Listing) {
         let is_unlisted = |thing: &Thing| {
@@ -68,7 +76,7 @@ impl Plan {
 
     fn spell(&mut self, thing: Thing, name: &[u8]) {
         let folder = match thing {
-            Thing::File(file) => return self.outline.files[file].name = name.to_owned(),
+            Thing::File(file) => return name.clone_into(&mut self.outline.files[file].name),
             Thing::Folder(folder) => folder,
         };
         let folders = &mut self.outline.folders;

@@ -18,7 +18,7 @@ use crate::{
     Error, Guard, If, RemotePath,
     transfer::{
         SHARED, marked,
-        plan::{Outcome, Sent, There},
+        plan::{Outcome, Sent, There, Thing},
         random, temporary_name,
     },
 };
@@ -64,10 +64,26 @@ impl Upload<'_> {
         Ok(Sent { bytes, etag: None, compared: false, seen: None })
     }
 
+    /// Renames what differs in its spelling alone; a dry run does as if.
+    pub(super) async fn respell(
+        &self,
+        from: RemotePath,
+        thing: Thing,
+        old: There,
+        to: Result<RemotePath, Error>,
+    ) -> Outcome {
+        let now = match to {
+            Ok(_) if self.options.dry_run => Ok(Some(old.clone())),
+            Ok(to) => self.give_name(&from, &to).await,
+            Err(error) => Err(error),
+        };
+        Outcome::Renamed(from, thing, old, now)
+    }
+
     /// Gives what is on the server another name that resembles its own, and never the place of something else; what is there
     /// then. Some servers that fold case say that the new name is taken, by the thing itself: there it goes by way of a
     /// name of ours. One that is told to overwrite would delete it first.
-    pub(super) async fn give_name(&self, from: &RemotePath, to: &RemotePath) -> Result<Option<There>, Error> {
+    async fn give_name(&self, from: &RemotePath, to: &RemotePath) -> Result<Option<There>, Error> {
         let none = If::default();
         if let Err(error) = self.dav.rename(from, to, false, &none).await {
             if !error.is(412) && !error.is(403) && !error.is(409) {
