@@ -148,7 +148,7 @@ fn probe_capacity() -> Result<(f64, bool), CalibrateError> {
         Box::new(Loss::new(Percent::default(), never)),
     ];
     let (arrivals, traffic) = probe(Lanes { up: stages.into(), ..Lanes::default() }, |start, send| {
-        while start.elapsed() < Duration::from_millis(200) {
+        while start.elapsed() < Duration::from_millis(500) {
             (0..64).try_for_each(|_| send(&mut [0; 72]))?;
         }
         Ok(())

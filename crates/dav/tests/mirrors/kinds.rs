@@ -1,6 +1,7 @@
 //! Links, pipes and sockets in a source, and a file where a folder was.
 
 use std::{
+    collections::HashSet,
     fs,
     os::unix::{fs::symlink, net::UnixListener},
     path::Path,
@@ -100,10 +101,10 @@ async fn upload_replaces_a_file_by_a_folder_and_a_folder_by_a_file() {
         assert_eq!(double.files("/up").len(), 3, "a dry run changes nothing");
 
         // Some servers do not overwrite one kind by the other.
-        let mut first = 0;
-        double.script(move |method, _, _| {
-            first += usize::from(method == "MOVE");
-            (refuses && method == "MOVE" && first <= 2).then_some(Fault::Refuse(409, ""))
+        let mut refused = HashSet::new();
+        double.script(move |method, path, _| {
+            let is_first = method == "MOVE" && refused.insert(path.to_owned());
+            (refuses && is_first).then_some(Fault::Refuse(409, ""))
         });
         let (summary, _) = sync_up(&double, &here, &deleting()).await;
         assert!(summary.failed.is_empty(), "{:?}", summary.failed);

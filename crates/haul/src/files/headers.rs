@@ -56,7 +56,8 @@ mod tests {
         let made = headers(["X-Key: hunter2", "Cookie:a=b; c=d"]).unwrap();
         assert_eq!((&made["x-key"], &made["cookie"]), (&"hunter2".parse().unwrap(), &"a=b; c=d".parse().unwrap()));
         assert!(!format!("{made:?}").contains("hunter2"));
-        for line in ["hunter2", "a b: hunter2", "X: hunter2\n", "Host: hunter2", "If-Match: hunter2", "Range: hunter2"]
+        for line in
+            ["hunter2", "a b: hunter2", "X: hunter2\nY: z", "Host: hunter2", "If-Match: hunter2", "Range: hunter2"]
         {
             let why = headers([line]).unwrap_err();
             assert!(!why.contains("hunter2") && why.starts_with("--header"), "{line}: {why}");

@@ -2,7 +2,6 @@
 
 const TO_BE_MENDED: &[(&str, &str, &[&str])] = &[
     ("refuses one, answers as done", "*", &["cp up", "digest up", "sync up", "delete up"]),
-    ("names a length 5 too short", "*", &["cat"]),
 ];
 
 pub(crate) fn is_to_be_mended(behaviour: &str, validators: &str, command: &str) -> bool {

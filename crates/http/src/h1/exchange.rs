@@ -151,6 +151,9 @@ impl Exchanges {
         if let Some(body) = &mut self.body {
             let decoded = body.next(&mut self.buffer).map_err(Cause::Protocol)?;
             self.received += (before - self.buffer.len()) as u64;
+            if matches!(decoded, Some(Decoded::End)) && self.asked.len() == 1 && is_more_of_a_body(&self.buffer) {
+                return Err(Cause::Protocol("the answer is longer than it says".into()));
+            }
             return Ok(decoded.map(|decoded| match decoded {
                 Decoded::Data(bytes) => Event::Data(bytes),
                 Decoded::Trailers(trailers) => Event::Trailers(trailers),
@@ -346,6 +349,14 @@ impl Asked {
 /// Whether whoever is told this asks again in any case: for credentials, or later.
 fn is_to_be_repeated(status: StatusCode) -> bool {
     matches!(status.as_u16(), 401 | 407 | 425 | 429 | 502 | 503 | 504)
+}
+
+/// Whether what stands behind the last answer belongs to its body, as the length that it told is wrong (RFC 9112
+/// §6.3), and is no other answer.
+fn is_more_of_a_body(buffer: &[u8]) -> bool {
+    const HTTP: &[u8] = b"HTTP/1.";
+    let rest = buffer.trim_ascii_start();
+    !rest.is_empty() && !HTTP.starts_with(&rest[..rest.len().min(HTTP.len())])
 }
 
 fn unasked(buffer: &[u8]) -> Cause {

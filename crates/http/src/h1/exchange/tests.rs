@@ -56,6 +56,24 @@ fn what_cannot_be_an_answer_is_refused() {
 }
 
 #[test]
+fn answer_that_is_longer_than_it_says_is_refused() {
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n";
+    for (behind, fits) in [("", true), ("\r\n", true), ("defgh", false), ("HTTQ", false)] {
+        let mut exchanges = Exchanges::default();
+        ask(&mut exchanges, 1, |request| request);
+        let found = feed(&mut exchanges, &format!("{head}abc{behind}"));
+        let too_long = matches!(&found, Err(Cause::Protocol(why)) if why.contains("longer than it says"));
+        assert_eq!(too_long, !fits, "{behind:?}: {found:?}");
+    }
+    // Another answer is nobody's, and the first one stands.
+    let mut exchanges = Exchanges::default();
+    ask(&mut exchanges, 1, |request| request);
+    exchanges.buffer().extend_from_slice(format!("{head}abcHTTP/1.1 408 Late\r\n\r\n").as_bytes());
+    let ends = std::iter::from_fn(|| exchanges.next().ok().flatten());
+    assert!(ends.take(3).any(|event| matches!(event, Event::End { .. })));
+}
+
+#[test]
 fn a_look_is_never_taken_for_the_upload_before_it() {
     for (answer, fits) in [("201 Created", true), ("404 Not Found", false), ("207 Multi-Status", false)] {
         let mut exchanges = Exchanges::default();
