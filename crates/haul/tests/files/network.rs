@@ -27,7 +27,8 @@ fn a_bandwidth_limit_holds_in_both_directions() {
     let (up, begin) = (begin.elapsed(), Instant::now());
     printed(&place.haul(&["cp", &place.at("there"), "back", "--bwlimit", "off:100k"]));
     let down = begin.elapsed();
-    let least = Duration::from_millis(2500);
+    // 300 kB take 2.9 s, but for a burst of 0.1 s and the last piece, of 64 KiB at the most.
+    let least = Duration::from_secs(2);
     assert!(up > least && down > least, "{up:?} {down:?}");
     assert!(fs::read(place.served("there")).unwrap() == content && fs::read(place.path("back")).unwrap() == content);
     let ended = place.haul(&["cp", "source", &place.at("x"), "--bwlimit", "quick"]);
