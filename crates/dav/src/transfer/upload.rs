@@ -65,6 +65,9 @@ const READERS: usize = 4;
 /// How many requests with small files in them are in memory at a time.
 const BULK: usize = 4;
 
+/// How often a listing is asked for that breaks off.
+const LISTINGS: u32 = 3;
+
 /// Uploads files and folders, as cp(1) does: into `to` if that is a folder, and otherwise, if there is one source, as
 /// `to`. When `stop` is notified, what is under way is given up, what was made for the time being is undone, and the
 /// summary is of what was done.
@@ -182,6 +185,12 @@ fn missing(options: &Options) -> Vec<(String, Error)> {
         (name.clone(), Error::local("upload", name, error))
     };
     options.filter.missing().into_iter().map(why).collect()
+}
+
+/// Whether an answer broke off with its connection.
+fn is_cut(error: &Error) -> bool {
+    use haul_http::{Cause, Error::Exchange};
+    matches!(error, Error::Http(Exchange { cause: Cause::Io(_) | Cause::Closed, .. }))
 }
 
 struct Upload<'a> {
@@ -333,20 +342,24 @@ impl Upload<'_> {
         }
     }
 
-    /// What a folder holds.
+    /// What a folder holds. A listing that breaks off is asked for again.
     async fn list(&self, path: &RemotePath) -> Result<Option<Listing>, Error> {
-        let mut listing = Listing::new();
-        let listed = self.dav.list(path, Depth::One, self.options.wanted(), |entry| {
-            if let Ok(entry) = entry
-                && let Some(name) = entry.path.name().filter(|_| !entry.path.same_place(path))
-            {
-                listing.insert(name.to_owned(), There::from(&entry));
+        let mut tries = 1..LISTINGS;
+        loop {
+            let mut listing = Listing::new();
+            let listed = self.dav.list(path, Depth::One, self.options.wanted(), |entry| {
+                if let Ok(entry) = entry
+                    && let Some(name) = entry.path.name().filter(|_| !entry.path.same_place(path))
+                {
+                    listing.insert(name.to_owned(), There::from(&entry));
+                }
+            });
+            match listed.await {
+                Ok(()) => return Ok(Some(listing)),
+                Err(error) if error.is(404) => return Ok(None),
+                Err(error) if is_cut(&error) && tries.next().is_some() => {}
+                Err(error) => return Err(error),
             }
-        });
-        match listed.await {
-            Ok(()) => Ok(Some(listing)),
-            Err(error) if error.is(404) => Ok(None),
-            Err(error) => Err(error),
         }
     }
 
