@@ -1,10 +1,10 @@
 //! `haul race` and `haul lab`: experiments, run, shown and compared.
 
+mod capture_reports;
 mod conduct;
-mod deadline;
+mod interrupt;
 mod live;
 mod progress;
-mod views;
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ use clap::Subcommand;
 use lab::{
     compare, contenders,
     experiment::{Experiment, Known, nearest},
-    page,
+    report_data,
     results::{self, ResultsError, RunResult},
     servers,
     table::{Look, render, render_change},
@@ -242,7 +242,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode, Box<dyn Error>> {
     let html = args.html.clone().unwrap_or_else(|| file.with_file_name(REPORT));
     let run = results::read(&file)?;
     if args.html.is_none() {
-        views::write(file.parent().unwrap_or(Path::new("")), &run, || false);
+        capture_reports::write(file.parent().unwrap_or(Path::new("")), &run, || false);
     }
     save_report(&html, &run)?;
     if html != Path::new("-") {
@@ -261,7 +261,7 @@ fn compare_runs(asked: &Compare) -> Result<(), Box<dyn Error>> {
     let runs = names.iter().map(|name| find(place, Some(name))).collect::<Result<Vec<_>, _>>()?;
     let runs: Vec<(&str, &RunResult)> = names.iter().map(String::as_str).zip(&runs).collect();
     let change = compare::compare(&runs);
-    let page = page::of_change(&runs, &change);
+    let page = report_data::of_comparison(&runs, &change);
     if let Some(html) = html {
         report::save(html, &page)?;
     }
@@ -280,7 +280,7 @@ const REPORT: &str = "report.html";
 /// Writes a run's page. It links to what lies where it is written.
 fn save_report(html: &Path, run: &RunResult) -> Result<(), report::SaveError> {
     let folder = html.parent().unwrap_or(Path::new(""));
-    report::save(html, &page::of_run(run, |file| folder.join(file).exists()))
+    report::save(html, &report_data::of_run(run, |file| folder.join(file).exists()))
 }
 
 /// The results of a run.

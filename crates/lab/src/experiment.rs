@@ -23,7 +23,7 @@ mod file;
 mod mistake;
 mod names;
 mod plan;
-mod stack;
+mod server_tcp;
 
 use std::{fmt, path::Path, time::Duration};
 
@@ -35,7 +35,7 @@ pub use link::spec::LinkSpec;
 pub use mistake::Mistake;
 pub use names::nearest;
 pub use plan::{Block, Cell, Plan, PlanError, Selection};
-pub use stack::Stack;
+pub use server_tcp::Stack;
 
 /// What the caller can start: the names that an experiment may use.
 #[derive(Debug, Clone, Copy)]

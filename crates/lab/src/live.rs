@@ -136,7 +136,7 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example::{plan, race};
+    use crate::test_data::{plan, race};
 
     #[test]
     fn what_happens_is_counted_where_it_happens() {

@@ -11,8 +11,8 @@ use crate::{
     experiment::{Plan, Workload},
     results,
     servers::Server,
+    testbed::{self, TestbedError},
     work::Work,
-    world::{self, WorldError},
 };
 
 /// The sysctl that names a host's congestion control.
@@ -32,9 +32,9 @@ const SYSCTLS: [&str; 9] = [
 ];
 
 /// What the machine is, what its hosts are set to, and which programs take part in `plan`.
-pub fn record(plan: &Plan, server: &dyn Server) -> Result<results::Host, WorldError> {
+pub fn record(plan: &Plan, server: &dyn Server) -> Result<results::Host, TestbedError> {
     let host = Host::new("probe")?;
-    let _ = host.sysctl(CONGESTION_CONTROL, world::CONGESTION_CONTROL);
+    let _ = host.sysctl(CONGESTION_CONTROL, testbed::CONGESTION_CONTROL);
     let sysctls = SYSCTLS.iter().filter_map(|name| Some(((*name).to_owned(), host.read_sysctl(name).ok()?))).collect();
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     Ok(results::Host {
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn work_that_no_machine_holds_is_refused() {
-        let mut plan = crate::example::plan(1);
+        let mut plan = crate::test_data::plan(1);
         assert_eq!(check_room(&plan, Path::new("/")), Ok(()));
         plan.cells[3].workload.work = Work::Upload { files: u32::MAX, size: Size::bytes(u64::MAX) };
         let said = check_room(&plan, Path::new("/")).unwrap_err().to_string();

@@ -27,8 +27,8 @@ use nix::{
 };
 
 use crate::{
-    bounds::{Bounds, Stop},
-    place::{Here, Place},
+    deadline::{Deadline, Stop},
+    spawn::{Local, Spawn},
 };
 
 /// What of a program's last words is kept.
@@ -127,7 +127,7 @@ impl Program {
         let said = self
             .command(Path::new("/"))
             .ok()
-            .and_then(|mut command| collect(&Here, command.arg(argument), &Bounds::tidy(PATIENCE)).ok());
+            .and_then(|mut command| collect(&Local, command.arg(argument), &Deadline::for_cleanup(PATIENCE)).ok());
         said.map_or_else(String::new, |(_, output)| [output.stdout, output.stderr].concat())
     }
 }
@@ -152,18 +152,18 @@ pub struct Output {
 }
 
 /// Runs a program to its end on a host and returns what it printed. Of one that fails the last line is told.
-pub fn run(place: &dyn Place, command: &mut Command, bounds: &Bounds) -> Result<Output, ProcessError> {
-    run_telling(place, command, bounds, last_line)
+pub fn run(host: &dyn Spawn, command: &mut Command, deadline: &Deadline) -> Result<Output, ProcessError> {
+    run_telling(host, command, deadline, last_line)
 }
 
 /// The same for a program whose complaint is found otherwise in what it printed last to standard error.
 pub fn run_telling(
-    place: &dyn Place,
+    host: &dyn Spawn,
     command: &mut Command,
-    bounds: &Bounds,
+    deadline: &Deadline,
     complaint: fn(&str) -> String,
 ) -> Result<Output, ProcessError> {
-    let (status, output) = collect(place, command, bounds)?;
+    let (status, output) = collect(host, command, deadline)?;
     if status.success() {
         return Ok(output);
     }
@@ -173,11 +173,11 @@ pub fn run_telling(
     Err(ProcessError::Failed { program: name(command), status, said })
 }
 
-fn collect(place: &dyn Place, command: &mut Command, bounds: &Bounds) -> Result<(ExitStatus, Output), ProcessError> {
+fn collect(host: &dyn Spawn, command: &mut Command, deadline: &Deadline) -> Result<(ExitStatus, Output), ProcessError> {
     let program = name(command);
     let start = |source| ProcessError::Start { program: program.clone(), source };
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    place.place(command);
+    host.prepare(command);
     let mut child = command.spawn().map_err(start)?;
     let mut pipes = [
         Pipe::new(child.stdout.take().map(OwnedFd::from), usize::MAX),
@@ -185,14 +185,14 @@ fn collect(place: &dyn Place, command: &mut Command, bounds: &Bounds) -> Result<
     ];
     loop {
         if pipes.iter().any(Pipe::open) {
-            wait_for_output(&mut pipes, bounds.slice());
+            wait_for_output(&mut pipes, deadline.slice());
         } else if let Some(status) = child.try_wait().map_err(start)? {
             let [stdout, stderr] = pipes.map(|pipe| pipe.text());
             return Ok((status, Output { stdout, stderr }));
         } else {
             thread::sleep(Duration::from_micros(100));
         }
-        if let Err(stop) = bounds.check() {
+        if let Err(stop) = deadline.check() {
             end(&mut child);
             return Err(ProcessError::Stopped { program, stop, said: last_line(&pipes[1].text()) });
         }
@@ -287,13 +287,13 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts it on a host, with its output going to the file `log`.
-    pub fn start(place: &dyn Place, command: &mut Command, log: &Path) -> Result<Self, ProcessError> {
+    pub fn start(host: &dyn Spawn, command: &mut Command, log: &Path) -> Result<Self, ProcessError> {
         let program = name(command);
         let start = |source| ProcessError::Start { program: program.clone(), source };
         let out = File::create(log).map_err(start)?;
         let err = out.try_clone().map_err(start)?;
         command.process_group(0).stdin(Stdio::null()).stdout(out).stderr(err);
-        place.place(command);
+        host.prepare(command);
         let child = command.spawn().map_err(start)?;
         Ok(Self { child, program, log: log.to_owned() })
     }
@@ -325,8 +325,8 @@ impl Daemon {
     /// Asks it to end, waits a bounded time, then kills it with all that it started.
     pub fn stop(&mut self) {
         signal(&self.child, Signal::SIGTERM);
-        let bounds = Bounds::tidy(PATIENCE);
-        while bounds.check().is_ok() {
+        let deadline = Deadline::for_cleanup(PATIENCE);
+        while deadline.check().is_ok() {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 break;
             }
@@ -360,7 +360,7 @@ mod tests {
 
     fn sh(script: &str, time: Duration) -> Result<Output, ProcessError> {
         let mut command = SH.command(Path::new("/")).unwrap();
-        run(&Here, command.args(["-c", script]), &Bounds::tidy(time))
+        run(&Local, command.args(["-c", script]), &Deadline::for_cleanup(time))
     }
 
     const LONG: Duration = Duration::from_secs(30);
@@ -399,10 +399,10 @@ mod tests {
         assert!(error.to_string().ends_with("and was ended: stuck"), "{error}");
         let child = Pid::from_raw(std::fs::read_to_string(file).unwrap().trim().parse().unwrap());
         let state = format!("/proc/{child}/stat");
-        let bounds = Bounds::tidy(LONG);
+        let deadline = Deadline::for_cleanup(LONG);
         // Dead, or a zombie until whoever adopted it has taken its status.
         while std::fs::read_to_string(&state).is_ok_and(|state| !state.contains(") Z ")) {
-            bounds.check().unwrap();
+            deadline.check().unwrap();
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -420,10 +420,10 @@ mod tests {
         let mut command = SH.command(Path::new("/")).unwrap();
         // A shell that rests, and one below it that works.
         command.args(["-c", "sh -c 'while :; do :; done' & sleep 600"]);
-        let daemon = Daemon::start(&Here, &mut command, &folder.path().join("log")).unwrap();
-        let bounds = Bounds::tidy(LONG);
+        let daemon = Daemon::start(&Local, &mut command, &folder.path().join("log")).unwrap();
+        let deadline = Deadline::for_cleanup(LONG);
         while daemon.processor_time().unwrap() < Duration::from_millis(50) {
-            bounds.check().unwrap();
+            deadline.check().unwrap();
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -433,13 +433,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut command = SH.command(Path::new("/")).unwrap();
         command.args(["-c", "echo line 5:; echo port taken; echo exiting; exit 1"]);
-        let mut daemon = Daemon::start(&Here, &mut command, &folder.path().join("log")).unwrap();
-        let bounds = Bounds::tidy(LONG);
+        let mut daemon = Daemon::start(&Local, &mut command, &folder.path().join("log")).unwrap();
+        let deadline = Deadline::for_cleanup(LONG);
         let error = loop {
             if let Err(error) = daemon.check() {
                 break error;
             }
-            bounds.check().unwrap();
+            deadline.check().unwrap();
             thread::sleep(Duration::from_millis(5));
         };
         assert_eq!(error.to_string(), "sh failed (exit status: 1): line 5: port taken");

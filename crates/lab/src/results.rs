@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{claims::Verdict, servers::Protocol, stats::Interval, words::counted};
+use crate::{claims::Verdict, format::counted, servers::Protocol, stats::Interval};
 
 pub(crate) use folder::timestamp;
 pub use folder::{Listed, create_folder, find, ids, list, locate};

@@ -1,8 +1,8 @@
-//! Running a plan: sample after sample, each in a world of its own.
+//! Running a plan: sample after sample, each in a testbed of its own.
 //!
-//! One sample: a world is made, the server started on its host, the work laid out, the contender
+//! One sample: a testbed is made, the server started on its host, the work laid out, the contender
 //! prepared; then the clock runs until the contender says it is done *and* every byte is where it
-//! must be; then the requests and connections are counted and everything is torn down. Rivals take
+//! must be; then the requests and connections are counted and everything is torn down. Contenders take
 //! turns ([`Plan::blocks`]). A sample counts when all of that went well.
 //!
 //! What goes wrong is either the contender's affair or the lab's. A contender that fails, or takes
@@ -10,8 +10,8 @@
 //! lab fails (a server that does not start, a cable that cannot be laid, a full disk) nobody could do
 //! better, and the next sample would fail like this one: the run ends there, with what it has.
 
+mod attribution;
 pub(crate) mod captures;
-mod why;
 
 use std::{
     fs, io,
@@ -21,15 +21,15 @@ use std::{
 };
 
 use crate::{
-    bounds::Bounds,
     certs::{CertError, Certificates},
     contenders::{self, Contender, Failure, Pc},
+    deadline::Deadline,
     experiment::{Block, Cell, Plan},
     process::ProcessError,
     results::{Outcome, Sample, SampleLog, Syns},
     servers::{self, Server, ServerError, Setup},
+    testbed::{Testbed, TestbedError},
     work::{Payload, Work, WorkError},
-    world::{World, WorldError},
 };
 use captures::{Captures, NotKept};
 
@@ -86,7 +86,7 @@ pub enum Halt {
 #[derive(Debug, thiserror::Error)]
 enum SampleError {
     #[error(transparent)]
-    World(#[from] WorldError),
+    Testbed(#[from] TestbedError),
     #[error(transparent)]
     Certificates(#[from] CertError),
     #[error(transparent)]
@@ -232,12 +232,12 @@ impl Run<'_> {
         round: u32,
     ) -> Result<(Duration, Sample), SampleError> {
         let capture = folder.join("client.pcapng");
-        let world = World::make(&cell.network, contender.needs_pc(), &capture)?;
-        let measured = self.measure(&world, folder, cell, contender);
+        let testbed = Testbed::make(&cell.network, contender.needs_pc(), &capture)?;
+        let measured = self.measure(&testbed, folder, cell, contender);
         // A contender whose link broke under it is not to blame.
-        let broken = world.check().map_err(SampleError::from);
+        let broken = testbed.check().map_err(SampleError::from);
         let (took, sample) = measured.or_else(|error| broken.and(Err(error)))?;
-        let seen = world.end()?;
+        let seen = testbed.end()?;
         let sample = Sample { syns: Some(Syns::of(&seen.all.connections)), ..sample };
         // Of a page's two loads the second counts.
         let since = sample.began.filter(|_| cell.workload.work.is_load());
@@ -254,25 +254,25 @@ impl Run<'_> {
     /// Lets the contender do its work, and holds it against what the server has and saw.
     fn measure(
         &self,
-        world: &World,
+        testbed: &Testbed,
         folder: &Path,
         cell: &Cell,
         contender: &dyn Contender,
     ) -> Result<(Duration, Sample), SampleError> {
-        let address = world.server_address();
+        let address = testbed.server_address();
         let tls = contender.tls(self.tls);
         let page = if let Work::Load { page } = &cell.workload.work { Some(page) } else { None };
         let hosts = page.map(|page| page.0.hosts()).unwrap_or_default();
         let certificates = tls.then(|| Certificates::make(folder, &[address.ip()], &hosts)).transpose()?;
         let certificates = certificates.as_ref();
         let setup = Setup {
-            place: &world.server,
+            host: &testbed.server,
             address,
             certificates,
             http: contender.http(tls),
             page,
             scratch: &folder.join("server"),
-            bounds: Bounds::new(START, self.cancel.clone()),
+            deadline: Deadline::new(START, self.cancel.clone()),
         };
         let own = own_server(contender);
         let mut server = own.as_deref().unwrap_or(self.server).start(&setup)?;
@@ -280,18 +280,18 @@ impl Run<'_> {
             Payload::new(cell.workload.work.clone(), self.seed).task(folder, FOLDER).map_err(SampleError::Layout)?;
         let root = server.root().to_owned();
         task.prepare_server(&root, server.owner()).map_err(SampleError::Layout)?;
-        let bounds = Bounds::new(self.patience, self.cancel.clone());
-        let share = world.share_address();
+        let deadline = Deadline::new(self.patience, self.cancel.clone());
+        let share = testbed.share_address();
         let sample = contenders::Sample {
-            client: &world.client,
-            pc: world.pc.as_ref().zip(share).map(|(place, share)| Pc { place, share }),
+            client: &testbed.client,
+            pc: testbed.pc.as_ref().zip(share).map(|(host, share)| Pc { host, share }),
             address,
             url: format!("{}{FOLDER}/", server.url()),
             certificates,
             task: &task,
             root: &root,
             scratch: folder,
-            bounds: bounds.clone(),
+            deadline: deadline.clone(),
         };
         let mut prepared = contender.prepare(&sample)?;
         server.mark();
@@ -299,7 +299,7 @@ impl Run<'_> {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
         let start = Instant::now();
         let done = prepared.run()?;
-        let end = task.wait_done(&root, &done, &bounds)?;
+        let end = task.wait_done(&root, &done, &deadline)?;
         let used = server.processor_time().zip(before).map(|(after, before)| after.saturating_sub(before));
         // Locks may be released after the work is done; when the contender has finished they are.
         prepared.finish()?;

@@ -28,7 +28,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
-    bounds::{Bounds, Stop},
+    deadline::{Deadline, Stop},
     servers::Requests,
 };
 
@@ -265,16 +265,16 @@ impl Task {
     /// Waits until the work is complete below the document root `root` and in the local
     /// target folder, and returns when it was: the time at which the look that found it
     /// complete began. Looks once unless the client may still be writing.
-    pub fn wait_done(&self, root: &Path, done: &Done, bounds: &Bounds) -> Result<Instant, WorkError> {
-        until_right(Duration::from_millis(1), done.writes_behind.then_some(bounds), || self.verify(root, done))
+    pub fn wait_done(&self, root: &Path, done: &Done, deadline: &Deadline) -> Result<Instant, WorkError> {
+        until_right(Duration::from_millis(1), done.writes_behind.then_some(deadline), || self.verify(root, done))
     }
 
     /// Waits until the server's file `name` is `content`: for a client that is not told when what it has
     /// written has arrived. Looks more often than [`wait_done`](Self::wait_done), since a sample may have many
     /// such waits.
-    pub fn wait_arrived(&self, root: &Path, name: &str, content: &[u8], bounds: &Bounds) -> Result<(), WorkError> {
+    pub fn wait_arrived(&self, root: &Path, name: &str, content: &[u8], deadline: &Deadline) -> Result<(), WorkError> {
         let file = root.join(&self.folder).join(name);
-        until_right(Duration::from_micros(200), Some(bounds), || same_content(&file, content)).map(drop)
+        until_right(Duration::from_micros(200), Some(deadline), || same_content(&file, content)).map(drop)
     }
 
     /// Whether the server was asked for every write one by one. The files cannot tell: of saves
@@ -318,19 +318,19 @@ fn folder_name(number: u64) -> String {
     format!("folder{number:03}")
 }
 
-/// Looks until what it sees is right, less and less often, and returns when the last look began; without bounds
+/// Looks until what it sees is right, less and less often, and returns when the last look began; without deadline
 /// it looks once.
 fn until_right(
     mut pause: Duration,
-    bounds: Option<&Bounds>,
+    deadline: Option<&Deadline>,
     look: impl Fn() -> Result<(), WorkError>,
 ) -> Result<Instant, WorkError> {
     loop {
         let began = Instant::now();
-        match (look(), bounds) {
+        match (look(), deadline) {
             (Ok(()), _) => return Ok(began),
-            (Err(WorkError::Wrong(wrong)), Some(bounds)) => {
-                if let Err(stop) = bounds.check() {
+            (Err(WorkError::Wrong(wrong)), Some(deadline)) => {
+                if let Err(stop) = deadline.check() {
                     return Err(WorkError::Unfinished { stop, wrong });
                 }
             }

@@ -21,24 +21,24 @@ use std::{
 };
 
 use lab::{
-    assemble::{Circumstances, assemble},
     experiment::{Experiment, Plan, Selection, nearest},
     live::{Live, Stage},
     machine,
     results::{self, Calibration, Host, Outcome, SampleLog},
     run::{Halt, Run},
     servers::{self, Server},
-    world,
+    summarize::{Circumstances, summarize},
+    testbed,
 };
 use link::{calibrate::calibrate, sandbox, units::Span};
 use report::live::Door;
 
 use super::{
-    REPORT, RunOptions,
-    deadline::ask_to_end,
+    REPORT, RunOptions, capture_reports,
+    interrupt::ask_to_end,
     live::{self, Telling},
     progress::Progress,
-    read, save_report, show, usage, views,
+    read, save_report, show, usage,
 };
 use crate::say;
 
@@ -98,7 +98,7 @@ pub(crate) fn conduct(
         check_lasting(json)?;
     }
     let scratch =
-        world::furnish(&sandbox).map_err(|error| format!("cannot mount a tmpfs on {}: {error}", world::RUN))?;
+        testbed::furnish(&sandbox).map_err(|error| format!("cannot mount a tmpfs on {}: {error}", testbed::RUN))?;
     machine::check_room(plan, &scratch)?;
     if let Some(door) = &door {
         say(format_args!("watch it at {}", door.url()));
@@ -147,13 +147,13 @@ pub(crate) fn conduct(
         tls,
         seed: options.seed,
     };
-    let mut result = assemble(experiment, plan, &outcomes, circumstances);
+    let mut result = summarize(experiment, plan, &outcomes, circumstances);
     for (cell, why) in result.cells.iter_mut().zip(reasons) {
         cell.why = why;
     }
     let kept = results::write(&folder.path.join("run.json"), &result);
     let shown = show(&result, &options.json);
-    views::write(&folder.path, &result, || ended.is_err());
+    capture_reports::write(&folder.path, &result, || ended.is_err());
     let reported = save_report(&folder.path.join(REPORT), &result);
     telling.finish();
 
@@ -251,13 +251,13 @@ fn choose_server(experiment: &Experiment, name: Option<&str>) -> Result<Box<dyn 
 }
 
 /// Complains of a place for results of which nothing would be left: of a folder that is not there, and
-/// of the one in whose stead root's worlds have another.
+/// of the one in whose stead root's testbeds have another.
 fn check_lasting(path: &Path) -> Result<(), String> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match folder.canonicalize() {
         Err(error) => Err(format!("cannot write the results to {}: {error}", path.display())),
-        Ok(folder) if sandbox::is_root() && folder.starts_with(world::RUN) => {
-            let (path, run) = (path.display(), world::RUN);
+        Ok(folder) if sandbox::is_root() && folder.starts_with(testbed::RUN) => {
+            let (path, run) = (path.display(), testbed::RUN);
             Err(format!(
                 "cannot write the results to {path}: root's runs have a {run} of their own, with which they would vanish; choose another folder"
             ))

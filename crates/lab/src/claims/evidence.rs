@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::{Count, Measure, Unit, Verdict};
 use crate::{
+    format::counted,
     results::{CellResult, Status, WorkloadRecord},
     stats::{
         Interval, range_coverage,
         shift::{CONFIDENCE, LEAST_CONFIDENCE, Shift, hodges_lehmann, ratio},
     },
-    words::counted,
 };
 
 /// The cells of a run, for one claim.

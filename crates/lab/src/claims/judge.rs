@@ -7,13 +7,13 @@ use super::{
     evidence::{Evidence, Finding, Gap, ratio_of},
 };
 use crate::{
+    format::{counted, estimated, spoken, times},
     results::{CellResult, ClaimResult, WorkloadRecord},
     stats::{
         Interval,
         bootstrap::ratio_of_ratios,
         shift::{CONFIDENCE, Shift},
     },
-    words::{counted, estimated, spoken, times},
 };
 
 /// Judges a claim by the cells of a run. `source` names the article; `seed` is that of the

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::{Check, Claim, Count, Measure, Unit, Verdict, judge};
 use crate::{
-    example::run,
     results::{CellResult, ClaimResult, RunResult, Status},
+    test_data::run,
 };
 
 fn claim(check: Check<&str>) -> Claim {

@@ -1,7 +1,7 @@
 //! Runs whose difference is known.
 
 use super::{Change, Tally, Trend, compare};
-use crate::{example::run, results::RunResult};
+use crate::{results::RunResult, test_data::run};
 
 fn two(then: &RunResult, now: &RunResult) -> Change {
     compare(&[("then", then), ("now", now)])

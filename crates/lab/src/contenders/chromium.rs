@@ -92,13 +92,13 @@ impl Contender for Chromium {
         let Work::Load { page } = sample.task.work() else { return Err(Failure::Engine("there is no page".into())) };
         let failed = |error: BrowserError| Failure::Engine(error.to_string());
         let key = sample.certificates.map_or("", |certificates| certificates.server_key_hash.as_str());
-        let place = |command: &mut _| sample.client.place(command);
+        let place = |command: &mut _| sample.client.prepare(command);
         let folder = sample.scratch.to_owned();
         let mut loader = Loader::start(&page.0, self.version, sample.address, key, folder, place).map_err(failed)?;
-        let bounds = sample.bounds.clone();
-        loader.load(bounds.left()).map_err(failed)?;
+        let deadline = sample.deadline.clone();
+        loader.load(deadline.left()).map_err(failed)?;
         Ok(Box::new(Ready(move || {
-            let done = loader.load(bounds.left()).map_err(failed)?;
+            let done = loader.load(deadline.left()).map_err(failed)?;
             if let Some(missing) = done.missing.first() {
                 tracing::warn!("Chromium asked for what the page does not have, or did not get it: {missing}");
             }

@@ -97,7 +97,7 @@ impl Contender for Chunked {
             }
             Ok(Done::default())
         };
-        Ok(Box::new(start(sample.client, &sample.bounds, || async { Ok(()) }, work)?))
+        Ok(Box::new(start(sample.client, &sample.deadline, || async { Ok(()) }, work)?))
     }
 }
 

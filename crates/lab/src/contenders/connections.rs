@@ -111,7 +111,7 @@ fn engine<'a>(sample: &'a Sample<'a>, fast_open: FastOpen) -> Result<Box<dyn Pre
         }
         Ok(Done::default())
     };
-    Ok(Box::new(start(sample.client, &sample.bounds, open, work)?))
+    Ok(Box::new(start(sample.client, &sample.deadline, open, work)?))
 }
 
 /// Fetches a file over a connection of its own. Its end is known by its length: a server's FIN waits for the end of the
@@ -166,6 +166,6 @@ fn curl(sample: &Sample, options: &[&str]) -> Result<Done, Failure> {
     for name in sample.task.names() {
         command.arg("--output").arg(sample.task.target.join(&name)).arg(format!("{}{name}", sample.url));
     }
-    run(sample.client, &mut command, &sample.bounds)?;
+    run(sample.client, &mut command, &sample.deadline)?;
     Ok(Done::default())
 }

@@ -83,5 +83,5 @@ fn curl(sample: &Sample, args: &[&Path]) -> Result<Output, Failure> {
     if let Some(certificates) = sample.certificates {
         command.arg("--cacert").arg(&certificates.ca_file);
     }
-    Ok(run(sample.client, command.args(args), &sample.bounds)?)
+    Ok(run(sample.client, command.args(args), &sample.deadline)?)
 }

@@ -99,7 +99,7 @@ impl Contender for CurlParallel {
             if let Some(certificates) = sample.certificates {
                 command.arg("--cacert").arg(&certificates.ca_file);
             }
-            run(sample.client, &mut command, &sample.bounds)?;
+            run(sample.client, &mut command, &sample.deadline)?;
             Ok(Done::default())
         })))
     }

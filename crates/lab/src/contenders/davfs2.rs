@@ -50,7 +50,7 @@ use nix::{
 
 use super::{Contender, Failure, Prepared, Registered, Sample, io_failure};
 use crate::{
-    bounds::{Bounds, Stop},
+    deadline::{Deadline, Stop},
     process::{Program, ordinary_user, run},
     servers::{Http, Server},
     work::{Done, Task, Work},
@@ -140,21 +140,21 @@ struct Worker(Option<JoinHandle<()>>);
 impl Prepared for Mounted<'_> {
     fn run(&mut self) -> Result<Done, Failure> {
         let (task, folder) = (self.sample.task.clone(), self.mount.folder.clone());
-        let (root, bounds) = (self.sample.root.to_owned(), self.sample.bounds.clone());
+        let (root, deadline) = (self.sample.root.to_owned(), self.sample.deadline.clone());
         // A thread, because a file system whose server is gone blocks whoever calls it.
         let (answer, result) = mpsc::channel();
-        let work = Box::new(move || drop(answer.send(work(&task, &folder, &root, &bounds))));
+        let work = Box::new(move || drop(answer.send(work(&task, &folder, &root, &deadline))));
         self.worker.0 = Some(self.sample.client.thread("cp", work).map_err(Failure::Thread)?);
-        let bounds = &self.sample.bounds;
+        let deadline = &self.sample.deadline;
         loop {
-            match result.recv_timeout(bounds.slice()) {
+            match result.recv_timeout(deadline.slice()) {
                 Ok(outcome) => return outcome,
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Failure::Thread(io::Error::other("it ended early")));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if let Err(stop) = bounds.check() {
+            if let Err(stop) = deadline.check() {
                 self.mount.abort();
                 return Err(Failure::Stopped { what: "work on the davfs2 mount".to_owned(), stop });
             }
@@ -171,8 +171,8 @@ impl Prepared for Mounted<'_> {
 impl Drop for Worker {
     fn drop(&mut self) {
         let Some(thread) = self.0.take() else { return };
-        let bounds = Bounds::tidy(Duration::from_secs(5));
-        while !thread.is_finished() && bounds.check().is_ok() {
+        let deadline = Deadline::for_cleanup(Duration::from_secs(5));
+        while !thread.is_finished() && deadline.check().is_ok() {
             thread::sleep(PAUSE);
         }
         if thread.is_finished() {
@@ -181,7 +181,7 @@ impl Drop for Worker {
     }
 }
 
-fn work(task: &Task, folder: &Path, root: &Path, bounds: &Bounds) -> Result<Done, Failure> {
+fn work(task: &Task, folder: &Path, root: &Path, deadline: &Deadline) -> Result<Done, Failure> {
     let mut done = Done { writes_behind: task.work().writes(), ..Done::default() };
     match task.work() {
         Work::Upload { .. } | Work::Tree { .. } => {
@@ -213,7 +213,7 @@ fn work(task: &Task, folder: &Path, root: &Path, bounds: &Bounds) -> Result<Done
                 let mut existing = OpenOptions::new();
                 let opened = existing.write(true).truncate(true).open(&file);
                 opened.and_then(|mut file| file.write_all(content)).map_err(io_failure("save", &file))?;
-                task.wait_arrived(root, &name, content, bounds)?;
+                task.wait_arrived(root, &name, content, deadline)?;
             }
         }
     }
@@ -262,7 +262,7 @@ impl Mount {
         let (uid, gid) = ordinary_user().unwrap_or((Uid::current(), Gid::current()));
         let options = format!("conf={},uid={uid},gid={gid}", conf.display());
         command.arg("-o").arg(options).arg(sample.server()).arg(&mount.point);
-        run(sample.client, &mut command, &sample.bounds)?;
+        run(sample.client, &mut command, &sample.deadline)?;
         Ok(mount)
     }
 
@@ -270,16 +270,16 @@ impl Mount {
     ///
     /// davfs2's own umount.davfs does the same but looks every three seconds.
     pub(super) fn unmount(mut self) -> Result<(), Failure> {
-        let bounds = Bounds::tidy(Duration::from_secs(30));
+        let deadline = Deadline::for_cleanup(Duration::from_secs(30));
         let daemon = self.daemon();
         while let Err(errno) = umount2(&self.point, MntFlags::empty()) {
-            if errno != Errno::EBUSY || bounds.check().is_err() {
+            if errno != Errno::EBUSY || deadline.check().is_err() {
                 return Err(io_failure("unmount", &self.point)(errno.into()));
             }
             thread::sleep(PAUSE);
         }
         self.mounted = false;
-        match daemon.map(|daemon| wait_ended(daemon, &bounds)) {
+        match daemon.map(|daemon| wait_ended(daemon, &deadline)) {
             Some(Err(stop)) => Err(Failure::Stopped { what: "davfs2's daemon".to_owned(), stop }),
             _ => Ok(()),
         }
@@ -295,7 +295,7 @@ impl Mount {
         }
         if let Some(daemon) = daemon {
             let _ = kill(daemon, Signal::SIGKILL);
-            let _ = wait_ended(daemon, &Bounds::tidy(Duration::from_secs(5)));
+            let _ = wait_ended(daemon, &Deadline::for_cleanup(Duration::from_secs(5)));
             let _ = fs::remove_file(self.pid_file());
         }
     }
@@ -321,11 +321,11 @@ impl Drop for Mount {
 }
 
 /// Waits for the end of a process that is not our child.
-fn wait_ended(process: Pid, bounds: &Bounds) -> Result<(), Stop> {
+fn wait_ended(process: Pid, deadline: &Deadline) -> Result<(), Stop> {
     let state = format!("/proc/{process}/stat");
     // One that has ended stays a zombie until its parent, often pid 1, has seen it.
     while fs::read_to_string(&state).is_ok_and(|state| !state.contains(") Z ")) {
-        bounds.check()?;
+        deadline.check()?;
         thread::sleep(PAUSE);
     }
     Ok(())

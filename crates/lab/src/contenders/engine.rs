@@ -135,7 +135,7 @@ impl Contender for Engine {
             Ok(fetch)
         };
         let work = move |fetch: Fetch| async move { fetch.all(after).await.map(|()| Done::default()) };
-        Ok(Box::new(start(sample.client, &sample.bounds, open, work)?))
+        Ok(Box::new(start(sample.client, &sample.deadline, open, work)?))
     }
 }
 

@@ -117,7 +117,7 @@ impl Haul {
     fn work(&self, program: &Path, sample: &Sample) -> Result<Done, Failure> {
         let task = sample.task;
         let mut done = Done::default();
-        let run = |command: &mut Command| run_telling(sample.client, command, &sample.bounds, complaint);
+        let run = |command: &mut Command| run_telling(sample.client, command, &sample.deadline, complaint);
         match task.work() {
             Work::Upload { .. } => {
                 let files = task.writes().map(|(file, ..)| file);

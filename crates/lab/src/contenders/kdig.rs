@@ -73,7 +73,7 @@ fn ask(sample: &Sample, options: &[&str]) -> Result<Done, Failure> {
     let mut command = KDIG.command(sample.scratch)?;
     command.args(["-4", &format!("@{ip}"), "-p", port, "+noall", "+answer", "+retry=0", "+time=20"]).args(options);
     command.args(sample.task.names().iter().map(|name| format!("{name}.{ZONE}.")));
-    let told = run(sample.client, &mut command, &sample.bounds)?.stdout;
+    let told = run(sample.client, &mut command, &sample.deadline)?.stdout;
     // Each answer: name, TTL, class, type, address.
     let end = format!(".{ZONE}.");
     let name = |line: &str| Some(line.split_whitespace().next()?.strip_suffix(&end)?.to_owned());

@@ -71,7 +71,7 @@ impl Rclone {
     fn work(&self, sample: &Sample) -> Result<Done, Failure> {
         let task = sample.task;
         let mut done = Done::default();
-        let run = |command: &mut Command| run(sample.client, command, &sample.bounds);
+        let run = |command: &mut Command| run(sample.client, command, &sample.deadline);
         match task.work() {
             Work::Upload { .. } | Work::Tree { .. } => {
                 run(self.command(sample)?.arg("copy").arg(&task.source).arg(REMOTE))?;

@@ -91,7 +91,7 @@ impl Contender for Redirector {
         let endpoint = Endpoint::new(&sample.url, sample.certificates, &[&rustls::version::TLS12], self.http)?;
         let (folder, task) = (endpoint.path().to_owned(), sample.task.clone());
         let open = move || async move { Connection::open(&endpoint).await };
-        Ok(Box::new(start(sample.client, &sample.bounds, open, move |connection| work(connection, folder, task))?))
+        Ok(Box::new(start(sample.client, &sample.deadline, open, move |connection| work(connection, folder, task))?))
     }
 }
 

@@ -109,7 +109,7 @@ impl Shared<'_> {
         loop {
             self.smbd.check()?;
             let Err(failure) = self.smbclient("exit") else { return Ok(()) };
-            if self.sample.bounds.check().is_err() {
+            if self.sample.deadline.check().is_err() {
                 return Err(failure);
             }
             thread::sleep(Duration::from_millis(20));
@@ -124,7 +124,7 @@ impl Shared<'_> {
             .args(["--no-pass", "--debuglevel", "0", "--port"])
             .arg(pc.share.port().to_string());
         command.arg("--configfile").arg(self.sample.scratch.join("smb.conf")).args(["--command", commands]);
-        Ok(run(pc.place, &mut command, &self.sample.bounds)?.stdout)
+        Ok(run(pc.host, &mut command, &self.sample.deadline)?.stdout)
     }
 }
 

@@ -82,7 +82,7 @@ impl Contender for WebDrive {
         let first = endpoint.clone();
         let open = move || async move { Connection::open(&first).await };
         let work = move |first| work(first, endpoint, task, workers);
-        Ok(Box::new(start(sample.client, &sample.bounds, open, work)?))
+        Ok(Box::new(start(sample.client, &sample.deadline, open, work)?))
     }
 }
 

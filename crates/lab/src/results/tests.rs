@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::*;
-use crate::example::{outcomes, plan, run};
+use crate::test_data::{outcomes, plan, run};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()

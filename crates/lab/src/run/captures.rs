@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn an_outlier_in_the_middle_of_a_cell_outlives_the_last_sample() {
         let folder = tempfile::tempdir().unwrap();
-        let (captures, cell) = (Captures(folder.path()), &crate::example::plan(4).cells[0]);
+        let (captures, cell) = (Captures(folder.path()), &crate::test_data::plan(4).cells[0]);
         let capture = folder.path().join("capture");
         let samples: Vec<Sample> = (0..4)
             .zip([1.1, 6.0, 1.0, 1.2])
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named_and_half_of_it_is_not_left() {
         let folder = tempfile::tempdir().unwrap();
-        let cell = &crate::example::plan(1).cells[0];
+        let cell = &crate::test_data::plan(1).cells[0];
         let told = Captures(folder.path()).take(Path::new("/nowhere"), cell, 3).unwrap_err().to_string();
         assert!(told.contains("upload-small-article-curl-round3.pcapng: No such file"), "{told}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

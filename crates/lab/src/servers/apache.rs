@@ -96,7 +96,7 @@ fn module_file(name: &str) -> PathBuf {
 fn make_lock_database(setup: &Setup, running: &Running) -> Result<(), Failure> {
     const FILE: &str = "first-write";
     let endpoint = Endpoint::new(running.url(), setup.certificates, rustls::DEFAULT_VERSIONS, Http::One)?;
-    drive(setup.place, &setup.bounds, move || async move {
+    drive(setup.host, &setup.deadline, move || async move {
         let mut connection = Connection::open(&endpoint).await?;
         connection.request("PUT", &format!("/{FILE}"), &[], "").await?.expect(&[201])
     })?;
@@ -167,17 +167,17 @@ DocumentRoot "{root}"
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{bounds::Bounds, place::Here};
+    use crate::{deadline::Deadline, spawn::Local};
 
     fn text(http: Http, tls: bool) -> String {
         let setup = Setup {
-            place: &Here,
+            host: &Local,
             address: "[fd00::2]:443".parse().unwrap(),
             certificates: None,
             http,
             page: None,
             scratch: Path::new("/s"),
-            bounds: Bounds::tidy(std::time::Duration::ZERO),
+            deadline: Deadline::for_cleanup(std::time::Duration::ZERO),
         };
         let tls = tls.then(|| ("/s/server.pem".into(), "/s/server.key".into()));
         configuration(&setup, Path::new("/s/root"), None, tls.as_ref())

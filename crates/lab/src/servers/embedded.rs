@@ -131,7 +131,7 @@ impl Handle {
                 Err(why) => drop(started.send(Err(why))),
             }
         };
-        let thread = setup.place.thread(name, Box::new(run)).map_err(|error| failed(error.to_string()))?;
+        let thread = setup.host.thread(name, Box::new(run)).map_err(|error| failed(error.to_string()))?;
         let handle = Handle { stop: Some(stop), thread: Some(thread), threads };
         match outcome.recv() {
             Ok(Ok(())) => Ok(handle),

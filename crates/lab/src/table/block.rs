@@ -7,10 +7,10 @@ use super::{
     fit::{Column, draw},
 };
 use crate::{
+    format::{Scale, times},
+    ranking::{Ranking, busy},
     results::{CellResult, NetworkRecord, RunResult, Status, WorkloadRecord},
-    rivals::{Rivals, busy},
     stats::range_coverage,
-    words::{Scale, times},
 };
 
 pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &NetworkRecord, look: Look) -> String {
@@ -29,7 +29,7 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
     if let Some(rest) = heading.strip_prefix(&name) {
         heading = look.paint(Style::Bold, &name) + rest;
     }
-    let rivals = Rivals::new(run, &workload.name, &network.name);
+    let rivals = Ranking::new(run, &workload.name, &network.name);
     let ranked = &rivals.ranked;
     let mut text = heading + "\n" + &table(&rivals, look);
     for cell in cells.iter().filter(|cell| cell.status == Status::Failed) {
@@ -50,7 +50,7 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
     text + &reasons(ranked, look) + "\n"
 }
 
-fn table(rivals: &Rivals<'_>, look: Look) -> String {
+fn table(rivals: &Ranking<'_>, look: Look) -> String {
     let ranked = &rivals.ranked;
     if ranked.is_empty() {
         return String::new();

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     compare::{CellChange, Change, Later, Trend},
+    format::{Scale, between, counted, times},
     stats::shift::{CONFIDENCE, LEAST_CONFIDENCE, Shift},
-    words::{Scale, between, counted, times},
 };
 
 /// What changed between runs, as text with a newline at its end.

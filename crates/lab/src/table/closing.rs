@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::Look;
 use crate::{
+    format::spoken,
     results::{CellResult, RunResult, Status},
-    words::spoken,
 };
 
 pub(super) fn render(run: &RunResult, look: Look) -> String {

@@ -2,11 +2,11 @@
 
 use super::{Look, render, render_change};
 use crate::{
-    assemble::{assemble, comparisons},
     compare::compare,
-    example::{DAVFS2, circumstances, outcomes, plan, race, run},
     results::{Outcome, RunResult, Why},
     stats::median,
+    summarize::{comparisons, summarize},
+    test_data::{DAVFS2, circumstances, outcomes, plan, race, run},
 };
 
 fn plain(width: usize) -> Look {
@@ -131,7 +131,7 @@ fn a_race_that_was_stopped() {
             *outcome = Outcome::Done(Vec::new());
         }
     }
-    insta::assert_snapshot!(render(&assemble(&race, &plan, &outcomes, circumstances()), plain(100)));
+    insta::assert_snapshot!(render(&summarize(&race, &plan, &outcomes, circumstances()), plain(100)));
 }
 
 #[test]

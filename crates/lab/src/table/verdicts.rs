@@ -5,8 +5,8 @@
 use super::{Look, Style};
 use crate::{
     claims::Verdict,
+    format::counted,
     results::{ClaimResult, RunResult},
-    words::counted,
 };
 
 pub(super) fn render(run: &RunResult, look: Look) -> String {

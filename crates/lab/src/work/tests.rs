@@ -6,8 +6,8 @@ fn upload(files: u32, size: u64) -> Work {
     Work::Upload { files, size: Size::bytes(size) }
 }
 
-fn bounds() -> Bounds {
-    Bounds::tidy(Duration::from_secs(20))
+fn deadline() -> Deadline {
+    Deadline::for_cleanup(Duration::from_secs(20))
 }
 
 /// A task in a temporary folder, with the server's root prepared.
@@ -20,7 +20,7 @@ fn task(work: Work) -> (tempfile::TempDir, PathBuf, Task) {
 }
 
 fn wrong(task: &Task, root: &Path, done: &Done) -> String {
-    task.wait_done(root, done, &bounds()).unwrap_err().to_string()
+    task.wait_done(root, done, &deadline()).unwrap_err().to_string()
 }
 
 #[test]
@@ -40,9 +40,9 @@ fn an_upload_is_right_only_when_every_byte_is() {
         assert_eq!(fs::read(&local).unwrap(), content);
         fs::copy(local, root.join("s1").join(name)).unwrap();
     }
-    task.wait_done(&root, &done, &bounds()).unwrap();
+    task.wait_done(&root, &done, &deadline()).unwrap();
     fs::create_dir(root.join("s1/.DAV")).unwrap();
-    task.wait_done(&root, &done, &bounds()).unwrap();
+    task.wait_done(&root, &done, &deadline()).unwrap();
 
     let last = root.join("s1/file0002.bin");
     let right = fs::read(&last).unwrap();
@@ -74,7 +74,7 @@ fn a_tree_is_right_only_with_each_file_in_its_folder() {
         fs::rename(local, server.join(name)).unwrap();
     }
     fs::create_dir(server.join("folder001/.DAV")).unwrap();
-    task.wait_done(&root, &Done::default(), &bounds()).unwrap();
+    task.wait_done(&root, &Done::default(), &deadline()).unwrap();
     fs::create_dir(server.join("folder001/more")).unwrap();
     assert!(wrong(&task, &root, &Done::default()).ends_with("has folder001/more/, which should not be there"));
     fs::remove_dir(server.join("folder001/more")).unwrap();
@@ -90,7 +90,7 @@ fn a_download_is_looked_for_on_the_client() {
     for name in task.names() {
         fs::copy(root.join("s1").join(&name), task.target.join(&name)).unwrap();
     }
-    task.wait_done(&root, &Done::default(), &bounds()).unwrap();
+    task.wait_done(&root, &Done::default(), &deadline()).unwrap();
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_listing_names_each_entry_once() {
     let (_folder, root, task) = task(Work::List { entries: 1000 });
     let mut done = Done { listing: Some(task.names()), took: None, writes_behind: false };
     done.listing.as_mut().unwrap().reverse();
-    task.wait_done(&root, &done, &bounds()).unwrap();
+    task.wait_done(&root, &done, &deadline()).unwrap();
     done.listing.as_mut().unwrap().push("entry0000.txt".to_owned());
     assert!(wrong(&task, &root, &done).ends_with("the listing names 1000 files 1001 times"));
     done.listing.as_mut().unwrap().truncate(999);
@@ -118,7 +118,7 @@ fn an_edit_is_done_when_the_last_version_is_there() {
     fs::write(&file, &versions[1].0).unwrap();
     assert!(wrong(&task, &root, &done).contains("note.txt differs"));
     fs::write(&file, &versions[2].0).unwrap();
-    task.wait_done(&root, &done, &bounds()).unwrap();
+    task.wait_done(&root, &done, &deadline()).unwrap();
 }
 
 #[test]
@@ -138,14 +138,14 @@ fn a_writer_behind_is_waited_for_and_no_longer() {
     let (_folder, root, task) = task(upload(1, 10));
     let done = Done { writes_behind: true, ..Done::default() };
     let (local, _, name) = task.writes().next().map(|(l, c, n)| (l, c.to_owned(), n)).unwrap();
-    let error = task.wait_done(&root, &done, &Bounds::tidy(Duration::from_millis(30))).unwrap_err();
+    let error = task.wait_done(&root, &done, &Deadline::for_cleanup(Duration::from_millis(30))).unwrap_err();
     assert!(matches!(error, WorkError::Unfinished { stop: Stop::TimedOut(_), .. }), "{error}");
     let target = root.join("s1").join(name);
     let writer = thread::spawn(move || {
         thread::sleep(Duration::from_millis(50));
         fs::copy(local, target).unwrap();
     });
-    task.wait_done(&root, &done, &bounds()).unwrap();
+    task.wait_done(&root, &done, &deadline()).unwrap();
     writer.join().unwrap();
 }
 
@@ -154,7 +154,7 @@ fn a_save_is_waited_for_by_its_bytes() {
     let (_folder, root, task) = task(Work::Edit { times: 2, size: Size::bytes(40_000) });
     let saves: Vec<(Vec<u8>, String)> = task.writes().map(|(_, content, name)| (content.to_owned(), name)).collect();
     let [(first, name), (second, _)] = saves.as_slice() else { panic!("two saves") };
-    let brief = Bounds::tidy(Duration::from_millis(30));
+    let brief = Deadline::for_cleanup(Duration::from_millis(30));
     let error = task.wait_arrived(&root, name, first, &brief).unwrap_err().to_string();
     assert!(error.contains("did not end within") && error.ends_with("note.txt differs from byte 0 on"), "{error}");
     let file = root.join("s1").join(name);
@@ -168,7 +168,7 @@ fn a_save_is_waited_for_by_its_bytes() {
         thread::sleep(Duration::from_millis(20));
         fs::write(later.1, later.0).unwrap();
     });
-    task.wait_arrived(&root, name, first, &bounds()).unwrap();
+    task.wait_arrived(&root, name, first, &deadline()).unwrap();
     writer.join().unwrap();
     assert!(task.wait_arrived(&root, name, second, &brief).is_err());
 }
@@ -203,5 +203,5 @@ fn a_page_is_right_only_when_every_object_is() {
     }
     assert!(wrong(&task, &root, &Done::default()).contains("file0002.bin is missing"));
     fs::copy(root.join("s1/file0002.bin"), task.target.join("file0002.bin")).unwrap();
-    task.wait_done(&root, &Done::default(), &bounds()).unwrap();
+    task.wait_done(&root, &Done::default(), &deadline()).unwrap();
 }

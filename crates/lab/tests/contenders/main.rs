@@ -19,11 +19,11 @@ use std::{
 };
 
 use lab::{
-    bounds::Bounds,
     certs::Certificates,
     contenders::{self, Contender, Failure, Parameters, Pc, Sample},
-    place::Here,
+    deadline::Deadline,
     servers::{self, Http, Requests, Running, Server, ServerError, Setup},
+    spawn::Local,
     work::{Page, Payload, Work},
 };
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -274,8 +274,8 @@ fn free_address() -> SocketAddr {
         .expect("some port is free")
 }
 
-fn bounds() -> Bounds {
-    Bounds::tidy(Duration::from_mins(4))
+fn deadline() -> Deadline {
+    Deadline::for_cleanup(Duration::from_mins(4))
 }
 
 fn start(
@@ -288,7 +288,7 @@ fn start(
     let scratch = folder.join("server");
     let page = work.and_then(|work| if let Work::Load { page } = work { Some(page) } else { None });
     let address = free_address();
-    server.start(&Setup { place: &Here, address, certificates, http, page, scratch: &scratch, bounds: bounds() })
+    server.start(&Setup { host: &Local, address, certificates, http, page, scratch: &scratch, deadline: deadline() })
 }
 
 fn every_workload(server: &dyn Server, contender: &dyn Contender, tls: bool) -> Result<(), Failed> {
@@ -336,20 +336,20 @@ fn sample(
     let root = running.root().to_owned();
     task.prepare_server(&root, running.owner())?;
     let sample = Sample {
-        client: &Here,
-        pc: Some(Pc { place: &Here, share: free_address() }),
+        client: &Local,
+        pc: Some(Pc { host: &Local, share: free_address() }),
         address: running.url().split('/').nth(2).unwrap().parse().unwrap(),
         url: format!("{}{}/", running.url(), task.folder),
         certificates,
         task: &task,
         root: &root,
         scratch: &scratch,
-        bounds: bounds(),
+        deadline: deadline(),
     };
     let mut prepared = contender.prepare(&sample)?;
     running.mark();
     let done = prepared.run()?;
-    task.wait_done(&root, &done, &sample.bounds)?;
+    task.wait_done(&root, &done, &sample.deadline)?;
     prepared.finish()?;
     let requests = running.requests();
     task.verify_requests(&requests)?;

@@ -14,16 +14,16 @@ use std::{
 };
 
 use lab::{
-    bounds::Bounds,
     contenders::{self, Contender, Parameters, Pc, Sample},
-    place::Here,
+    deadline::Deadline,
     servers::{self, Http, Setup},
+    spawn::Local,
     work::{Payload, Work},
 };
 use libtest_mimic::Failed;
 use link::units::Size;
 
-use super::{bounds, copies, free_address, sample, scratch, server, start, works};
+use super::{copies, deadline, free_address, sample, scratch, server, start, works};
 
 pub(super) fn taken_port() -> Result<(), Failed> {
     let folder = scratch();
@@ -32,7 +32,7 @@ pub(super) fn taken_port() -> Result<(), Failed> {
     for server in servers::all().iter().filter(|server| server.missing().is_none() && !server.replays()) {
         let scratch = folder.path().join(server.name());
         let (certificates, http, page) = (None, Http::One, None);
-        let setup = Setup { place: &Here, address, certificates, http, page, scratch: &scratch, bounds: bounds() };
+        let setup = Setup { host: &Local, address, certificates, http, page, scratch: &scratch, deadline: deadline() };
         // Somebody answers there, so only the server's own end can tell that it is not it.
         let error = server.start(&setup).map(drop).map_err(|error| error.to_string());
         match error {
@@ -86,15 +86,15 @@ pub(super) fn silent_mount() -> Result<(), Failed> {
         let task = Payload::new(works()[0].clone(), 1).task(&scratch, "s")?;
         task.prepare_server(running.root(), running.owner())?;
         let sample = Sample {
-            client: &Here,
-            pc: Some(Pc { place: &Here, share: free_address() }),
+            client: &Local,
+            pc: Some(Pc { host: &Local, share: free_address() }),
             address: server,
             url: format!("http://{}/s/", relay(server, &silent)),
             certificates: None,
             task: &task,
             root: running.root(),
             scratch: &scratch,
-            bounds: Bounds::new(Duration::from_mins(4), over.clone()),
+            deadline: Deadline::new(Duration::from_mins(4), over.clone()),
         };
         let mut prepared = registered.with(&Parameters::new())?.prepare(&sample)?;
         silent.store(true, Ordering::Relaxed);
@@ -139,7 +139,7 @@ pub(super) fn saves_while_programs_start() -> Result<(), Failed> {
 }
 
 /// Whatever connects here is accepted by the kernel and never answered.
-fn against_silence(contender: &dyn Contender, bounds: Bounds) -> String {
+fn against_silence(contender: &dyn Contender, deadline: Deadline) -> String {
     let folder = scratch();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     // Something that it does.
@@ -148,7 +148,7 @@ fn against_silence(contender: &dyn Contender, bounds: Bounds) -> String {
     let work = works().into_iter().find(can).unwrap_or_else(|| works()[0].clone());
     let task = Payload::new(work, 1).task(folder.path(), "s").unwrap();
     let sample = Sample {
-        client: &Here,
+        client: &Local,
         pc: None,
         address: silent.local_addr().unwrap(),
         url: format!("http://{}/s/", silent.local_addr().unwrap()),
@@ -156,7 +156,7 @@ fn against_silence(contender: &dyn Contender, bounds: Bounds) -> String {
         task: &task,
         root: folder.path(),
         scratch: folder.path(),
-        bounds,
+        deadline,
     };
     let outcome = contender.prepare(&sample).and_then(|mut prepared| prepared.run());
     outcome.unwrap_err().to_string()
@@ -171,7 +171,7 @@ pub(super) fn silent_server() -> Result<(), Failed> {
         if missing || unable || contender.replays() {
             continue;
         }
-        let said = against_silence(contender.as_ref(), Bounds::tidy(Duration::from_millis(500)));
+        let said = against_silence(contender.as_ref(), Deadline::for_cleanup(Duration::from_millis(500)));
         if !said.contains("did not end within") {
             return Err(format!("{}: {said}", contender.name()).into());
         }
@@ -183,12 +183,12 @@ pub(super) fn interruption() -> Result<(), Failed> {
     for name in ["curl", "redirector-h1"] {
         let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
         let cancel = Arc::new(AtomicBool::new(false));
-        let bounds = Bounds::new(Duration::from_mins(1), cancel.clone());
+        let deadline = Deadline::new(Duration::from_mins(1), cancel.clone());
         let interrupt = thread::spawn(move || {
             thread::sleep(Duration::from_millis(200));
             cancel.store(true, Ordering::Relaxed);
         });
-        let said = against_silence(registered.with(&Parameters::new())?.as_ref(), bounds);
+        let said = against_silence(registered.with(&Parameters::new())?.as_ref(), deadline);
         interrupt.join().unwrap();
         if !said.contains("was interrupted") {
             return Err(format!("{name}: {said}").into());
@@ -207,7 +207,7 @@ pub(super) fn unexpected_status() -> Result<(), Failed> {
         let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
         let task = Payload::new(works()[0].clone(), 1).task(folder.path(), "nowhere")?;
         let sample = Sample {
-            client: &Here,
+            client: &Local,
             pc: None,
             address: free_address(),
             url: format!("{}nowhere/", running.url()),
@@ -215,7 +215,7 @@ pub(super) fn unexpected_status() -> Result<(), Failed> {
             task: &task,
             root: running.root(),
             scratch: folder.path(),
-            bounds: bounds(),
+            deadline: deadline(),
         };
         let contender = registered.with(&Parameters::new())?;
         let said = contender.prepare(&sample).and_then(|mut prepared| prepared.run()).unwrap_err().to_string();

@@ -16,15 +16,15 @@
 //! A transfer that begins before the clock does, as one of a connection that was opened in the preparation may, is cut
 //! as if its causes had been spread evenly over it.
 
-mod answer;
 mod remedy;
+mod sentence;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use explain::{Cause, Explanation};
 
-pub(crate) use answer::answer;
 pub(crate) use remedy::{of as remedy_of, remedy};
+pub(crate) use sentence::sentence;
 
 /// The time in which nothing was under way, beside the names of [`Cause`]; [`Cause::ClientThink`] is part of it.
 pub(crate) const IDLE: &str = "idle";

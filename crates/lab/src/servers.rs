@@ -11,7 +11,7 @@ mod embedded;
 mod nginx;
 mod nginx_pages;
 mod pages;
-mod requests;
+mod request_log;
 mod unbound;
 
 use std::{
@@ -25,13 +25,13 @@ use std::{
 
 use nix::unistd::{Gid, Uid};
 
-use self::requests::RequestLog;
-pub use self::requests::{Protocol, Requests};
+use self::request_log::RequestLog;
+pub use self::request_log::{Protocol, Requests};
 use crate::{
-    bounds::{Bounds, Stop},
     certs::{CertError, Certificates},
-    place::Place,
+    deadline::{Deadline, Stop},
     process::{Daemon, Missing, ProcessError, ordinary_user},
+    spawn::Spawn,
     work::Page,
 };
 
@@ -50,7 +50,7 @@ pub enum Http {
 /// What a server is started with.
 pub struct Setup<'a> {
     /// Its host.
-    pub place: &'a dyn Place,
+    pub host: &'a dyn Spawn,
     /// Where it listens; the address clients reach it by.
     pub address: SocketAddr,
     /// With TLS, unless absent.
@@ -63,7 +63,7 @@ pub struct Setup<'a> {
     /// server runs as; the folders above it must let that user through.
     pub scratch: &'a Path,
     /// For the time until it answers.
-    pub bounds: Bounds,
+    pub deadline: Deadline,
 }
 
 /// Why a server does not run.
@@ -295,7 +295,7 @@ fn launch(
 ) -> Result<Running, ServerError> {
     let scratch = setup.scratch;
     let failed = |error: ProcessError| ServerError::Start { server, address: setup.address, why: error.to_string() };
-    let mut daemon = Daemon::start(setup.place, command, &scratch.join("output")).map_err(failed)?;
+    let mut daemon = Daemon::start(setup.host, command, &scratch.join("output")).map_err(failed)?;
     wait_ready(server, setup, &mut daemon)?;
     let log = RequestLog::new(scratch.join("access.log"));
     Ok(Running { url: url(setup), root, owner: folder.owner, log, process: Process::Daemon(daemon) })
@@ -308,7 +308,7 @@ fn wait_ready(server: &'static str, setup: &Setup, daemon: &mut Daemon) -> Resul
     let failed = |why| ServerError::Start { server, address: setup.address, why };
     while fs::read_to_string(setup.scratch.join("pid")).unwrap_or_default().is_empty() {
         daemon.check().map_err(|error| failed(error.to_string()))?;
-        if let Err(stop) = setup.bounds.check() {
+        if let Err(stop) = setup.deadline.check() {
             let why = match stop {
                 Stop::TimedOut(time) => format!("it was not ready within {time:.0?}"),
                 Stop::Cancelled => format!("it {stop}"),

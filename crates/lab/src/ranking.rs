@@ -3,20 +3,20 @@
 use std::collections::HashMap;
 
 use crate::{
+    format::{estimated, spoken},
     results::{CellResult, Comparison, RunResult},
     stats::shift::{CONFIDENCE, LEAST_CONFIDENCE},
-    words::{estimated, spoken},
 };
 
 /// The measured cells of one block, fastest first, and how they compare.
-pub(crate) struct Rivals<'a> {
+pub(crate) struct Ranking<'a> {
     /// Fastest first.
     pub(crate) ranked: Vec<&'a CellResult>,
     /// By the places of the two, the faster one's first.
     pairs: HashMap<(usize, usize), &'a Comparison>,
 }
 
-impl<'a> Rivals<'a> {
+impl<'a> Ranking<'a> {
     /// Those of `run` that do `workload` over `network`.
     pub(crate) fn new(run: &'a RunResult, workload: &str, network: &str) -> Self {
         let of_block = |cell: &&CellResult| cell.workload == workload && cell.network == network;

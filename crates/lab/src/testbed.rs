@@ -1,6 +1,6 @@
-//! The world of one sample: hosts, cables between them, and a tap.
+//! The testbed of one sample: hosts, cables between them, and a tap.
 //!
-//! Every sample has a world of its own, made new and torn down after: no connection, cached metric
+//! Every sample has a testbed of its own, made new and torn down after: no connection, cached metric
 //! or half-closed socket of one contender meets the next.
 //!
 //! ```text
@@ -33,7 +33,7 @@ use link::{
 
 use nix::mount::{MsFlags, mount};
 
-use crate::{experiment::Network, machine, place::Place};
+use crate::{experiment::Network, machine, spawn::Spawn};
 
 /// The port of the server under test.
 const SERVER_PORT: u16 = 8443;
@@ -48,10 +48,10 @@ const SNAPLEN: u32 = 256;
 /// default, so what most machines use.
 pub const CONGESTION_CONTROL: &str = "cubic";
 
-/// Why there is no world, or no account of what happened in it.
+/// Why there is no testbed, or no account of what happened in it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WorldError {
+pub enum TestbedError {
     /// A host could not be made or set.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -70,7 +70,7 @@ pub enum WorldError {
 }
 
 /// Hosts and cables.
-pub struct World {
+pub struct Testbed {
     /// The client's host.
     pub client: Host,
     /// The server's host.
@@ -83,9 +83,9 @@ pub struct World {
     capture: PathBuf,
 }
 
-impl World {
-    /// A world whose cable is as `network` says, tapped at the client's end.
-    pub fn make(network: &Network, with_pc: bool, capture: &Path) -> Result<Self, WorldError> {
+impl Testbed {
+    /// A testbed whose cable is as `network` says, tapped at the client's end.
+    pub fn make(network: &Network, with_pc: bool, capture: &Path) -> Result<Self, TestbedError> {
         let (client, server) = (Host::new("client")?, Host::new("server")?);
         let tap = Arc::new(Tap::create(capture, "client", Some(SNAPLEN))?);
         let options = Options { taps: [Some(tap.clone()), None], ..Options::default() };
@@ -119,13 +119,13 @@ impl World {
     }
 
     /// Whether all cables still carry packets.
-    pub fn check(&self) -> Result<(), WorldError> {
+    pub fn check(&self) -> Result<(), TestbedError> {
         self.cable.check()?;
         Ok(self.lan.as_ref().map_or(Ok(()), Cable::check)?)
     }
 
     /// Tears everything down and says what the tap saw.
-    pub fn end(self) -> Result<Seen, WorldError> {
+    pub fn end(self) -> Result<Seen, TestbedError> {
         let mut traffic = self.cable.pull()?.to_vec();
         if let Some(lan) = self.lan {
             traffic.extend(lan.pull()?);
@@ -145,14 +145,14 @@ impl World {
 
 /// What a tap saw.
 pub struct Seen {
-    /// From the world's beginning to its end.
+    /// From the testbed's beginning to its end.
     pub all: Summary,
     capture: PathBuf,
 }
 
 impl Seen {
     /// From a time on, which counts since 1970-01-01 00:00 UTC.
-    pub fn since(&self, time: Duration) -> Result<Summary, WorldError> {
+    pub fn since(&self, time: Duration) -> Result<Summary, TestbedError> {
         let (mut summary, mut packets) = (Summary::default(), pcapng::Reader::open(&self.capture)?);
         while let Some(packet) = packets.next()? {
             if packet.time >= time {
@@ -163,7 +163,7 @@ impl Seen {
     }
 }
 
-/// Where root's worlds have a tmpfs in place of the machine's folder.
+/// Where root's testbeds have a tmpfs in place of the machine's folder.
 pub const RUN: &str = "/run";
 
 /// Makes the sandbox's mount namespace fit for daemons, and returns the folder for all that samples
@@ -192,8 +192,8 @@ fn lan() -> LinkSpec {
     }
 }
 
-impl Place for Host {
-    fn place(&self, command: &mut Command) {
+impl Spawn for Host {
+    fn prepare(&self, command: &mut Command) {
         Host::place(self, command);
     }
 

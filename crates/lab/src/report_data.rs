@@ -15,17 +15,17 @@ use serde::Serialize;
 
 use self::answer::Part;
 use crate::{
+    attribution::remedy,
     compare::{CellChange, Change, Compared, Later, Trend},
+    ranking::{Ranking, busy},
     results::{CellResult, RunResult},
-    rivals::{Rivals, busy},
     run::captures::{SLOWEST, name},
     stats::Interval,
-    why::remedy,
 };
 
 /// The data of a run's page: schema `longhaul.run/1`, with a field `page`.
 #[derive(Debug, Serialize)]
-pub struct RunPage<'a> {
+pub struct RunReport<'a> {
     #[serde(flatten)]
     run: &'a RunResult,
     page: Said,
@@ -61,12 +61,12 @@ struct Beside {
 }
 
 /// What the page of `run` is filled with. `is_there` says whether a file is in the run's folder.
-pub fn of_run(run: &RunResult, is_there: impl Fn(&Path) -> bool) -> RunPage<'_> {
+pub fn of_run(run: &RunResult, is_there: impl Fn(&Path) -> bool) -> RunReport<'_> {
     let mut cells: Vec<Beside> = run.cells.iter().map(|cell| beside(cell, &is_there)).collect();
     let mut blocks = Vec::new();
     for network in &run.networks {
         for workload in &run.workloads {
-            let rivals = Rivals::new(run, &workload.name, &network.name);
+            let rivals = Ranking::new(run, &workload.name, &network.name);
             let mut sentences = rivals.sentences();
             sentences.extend(busy(&rivals.ranked));
             blocks.push(Block { workload: workload.name.clone(), network: network.name.clone(), sentences });
@@ -81,7 +81,7 @@ pub fn of_run(run: &RunResult, is_there: impl Fn(&Path) -> bool) -> RunPage<'_> 
     }
     let causes = run.cells.iter().filter_map(|cell| cell.why.as_ref()).flat_map(|why| why.seconds.keys());
     let remedies = causes.filter_map(|cause| Some((cause.clone(), remedy(cause)?))).collect();
-    RunPage { run, page: Said { answer: answer::of_run(run), blocks, cells, remedies } }
+    RunReport { run, page: Said { answer: answer::of_run(run), blocks, cells, remedies } }
 }
 
 /// The capture of a cell's typical sample and the page that explains it, relative to the run's folder.
@@ -104,7 +104,7 @@ fn beside(cell: &CellResult, is_there: impl Fn(&Path) -> bool) -> Beside {
 
 /// The data of the page that compares runs, and of `--json`: schema `longhaul.compare/1`.
 #[derive(Debug, Serialize)]
-pub struct ComparePage<'a> {
+pub struct ComparisonReport<'a> {
     schema: &'static str,
     answer: Vec<String>,
     /// The baseline first.
@@ -170,7 +170,7 @@ impl<'a> InRun<'a> {
 }
 
 /// What the page that compares `runs` is filled with; `change` is what [`compare`](crate::compare) made of them.
-pub fn of_change<'a>(runs: &[(&str, &'a RunResult)], change: &'a Change) -> ComparePage<'a> {
+pub fn of_comparison<'a>(runs: &[(&str, &'a RunResult)], change: &'a Change) -> ComparisonReport<'a> {
     let about = |(compared, (_, run)): (&'a Compared, &(&str, &'a RunResult))| About {
         name: &compared.name,
         title: if run.title.is_empty() { &run.experiment } else { &run.title },
@@ -197,9 +197,9 @@ pub fn of_change<'a>(runs: &[(&str, &'a RunResult)], change: &'a Change) -> Comp
                 .collect(),
         }
     };
-    ComparePage {
+    ComparisonReport {
         schema: "longhaul.compare/1",
-        answer: answer::of_change(change),
+        answer: answer::of_comparison(change),
         runs: change.runs.iter().zip(runs).map(about).collect(),
         cells: change.cells.iter().map(cell).collect(),
     }

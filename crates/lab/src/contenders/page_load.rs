@@ -1,6 +1,6 @@
 //! The ways to load a recorded page, each a contender under its own name: `h1`, `h1+tfo`, `h3+early`.
 //!
-//! A load that counts is the second in its world. The first, over the same way and outside the clock, brings what an
+//! A load that counts is the second in its testbed. The first, over the same way and outside the clock, brings what an
 //! earlier visit leaves behind: TCP Fast Open's cookie, the tickets of TLS. A way that uses neither has the first load
 //! as well, so that all that differs is the way.
 
@@ -72,6 +72,6 @@ impl Contender for Page {
             let load = replay.load().await.map_err(failed)?;
             Ok(Done { took: Some(load.took), ..Done::default() })
         };
-        Ok(Box::new(start(sample.client, &sample.bounds, first, second)?))
+        Ok(Box::new(start(sample.client, &sample.deadline, first, second)?))
     }
 }

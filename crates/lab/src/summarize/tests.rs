@@ -1,8 +1,8 @@
 //! A run that is put together says what its samples say.
 
 use crate::{
-    example::{DAVFS2, run},
     results::{CellResult, Outcome, Status},
+    test_data::{DAVFS2, run},
 };
 
 #[test]
@@ -34,11 +34,11 @@ fn every_pair_of_rivals_is_compared_once_and_the_faster_stands_first() {
 
 #[test]
 fn a_cell_that_was_not_reached_is_skipped() {
-    let plan = crate::example::plan(3);
-    let mut outcomes = crate::example::outcomes(&plan, 1.0, &[]);
+    let plan = crate::test_data::plan(3);
+    let mut outcomes = crate::test_data::outcomes(&plan, 1.0, &[]);
     outcomes.truncate(6);
     outcomes[5] = Outcome::Done(Vec::new());
-    let run = super::assemble(&crate::example::race(), &plan, &outcomes, crate::example::circumstances());
+    let run = super::summarize(&crate::test_data::race(), &plan, &outcomes, crate::test_data::circumstances());
     let unreached = &run.cells[5..];
     assert_eq!(run.cells.len(), plan.cells.len());
     assert!(unreached.iter().all(|cell| cell.status == Status::Skipped && !cell.was_reached()));

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::{
     compare::compare,
-    example::{self, DAVFS2},
     results::{RunResult, Why},
+    test_data::{self, DAVFS2},
 };
 
 fn page(run: &RunResult) -> Value {
@@ -22,7 +22,7 @@ fn answer(run: &RunResult) -> String {
 
 #[test]
 fn the_page_holds_the_run_as_it_is_and_says_what_it_comes_to() {
-    let mut run = example::run(4, 1.0, &DAVFS2);
+    let mut run = test_data::run(4, 1.0, &DAVFS2);
     let slow = run.cells.iter_mut().find(|cell| cell.contender == "redirector-h2").unwrap();
     slow.why = Some(Why {
         round: 0,
@@ -43,7 +43,7 @@ fn the_page_holds_the_run_as_it_is_and_says_what_it_comes_to() {
 
 #[test]
 fn one_block_says_who_and_how_much() {
-    let mut run = example::run(4, 1.0, &[]);
+    let mut run = test_data::run(4, 1.0, &[]);
     run.cells.retain(|cell| cell.network == "article" && ["curl", "webdrive"].contains(&cell.contender.as_str()));
     run.claims.clear();
     insta::assert_snapshot!(answer(&run));
@@ -51,7 +51,7 @@ fn one_block_says_who_and_how_much() {
 
 #[test]
 fn a_run_without_results_says_why() {
-    let mut run = example::run(1, 1.0, &DAVFS2);
+    let mut run = test_data::run(1, 1.0, &DAVFS2);
     run.cells.retain(|cell| cell.contender == "davfs2");
     run.claims.clear();
     assert_eq!(
@@ -64,7 +64,7 @@ fn a_run_without_results_says_why() {
 
 /// What the page of compared runs is filled with.
 fn compared(runs: &[(&str, &RunResult)]) -> Value {
-    serde_json::to_value(super::of_change(runs, &compare(runs))).unwrap()
+    serde_json::to_value(super::of_comparison(runs, &compare(runs))).unwrap()
 }
 
 fn sentences(page: &Value) -> String {
@@ -73,7 +73,7 @@ fn sentences(page: &Value) -> String {
 
 #[test]
 fn two_runs_say_what_changed_beyond_noise() {
-    let (then, now) = (example::run(4, 1.0, &[]), example::run(4, 0.5, &DAVFS2));
+    let (then, now) = (test_data::run(4, 1.0, &[]), test_data::run(4, 0.5, &DAVFS2));
     let page = compared(&[("then", &then), ("now", &now)]);
     assert_eq!(page["schema"], json!("longhaul.compare/1"));
     let cell = page["cells"].as_array().unwrap().iter().find(|cell| cell["contender"] == "haul").unwrap();
@@ -87,8 +87,8 @@ fn two_runs_say_what_changed_beyond_noise() {
 
 #[test]
 fn many_runs_say_what_changed_in_each() {
-    let runs = [(4, 1.0), (5, 1.0), (4, 0.5), (4, 1.2)].map(|(samples, factor)| example::run(samples, factor, &[]));
-    let mut other = example::run(4, 1.0, &[]);
+    let runs = [(4, 1.0), (5, 1.0), (4, 0.5), (4, 1.2)].map(|(samples, factor)| test_data::run(samples, factor, &[]));
+    let mut other = test_data::run(4, 1.0, &[]);
     other.networks.iter_mut().for_each(|network| network.link["rtt"] = "3ms".into());
     let names = ["a", "b", "c", "d", "e"];
     let runs: Vec<(&str, &RunResult)> = names.into_iter().zip(runs.iter().chain([&other])).collect();
@@ -97,7 +97,7 @@ fn many_runs_say_what_changed_in_each() {
 
 #[test]
 fn a_file_is_only_named_where_it_is() {
-    let run = example::run(1, 1.0, &[]);
+    let run = test_data::run(1, 1.0, &[]);
     let page = serde_json::to_value(super::of_run(&run, |_: &Path| false)).unwrap();
     let cells = page["page"]["cells"].as_array().unwrap();
     assert!(cells.iter().all(|cell| cell["capture"].is_null()));

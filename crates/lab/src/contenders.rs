@@ -21,7 +21,7 @@ mod davfs2;
 mod engine;
 mod haul;
 mod kdig;
-mod page;
+mod page_load;
 mod rclone;
 mod redirector;
 mod samba;
@@ -36,13 +36,13 @@ use std::{
 };
 
 use crate::{
-    bounds::{Bounds, Stop},
     certs::{CertError, Certificates},
+    deadline::{Deadline, Stop},
     experiment::KnownContender,
     models::Started,
-    place::Place,
     process::{Missing, ProcessError, Program},
     servers::{Http, Server},
+    spawn::Spawn,
     work::{Done, Task, Work, WorkError},
 };
 
@@ -51,7 +51,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct Pc<'a> {
     /// Its host.
-    pub place: &'a dyn Place,
+    pub host: &'a dyn Spawn,
     /// Where the middle box serves it: the box's address on their LAN, and a port.
     pub share: SocketAddr,
 }
@@ -59,7 +59,7 @@ pub struct Pc<'a> {
 /// All that a contender is given for one sample.
 pub struct Sample<'a> {
     /// The client's host: the server's other end of the cable.
-    pub client: &'a dyn Place,
+    pub client: &'a dyn Spawn,
     /// The third host, for a contender that asks for one.
     pub pc: Option<Pc<'a>>,
     /// Where the server listens.
@@ -76,7 +76,7 @@ pub struct Sample<'a> {
     /// A folder for all that the contender writes.
     pub scratch: &'a Path,
     /// For preparing and running together.
-    pub bounds: Bounds,
+    pub deadline: Deadline,
 }
 
 impl Sample<'_> {
@@ -330,7 +330,7 @@ pub fn all() -> &'static [Registered] {
     static ALL: LazyLock<Vec<Registered>> = LazyLock::new(|| {
         let mut all = programs_and_models();
         all.extend(chromium::REGISTERED);
-        all.extend(page::registered());
+        all.extend(page_load::registered());
         all
     });
     &ALL

@@ -1,4 +1,4 @@
-//! No wait without an end: every program, thread and poll of the lab is given [`Bounds`],
+//! No wait without an end: every program, thread and poll of the lab is given [`Deadline`],
 //! a deadline and the flag that Ctrl-C sets, and asks them between short waits.
 
 use std::{
@@ -25,20 +25,20 @@ pub enum Stop {
 
 /// A deadline and a flag that ends the wait earlier.
 #[derive(Debug, Clone)]
-pub struct Bounds {
+pub struct Deadline {
     start: Instant,
     time: Duration,
     cancel: Arc<AtomicBool>,
 }
 
-impl Bounds {
+impl Deadline {
     /// From now on, for at most `time`, unless `cancel` becomes true before.
     pub fn new(time: Duration, cancel: Arc<AtomicBool>) -> Self {
         Self { start: Instant::now(), time, cancel }
     }
 
     /// For tidying up, which also an interrupted run does: no flag ends it.
-    pub fn tidy(time: Duration) -> Self {
+    pub fn for_cleanup(time: Duration) -> Self {
         Self::new(time, Arc::default())
     }
 
@@ -77,12 +77,12 @@ mod tests {
     #[test]
     fn ends_by_time_or_by_flag() {
         let cancel = Arc::new(AtomicBool::new(false));
-        let bounds = Bounds::new(Duration::from_mins(1), cancel.clone());
-        assert_eq!(bounds.check(), Ok(()));
-        assert_eq!(bounds.within(Duration::ZERO).check(), Err(Stop::TimedOut(Duration::ZERO)));
+        let deadline = Deadline::new(Duration::from_mins(1), cancel.clone());
+        assert_eq!(deadline.check(), Ok(()));
+        assert_eq!(deadline.within(Duration::ZERO).check(), Err(Stop::TimedOut(Duration::ZERO)));
         cancel.store(true, Ordering::Relaxed);
-        assert_eq!(bounds.check(), Err(Stop::Cancelled));
-        assert_eq!(bounds.within(Duration::ZERO).check(), Err(Stop::Cancelled));
-        assert_eq!(Bounds::tidy(Duration::from_mins(1)).check(), Ok(()));
+        assert_eq!(deadline.check(), Err(Stop::Cancelled));
+        assert_eq!(deadline.within(Duration::ZERO).check(), Err(Stop::Cancelled));
+        assert_eq!(Deadline::for_cleanup(Duration::from_mins(1)).check(), Ok(()));
     }
 }

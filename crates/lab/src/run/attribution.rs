@@ -16,8 +16,8 @@ use explain::Explanation;
 
 use super::Run;
 use crate::{
+    attribution::{account, sentence, transfers},
     results::{Outcome, Sample, Why},
-    why::{account, answer, transfers},
 };
 
 /// How long all cells together may take.
@@ -115,7 +115,7 @@ impl Source for Bounded<'_> {
 fn why(explanation: &Explanation, sample: &Sample) -> Result<Why, String> {
     let began = sample.began.ok_or("the clock of the machine is before 1970")?;
     let account = account(&transfers(explanation, began), sample.seconds);
-    let answer = answer(&account, sample.methods.as_ref());
+    let answer = sentence(&account, sample.methods.as_ref());
     let seconds = account.seconds.into_iter().map(|(cause, seconds)| (cause.to_owned(), seconds)).collect();
     Ok(Why { round: sample.round, seconds, answer })
 }
@@ -125,13 +125,13 @@ mod tests {
     use std::sync::{Arc, atomic::AtomicBool};
 
     use super::*;
-    use crate::{example, servers};
+    use crate::{servers, test_data};
 
     #[test]
     fn what_cannot_be_explained_says_so_and_fails_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let (plan, servers) = (example::plan(1), servers::all());
-        let outcomes = example::outcomes(&plan, 1.0, &["davfs2"]);
+        let (plan, servers) = (test_data::plan(1), servers::all());
+        let outcomes = test_data::outcomes(&plan, 1.0, &["davfs2"]);
         let broken = folder.path().join("upload-small-article-curl.pcapng");
         std::fs::write(&broken, "no capture").unwrap();
         let mut run = Run {

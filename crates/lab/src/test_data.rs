@@ -6,10 +6,10 @@ use std::{
 };
 
 use crate::{
-    assemble::{Circumstances, assemble},
     experiment::{Cell, Experiment, Known, KnownContender, Plan, Selection},
     results::{Calibration, Host, Outcome, RunResult, Sample},
     servers::Protocol,
+    summarize::{Circumstances, summarize},
 };
 
 const RACE: &str = include_str!("../../../experiments/webdav-race.toml");
@@ -50,7 +50,7 @@ pub(crate) const DAVFS2: [&str; 4] = ["davfs2", "davfs2-nolocks", "samba-davfs2"
 /// The quick race as it might have gone, every time `factor` times as long.
 pub(crate) fn run(samples: u32, factor: f64, missing: &[&str]) -> RunResult {
     let (race, plan) = (race(), plan(samples));
-    assemble(&race, &plan, &outcomes(&plan, factor, missing), circumstances())
+    summarize(&race, &plan, &outcomes(&plan, factor, missing), circumstances())
 }
 
 /// The cells of the quick race.

@@ -17,9 +17,9 @@ pub use self::{
     multistatus::names,
 };
 use crate::{
-    bounds::{Bounds, Stop},
     contenders::Failure,
-    place::Place,
+    deadline::{Deadline, Stop},
+    spawn::Spawn,
 };
 
 /// A model on its thread, with what it keeps open: it has connected, as a mapped drive has, and
@@ -37,8 +37,8 @@ enum News<T> {
 
 /// Starts a model on a thread of a host, bounded, and returns when `open` has succeeded.
 pub fn start<C, T, Opening, Working>(
-    place: &dyn Place,
-    bounds: &Bounds,
+    host: &dyn Spawn,
+    deadline: &Deadline,
     open: impl FnOnce() -> Opening + Send + 'static,
     work: impl FnOnce(C) -> Working + Send + 'static,
 ) -> Result<Started<T>, Failure>
@@ -49,7 +49,7 @@ where
 {
     let (answer, news) = mpsc::channel();
     let (begin, signal) = oneshot::channel();
-    let bounds = bounds.clone();
+    let deadline = deadline.clone();
     let run = move || {
         let opened = answer.clone();
         let model = async {
@@ -63,13 +63,13 @@ where
             runtime.block_on(async {
                 tokio::select! {
                     outcome = model => outcome,
-                    stop = expired(&bounds) => Err(Failure::Stopped { what: "the model".to_owned(), stop }),
+                    stop = expired(&deadline) => Err(Failure::Stopped { what: "the model".to_owned(), stop }),
                 }
             })
         });
         let _ = answer.send(News::Ended(outcome));
     };
-    let thread = place.thread("model", Box::new(run)).map_err(Failure::Thread)?;
+    let thread = host.thread("model", Box::new(run)).map_err(Failure::Thread)?;
     let started = Started { begin: Some(begin), news, thread: Some(thread) };
     match started.news.recv() {
         Ok(News::Opened) => Ok(started),
@@ -101,25 +101,25 @@ impl<T> Drop for Started<T> {
 }
 
 /// Runs what keeps nothing open on a thread of a host, bounded.
-pub fn drive<T, F, Fut>(place: &dyn Place, bounds: &Bounds, model: F) -> Result<T, Failure>
+pub fn drive<T, F, Fut>(host: &dyn Spawn, deadline: &Deadline, model: F) -> Result<T, Failure>
 where
     T: Send + 'static,
     F: FnOnce() -> Fut + Send + 'static,
     Fut: Future<Output = Result<T, Failure>>,
 {
-    start(place, bounds, || async { Ok(()) }, |()| model())?.run()
+    start(host, deadline, || async { Ok(()) }, |()| model())?.run()
 }
 
 fn ended_early() -> Failure {
     Failure::Thread(std::io::Error::other("the model's thread ended early"))
 }
 
-/// Ends when the bounds do.
-async fn expired(bounds: &Bounds) -> Stop {
+/// Ends when the deadline does.
+async fn expired(deadline: &Deadline) -> Stop {
     loop {
-        if let Err(stop) = bounds.check() {
+        if let Err(stop) = deadline.check() {
             return stop;
         }
-        tokio::time::sleep(bounds.slice()).await;
+        tokio::time::sleep(deadline.slice()).await;
     }
 }

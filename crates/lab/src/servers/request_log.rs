@@ -13,7 +13,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::bounds::Bounds;
+use crate::deadline::Deadline;
 
 /// What requests came over.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -108,9 +108,9 @@ impl RequestLog {
     /// processor: waits until the log stands still.
     fn settle(&self) {
         const STILL: Duration = Duration::from_millis(200);
-        let bounds = Bounds::tidy(Duration::from_secs(2));
+        let deadline = Deadline::for_cleanup(Duration::from_secs(2));
         let mut before = self.len();
-        while bounds.check().is_ok() {
+        while deadline.check().is_ok() {
             thread::sleep(STILL);
             let now = self.len();
             if now == before {

@@ -4,12 +4,12 @@
 use serde::Serialize;
 
 use crate::{
+    attribution::remedy_of,
     claims::Verdict,
     compare::{Change, Tally, Trend},
+    format::{Scale, counted, estimated, spoken, times},
+    ranking::Ranking,
     results::{CellResult, RunResult},
-    rivals::Rivals,
-    why::remedy_of,
-    words::{Scale, counted, estimated, spoken, times},
 };
 
 /// A part of an answer, and what it answers in a word or two.
@@ -27,10 +27,10 @@ impl Part {
 
 /// Who is fastest, why the others are not, what would change that, and what of the source held.
 pub(super) fn of_run(run: &RunResult) -> Vec<Part> {
-    let blocks: Vec<Rivals<'_>> = run
+    let blocks: Vec<Ranking<'_>> = run
         .networks
         .iter()
-        .flat_map(|network| run.workloads.iter().map(|workload| Rivals::new(run, &workload.name, &network.name)))
+        .flat_map(|network| run.workloads.iter().map(|workload| Ranking::new(run, &workload.name, &network.name)))
         .filter(|rivals| !rivals.ranked.is_empty())
         .collect();
     let first = match &blocks[..] {
@@ -59,7 +59,7 @@ fn took(cell: &CellResult) -> String {
     cell.times_floor.map_or(time.clone(), |floor| format!("{time}, {} the least that physics allows", times(floor)))
 }
 
-fn one_block(run: &RunResult, rivals: &Rivals<'_>) -> Vec<Part> {
+fn one_block(run: &RunResult, rivals: &Ranking<'_>) -> Vec<Part> {
     let best = rivals.ranked[0];
     let workload = run.workloads.iter().find(|workload| workload.name == best.workload);
     let network = run.networks.iter().find(|network| network.name == best.network);
@@ -75,8 +75,8 @@ fn one_block(run: &RunResult, rivals: &Rivals<'_>) -> Vec<Part> {
     std::iter::once(Part::new("Fastest", who)).chain(why(rivals)).collect()
 }
 
-fn many_blocks(blocks: &[Rivals<'_>]) -> Vec<Part> {
-    let who = if blocks.iter().any(Rivals::comparable) { in_front(blocks) } else { shortest(blocks) };
+fn many_blocks(blocks: &[Ranking<'_>]) -> Vec<Part> {
+    let who = if blocks.iter().any(Ranking::comparable) { in_front(blocks) } else { shortest(blocks) };
     // Where most is to be gained, what of is it made?
     let widest = blocks.iter().max_by(|a, b| gap(a).total_cmp(&gap(b)));
     let widest = widest.filter(|rivals| gap(rivals) > 1.0).into_iter().flat_map(|rivals| {
@@ -102,7 +102,7 @@ const NEAR: f64 = 1.05;
 const NAMED: usize = 3;
 
 /// Who is in front most often: hardly behind the best, or not detectably.
-fn in_front(blocks: &[Rivals<'_>]) -> String {
+fn in_front(blocks: &[Ranking<'_>]) -> String {
     let races =
         |name: &str| blocks.iter().filter(|rivals| rivals.ranked.iter().any(|cell| cell.label() == name)).count();
     let fronts = tally(blocks.iter().filter(|rivals| rivals.comparable()).flat_map(|rivals| rivals.front(NEAR)));
@@ -129,7 +129,7 @@ fn tally<'a>(cells: impl Iterator<Item = &'a CellResult>) -> Vec<(String, usize)
 }
 
 /// Who had the shortest times, where chance cannot be told from a difference.
-fn shortest(blocks: &[Rivals<'_>]) -> String {
+fn shortest(blocks: &[Ranking<'_>]) -> String {
     let firsts = tally(blocks.iter().filter(|rivals| rivals.ranked.len() > 1).map(|rivals| rivals.ranked[0]));
     let parts: Vec<String> = firsts.iter().map(|(name, count)| format!("{name} in {count}")).collect();
     match &parts[..] {
@@ -144,12 +144,12 @@ fn shortest(blocks: &[Rivals<'_>]) -> String {
 }
 
 /// The slowest as a multiple of the fastest.
-fn gap(rivals: &Rivals<'_>) -> f64 {
+fn gap(rivals: &Ranking<'_>) -> f64 {
     rivals.compare(0, rivals.ranked.len().saturating_sub(1)).map_or(1.0, |widest| widest.ratio)
 }
 
 /// What the slowest spent its time on, and what would change that.
-fn why(rivals: &Rivals<'_>) -> Vec<Part> {
+fn why(rivals: &Ranking<'_>) -> Vec<Part> {
     let (Some(fastest), Some(slowest)) = (rivals.ranked.first(), rivals.ranked.last()) else { return Vec::new() };
     let Some(why) = slowest.why.as_ref().filter(|why| !why.seconds.is_empty()) else { return Vec::new() };
     let requests = match (fastest.requests, slowest.requests) {
@@ -182,7 +182,7 @@ fn claims(run: &RunResult) -> Option<Part> {
 }
 
 /// What became of the cells since the baseline.
-pub(super) fn of_change(change: &Change) -> Vec<String> {
+pub(super) fn of_comparison(change: &Change) -> Vec<String> {
     let tallies = change.tallies();
     if tallies.iter().all(|tally| tally.compared() == 0) {
         return vec!["No cell of these runs can be compared.".to_owned()];

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use explain::Cause;
 use proptest::prelude::*;
 
-use super::{Account, IDLE, Transfer, account, answer};
+use super::{Account, IDLE, Transfer, account, sentence};
 
 fn transfer(from: f64, to: f64, times: &[(Cause, u64)]) -> Transfer {
     Transfer { from, to, times: times.to_vec() }
@@ -22,7 +22,7 @@ fn near(a: f64, b: f64) {
 fn nothing_under_way_is_an_idle_link() {
     let nothing = account(&[], 2.0);
     assert_eq!((spent(&nothing, IDLE), nothing.transfers), (2.0, 0));
-    assert_eq!(answer(&nothing, None), "100 % link idle");
+    assert_eq!(sentence(&nothing, None), "100 % link idle");
 }
 
 #[test]
@@ -60,17 +60,17 @@ fn says_which_round_trips() {
     let at_once: Vec<_> = (0..6).map(|_| transfer(0.0, 6.0, &times)).collect();
     let locks = methods(&[("PUT", 2), ("LOCK", 2), ("UNLOCK", 2)]);
     assert_eq!(
-        answer(&account(&in_turn, 6.0), Some(&locks)),
+        sentence(&account(&in_turn, 6.0), Some(&locks)),
         "80 % round trips (2 LOCK, 2 PUT, 2 UNLOCK, one at a time), 17 % server at work"
     );
     assert_eq!(
-        answer(&account(&at_once, 6.0), Some(&methods(&[("PUT", 6)]))),
+        sentence(&account(&at_once, 6.0), Some(&methods(&[("PUT", 6)]))),
         "80 % round trips (6 PUT, about 6 at a time), 17 % server at work"
     );
     let many = methods(&[("GET", 30), ("HEAD", 20), ("LOCK", 9), ("PUT", 8), ("MOVE", 1)]);
-    let pipelined = answer(&account(&in_turn, 6.0), Some(&many));
+    let pipelined = sentence(&account(&in_turn, 6.0), Some(&many));
     assert_eq!(pipelined, "80 % round trips (30 GET, 20 HEAD, 9 LOCK, 9 more), 17 % server at work");
-    assert_eq!(answer(&account(&in_turn, 6.0), None), "80 % round trips, 17 % server at work");
+    assert_eq!(sentence(&account(&in_turn, 6.0), None), "80 % round trips, 17 % server at work");
 }
 
 proptest! {

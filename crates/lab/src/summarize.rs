@@ -39,7 +39,12 @@ pub struct Circumstances {
 
 /// Puts a run together. `outcomes` has one entry for each cell of the plan, in its order; a
 /// cell without a sample, or beyond their end, was not reached.
-pub fn assemble(experiment: &Experiment, plan: &Plan, outcomes: &[Outcome], circumstances: Circumstances) -> RunResult {
+pub fn summarize(
+    experiment: &Experiment,
+    plan: &Plan,
+    outcomes: &[Outcome],
+    circumstances: Circumstances,
+) -> RunResult {
     let Circumstances { started, host, calibration, command, settings, tls, seed } = circumstances;
     let cells: Vec<CellResult> =
         plan.cells.iter().enumerate().map(|(place, planned)| cell(planned, outcomes.get(place), tls, seed)).collect();

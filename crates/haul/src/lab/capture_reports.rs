@@ -11,7 +11,7 @@ use std::{
 };
 
 use explain::{Keep, json::Asked, view};
-use lab::{page, results::RunResult};
+use lab::{report_data, results::RunResult};
 
 /// How long all of them together may take.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -23,7 +23,7 @@ const MOST: u64 = 64 << 20;
 pub(super) fn write(folder: &Path, run: &RunResult, stop: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     for cell in &run.cells {
-        let (capture, page) = page::files(cell);
+        let (capture, page) = report_data::files(cell);
         let (file, html) = (folder.join(&capture), folder.join(page));
         let is_small = fs::metadata(&file).is_ok_and(|file| file.len() <= MOST);
         if !is_small || html.exists() {

@@ -17,7 +17,7 @@ const METHODS: usize = 3;
 
 /// `71 % round trips (200 LOCK, 200 PUT, 200 UNLOCK, one at a time), 12 % the server at work`. `methods` are the
 /// requests of the sample, if a log saw them.
-pub(crate) fn answer(account: &Account, methods: Option<&BTreeMap<String, u64>>) -> String {
+pub(crate) fn sentence(account: &Account, methods: Option<&BTreeMap<String, u64>>) -> String {
     let whole: f64 = account.seconds.values().sum();
     let mut ranked: Vec<(&str, f64)> = account.seconds.iter().map(|(cause, time)| (*cause, time / whole)).collect();
     ranked.sort_by(|(_, a), (_, b)| b.total_cmp(a));
