@@ -9,9 +9,11 @@
 
 use std::{fmt::Write as _, time::Duration};
 
+use units::Size;
+
 use crate::{
     finding::{bytes, plural, time_text},
-    replica::{AckRule, Bytes},
+    replica::AckRule,
     seat::Acked,
 };
 
@@ -42,7 +44,7 @@ impl AckHabit {
             AckRule::MoreThanSegment => "what is more than one segment".to_owned(),
             AckRule::Packets(count) => format!("every {} of any size", plural(count.into(), "packet")),
             AckRule::Segments(count) => format!("every {}", plural(count.into(), "full segment")),
-            AckRule::Bytes(Bytes(size)) => format!("every {}", bytes(size)),
+            AckRule::Bytes(Size(size)) => format!("every {}", bytes(size)),
         };
         if let Some(timer) = self.timer {
             let _ = write!(text, ", less after {}", time_text(timer));
@@ -105,5 +107,5 @@ fn threshold(telling: &[&Acked], mss: u64) -> Option<AckRule> {
     sizes.sort_unstable();
     // Now and then a timer sends less.
     let least = *sizes.get(sizes.len() / 10)?;
-    (least >= 3 * mss).then_some(AckRule::Bytes(Bytes(least)))
+    (least >= 3 * mss).then_some(AckRule::Bytes(Size(least)))
 }

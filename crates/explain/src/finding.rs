@@ -2,6 +2,9 @@
 
 use std::{borrow::Cow, time::Duration};
 
+use units::rounded::count;
+pub use units::rounded::{rate as rate_text, size as bytes, time as time_text};
+
 use crate::{causes::Cause, facts::Facts, replica::WhatIf};
 
 /// A change that would take a cause away.
@@ -82,68 +85,26 @@ impl Evidence<'_> {
     }
 }
 
-/// `1 round trip`, `3 round trips`.
-pub(crate) fn plural(count: u64, what: &str) -> String {
-    match (count, what) {
+/// `1 round trip`, `3 round trips`; `once`, `twice`.
+pub(crate) fn plural(number: u64, what: &str) -> String {
+    match (number, what) {
         (1, "time") => "once".to_owned(),
         (2, "time") => "twice".to_owned(),
-        (1, _) => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
+        _ => count(number, what),
     }
 }
 
-/// A time in nanoseconds as a person says it: `93 ms`, `1.2 s`, `4.1 min`.
+/// A time in nanoseconds, rounded: `93 ms`, `1.2 s`, `4.1 min`.
 pub(crate) fn ms(nanos: u64) -> String {
-    let seconds = nanos as f64 / 1e9;
-    match nanos {
-        0..1_000 => format!("{nanos} ns"),
-        1_000..1_000_000 => digits(seconds * 1e6, "µs"),
-        1_000_000..1_000_000_000 => digits(seconds * 1e3, "ms"),
-        1_000_000_000..120_000_000_000 => digits(seconds, "s"),
-        _ => digits(seconds / 60.0, "min"),
-    }
-}
-
-/// A time as a person says it.
-pub fn time_text(time: Duration) -> String {
-    ms(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// Two digits, or as many as stand before the point.
-fn digits(value: f64, unit: &str) -> String {
-    if value < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
-}
-
-/// A size as a person says it: `8217 bytes`, `64 KB`, `18 MB`.
-pub fn bytes(size: u64) -> String {
-    let value = size as f64;
-    match size {
-        0..10_000 => plural(size, "byte"),
-        10_000..1_000_000 => digits(value / 1e3, "KB"),
-        1_000_000..1_000_000_000 => digits(value / 1e6, "MB"),
-        _ => digits(value / 1e9, "GB"),
-    }
-}
-
-/// A rate in bits per second as a person says it: `73 kB/s` would hide the unit of links, so `590 kbit/s`.
-pub fn rate_text(bits: f64) -> String {
-    match bits {
-        ..1e3 => digits(bits, "bit/s"),
-        1e3..1e6 => digits(bits / 1e3, "kbit/s"),
-        1e6..1e9 => digits(bits / 1e6, "Mbit/s"),
-        _ => digits(bits / 1e9, "Gbit/s"),
-    }
+    time_text(Duration::from_nanos(nanos))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, ms, plural, rate_text};
+    use super::plural;
 
     #[test]
-    fn quantities_are_said_as_people_say_them() {
-        assert_eq!([93_110_000, 1_250_000, 245_000_000_000].map(ms), ["93 ms", "1.2 ms", "4.1 min"]);
-        assert_eq!([8217, 65_536, 18_000_000].map(bytes), ["8217 bytes", "66 KB", "18 MB"]);
-        assert_eq!([9.5e6, 1e9].map(rate_text), ["9.5 Mbit/s", "1.0 Gbit/s"]);
+    fn counts_of_times_are_words_up_to_two() {
         assert_eq!([(1, "time"), (3, "round trip")].map(|(n, what)| plural(n, what)), ["once", "3 round trips"]);
     }
 }

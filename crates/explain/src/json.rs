@@ -3,10 +3,11 @@
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use serde::{Serialize, Serializer};
+use units::Size;
 
 use crate::{
     AckHabit, Cause, Seen, Times, pages,
-    replica::{AckRule, Bytes, WhatIf},
+    replica::{AckRule, WhatIf},
     report,
 };
 
@@ -136,7 +137,7 @@ impl Acks {
             AckRule::Packets(count) => ("packets", count.into()),
             AckRule::Segments(count) => ("segments", count.into()),
             AckRule::MoreThanSegment => ("more_than_segments", 1),
-            AckRule::Bytes(Bytes(count)) => ("bytes", count),
+            AckRule::Bytes(Size(count)) => ("bytes", count),
         };
         Self { rule, count, timer_ms: habit.timer.map(|timer| timer.as_secs_f64() * 1e3), quick: habit.quick }
     }
@@ -252,7 +253,7 @@ impl Transfer {
                 model_error: predicted.map(|predicted| predicted.model_error),
             }
         });
-        let bytes = asked.bytes.map(crate::replica::Bytes);
+        let bytes = asked.bytes.map(Size);
         let wanted = asked.what_if.is_some() || bytes.is_some();
         let change = asked.what_if.clone().unwrap_or_default();
         let what_if = wanted.then(|| predict(&change, bytes)).flatten().map(|predicted| Predicted {

@@ -29,7 +29,6 @@ mod receiver;
 mod sender;
 #[cfg(test)]
 mod tests;
-mod units;
 mod what_if;
 mod writer;
 
@@ -39,7 +38,6 @@ pub use model::{
     AckRule, Acks, Before, Congestion, Loss, Model, Nagle, Path, Pause, Receiver, Sender, Since, Stall, Until, Writes,
 };
 pub use prediction::{Prediction, PredictionError};
-pub use units::{Bytes, Rate, UnitError};
 pub use what_if::{WhatIf, WhatIfError};
 
 use clock::{Nanos, nanos};

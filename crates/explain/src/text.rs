@@ -6,12 +6,14 @@
 
 use std::{fmt::Write as _, time::Duration};
 
+use units::Size;
+
 use crate::{
     Cause, Finding, Page as Set, Seen, Times, Transfer, bytes,
     finding::plural,
     json::Asked,
     pages, rate_text,
-    replica::{Bytes, PredictionError, WhatIf},
+    replica::{PredictionError, WhatIf},
     report::{Connection, Direction},
     time_text,
     vantage::Vantage,
@@ -258,7 +260,7 @@ impl Page<'_> {
 
     /// What was asked.
     fn prediction(&mut self, transfer: &Transfer, asked: &Asked) {
-        let scaled = asked.bytes.map(Bytes);
+        let scaled = asked.bytes.map(Size);
         let wanted = [scaled.map(|_| WhatIf::default()), asked.what_if.clone()];
         for what_if in wanted.into_iter().flatten() {
             let Some(answer) = transfer.what_if(&what_if, scaled) else { continue };
@@ -278,7 +280,7 @@ impl Page<'_> {
 
 /// What a finding's change would do.
 fn predicted(transfer: &Transfer, what_if: &WhatIf, size: Option<u64>) -> Option<String> {
-    let scaled = size.map(Bytes);
+    let scaled = size.map(Size);
     let change = transfer.what_if(what_if, scaled)?;
     let of = size.map(|size| format!(" for {}", bytes(size))).unwrap_or_default();
     let (Ok(before), Ok(after)) = (transfer.what_if(&WhatIf::default(), scaled)?, change) else { return None };

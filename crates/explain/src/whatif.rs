@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use units::{Rate, Size};
+
 use crate::{
     acks::AckHabit,
     causes::{Cause, Times},
@@ -14,8 +16,7 @@ use crate::{
     event::{Both, Side},
     facts::Facts,
     replica::{
-        AckRule, Before, Bytes, Loss, Model, Nagle, Pause, Prediction, PredictionError, Rate, Since, Stall, Until,
-        WhatIf, replay,
+        AckRule, Before, Loss, Model, Nagle, Pause, Prediction, PredictionError, Since, Stall, Until, WhatIf, replay,
     },
     report::Transfer,
     story::{Counts, Seen},
@@ -42,7 +43,7 @@ impl Replica {
     fn paced(&self) -> Model {
         let mut model = self.model.clone();
         let chunk = model.writes.in_flight.and(model.writes.chunk);
-        let (Some(Bytes(chunk)), Ok(replayed)) = (chunk, replay(&model)) else { return model };
+        let (Some(Size(chunk)), Ok(replayed)) = (chunk, replay(&model)) else { return model };
         let bytes = model.bytes.0;
         let missing = self.observed.saturating_sub(replayed.duration);
         let waits = u32::try_from(bytes.saturating_sub(1) / chunk.max(1)).unwrap_or(u32::MAX);
@@ -75,7 +76,7 @@ impl Transfer {
 
     /// How long this transfer would take with these changes and, if said, with another number of bytes; none where
     /// it carried nothing.
-    pub fn what_if(&self, what_if: &WhatIf, bytes: Option<Bytes>) -> Option<Result<Predicted, PredictionError>> {
+    pub fn what_if(&self, what_if: &WhatIf, bytes: Option<Size>) -> Option<Result<Predicted, PredictionError>> {
         let prediction = match self.replica()? {
             Ok(prediction) => prediction,
             Err(error) => return Some(Err(error)),
@@ -130,11 +131,11 @@ impl Known<'_> {
             None => (Until::Delivered, delivered),
         };
         let rtt = Duration::from_nanos(place.rtt());
-        let mut model = Model::new(Bytes(seen.bytes), rtt);
+        let mut model = Model::new(Size(seen.bytes), rtt);
         model.before = self.before(left.saturating_sub(began));
         model.until = until;
-        model.path.rate = facts.rate.map(|rate| Rate(rate as u64));
-        model.path.headers = Bytes(facts.headers);
+        model.path.rate = facts.rate.map(|rate| Rate::bits_per_second(rate as u64));
+        model.path.headers = Size(facts.headers);
         let lost = seen.story.lost.iter();
         model.path.losses = lost.map(|(from, to, times)| Loss { bytes: *from..*to, times: *times }).collect();
         self.writes(&mut model);
@@ -169,22 +170,22 @@ impl Known<'_> {
             .map(|(at, time)| Pause { at: *at, time: Duration::from_nanos(*time), since: Since::Sent })
             .collect();
         if let Some(chunk) = facts.chunk {
-            model.writes.chunk = Some(Bytes(chunk));
+            model.writes.chunk = Some(Size(chunk));
             model.writes.pauses.clear();
             model.writes.in_flight = Some(1);
             model.sender.nagle = Nagle::Off;
         } else if self.share(Cause::Nagle) > 0.05 {
             // So many writes as it takes to be held so often.
-            model.writes.chunk = Some(Bytes(self.seen[self.main].bytes.div_ceil(story.naggled + 1).max(1)));
+            model.writes.chunk = Some(Size(self.seen[self.main].bytes.div_ceil(story.naggled + 1).max(1)));
             model.sender.nagle = Nagle::Any;
         } else if let Some(level) = facts.level.filter(|_| self.share(Cause::SendBuffer) > 0.05) {
-            model.writes.send_buffer = Some(Bytes(level));
+            model.writes.send_buffer = Some(Size(level));
         }
     }
 
     fn sender(&self, model: &mut Model) {
         let (facts, counts, story) = (&self.facts[self.main], &self.counts[self.main], &self.seen[self.main].story);
-        model.sender.mss = Bytes(facts.mss);
+        model.sender.mss = Size(facts.mss);
         model.sender.sack = self.connection.syn[self.main].is_none_or(|syn| syn.sack);
         // What was lost was sent in time, though it was not seen then.
         let lost: u64 = story.lost.iter().map(|(from, to, _)| to - from).sum();
@@ -222,13 +223,12 @@ impl Known<'_> {
         // A window that was full, or that cannot grow: without scaling, it was the same all the time.
         let fixed = counts.first_window == counts.window && counts.window < 65_536;
         if fixed || self.share(Cause::ReceiveWindow) + self.share(Cause::ReceiverStalled) > 0.05 {
-            model.receiver.window = Some(Bytes(counts.first_window.max(1)));
-            model.receiver.largest_window = Some(Bytes(counts.window.max(1)));
+            model.receiver.window = Some(Size(counts.first_window.max(1)));
+            model.receiver.largest_window = Some(Size(counts.window.max(1)));
         }
         if self.share(Cause::HttpFlowControl) > 0.05 {
             // A window is a window, whoever keeps it.
-            (model.receiver.window, model.receiver.largest_window) =
-                (Some(Bytes(counts.peak)), Some(Bytes(counts.peak)));
+            (model.receiver.window, model.receiver.largest_window) = (Some(Size(counts.peak)), Some(Size(counts.peak)));
         }
         let stall =
             |(at, time): &(u64, u64)| Stall { at: at.saturating_sub(counts.window), time: Duration::from_nanos(*time) };

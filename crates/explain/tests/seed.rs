@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use capture::Format;
-use explain::{Cause, Connection, replica::Bytes};
+use explain::{Cause, Connection};
+use units::Size;
 
 const SLOW: &str = include_str!("seed/ie.snoop.txt");
 const HEALTHY: &str = include_str!("seed/netscape.snoop.txt");
@@ -34,7 +35,7 @@ fn eighteen_megabytes_take_four_minutes_and_with_the_fix_less_than_one() {
     let connection = explained(SLOW);
     let predicted = |change: &str| {
         let change = change.parse().expect("a what-if");
-        let answer = connection.transfers[0].what_if(&change, Some(Bytes(18_000_000)));
+        let answer = connection.transfers[0].what_if(&change, Some(Size(18_000_000)));
         answer.expect("it carried something").expect("it is reproduced").duration.as_secs_f64()
     };
     let (slow, fast) = (predicted(""), predicted("deferred-ack=1ms"));

@@ -14,7 +14,7 @@ use std::{
 
 use capture::Format;
 use explain::{Explanation, Keep, Seen, json, replica::WhatIf, text, view};
-use link::units::Size;
+use units::Size;
 
 /// Say what the time of captured transfers was spent on, and what would change it
 ///

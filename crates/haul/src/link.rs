@@ -27,8 +27,8 @@ use link::{
     sandbox::{self, Sandbox},
     spec::{LinkSpec, SpecError},
     tap::Tap,
-    units::Span,
 };
+use units::Span;
 
 use crate::link::{
     changes::{Change, Timetable},

@@ -16,7 +16,7 @@ use std::{
     process::ExitCode,
 };
 
-use ::link::units::Span;
+use ::units::Span;
 use clap::{Parser, Subcommand, error::ErrorKind};
 use tracing_subscriber::EnvFilter;
 

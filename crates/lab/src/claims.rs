@@ -23,8 +23,8 @@
 mod evidence;
 mod judge;
 
-use link::units::Span;
 use serde::{Deserialize, Serialize};
+use units::Span;
 
 pub use judge::judge;
 

@@ -27,7 +27,7 @@ mod server_tcp;
 
 use std::{fmt, path::Path, time::Duration};
 
-use link::units::Rate;
+use units::Rate;
 
 use crate::{claims::Claim, contenders::Parameters, work::Work};
 

@@ -83,7 +83,7 @@ impl Floor {
 mod tests {
     use super::*;
     use crate::experiment::Stack;
-    use link::units::Size;
+    use units::Size;
 
     fn network(rtt_ms: u64, rate: Option<u64>) -> Network {
         let rate = rate.map_or_else(String::new, |rate| format!("rate = \"{rate}bit\""));

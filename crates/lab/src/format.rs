@@ -1,5 +1,7 @@
 //! How numbers are said: as many digits as mean something, and no more.
 
+pub(crate) use units::rounded::count as counted;
+
 use crate::stats::Interval;
 
 /// A factor: `1.04×`, `26.4×`, `1240×`.
@@ -24,11 +26,6 @@ fn three_digits(number: f64) -> String {
         _ => 0,
     };
     format!("{number:.decimals$}")
-}
-
-/// `1 request`, `8 requests`.
-pub(crate) fn counted(number: u64, one: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
 /// A list as it is spoken: `a, b and c`.
@@ -85,7 +82,6 @@ mod tests {
         let said = [0.5, 1.0, 9.994, 9.996, 26.4, 99.94, 99.96, 1240.0].map(times);
         assert_eq!(said, ["0.50×", "1.00×", "9.99×", "10.0×", "26.4×", "99.9×", "100×", "1240×"]);
         assert_eq!(between([1.0, 26.4].into()), "1.00–26.4");
-        assert_eq!((counted(1, "request"), counted(0, "request")), ("1 request".into(), "0 requests".into()));
         let (lan, far) = (Scale::of([0.0123, 0.4]), Scale::of([0.23, 152.0]));
         assert_eq!((lan.with_unit(0.0123), lan.number(0.4)), ("12.3 ms".into(), "400.0".into()));
         assert_eq!((far.with_unit(0.23), far.number(152.0)), ("0.230 s".into(), "152.000".into()));

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use link::host::Host;
 use nix::sys::statvfs::statvfs;
+use units::rounded::binary_size;
 
 use crate::{
     contenders,
@@ -141,8 +142,8 @@ fn available_memory(meminfo: &str) -> u64 {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the workload `{workload}` takes about {} of memory, and this machine has {} to spare; make its files fewer or smaller",
-    gibibytes(*needed),
-    gibibytes(*room)
+    binary_size(*needed),
+    binary_size(*room)
 )]
 pub struct NoRoom {
     workload: String,
@@ -150,13 +151,9 @@ pub struct NoRoom {
     room: u64,
 }
 
-fn gibibytes(bytes: u64) -> String {
-    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
-}
-
 #[cfg(test)]
 mod tests {
-    use link::units::Size;
+    use units::Size;
 
     use super::*;
 

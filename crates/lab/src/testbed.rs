@@ -28,8 +28,8 @@ use link::{
     sandbox::{self, Sandbox},
     spec::{LinkSpec, RateSpec, SpecError},
     tap::{Tap, TapError},
-    units::{Rate, Span},
 };
+use units::{Rate, Span};
 
 use nix::mount::{MsFlags, mount};
 

@@ -22,10 +22,10 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use link::units::Size;
 use nix::unistd::{Gid, Uid};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use units::Size;
 
 use crate::{
     deadline::{Deadline, Stop},

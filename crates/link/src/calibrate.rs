@@ -19,6 +19,7 @@ use nix::sys::{
     prctl,
     socket::{setsockopt, sockopt},
 };
+use units::{Percent, Rate};
 
 use crate::{
     cable::{Cable, CableError, Options, Traffic},
@@ -27,7 +28,6 @@ use crate::{
     lateness::Lateness,
     stage::{Direction, Stage},
     stages::{Delay, Dice, Discipline, Effect, Loss, Queue, RateLimit},
-    units::{Percent, Rate},
 };
 
 /// The one-way delay of the probes' cable: half of the 18 ms of the WebDAV race.

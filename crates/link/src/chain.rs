@@ -164,8 +164,8 @@ mod tests {
         offload::Header,
         stages::{Delay, Dice, Discipline, Effect, Jitter, Loss, Queue, RateLimit, Spread},
         testing::{checksums_are_right, segment, tcp},
-        units::{Percent, Rate},
     };
+    use units::{Percent, Rate};
 
     fn delay(ms: u64) -> Box<dyn Stage> {
         Box::new(Delay::new(Duration::from_millis(ms)))

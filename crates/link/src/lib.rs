@@ -23,7 +23,6 @@ pub mod cable;
 pub mod calibrate;
 pub mod chain;
 mod departures;
-pub mod forms;
 mod headers;
 pub mod host;
 mod inbox;
@@ -41,7 +40,6 @@ pub mod stage;
 pub mod stages;
 pub mod tap;
 mod tun;
-pub mod units;
 
 #[cfg(test)]
 mod testing;

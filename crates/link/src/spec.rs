@@ -36,6 +36,7 @@ use serde::{Deserialize, Serialize};
 mod parts;
 
 pub use parts::{JitterSpec, LossSpec, MtuSpec, QueueSpec, RateSpec, ReorderSpec};
+use units::{Percent, Rate, Span};
 
 use crate::{
     lanes::{Element, Lanes},
@@ -45,7 +46,6 @@ use crate::{
         Corrupt, Delay, Dice, Discipline, Duplicate, Effect, GilbertElliott, Jitter, Loss, Mtu, Queue, RateLimit,
         Reorder, Schedule, Spread, Start, TraceError, TraceLink,
     },
-    units::{Percent, Rate, Span},
 };
 
 /// The full packet of which a [`QueueSpec::Bdp`] has room for so many, in bytes.

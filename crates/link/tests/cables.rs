@@ -14,10 +14,10 @@ use link::{
     packet::Packet,
     spec::LinkSpec,
     stage::Direction::{self, Down, Up},
-    units::Rate,
 };
 use proptest::{collection::vec, prelude::*, sample::select};
 use testing::{Segment, answer_to, checksums_are_right, icmp_error, ping, tcp, tcp6, udp, with_checksums};
+use units::Rate;
 
 /// Both directions of a cable, run to exact times.
 struct Cable {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use link::units::Rate;
 use serde::Serialize;
+use units::Rate;
 
 use crate::{Spec, text::recorded};
 

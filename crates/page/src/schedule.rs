@@ -11,7 +11,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use link::units::Rate;
+use units::Rate;
 
 use crate::{Spec, Until};
 

@@ -11,8 +11,11 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use link::units::Rate;
 use textwrap::core::display_width;
+use units::{
+    Rate, Span,
+    rounded::{count, decimal_size},
+};
 
 use crate::{Connections, Schedule, Spec, Way, schedule::INITIAL_WINDOW};
 
@@ -47,22 +50,22 @@ pub fn render(spec: &Spec, rtts: &[Duration], rate: Option<Rate>, look: Look) ->
     let hosts = spec.hosts().len();
     let over = match spec.connections() {
         0 => String::new(),
-        count => format!(" over {}", counted(count, "connection")),
+        connections => format!(" over {}", count(connections as u64, "connection")),
     };
     let _ = writeln!(
         text,
         "{} to {}{over}: {} sent, {} received\n",
-        counted(spec.requests.len(), "request"),
-        counted(hosts, "host"),
-        size(spec.request_bytes()),
-        size(spec.response_bytes()),
+        count(spec.requests.len() as u64, "request"),
+        count(hosts as u64, "host"),
+        decimal_size(spec.request_bytes()),
+        decimal_size(spec.response_bytes()),
     );
     let rtt = rtts.last().copied().unwrap_or_default();
     let schedule = recorded(spec, rtt, rate, 1);
     text += &waterfall(spec, &schedule, look, &paint);
     let legend = [(OPENING, "connecting"), (HELD, "held up"), (WAITING, "waiting"), (RECEIVING, "receiving")];
     let legend = legend.map(|((sign, colour), what)| format!("{} {what}", paint(colour, &sign.to_string().repeat(2))));
-    let _ = writeln!(text, "\n{}; * the critical path; at {}", legend.join(", "), millis(rtt));
+    let _ = writeln!(text, "\n{}; * the critical path; at {}", legend.join(", "), Span(rtt));
 
     let names =
         |places: &[usize]| places.iter().map(|place| shown(&spec.requests[*place].id)).collect::<Vec<_>>().join(" > ");
@@ -70,7 +73,7 @@ pub fn render(spec: &Spec, rtts: &[Duration], rate: Option<Rate>, look: Look) ->
     let critical = format!(
         "Critical path: {}; it opens {}",
         names(&schedule.critical),
-        counted(schedule.handshakes(), "connection")
+        count(schedule.handshakes() as u64, "connection")
     );
     for line in [depth, critical] {
         let _ =
@@ -84,7 +87,7 @@ pub fn render(spec: &Spec, rtts: &[Duration], rate: Option<Rate>, look: Look) ->
         let _ = writeln!(
             text,
             "{:>8}  {:>9}  {:>9}  {:>15}  {saves:>5.1}%",
-            millis(*rtt),
+            Span(*rtt).to_string(),
             seconds(spec.floor(*rtt, rate)),
             seconds(plain),
             seconds(fast),
@@ -127,7 +130,7 @@ fn waterfall(spec: &Spec, schedule: &Schedule, look: Look, paint: &dyn Fn(&str, 
         let name = cut(&shown(&request.id), name_width);
         let padded = format!("{name}{}", " ".repeat(name_width.saturating_sub(display_width(&name))));
         let connection = request.connection.map_or_else(String::new, |number| number.to_string());
-        let size = size(request.response.size());
+        let size = decimal_size(request.response.size());
         let (mark, name) =
             if critical { (paint(CRITICAL, "*"), paint(CRITICAL, &padded)) } else { (" ".to_owned(), padded) };
         let _ = writeln!(text, "{mark} {name} {connection:>4} {size:>9}  {line}");
@@ -159,29 +162,8 @@ fn cut(name: &str, width: usize) -> String {
     format!("{head}…{tail}")
 }
 
-fn counted(count: usize, one: &str) -> String {
-    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
-}
-
-/// `355 B`, `91.4 kB`: powers of ten, as the seed counts.
-fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
-    if bytes < 1000 {
-        return format!("{bytes} B");
-    }
-    let (mut value, mut unit) = (bytes as f64 / 1000.0, 0);
-    while value >= 999.95 && unit + 1 < UNITS.len() {
-        (value, unit) = (value / 1000.0, unit + 1);
-    }
-    format!("{value:.1} {}", UNITS[unit])
-}
-
 fn seconds(time: Duration) -> String {
     format!("{:.3} s", time.as_secs_f64())
-}
-
-fn millis(time: Duration) -> String {
-    link::units::Span(time).to_string()
 }
 
 #[cfg(test)]

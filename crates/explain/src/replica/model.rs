@@ -6,10 +6,9 @@
 
 use std::{ops::Range, time::Duration};
 
-use super::{
-    ReplayError,
-    units::{Bytes, Rate},
-};
+use units::{Rate, Size};
+
+use super::ReplayError;
 
 /// The most packets and writes that a replay is worth.
 const MOST_PACKETS: u64 = 20_000_000;
@@ -24,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(1_000_000);
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     /// Payload bytes that are sent.
-    pub bytes: Bytes,
+    pub bytes: Size,
     /// What happens before the first byte can be sent.
     pub before: Before,
     /// What ends it.
@@ -70,9 +69,9 @@ pub struct Path {
     pub rate: Option<Rate>,
     /// What may wait in front of the narrowest link, as whole IP packets, before packets are dropped; none: no
     /// drop was seen, so there was room.
-    pub queue: Option<Bytes>,
+    pub queue: Option<Size>,
     /// Headers of each packet, IP and TCP: 40, with timestamps 52; IPv6 20 more.
-    pub headers: Bytes,
+    pub headers: Size,
     /// Packets that get lost whatever is sent beside them.
     pub losses: Vec<Loss>,
 }
@@ -90,16 +89,16 @@ pub struct Loss {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Writes {
     /// How much the program writes at once; none: everything, as far as its socket takes it.
-    pub chunk: Option<Bytes>,
+    pub chunk: Option<Size>,
     /// How many writes may be unacknowledged before the program is held in the next one; none: as many as fit the
     /// buffer. 1 is Winsock with a send buffer no larger than the chunk (KB 823764).
     pub in_flight: Option<u32>,
     /// How many bytes the socket holds, unacknowledged or not yet sent; none: it grows as needed. Linux' own size
     /// of a fixed `SO_SNDBUF` counts overhead too; what counts here are the payload bytes seen to be outstanding.
-    pub send_buffer: Option<Bytes>,
+    pub send_buffer: Option<Size>,
     /// How much of the buffer must be free before a program that waits for room goes on: Linux 1/3 of it
     /// (`sk_stream_is_writeable`); zero: any.
-    pub low_water: Bytes,
+    pub low_water: Size,
     /// Times at which the program had nothing to write.
     pub pauses: Vec<Pause>,
 }
@@ -137,15 +136,15 @@ pub struct Stall {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sender {
     /// Payload of a full segment: the MSS less the TCP options of each packet (1448 of 1460 with timestamps).
-    pub mss: Bytes,
+    pub mss: Size,
     /// Initial window, in full segments (RFC 6928: 10).
     pub initial_window: u32,
     /// How the congestion window grows.
     pub congestion: Congestion,
     /// Where slow start ended, if it did without a loss (a cached threshold); in payload bytes.
-    pub slow_start_threshold: Option<Bytes>,
+    pub slow_start_threshold: Option<Size>,
     /// The window above which it was never seen to grow (`snd_cwnd_clamp`); in payload bytes.
-    pub largest_window: Option<Bytes>,
+    pub largest_window: Option<Size>,
     /// Which small segments wait.
     pub nagle: Nagle,
     /// Whether the window is reset after an idle RTO (RFC 5681 §4.1; Linux: `tcp_slow_start_after_idle`).
@@ -187,10 +186,10 @@ pub struct Receiver {
     /// When it acknowledges.
     pub acks: Acks,
     /// The window in its first acknowledgement of data; none: never a limit.
-    pub window: Option<Bytes>,
+    pub window: Option<Size>,
     /// The largest window it ever offered, if it grows with what arrives (Linux: dynamic right-sizing, twice what
     /// a round trip brought); none: it does not grow.
-    pub largest_window: Option<Bytes>,
+    pub largest_window: Option<Size>,
     /// How fast its program reads; none: at once.
     pub reads: Option<Rate>,
     /// Times at which its program does not read.
@@ -221,21 +220,21 @@ pub enum AckRule {
     /// More than one full segment's worth of bytes: Linux.
     MoreThanSegment,
     /// So many bytes.
-    Bytes(Bytes),
+    Bytes(Size),
 }
 
 impl Model {
     /// A healthy transfer of so many bytes over a path of this round-trip time, between Linux hosts: the sender's
     /// first byte at zero, until its last is acknowledged.
-    pub fn new(bytes: Bytes, rtt: Duration) -> Self {
+    pub fn new(bytes: Size, rtt: Duration) -> Self {
         Self {
             bytes,
             before: Before::default(),
             until: Until::Acknowledged,
-            path: Path { rtt, rate: None, queue: None, headers: Bytes(52), losses: Vec::new() },
-            writes: Writes { chunk: None, in_flight: None, send_buffer: None, low_water: Bytes(0), pauses: Vec::new() },
+            path: Path { rtt, rate: None, queue: None, headers: Size(52), losses: Vec::new() },
+            writes: Writes { chunk: None, in_flight: None, send_buffer: None, low_water: Size(0), pauses: Vec::new() },
             sender: Sender {
-                mss: Bytes(1448),
+                mss: Size(1448),
                 initial_window: 10,
                 congestion: Congestion::Cubic,
                 slow_start_threshold: None,
@@ -264,7 +263,7 @@ impl Model {
     /// The same transfer with more or fewer bytes: losses, pauses and stalls happen again as often per byte. What
     /// was before the first byte is not repeated.
     #[must_use]
-    pub fn scaled(&self, bytes: Bytes) -> Self {
+    pub fn scaled(&self, bytes: Size) -> Self {
         let period = self.bytes.0.max(1);
         let mut model = Self { bytes, ..self.clone() };
         let again = |at: u64| {
@@ -295,13 +294,13 @@ impl Model {
             ("the largest congestion window", sender.largest_window.map(|bytes| bytes.0), 1, 1 << 40),
             ("the number of bytes", Some(self.bytes.0), 0, sender.mss.0.saturating_mul(MOST_PACKETS)),
             ("the headers' size", Some(path.headers.0), 0, 1 << 16),
-            ("the rate in bits per second", path.rate.map(|rate| rate.0), 1, 1 << 50),
+            ("the rate in bits per second", path.rate.map(Rate::as_bits_per_second), 1, 1 << 50),
             ("the chunk of a write", writes.chunk.map(|chunk| chunk.0), 1 + self.bytes.0 / MOST_PACKETS, u64::MAX),
             ("the number of writes in flight", writes.in_flight.map(u64::from), 1, u64::MAX),
             ("the send buffer", writes.send_buffer.map(|bytes| bytes.0), 1 + self.bytes.0 / MOST_PACKETS, u64::MAX),
             ("the receive window", receiver.window.map(|bytes| bytes.0), 1 + self.bytes.0 / MOST_PACKETS, 1 << 40),
             ("the largest receive window", receiver.largest_window.map(|bytes| bytes.0), 1, 1 << 40),
-            ("the reader's rate in bits per second", receiver.reads.map(|rate| rate.0), 1, 1 << 50),
+            ("the reader's rate in bits per second", receiver.reads.map(Rate::as_bits_per_second), 1, 1 << 50),
             ("the number of losses", path.losses.iter().map(|loss| loss.times.into()).max(), 0, 15),
             ("the number of trips before", Some(self.before.trips.into()), 0, 1000),
         ];

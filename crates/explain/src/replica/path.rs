@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use units::Rate;
+
 use super::{
     Loss, Path,
     clock::{Nanos, nanos},
@@ -40,7 +42,7 @@ impl Way {
         losses.sort_by_key(|loss| loss.bytes.start);
         Self {
             distance: nanos(path.rtt / 2),
-            rate: path.rate.map(|rate| rate.0),
+            rate: path.rate.map(Rate::as_bits_per_second),
             queue: path.queue.map_or(u64::MAX, |queue| queue.0),
             headers: path.headers.0,
             longest: losses.iter().map(|loss| loss.bytes.end.saturating_sub(loss.bytes.start)).max().unwrap_or(0),

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Bytes, Model, ReplayError, WhatIf, replay};
+use units::Size;
+
+use super::{Model, ReplayError, WhatIf, replay};
 use crate::time_text;
 
 /// Beyond this, a replica is of something else, and what it says of changes is worth nothing.
@@ -57,7 +59,7 @@ impl Prediction {
 
     /// The same with more or fewer bytes, everything that happened on the way happening as often per byte.
     #[must_use]
-    pub fn of_bytes(&self, bytes: Bytes) -> Self {
+    pub fn of_bytes(&self, bytes: Size) -> Self {
         Self { model: self.model.scaled(bytes), error: self.error }
     }
 

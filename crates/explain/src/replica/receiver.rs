@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use units::Rate;
+
 use super::{
     AckRule, Acks, Model, Stall,
     clock::{Nanos, SECOND, nanos},
@@ -195,7 +197,7 @@ impl Buffer {
         Self {
             capacity,
             largest: model.receiver.largest_window.map_or(capacity, |window| window.0.max(capacity)),
-            reads: model.receiver.reads.map(|rate| rate.0),
+            reads: model.receiver.reads.map(Rate::as_bits_per_second),
             stalls: stalls.into(),
             read: 0,
             busy: start,

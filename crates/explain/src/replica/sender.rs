@@ -7,6 +7,8 @@ mod timer;
 
 use std::collections::VecDeque;
 
+use units::Size;
+
 use super::{
     Fate, Model, Nagle, Sender as Settings, Way,
     clock::{Nanos, nanos},
@@ -84,7 +86,7 @@ pub(super) struct Sender {
 impl Sender {
     pub(super) fn new(model: &Model, start: Nanos, edge: u64) -> Self {
         let (sender, rtt) = (&model.sender, nanos(model.path.rtt));
-        let packets = |bytes: super::Bytes| u32::try_from(bytes.0.div_ceil(sender.mss.0)).unwrap_or(u32::MAX);
+        let packets = |bytes: Size| u32::try_from(bytes.0.div_ceil(sender.mss.0)).unwrap_or(u32::MAX);
         Self {
             settings: Settings { tail_loss_probe: sender.tail_loss_probe && sender.sack, ..sender.clone() },
             clamp: sender.largest_window.map_or(u32::MAX, |window| packets(window).max(1)),

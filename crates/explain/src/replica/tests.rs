@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
+use units::{Rate, Size};
 
 use super::*;
 
@@ -19,14 +20,14 @@ fn seconds(model: &Model) -> f64 {
 /// acknowledgement of a chunk; the deferred one 93 and 97 ms after the one before it, which is 100 ms less a part of
 /// the 10 ms in which that kernel counts; a window of eight segments.
 fn internet_explorer(bytes: u64) -> Model {
-    let mut model = Model::new(Bytes(bytes), Duration::from_micros(16_500));
-    (model.path.headers, model.path.rate) = (Bytes(40), Some(Rate(70_000_000)));
-    (model.writes.chunk, model.writes.in_flight) = (Some(Bytes(8217)), Some(1));
-    model.sender.mss = Bytes(1160);
+    let mut model = Model::new(Size(bytes), Duration::from_micros(16_500));
+    (model.path.headers, model.path.rate) = (Size(40), Some(Rate::bits_per_second(70_000_000)));
+    (model.writes.chunk, model.writes.in_flight) = (Some(Size(8217)), Some(1));
+    model.sender.mss = Size(1160);
     model.sender.initial_window = 8; // in the midst of a transfer
     model.sender.congestion = Congestion::Reno;
     (model.sender.min_rto, model.sender.tail_loss_probe) = (ms(300), false);
-    model.receiver.window = Some(Bytes(8 * 1160));
+    model.receiver.window = Some(Size(8 * 1160));
     model.receiver.acks = Acks { rule: AckRule::Segments(2), timer: ms(95), quick: 0, pushed_at_once: false };
     model
 }
@@ -44,7 +45,7 @@ fn the_seeds_upload_waits_for_a_deferred_ack_in_each_chunk() {
 #[test]
 fn the_seeds_fixes_make_it_seven_times_faster() {
     let observed = replay(&internet_explorer(8217 * 2)).unwrap().duration;
-    let seen = Prediction::new(internet_explorer(8217 * 2), observed).unwrap().of_bytes(Bytes(18_000_000));
+    let seen = Prediction::new(internet_explorer(8217 * 2), observed).unwrap().of_bytes(Size(18_000_000));
     let predicted = |text: &str| seen.with(&text.parse().unwrap()).unwrap().as_secs_f64();
     assert!((240.0..258.0).contains(&predicted("")));
     assert!((35.0..45.0).contains(&predicted("deferred-ack=1ms")), "{}", predicted("deferred-ack=1ms"));
@@ -56,9 +57,9 @@ fn the_seeds_fixes_make_it_seven_times_faster() {
 #[test]
 fn the_seeds_netscape_is_healthy() {
     let mut model = internet_explorer(2_000_000);
-    (model.path.rtt, model.sender.mss) = (ms(18), Bytes(1460));
-    (model.writes.chunk, model.writes.in_flight) = (Some(Bytes(2072)), None);
-    (model.sender.nagle, model.receiver.window) = (Nagle::Off, Some(Bytes(8760)));
+    (model.path.rtt, model.sender.mss) = (ms(18), Size(1460));
+    (model.writes.chunk, model.writes.in_flight) = (Some(Size(2072)), None);
+    (model.sender.nagle, model.receiver.window) = (Nagle::Off, Some(Size(8760)));
     let deferred = seconds(&model);
     model.receiver.acks.timer = ms(1);
     assert!(deferred < 1.1 * seconds(&model) && deferred * 9.0 < 60.0, "{deferred} {}", seconds(&model));
@@ -66,13 +67,13 @@ fn the_seeds_netscape_is_healthy() {
 
 #[test]
 fn a_round_trip_and_slow_start_take_what_they_take() {
-    let mut model = Model::new(Bytes(10 * 1448), ms(100));
+    let mut model = Model::new(Size(10 * 1448), ms(100));
     let took = |model: &Model| replay(model).unwrap().duration.as_millis();
     assert_eq!(took(&model), 100);
     // 10, 20, 40: the 70th segment is in the third round.
-    model.bytes = Bytes(70 * 1448);
+    model.bytes = Size(70 * 1448);
     assert_eq!(took(&model), 300);
-    model.bytes = Bytes(71 * 1448);
+    model.bytes = Size(71 * 1448);
     assert_eq!(took(&model), 400);
     model.receiver.acks.pushed_at_once = false;
     assert_eq!(took(&model), 440, "the 71st segment is alone, and its ACK deferred");
@@ -86,25 +87,25 @@ fn a_round_trip_and_slow_start_take_what_they_take() {
 
 #[test]
 fn windows_and_buffers_hold_a_sender_to_one_of_them_per_round_trip() {
-    let mut model = Model::new(Bytes(50 * 14480), ms(50));
+    let mut model = Model::new(Size(50 * 14480), ms(50));
     model.receiver.acks.rule = AckRule::Packets(1);
     model.sender.initial_window = 20;
     let free = model.clone();
-    model.receiver.window = Some(Bytes(14480));
+    model.receiver.window = Some(Size(14480));
     assert!((2.49..2.6).contains(&seconds(&model)), "{}", seconds(&model));
     let mut model = free.clone();
-    model.writes.send_buffer = Some(Bytes(14480));
+    model.writes.send_buffer = Some(Size(14480));
     assert!((2.49..2.6).contains(&seconds(&model)), "{}", seconds(&model));
     let mut model = free.clone();
-    model.sender.largest_window = Some(Bytes(14480));
+    model.sender.largest_window = Some(Size(14480));
     assert!((2.49..2.6).contains(&seconds(&model)), "{}", seconds(&model));
     assert!(seconds(&free) < 0.4);
 }
 
 #[test]
 fn nagle_holds_the_second_small_write_until_the_first_is_acknowledged() {
-    let mut model = Model::new(Bytes(200), ms(40));
-    model.writes.chunk = Some(Bytes(100));
+    let mut model = Model::new(Size(200), ms(40));
+    model.writes.chunk = Some(Size(100));
     model.receiver.acks = Acks { rule: AckRule::Packets(2), timer: ms(200), quick: 0, pushed_at_once: false };
     for nagle in [Nagle::Any, Nagle::Small] {
         model.sender.nagle = nagle;
@@ -117,7 +118,7 @@ fn nagle_holds_the_second_small_write_until_the_first_is_acknowledged() {
 
 #[test]
 fn a_loss_is_repaired_in_a_round_trip_and_a_lost_end_by_a_timer() {
-    let mut model = Model::new(Bytes(1_000_000), ms(50));
+    let mut model = Model::new(Size(1_000_000), ms(50));
     let clean = replay(&model).unwrap();
     assert_eq!((clean.retransmissions, clean.timeouts, clean.tail_probes), (0, 0, 0));
     let lose = |model: &mut Model, at: u64, times| model.path.losses = vec![Loss { bytes: at..at + 1, times }];
@@ -143,40 +144,40 @@ fn a_loss_is_repaired_in_a_round_trip_and_a_lost_end_by_a_timer() {
 
 #[test]
 fn pauses_and_stalls_are_added_where_nothing_else_waits() {
-    let mut model = Model::new(Bytes(100_000), ms(20));
+    let mut model = Model::new(Size(100_000), ms(20));
     let clean = replay(&model).unwrap().duration;
     model.writes.pauses = vec![Pause { at: 50_000, time: ms(300), since: Since::Sent }];
     assert!(replay(&model).unwrap().duration >= clean + ms(280));
     model.writes.pauses[0].since = Since::Acknowledged;
     assert!(replay(&model).unwrap().duration >= clean + ms(300));
     model.writes.pauses.clear();
-    model.receiver.window = Some(Bytes(20_000));
+    model.receiver.window = Some(Size(20_000));
     let narrow = replay(&model).unwrap().duration;
     model.receiver.stalls = vec![Stall { at: 30_000, time: ms(500) }];
     let stalled = replay(&model).unwrap().duration;
     assert!((narrow + ms(480)..narrow + ms(560)).contains(&stalled), "{narrow:?} {stalled:?}");
     model.receiver.stalls.clear();
-    model.receiver.reads = Some(Rate(400_000));
+    model.receiver.reads = Some(Rate::bits_per_second(400_000));
     assert!(replay(&model).unwrap().duration > ms(1200));
 }
 
 #[test]
 fn more_bytes_meet_as_many_losses_and_pauses_each() {
-    let mut model = Model::new(Bytes(100_000), ms(20));
+    let mut model = Model::new(Size(100_000), ms(20));
     model.path.losses = vec![Loss { bytes: 30_000..31_448, times: 1 }];
     model.writes.pauses =
         vec![Pause { at: 0, time: ms(10), since: Since::Sent }, Pause { at: 60_000, time: ms(50), since: Since::Sent }];
-    let larger = model.scaled(Bytes(1_000_000));
+    let larger = model.scaled(Size(1_000_000));
     assert_eq!((larger.path.losses.len(), larger.writes.pauses.len()), (10, 11));
     assert_eq!(larger.path.losses[9].bytes, 930_000..931_448);
     assert_eq!(replay(&larger).unwrap().retransmissions, 10);
-    let smaller = model.scaled(Bytes(50_000));
+    let smaller = model.scaled(Size(50_000));
     assert_eq!((smaller.path.losses.len(), smaller.writes.pauses.len()), (1, 1));
 }
 
 #[test]
 fn what_is_not_reproduced_is_not_predicted() {
-    let model = Model::new(Bytes(1_000_000), ms(50));
+    let model = Model::new(Size(1_000_000), ms(50));
     let took = replay(&model).unwrap().duration;
     let prediction = Prediction::new(model.clone(), took.mul_f64(1.05)).unwrap();
     assert!((-0.048..-0.047).contains(&prediction.model_error()));
@@ -190,23 +191,23 @@ fn what_is_not_reproduced_is_not_predicted() {
 #[test]
 fn absurd_models_are_named() {
     let told = |change: fn(&mut Model)| {
-        let mut model = Model::new(Bytes(1_000_000), ms(50));
+        let mut model = Model::new(Size(1_000_000), ms(50));
         change(&mut model);
         replay(&model).unwrap_err().to_string()
     };
-    assert_eq!(told(|m| m.sender.mss = Bytes(0)), "cannot replay the transfer: the MSS is 0; it must be at least 1");
-    assert!(told(|m| m.path.rate = Some(Rate(0))).contains("the rate in bits per second is 0"));
-    assert!(told(|m| m.bytes = Bytes(u64::MAX)).contains("the number of bytes is"));
+    assert_eq!(told(|m| m.sender.mss = Size(0)), "cannot replay the transfer: the MSS is 0; it must be at least 1");
+    assert!(told(|m| m.path.rate = Some(Rate::bits_per_second(0))).contains("the rate in bits per second is 0"));
+    assert!(told(|m| m.bytes = Size(u64::MAX)).contains("the number of bytes is"));
     assert!(told(|m| m.path.rtt = Duration::MAX).contains("the RTT is"));
-    assert!(told(|m| m.writes.chunk = Some(Bytes(0))).contains("the chunk of a write is 0"));
+    assert!(told(|m| m.writes.chunk = Some(Size(0))).contains("the chunk of a write is 0"));
     assert!(told(|m| m.sender.initial_window = 0).contains("the initial window"));
 }
 
 #[test]
 fn a_large_transfer_is_quick_to_replay() {
     for congestion in [Congestion::Reno, Congestion::Cubic, Congestion::Bbr] {
-        let mut model = Model::new(Bytes(18_000_000), ms(20));
-        (model.path.rate, model.path.queue) = (Some(Rate(100_000_000)), Some(Bytes(250_000)));
+        let mut model = Model::new(Size(18_000_000), ms(20));
+        (model.path.rate, model.path.queue) = (Some(Rate::bits_per_second(100_000_000)), Some(Size(250_000)));
         model.sender.congestion = congestion;
         let start = Instant::now();
         let replay = replay(&model).unwrap();
@@ -222,7 +223,7 @@ prop_compose! {
         losses in vec((0u64..300_000, 1u64..5000, 1u32..4), 0..5),
     ) -> Path {
         let losses = losses.into_iter().map(|(at, length, times)| Loss { bytes: at..at + length, times }).collect();
-        Path { rtt: ms(rtt), rate: rate.map(Rate), queue: queue.map(Bytes), headers: Bytes(52), losses }
+        Path { rtt: ms(rtt), rate: rate.map(Rate::bits_per_second), queue: queue.map(Size), headers: Size(52), losses }
     }
 }
 
@@ -233,7 +234,7 @@ prop_compose! {
     ) -> Writes {
         let since = |sent| if sent { Since::Sent } else { Since::Acknowledged };
         Writes {
-            chunk: chunk.map(Bytes), in_flight, send_buffer: buffer.map(Bytes), low_water: Bytes(low),
+            chunk: chunk.map(Size), in_flight, send_buffer: buffer.map(Size), low_water: Size(low),
             pauses: pauses.into_iter().map(|(at, time, sent)| Pause { at, time: ms(time), since: since(sent) }).collect(),
         }
     }
@@ -248,8 +249,8 @@ prop_compose! {
         flags in any::<[bool; 3]>(),
     ) -> Sender {
         Sender {
-            mss: Bytes(mss), initial_window, congestion, nagle, min_rto: ms(min_rto),
-            slow_start_threshold: threshold.map(Bytes), largest_window: largest.map(Bytes),
+            mss: Size(mss), initial_window, congestion, nagle, min_rto: ms(min_rto),
+            slow_start_threshold: threshold.map(Size), largest_window: largest.map(Size),
             restart_after_idle: flags[0], sack: flags[1], tail_loss_probe: flags[2],
         }
     }
@@ -258,14 +259,14 @@ prop_compose! {
 prop_compose! {
     fn receivers()(
         rule in select(vec![AckRule::Packets(1), AckRule::Packets(2), AckRule::Segments(2), AckRule::Segments(8),
-                            AckRule::MoreThanSegment, AckRule::Bytes(Bytes(5000))]),
+                            AckRule::MoreThanSegment, AckRule::Bytes(Size(5000))]),
         timer in 0u64..500, quick in 0u32..20, pushed_at_once in any::<bool>(),
         window in option::of(1u64..200_000), largest in option::of(1u64..1_000_000),
         reads in option::of(10_000u64..1_000_000_000), stalls in vec((0u64..400_000, 0u64..500), 0..4),
     ) -> Receiver {
         Receiver {
             acks: Acks { rule, timer: ms(timer), quick, pushed_at_once },
-            window: window.map(Bytes), largest_window: largest.map(Bytes), reads: reads.map(Rate),
+            window: window.map(Size), largest_window: largest.map(Size), reads: reads.map(Rate::bits_per_second),
             stalls: stalls.into_iter().map(|(at, time)| Stall { at, time: ms(time) }).collect(),
         }
     }
@@ -277,14 +278,14 @@ prop_compose! {
         until in select(vec![Until::Delivered, Until::Acknowledged, Until::Answered(ms(7))]), trips in 0u32..8,
     ) -> Model {
         let before = Before { trips, time: ms(3) };
-        Model { bytes: Bytes(bytes), before, until, path, writes, sender, receiver }
+        Model { bytes: Size(bytes), before, until, path, writes, sender, receiver }
     }
 }
 
 /// One in which nothing but the path and slow start decides: only there does less always take less.
 fn plain(bytes: u64, rtt: u64, rate: u64) -> Model {
-    let mut model = Model::new(Bytes(bytes), ms(rtt));
-    model.path.rate = Some(Rate(rate));
+    let mut model = Model::new(Size(bytes), ms(rtt));
+    model.path.rate = Some(Rate::bits_per_second(rate));
     model.sender.congestion = Congestion::Reno;
     model.receiver.acks.rule = AckRule::Packets(1);
     model
@@ -300,7 +301,7 @@ proptest! {
         prop_assert_eq!(told, replay(&model).unwrap());
         let least = model.bytes.0.div_ceil(model.sender.mss.0);
         prop_assert!(told.packets - told.retransmissions >= least, "{:?}", told);
-        let crossing = model.path.rate.map_or(0.0, |rate| model.bytes.0 as f64 * 8.0 / rate.0 as f64);
+        let crossing = model.path.rate.map_or(0.0, |rate| model.bytes.0 as f64 * 8.0 / rate.as_bits_per_second() as f64);
         let travelling = model.path.rtt.as_secs_f64() / 2.0 * f64::from(model.before.trips + 1);
         if model.bytes.0 > 0 {
             prop_assert!(told.duration.as_secs_f64() + 1e-6 >= crossing + travelling, "{:?}", told);
@@ -326,7 +327,7 @@ proptest! {
     ) {
         let with = |timer| {
             let mut model = internet_explorer(100_000);
-            (model.writes.chunk, model.receiver.acks.timer) = (Some(Bytes(chunk.max(100))), ms(timer));
+            (model.writes.chunk, model.receiver.acks.timer) = (Some(Size(chunk.max(100))), ms(timer));
             model.sender.min_rto = Duration::from_secs(1);
             replay(&model).unwrap().duration
         };

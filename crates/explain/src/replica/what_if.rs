@@ -2,10 +2,9 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use super::{
-    Model, Nagle, Pause, Since,
-    units::{self, Bytes, Rate, UnitError},
-};
+use units::{ParseError, Rate, Size, Span};
+
+use super::{Model, Nagle, Pause, Since};
 
 /// Changes to a transfer, in the order in which they were written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -16,12 +15,12 @@ pub struct WhatIf(Vec<Change>);
 enum Change {
     Rtt(Duration),
     Rate(Rate),
-    Mss(Bytes),
+    Mss(Size),
     DeferredAck(Duration),
     InitialWindow(u32),
-    Chunk(Bytes),
-    SendBuffer(Bytes),
-    ReceiveWindow(Bytes),
+    Chunk(Size),
+    SendBuffer(Size),
+    ReceiveWindow(Size),
     NoDelay,
     NoLoss,
 }
@@ -58,7 +57,7 @@ pub enum WhatIfError {
     Form(String, String),
     /// Its value is none.
     #[error("the what-if `{0}` has a value that does not fit it: {1}")]
-    Value(&'static str, UnitError),
+    Value(&'static str, ParseError),
 }
 
 fn names() -> String {
@@ -91,8 +90,9 @@ impl Change {
             };
         };
         let wrong = |error| WhatIfError::Value(name, error);
-        let time = || units::time(value).map_err(wrong);
-        let bytes = || value.parse().map_err(wrong);
+        let time = || value.parse().map(|Span(time)| time).map_err(wrong);
+        // Without a unit, as in `mss=1460`, it is a number of bytes.
+        let bytes = || value.trim().parse().map(Size).or_else(|_| value.parse()).map_err(wrong);
         match name {
             "rtt" => time().map(Self::Rtt),
             "rate" => value.parse().map(Self::Rate).map_err(wrong),
@@ -120,7 +120,7 @@ impl Change {
             Self::SendBuffer(bytes) => match (model.writes.chunk, model.writes.in_flight) {
                 // A program that is held in a write is held by whole ones: its socket takes another as long as what
                 // it holds is less than its size, and a write leaves it when all of it is acknowledged (KB 823764).
-                (Some(Bytes(chunk @ 1..)), Some(_)) => {
+                (Some(Size(chunk @ 1..)), Some(_)) => {
                     let writes = u32::try_from(bytes.0.div_ceil(chunk)).unwrap_or(u32::MAX).max(1);
                     model.writes.in_flight = Some(writes);
                     if writes > 1 {
@@ -143,8 +143,8 @@ impl Change {
 }
 
 /// What was paused before each chunk is paused before each new one.
-fn pace(model: &mut Model, old: Option<Bytes>) {
-    let (Some(Bytes(old @ 1..)), Some(Bytes(chunk @ 1..))) = (old, model.writes.chunk) else { return };
+fn pace(model: &mut Model, old: Option<Size>) {
+    let (Some(Size(old @ 1..)), Some(Size(chunk @ 1..))) = (old, model.writes.chunk) else { return };
     let paced = |pause: &Pause| pause.since == Since::Acknowledged && pause.at.is_multiple_of(old);
     let Some(time) = model.writes.pauses.iter().find(|pause| paced(pause)).map(|pause| pause.time) else { return };
     model.writes.pauses.retain(|pause| !paced(pause));
@@ -217,22 +217,25 @@ mod tests {
     fn every_change_is_parsed_printed_and_applied() {
         let what_if: WhatIf = ALL.parse().unwrap();
         assert_eq!(what_if.to_string(), ALL);
-        let mut before = Model::new(Bytes(1000), Duration::from_millis(5));
+        let mut before = Model::new(Size(1000), Duration::from_millis(5));
         before.writes.in_flight = Some(1);
-        before.path.queue = Some(Bytes(1));
+        before.path.queue = Some(Size(1));
         let after = what_if.apply(&before);
-        assert_eq!((after.path.rtt, after.path.rate), (Duration::from_millis(20), Some(Rate(100_000_000))));
-        assert_eq!((after.sender.mss, after.sender.initial_window, after.sender.nagle), (Bytes(1460), 30, Nagle::Off));
+        assert_eq!(
+            (after.path.rtt, after.path.rate),
+            (Duration::from_millis(20), Some(Rate::bits_per_second(100_000_000)))
+        );
+        assert_eq!((after.sender.mss, after.sender.initial_window, after.sender.nagle), (Size(1460), 30, Nagle::Off));
         assert_eq!(after.receiver.acks.timer, Duration::from_millis(1));
-        assert_eq!(after.receiver.window, Some(Bytes(1 << 20)));
-        assert_eq!((after.writes.chunk, after.writes.in_flight), (Some(Bytes(65536)), Some(2)));
+        assert_eq!(after.receiver.window, Some(Size(1 << 20)));
+        assert_eq!((after.writes.chunk, after.writes.in_flight), (Some(Size(65536)), Some(2)));
         assert_eq!((after.path.queue, after.bytes), (None, before.bytes));
     }
 
     #[test]
     fn a_send_buffer_holds_whole_writes_of_a_program_that_waits_for_them() {
-        let mut model = Model::new(Bytes(1000), Duration::ZERO);
-        (model.writes.in_flight, model.writes.chunk) = (Some(1), Some(Bytes(8217)));
+        let mut model = Model::new(Size(1000), Duration::ZERO);
+        (model.writes.in_flight, model.writes.chunk) = (Some(1), Some(Size(8217)));
         let held = |text: &str| text.parse::<WhatIf>().unwrap().apply(&model).writes.in_flight;
         let sizes = ["4KiB", "8217B", "8218B", "16KiB", "16434B", "64KiB"].map(|size| format!("send-buffer={size}"));
         assert_eq!(sizes.map(|text| held(&text)), [1, 1, 2, 2, 2, 8].map(Some));

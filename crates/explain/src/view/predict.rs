@@ -1,12 +1,9 @@
 //! Before and after: how long a transfer would take with each change that a finding asks for, and with all of them.
 
 use serde::Serialize;
+use units::Size;
 
-use crate::{
-    Transfer,
-    json::Asked,
-    replica::{Bytes, WhatIf},
-};
+use crate::{Transfer, json::Asked, replica::WhatIf};
 
 /// What is predicted of a transfer.
 #[derive(Debug, Serialize)]
@@ -60,7 +57,7 @@ impl Predictions {
             all.map(move |change| (change, Some(bytes)))
         });
         let after = as_seen.chain(scaled).filter_map(|(change, bytes)| {
-            let predicted = transfer.what_if(&change, bytes.map(Bytes))?.ok()?;
+            let predicted = transfer.what_if(&change, bytes.map(Size))?.ok()?;
             Some(After { change: change.to_string(), bytes, duration_s: predicted.duration.as_secs_f64() })
         });
         Some(Self {

@@ -2,7 +2,8 @@
 
 use std::{ops::Range, time::Duration};
 
-use explain::replica::{AckRule, Bytes, Congestion, Loss, Model, Nagle, Pause, Rate, Since, Until};
+use explain::replica::{AckRule, Congestion, Loss, Model, Nagle, Pause, Since, Until};
+use units::{Rate, Size};
 
 use crate::world::Run;
 
@@ -68,13 +69,13 @@ impl Case {
 
     /// What a capture of this run would have told.
     pub(crate) fn model(&self, run: &Run) -> Model {
-        let mut model = Model::new(Bytes(self.bytes), self.rtt);
+        let mut model = Model::new(Size(self.bytes), self.rtt);
         model.until = Until::Answered(Duration::ZERO);
-        model.path.rate = Some(Rate(self.rate));
-        model.path.queue = Some(Bytes(self.queue));
+        model.path.rate = Some(Rate::bits_per_second(self.rate));
+        model.path.queue = Some(Size(self.queue));
         model.path.losses =
             self.losses.iter().map(|(bytes, times)| Loss { bytes: bytes.clone(), times: *times }).collect();
-        model.sender.mss = Bytes(u64::from(self.mtu) - 52);
+        model.sender.mss = Size(u64::from(self.mtu) - 52);
         model.sender.initial_window = self.initial_window;
         model.sender.congestion = match self.congestion {
             "reno" => Congestion::Reno,
@@ -82,14 +83,14 @@ impl Case {
             _ => Congestion::Bbr,
         };
         model.sender.nagle = if self.nodelay { Nagle::Off } else { Nagle::Small };
-        model.writes.chunk = self.chunk.map(Bytes);
+        model.writes.chunk = self.chunk.map(Size);
         model.writes.in_flight =
             self.outstanding.map(|most| u32::try_from(most / self.chunk.unwrap_or(1)).unwrap_or(1));
         let pauses = self.pauses.iter();
         model.writes.pauses = pauses.map(|(at, time)| Pause { at: *at, time: *time, since: Since::Sent }).collect();
-        model.receiver.window = Some(Bytes(run.windows.first));
-        model.receiver.largest_window = Some(Bytes(run.windows.largest));
-        model.receiver.reads = self.reads.map(Rate);
+        model.receiver.window = Some(Size(run.windows.first));
+        model.receiver.largest_window = Some(Size(run.windows.largest));
+        model.receiver.reads = self.reads.map(Rate::bits_per_second);
         if let Some((rule, timer)) = self.holds {
             model.receiver.acks.rule = rule;
             model.receiver.acks.timer = Duration::from_millis(timer);

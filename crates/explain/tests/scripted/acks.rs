@@ -1,6 +1,7 @@
 //! The receiver's ACK rule, from what its acknowledgements cover.
 
-use explain::{AckHabit, replica::AckRule, replica::Bytes};
+use explain::{AckHabit, replica::AckRule};
+use units::Size;
 
 use crate::line::{
     Captured,
@@ -55,7 +56,7 @@ fn each_rule_is_told_from_the_others() {
         assert_eq!(told(&small, |packets, _| packets >= 2), Some(AckRule::Packets(2)), "{end:?}");
         assert_eq!(told(&odd, |_, bytes| bytes > MSS), Some(AckRule::MoreThanSegment), "{end:?}");
         assert_eq!(told(&all, |packets, _| packets >= 1), Some(AckRule::Packets(1)), "{end:?}");
-        assert_eq!(told(&all, |_, bytes| bytes >= 8 * MSS), Some(AckRule::Bytes(Bytes(8 * MSS))), "{end:?}");
+        assert_eq!(told(&all, |_, bytes| bytes >= 8 * MSS), Some(AckRule::Bytes(Size(8 * MSS))), "{end:?}");
     }
 }
 

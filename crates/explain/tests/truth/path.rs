@@ -14,8 +14,8 @@ use link::{
     packet::Packet,
     spec::{LinkSpec, SpecError},
     stage::{Out, Stage},
-    units::Span,
 };
+use units::Span;
 
 use crate::scenario::{Lose, Scenario, Way, Which};
 

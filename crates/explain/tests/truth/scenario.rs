@@ -5,12 +5,10 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use link::{
-    spec::LinkSpec,
-    units::{Rate, Size, Span},
-};
+use link::spec::LinkSpec;
 use serde::Deserialize;
 use toml::{Table, Value};
+use units::{Rate, Size, Span};
 
 /// What happens, and what must come out.
 #[derive(Debug, Clone, Deserialize)]

@@ -7,8 +7,8 @@ use std::{str::FromStr, sync::Arc};
 
 use chrono::{Datelike, Local, Timelike, Weekday};
 use haul_http::{Budget, Rates};
-use link::units::{Rate, Size};
 use serde::{Deserialize, de};
+use units::{Rate, Size};
 
 const DAY: u32 = 24 * 60;
 

@@ -10,7 +10,7 @@ use std::{
 
 use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, NaiveTime};
 use dav::transfer::{Filter, Rule};
-use link::units::Size;
+use units::Size;
 
 use crate::usage;
 

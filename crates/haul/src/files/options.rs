@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use dav::transfer::{self, Options};
-use link::units::Span;
 use serde::Deserialize;
+use units::Span;
 
 use super::bandwidth::Timetable;
 

@@ -30,9 +30,9 @@ use haul_http::{
     connect::{ConnectSettings, FastOpen, Identity, Proxies, TlsSettings},
     credentials::Clear,
 };
-use link::units::Span;
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
+use units::Span;
 
 use http::HeaderMap;
 

@@ -7,6 +7,7 @@ use std::{
 
 use chrono::{DateTime, Local, SecondsFormat, Utc};
 use console::measure_text_width;
+pub(super) use units::rounded::{binary_size as size, count};
 
 /// A name with nothing in it that a terminal would obey.
 pub(super) fn name(bytes: &[u8]) -> String {
@@ -33,19 +34,6 @@ pub(super) fn millisecond(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// A size as people say it.
-pub(super) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
-    while value >= 1023.95 && unit + 1 < UNITS.len() {
-        (value, unit) = (value / 1024.0, unit + 1);
-    }
-    format!("{value:.1} {}", UNITS[unit])
-}
-
 /// How long something took.
 pub(super) fn took(time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -64,11 +52,6 @@ pub(super) fn roughly(time: Duration) -> String {
         seconds @ 6000..172_800 => format!("{} h", seconds.div_ceil(3600)),
         seconds => format!("{} days", seconds.div_ceil(86_400)),
     }
-}
-
-/// `1 file`, `2 files`.
-pub(super) fn count(number: u64, thing: &str) -> String {
-    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Names in columns, downwards as ls(1) has them, in as few lines as fit into `width` columns of a terminal.
@@ -137,13 +120,6 @@ mod tests {
 
     #[test]
     fn numbers_are_said_as_people_say_them() {
-        for (bytes, said) in
-            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB"), (1_048_575, "1.0 MiB")]
-        {
-            assert_eq!(size(bytes), said);
-        }
-        assert_eq!(size(u64::MAX), "16384.0 PiB");
         assert_eq!((took(Duration::from_millis(182)), took(Duration::from_secs(61))), ("0.18 s".into(), "61 s".into()));
-        assert_eq!((count(1, "file"), count(0, "file")), ("1 file".into(), "0 files".into()));
     }
 }

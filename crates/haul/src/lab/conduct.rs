@@ -30,8 +30,9 @@ use lab::{
     summarize::{Circumstances, summarize},
     testbed,
 };
-use link::{calibrate::calibrate, sandbox, units::Span};
+use link::{calibrate::calibrate, sandbox};
 use report::live::Door;
+use units::Span;
 
 use super::{
     REPORT, RunOptions, capture_reports,

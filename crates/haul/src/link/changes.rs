@@ -8,7 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use link::{cable::Cable, lanes::Lanes, spec::LinkSpec, units::Span};
+use link::{cable::Cable, lanes::Lanes, spec::LinkSpec};
+use units::Span;
 
 use crate::link::lanes;
 

@@ -12,11 +12,11 @@ use std::{
 };
 
 use ::page::{browser::Options, import::Imported, record::record};
-use link::units::Span;
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::spawn_blocking,
 };
+use units::Span;
 use url::Url;
 
 /// Load a page in headless Chromium, and write down what it asks for

@@ -9,10 +9,8 @@ use lab::{
     servers,
     work::{Page, Work},
 };
-use link::{
-    spec::{LossSpec, QueueSpec, RateSpec},
-    units::Span,
-};
+use link::spec::{LossSpec, QueueSpec, RateSpec};
+use units::Span;
 
 use crate::{
     lab::{How, conduct},

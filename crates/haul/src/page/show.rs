@@ -8,7 +8,7 @@ use std::{
 };
 
 use ::page::{Spec, json, text};
-use link::units::{Rate, Span};
+use units::{Rate, Span};
 
 /// Draw a page's waterfall; name its depth, its critical path, and its floors
 ///

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use link::units::{Size, Span};
 use serde::Deserialize;
 use toml::{
     Spanned,
     de::{DeTable, DeValue, ValueDeserializer},
 };
+use units::{Size, Span};
 
 use super::{LinkSpec, Stack, mistake::Fault};
 use crate::claims::Check;

@@ -2,9 +2,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use link::units::{Size, Span};
 use page::{Spec, SpecError};
 use serde::{Serialize, Serializer};
+use units::{Size, Span};
 
 /// What there is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -27,11 +27,11 @@ use lab::{
     work::{Page, Payload, Work},
 };
 use libtest_mimic::{Arguments, Failed, Trial};
-use link::units::Size;
 use nix::{
     mount::{MsFlags, mount},
     sched::{CloneFlags, unshare},
 };
+use units::Size;
 
 const FILES: u32 = 4;
 

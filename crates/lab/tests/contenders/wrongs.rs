@@ -21,7 +21,7 @@ use lab::{
     work::{Payload, Work},
 };
 use libtest_mimic::Failed;
-use link::units::Size;
+use units::Size;
 
 use super::{copies, deadline, free_address, sample, scratch, server, start, works};
 

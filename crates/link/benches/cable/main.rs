@@ -25,8 +25,8 @@ use link::{
     lateness::Lateness,
     sandbox,
     spec::{LinkSpec, LossSpec, QueueSpec, RateSpec},
-    units::{Percent, Rate},
 };
+use units::{Percent, Rate};
 
 use report::{Bar, Estimate, Section, quantile};
 use rig::{Joined, MTU, Rig};

@@ -36,8 +36,8 @@ use crate::{
     headers::{Flow, Tcp, before},
     packet::Packet,
     stage::{Direction, Out},
-    units::Span,
 };
+use units::Span;
 
 /// What timestamps take of each segment.
 const TIMESTAMPS: u32 = 12;

@@ -41,8 +41,8 @@ use crate::{
     packet::Packet,
     stage::{Direction, Out},
     stages::Start,
-    units::Span,
 };
+use units::Span;
 
 /// How many addresses are taken in turn, from the first on.
 const ADDRESSES: u64 = 254;

@@ -18,8 +18,8 @@ use crate::{
     packet::Packet,
     stage::{Direction, Out},
     stages::Start,
-    units::{Size, Span},
 };
+use units::{Size, Span};
 
 pub(super) const KIND: Kind = Kind {
     name: "reset",

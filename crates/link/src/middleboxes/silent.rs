@@ -13,8 +13,8 @@ use super::{
 use crate::{
     packet::Packet,
     stage::{Direction, Out},
-    units::{Size, Span},
 };
+use units::{Size, Span};
 
 pub(super) const KIND: Kind = Kind {
     name: "silent",

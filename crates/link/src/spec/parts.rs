@@ -1,12 +1,11 @@
 //! The values of a [`super::LinkSpec`] that are more than one quantity, with their text forms.
 
 use std::{fmt, time::Duration};
+use units::{Percent, Rate, Size, Span, text_form};
 
 use crate::{
     cable::DEFAULT_MTU,
-    forms::text_form,
     stages::{Bursts, Mtu},
-    units::{Percent, Rate, Size, Span},
 };
 
 /// Jitter: `2ms`, `2ms normal`, `2ms reorder`, `2ms normal reorder`. See [`crate::stages::Jitter`].
@@ -256,9 +255,9 @@ mod tests {
     use std::str::FromStr;
 
     use super::*;
-    use crate::forms::FormError;
+    use units::ParseError;
 
-    fn comes_back<T: FromStr<Err = FormError> + fmt::Display>(texts: &[(&str, &str)]) {
+    fn comes_back<T: FromStr<Err = ParseError> + fmt::Display>(texts: &[(&str, &str)]) {
         for (text, printed) in texts {
             let value: T = text.parse().unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(value.to_string(), *printed);

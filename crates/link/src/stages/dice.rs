@@ -7,8 +7,9 @@
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use units::Percent;
 
-use crate::{stage::Direction, units::Percent};
+use crate::stage::Direction;
 
 /// What the random numbers are for; each has its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

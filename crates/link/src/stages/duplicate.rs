@@ -6,8 +6,8 @@ use super::{dice::Dice, held::keeps};
 use crate::{
     packet::Packet,
     stage::{Out, Stage},
-    units::Percent,
 };
+use units::Percent;
 
 /// See the module's page.
 #[derive(Debug)]

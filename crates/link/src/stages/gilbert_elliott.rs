@@ -12,8 +12,8 @@ use super::dice::Dice;
 use crate::{
     packet::Packet,
     stage::{Out, Stage, same_kind},
-    units::Percent,
 };
+use units::Percent;
 
 /// The probabilities of the model.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -7,7 +7,8 @@
 use std::{collections::VecDeque, time::Instant};
 
 use super::codel::CoDel;
-use crate::{packet::Packet, units::Size};
+use crate::packet::Packet;
+use units::Size;
 
 /// Which packets a queue drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use super::queue::Queue;
 use crate::{
     packet::Packet,
     stage::{Out, Stage, same_kind},
-    units::Rate,
 };
+use units::Rate;
 
 const NANOS: u128 = 1_000_000_000;
 

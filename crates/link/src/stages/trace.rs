@@ -22,8 +22,8 @@ use super::{queue::Queue, start::Start};
 use crate::{
     packet::Packet,
     stage::{Out, Stage, same_kind},
-    units::Rate,
 };
+use units::Rate;
 
 /// What one chance carries, in bytes.
 const CHANCE: usize = 1504;

@@ -2,13 +2,13 @@
 
 use std::{fmt, fs, io::Read as _, ops::Range, path::Path};
 
-use link::units::{Size, Span};
 use serde::{
     Deserialize, Deserializer,
     de::{Error, Unexpected, Visitor},
 };
 use serde_json::value::RawValue;
 use toml::Spanned;
+use units::{Size, Span};
 
 use super::{MAX_KEPT, SpecError, mistake::Fault};
 

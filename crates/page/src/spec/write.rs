@@ -8,6 +8,7 @@ use std::{
 
 use http::HeaderMap;
 use toml::Value;
+use units::Span;
 
 use super::{HEAD_BYTES, Request, SCHEMA, Spec, SpecError, Until};
 use crate::body::Body;
@@ -76,7 +77,7 @@ fn entries<'a>(
         lines.push(format!("after = [{}]", waits.collect::<Vec<_>>().join(", ")));
     }
     if !request.compute.is_zero() {
-        lines.push(format!("compute = {}", quoted(&link::units::Span(request.compute).to_string())));
+        lines.push(format!("compute = {}", quoted(&Span(request.compute).to_string())));
     }
     let response = &request.response;
     let mut inline = Vec::new();

@@ -9,8 +9,8 @@ use std::{
 use bytes::Bytes;
 use h2::{RecvStream, SendStream, client, server};
 use http::{Request, Response};
-use link::units::Size;
 use tokio::time::{sleep, timeout};
+use units::Size;
 
 use super::{PATIENCE, tls::Secrets};
 use crate::scenario::{End, Scenario, Writes};

@@ -1,14 +1,19 @@
 //! Quantities that print and parse their unit: `18ms`, `100mbit`, `10KiB`, `0.1%`.
 //!
-//! Units are those of `tc(8)` where it has them: a rate in `bit`, `kbit`, `mbit`, `gbit`
-//! per second (powers of ten), a size in `B`, `KB`, `MB`, `GB` (powers of ten) or `KiB`,
-//! `MiB`, `GiB`, `TiB` (powers of two; `K`, `M`, `G`, `T` are the same, as with rclone and rsync), a time in `ns`, `us`, `ms`, `s`, `min`. Case does not
-//! matter and `/s` after a rate is accepted. `Mbps` is not: to tc(8) it is a megabyte per second, to
-//! most people a megabit.
+//! The units are those of `tc(8)` where it has them; case does not matter.
+//!
+//! | quantity | units |
+//! |---|---|
+//! | rate | `bit`, `kbit`, `mbit`, `gbit` per second (powers of 1000); a following `/s` is accepted |
+//! | size | `B`; `KB`, `MB`, `GB` (powers of 1000); `KiB`, `MiB`, `GiB`, `TiB` (powers of 1024) |
+//! | time | `ns`, `us`, `ms`, `s`, `min` |
+//!
+//! The sizes `K`, `M`, `G` and `T` are powers of 1024, as in rclone and rsync. `Mbps` is rejected: to `tc(8)` it is a
+//! megabyte per second, to most people a megabit.
 
 use std::{fmt, time::Duration};
 
-use crate::forms::text_form;
+use crate::text_form;
 
 /// Splits `1.5ms` into its number and its unit, lower-cased.
 fn split(text: &str) -> Option<(f64, String)> {
@@ -17,8 +22,8 @@ fn split(text: &str) -> Option<(f64, String)> {
     (number.is_finite() && number >= 0.0).then(|| (number, text[end..].trim().to_lowercase()))
 }
 
-/// Prints `value` exactly, in the largest unit that keeps it at or above one with no more than three
-/// decimals. The last unit is one.
+/// Prints `value` exactly, in the largest unit in which it is at least one and needs no more than three decimals.
+/// The last unit has the factor one.
 fn scaled(f: &mut fmt::Formatter<'_>, value: u128, units: &[(u128, &str)]) -> fmt::Result {
     let fits = |factor: u128| value >= factor && (value % factor * 1000).is_multiple_of(factor);
     let (factor, unit) = units.iter().find(|(factor, _)| fits(*factor)).or(units.last()).copied().unwrap_or((1, ""));
@@ -31,7 +36,7 @@ fn scaled(f: &mut fmt::Formatter<'_>, value: u128, units: &[(u128, &str)]) -> fm
 pub struct Rate(u64);
 
 impl Rate {
-    /// A rate of so many bits per second; at least one.
+    /// A rate in bits per second; `0` becomes `1`.
     pub const fn bits_per_second(bits: u64) -> Self {
         Self(if bits == 0 { 1 } else { bits })
     }
@@ -41,7 +46,7 @@ impl Rate {
         self.0
     }
 
-    /// The time that so many bytes take at this rate.
+    /// The time that `bytes` take at this rate.
     pub fn time_for(self, bytes: u64) -> Duration {
         let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(self.0);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -58,7 +63,7 @@ text_form!(Rate, "a rate", "`100mbit`", |text| {
         _ => return None,
     };
     let bits = (number * factor).round();
-    (bits >= 1.0).then_some(Rate(bits as u64))
+    (1.0..u64::MAX as f64).contains(&bits).then_some(Rate(bits as u64))
 });
 
 impl fmt::Display for Rate {
@@ -67,12 +72,12 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A number of bytes.
+/// A number of bytes. Any number is valid, so the field is public.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Size(u64);
+pub struct Size(pub u64);
 
 impl Size {
-    /// So many bytes.
+    /// A size in bytes.
     pub const fn bytes(bytes: u64) -> Self {
         Self(bytes)
     }
@@ -96,12 +101,13 @@ text_form!(Size, "a size", "`10KiB`", |text| {
         "t" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
         _ => return None,
     };
-    Some(Size((number * factor).round() as u64))
+    let bytes = (number * factor).round();
+    (bytes < u64::MAX as f64).then_some(Size(bytes as u64))
 });
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The unit in which the number is whole, binary first.
+        // The largest unit in which the number is whole, powers of 1024 first.
         let (factor, unit) = [
             (1 << 30, "GiB"),
             (1 << 20, "MiB"),
@@ -117,17 +123,17 @@ impl fmt::Display for Size {
     }
 }
 
-/// A probability, printed, parsed and kept in percent: so what is printed is what was parsed.
+/// A probability. It is stored in percent, so that it prints exactly as it was parsed.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub struct Percent(f64);
 
 impl Percent {
-    /// A probability between 0 and 1; what lies outside is moved to the nearest end.
+    /// A probability from 0 to 1; a value outside is clamped.
     pub fn from_fraction(fraction: f64) -> Self {
         Self(fraction.clamp(0.0, 1.0) * 100.0)
     }
 
-    /// The probability, between 0 and 1.
+    /// The probability, from 0 to 1.
     pub fn fraction(self) -> f64 {
         self.0 / 100.0
     }
@@ -148,7 +154,7 @@ impl fmt::Display for Percent {
     }
 }
 
-/// A length of time. It exists for its text form; everything else uses [`Duration`].
+/// A length of time, as people write it. Only its text form needs this type; calculations use [`Duration`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Span(pub Duration);
 
@@ -195,7 +201,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn parses_what_people_write() {
+    fn values_parse_with_the_units_of_tc_rclone_and_si() {
         assert_eq!("100mbit".parse(), Ok(Rate(100_000_000)));
         assert_eq!("2.5 Gbit/s".parse(), Ok(Rate(2_500_000_000)));
         assert_eq!("10KiB".parse(), Ok(Size(10240)));
@@ -210,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_the_unit_that_people_would_take_and_never_rounds() {
+    fn values_print_exactly_in_the_largest_unit_with_three_decimals() {
         let spans = [0, 1, 1500, 500_000, 18_000_000, 1_234_567, 90_000_000_000, 1_000_000_001];
         assert_eq!(
             spans.map(|nanos| Span(Duration::from_nanos(nanos)).to_string()),
@@ -224,16 +230,17 @@ mod tests {
     }
 
     #[test]
-    fn names_what_is_wrong() {
+    fn wrong_text_is_rejected_with_an_example() {
         assert_eq!("18".parse::<Span>().unwrap_err().to_string(), "`18` is not a time; write it like `18ms`");
-        for bad in ["", "fast", "-1mbit", "nanmbit", "0mbit", "1mbyte", "20Mbps", "101%"] {
+        for bad in ["", "fast", "-1mbit", "nanmbit", "0mbit", "1mbyte", "20Mbps", "101%", "1e300GB"] {
             assert!(bad.parse::<Rate>().is_err() && bad.parse::<Percent>().is_err(), "{bad}");
+            assert!(bad.parse::<Size>().is_err() && bad.parse::<Span>().is_err(), "{bad}");
         }
     }
 
     proptest! {
         #[test]
-        fn sizes_print_and_parse(
+        fn printed_sizes_parse_to_the_same_size(
             number in 0u64..1 << 20,
             unit in proptest::sample::select(vec![1, 1000, 1 << 10, 1_000_000, 1 << 20, 1_000_000_000, 1 << 30]),
         ) {
@@ -241,23 +248,23 @@ mod tests {
             prop_assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
         }
         #[test]
-        fn times_print_and_parse(digits in 0u64..1 << 50, zeros in 0u32..10) {
+        fn printed_times_parse_to_the_same_time(digits in 0u64..1 << 50, zeros in 0u32..10) {
             let time = Span(Duration::from_nanos(digits / 10u64.pow(zeros) * 10u64.pow(zeros)));
             prop_assert_eq!(time.to_string().parse(), Ok(time));
         }
         #[test]
-        fn rates_print_and_parse(digits in 1u64..1 << 50, zeros in 0u32..10) {
+        fn printed_rates_parse_to_the_same_rate(digits in 1u64..1 << 50, zeros in 0u32..10) {
             let rate = Rate::bits_per_second(digits / 10u64.pow(zeros) * 10u64.pow(zeros));
             prop_assert_eq!(rate.to_string().parse(), Ok(rate));
         }
         #[test]
-        fn probabilities_print_and_parse(fraction in 0.0..=1.0f64, percent in 0u32..=1_000_000) {
+        fn printed_probabilities_parse_to_the_same_probability(fraction in 0.0..=1.0f64, percent in 0u32..=1_000_000) {
             for share in [Percent::from_fraction(fraction), format!("{}%", f64::from(percent) / 1e4).parse().unwrap()] {
                 prop_assert_eq!(share.to_string().parse(), Ok(share));
             }
         }
         #[test]
-        fn never_panics(text in ".*") {
+        fn no_text_makes_parsing_panic(text in ".*") {
             let _ = (text.parse::<Rate>(), text.parse::<Size>(), text.parse::<Span>(), text.parse::<Percent>());
         }
     }
