@@ -3,12 +3,18 @@
 //! What passes by itself (425, 429, 502, 503, 504) is waited for, as long as the server asks (`Retry-After`) or a
 //! little longer each time, a few times; what changes nothing or may be repeated, only. Requests that were refused
 //! together do not come back together: each waits up to half as long again, and a server that says that it is busy
-//! (429, 503) says so to all that is asked of it (see `gate`).
+//! (429, 503) says so to all that is asked of it (see `throttle`).
 //!
 //! A request that was sent more than once may meet its own echo: a MOVE that there is nothing to move any more, a PUT
 //! that the file is there already (see `put`). Then it is looked what is there before anybody is told of a failure.
 
+pub(crate) mod clock_offset;
+pub(crate) mod compare;
+pub(crate) mod confirmation;
+pub(crate) mod listing;
 mod locking;
+mod put;
+mod throttle;
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -23,15 +29,18 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::OnceCell;
 
-pub use self::locking::Locked;
+use self::{
+    clock_offset::{ClockOffset, Offset},
+    confirmation::Intent,
+    listing::entry_of,
+    throttle::Throttle,
+};
+pub use self::{confirmation::Confirmed, locking::Locked, put::Stored};
 use crate::{
-    Abilities, ETag, Entry, Error, Failure, Guard, If, Item, Multistatus, RemotePath, Requests, Setting, Wanted,
-    clock::{Clock, Offset},
-    cloud,
-    coding::beginning,
-    gate::Gate,
-    listing::told,
-    lost::{Asked, Done},
+    Capabilities, ETag, Entry, Error, Failure, If, Item, Multistatus, Precondition, RemotePath, Requests, Setting,
+    Wanted,
+    content_encoding::beginning,
+    nextcloud,
     requests::{Depth, Made},
 };
 
@@ -40,9 +49,9 @@ use crate::{
 pub struct Dav {
     client: Client,
     requests: Requests,
-    gate: Arc<Gate>,
-    abilities: Arc<OnceCell<Abilities>>,
-    clock: Arc<Mutex<Clock>>,
+    throttle: Arc<Throttle>,
+    capabilities: Arc<OnceCell<Capabilities>>,
+    clock: Arc<Mutex<ClockOffset>>,
 }
 
 /// So many tries, the first included.
@@ -64,8 +73,8 @@ impl Dav {
         Self {
             client,
             requests: Requests::to(origin),
-            gate: Arc::default(),
-            abilities: Arc::default(),
+            throttle: Arc::default(),
+            capabilities: Arc::default(),
             clock: Arc::default(),
         }
     }
@@ -101,7 +110,7 @@ impl Dav {
         let mut sendings = 0;
         for attempt in 1.. {
             // What takes long does not keep others waiting for its answer.
-            let turn = self.gate.pass().await.filter(|_| !is_large);
+            let turn = self.throttle.wait().await.filter(|_| !is_large);
             let again = body.again().map(|body| (parts.clone(), body));
             let sent = SystemTime::now();
             let answer = self.client.send(Request::from_parts(parts, body)).await?;
@@ -109,7 +118,7 @@ impl Dav {
             let unchanged =
                 answer.status() == StatusCode::NOT_MODIFIED && (method == Method::GET || method == Method::HEAD);
             if answer.status().is_success() || unchanged {
-                self.gate.open();
+                self.throttle.clear();
                 return Ok(answer);
             }
             let mut failure = refusal(&method, path, answer).await;
@@ -119,9 +128,9 @@ impl Dav {
             let wait = failure.retry_after.unwrap_or(FIRST_WAIT * 2_u32.pow(attempt - 1));
             let busy = is_busy(failure.status) && wait <= LONGEST_WAIT;
             if busy {
-                self.gate.close(failure.retry_after);
+                self.throttle.back_off(failure.retry_after);
             } else {
-                self.gate.open();
+                self.throttle.clear();
             }
             drop(turn);
             match again
@@ -130,7 +139,7 @@ impl Dav {
                 Some(again) => (parts, body) = again,
                 None => return Err(Box::new(failure).into()),
             }
-            // For a busy server one waits at the gate.
+            // For a busy server one waits with the others.
             if !busy {
                 tokio::time::sleep(spread(wait)).await;
             }
@@ -146,24 +155,24 @@ impl Dav {
 
     /// Asks what the server can do at a path. What a Nextcloud says of itself is asked for together with what its
     /// WebDAV says.
-    pub async fn options(&self, path: &RemotePath) -> Result<Abilities, Error> {
+    pub async fn options(&self, path: &RemotePath) -> Result<Capabilities, Error> {
         let (answer, told) = futures_util::join!(
             self.ask(self.requests.plain(Method::OPTIONS, path), path, Options::default()),
-            self.capabilities(path)
+            self.ocs_capabilities(path)
         );
         let answer = answer?;
-        let mut abilities = Abilities::from_options(answer.headers());
+        let mut capabilities = Capabilities::from_options(answer.headers());
         drain(answer).await;
         if let Some(told) = told {
-            abilities.add_capabilities(&told);
+            capabilities.add_ocs_capabilities(&told);
         }
-        let _ = self.abilities.set(abilities.clone());
-        Ok(abilities)
+        let _ = self.capabilities.set(capabilities.clone());
+        Ok(capabilities)
     }
 
     /// What a Nextcloud or ownCloud says of itself, as JSON; none if the path is on no such server, or it does not say.
-    pub async fn capabilities(&self, path: &RemotePath) -> Option<Bytes> {
-        let url = cloud::capabilities(self.requests.origin(), path)?;
+    pub async fn ocs_capabilities(&self, path: &RemotePath) -> Option<Bytes> {
+        let url = nextcloud::capabilities_url(self.requests.origin(), path)?;
         let request = Request::get(url).header("ocs-apirequest", "true").body(Body::empty()).ok()?;
         let answer = self.client.send(request).await.ok().filter(|answer| answer.status().is_success())?;
         whole(answer).await.ok()
@@ -171,13 +180,13 @@ impl Dav {
 
     /// What the server can do, asked for now if it was not yet; who asks while somebody else does waits for that
     /// answer.
-    pub async fn learn(&self, path: &RemotePath) -> Result<&Abilities, Error> {
-        self.abilities.get_or_try_init(|| self.options(path).boxed()).await
+    pub async fn learn(&self, path: &RemotePath) -> Result<&Capabilities, Error> {
+        self.capabilities.get_or_try_init(|| self.options(path).boxed()).await
     }
 
     /// What the server can do, if it was asked ([`Dav::options`], [`Dav::learn`], [`Dav::warm`]) and has answered.
-    pub fn abilities(&self) -> Option<&Abilities> {
-        self.abilities.get()
+    pub fn capabilities(&self) -> Option<&Capabilities> {
+        self.capabilities.get()
     }
 
     /// What is at a path; none if nothing is.
@@ -193,7 +202,7 @@ impl Dav {
     async fn look(&self, path: &RemotePath, wanted: Wanted, options: Options) -> Result<Option<Entry>, Error> {
         let found = async |options| {
             let asked = self.ask(self.requests.propfind(path, Depth::Zero, wanted), path, options).await?;
-            told(asked, path).await
+            entry_of(asked, path).await
         };
         let first = found(options).await;
         let found = match first {
@@ -235,7 +244,7 @@ impl Dav {
         self.clock().offset()
     }
 
-    fn clock(&self) -> MutexGuard<'_, Clock> {
+    fn clock(&self) -> MutexGuard<'_, ClockOffset> {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -245,12 +254,12 @@ impl Dav {
     }
 
     /// Makes a folder; none if it was there before.
-    pub async fn mkcol(&self, path: &RemotePath) -> Result<Option<Done>, Error> {
+    pub async fn mkcol(&self, path: &RemotePath) -> Result<Option<Confirmed>, Error> {
         self.mkcol_among(path, false).await
     }
 
     /// The same, and the request may share its connection with others: the caller looks at the outcome.
-    pub(crate) async fn mkcol_among(&self, path: &RemotePath, pipeline: bool) -> Result<Option<Done>, Error> {
+    pub(crate) async fn mkcol_among(&self, path: &RemotePath, pipeline: bool) -> Result<Option<Confirmed>, Error> {
         let options = Options { pipeline, ..Options::default() };
         match self.mkcol_with(path, HeaderMap::new(), options).await {
             Ok(done) => Ok(Some(done)),
@@ -265,7 +274,7 @@ impl Dav {
     }
 
     /// The same, without a look at what is there if it is refused.
-    pub(crate) async fn try_mkcol(&self, path: &RemotePath) -> Result<Done, Error> {
+    pub(crate) async fn try_mkcol(&self, path: &RemotePath) -> Result<Confirmed, Error> {
         self.mkcol_with(path, HeaderMap::new(), Options::default()).await
     }
 
@@ -275,11 +284,11 @@ impl Dav {
         path: &RemotePath,
         headers: HeaderMap,
         options: Options,
-    ) -> Result<Done, Error> {
+    ) -> Result<Confirmed, Error> {
         let mut request = self.requests.mkcol(path, &If::default())?;
         request.headers_mut().extend(headers);
         let made = self.done(Ok(request), path, options).await;
-        self.confirmed(made, Asked::Make(path)).await
+        self.confirmed(made, Intent::Make(path)).await
     }
 
     /// A request whose answer says nothing but that it was done.
@@ -303,37 +312,49 @@ impl Dav {
     }
 
     /// Deletes a file, or a folder with all that is in it.
-    pub async fn delete(&self, path: &RemotePath, guard: &Guard, locks: &If) -> Result<Done, Error> {
-        self.delete_among(path, guard, locks, false).await
+    pub async fn delete(&self, path: &RemotePath, precondition: &Precondition, locks: &If) -> Result<Confirmed, Error> {
+        self.delete_among(path, precondition, locks, false).await
     }
 
     /// The same, and a file's deletion may share its connection with others: the caller looks at the outcome.
     pub(crate) async fn delete_among(
         &self,
         path: &RemotePath,
-        guard: &Guard,
+        precondition: &Precondition,
         locks: &If,
         pipeline: bool,
-    ) -> Result<Done, Error> {
+    ) -> Result<Confirmed, Error> {
         let options = if path.is_folder() { slow() } else { Options { pipeline, ..Options::default() } };
-        let deleted = self.done_in_parts(self.requests.delete(path, guard, locks), path, options, None).await;
-        self.confirmed(deleted, Asked::Delete(path)).await
+        let deleted = self.done_in_parts(self.requests.delete(path, precondition, locks), path, options, None).await;
+        self.confirmed(deleted, Intent::Delete(path)).await
     }
 
     /// Copies on the server.
-    pub async fn copy(&self, from: &RemotePath, to: &RemotePath, overwrite: bool, claims: &If) -> Result<Done, Error> {
+    pub async fn copy(
+        &self,
+        from: &RemotePath,
+        to: &RemotePath,
+        overwrite: bool,
+        claims: &If,
+    ) -> Result<Confirmed, Error> {
         let request = self.requests.copy(from, to, overwrite, Depth::Infinity, claims);
         let copied = self.done_in_parts(request, from, slow(), Some(to)).await;
-        self.confirmed(copied, Asked::Copy { from, to }).await
+        self.confirmed(copied, Intent::Copy { from, to }).await
     }
 
     /// Renames on the server.
-    pub async fn rename(&self, from: &RemotePath, to: &RemotePath, overwrite: bool, locks: &If) -> Result<Done, Error> {
+    pub async fn rename(
+        &self,
+        from: &RemotePath,
+        to: &RemotePath,
+        overwrite: bool,
+        locks: &If,
+    ) -> Result<Confirmed, Error> {
         // A file keeps its bytes where they are.
         let options = if from.is_folder() { slow() } else { Options { class: Class::Large, ..Options::default() } };
         let request = self.requests.rename(from, to, overwrite, locks);
         let moved = self.done_in_parts(request, from, options, Some(to)).await;
-        self.confirmed(moved, Asked::Move { left: from, to }).await
+        self.confirmed(moved, Intent::Move { left: from, to }).await
     }
 
     /// Makes one file of the chunks in a folder of a Nextcloud, which goes with that (MOVE of its `.file`).
@@ -344,7 +365,7 @@ impl Dav {
         overwrite: bool,
         locks: &If,
         headers: HeaderMap,
-    ) -> Result<Done, Error> {
+    ) -> Result<Confirmed, Error> {
         let from = chunks.join(b".file", false)?;
         let mut request = self.requests.rename(&from, to, overwrite, locks)?;
         request.headers_mut().extend(headers);
@@ -353,14 +374,14 @@ impl Dav {
             let answer = self.ask(Ok(request), to, slow()).await?;
             self.parts(answer, &from, &method, Some(to)).await
         };
-        self.confirmed(assembled.await, Asked::Move { left: chunks, to }).await
+        self.confirmed(assembled.await, Intent::Move { left: chunks, to }).await
     }
 
     /// Sets properties.
-    pub async fn proppatch(&self, path: &RemotePath, settings: &[Setting], locks: &If) -> Result<Done, Error> {
+    pub async fn proppatch(&self, path: &RemotePath, settings: &[Setting], locks: &If) -> Result<Confirmed, Error> {
         let request = self.requests.proppatch(path, settings, locks);
         let set = self.done_in_parts(request, path, Options::default(), None).await;
-        self.confirmed(set, Asked::Set(path, settings)).await
+        self.confirmed(set, Intent::Set(path, settings)).await
     }
 
     /// A success that may name parts that failed (RFC 4918 §13).

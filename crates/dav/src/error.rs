@@ -4,7 +4,7 @@ use std::{io, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
 use crate::{
     failure::Failure,
-    path::{PathError, RemotePath, harmless},
+    path::{PathError, RemotePath, terminal_safe},
     xml::XmlError,
 };
 
@@ -40,7 +40,7 @@ pub enum Error {
     #[error(transparent)]
     Path(#[from] PathError),
     /// Something here, not on the server, failed. Its name may be one that the server gave.
-    #[error("cannot {doing} {}: {source}", harmless(path.as_os_str().as_bytes()))]
+    #[error("cannot {doing} {}: {source}", terminal_safe(path.as_os_str().as_bytes()))]
     Local {
         /// What was tried.
         doing: &'static str,

@@ -8,9 +8,9 @@ use std::{
 use http::{HeaderMap, Method, StatusCode, header};
 
 use crate::{
-    condition::{Code, Condition, Refusal},
     date,
     path::RemotePath,
+    precondition_codes::{ConditionCode, ErrorBody, UnmetCondition},
     properties::ActiveLock,
 };
 
@@ -25,7 +25,7 @@ pub struct Failure {
     /// The server's answer.
     pub status: StatusCode,
     /// The conditions that were not met, as far as the server says.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<UnmetCondition>,
     /// What the server says in words.
     pub message: Option<String>,
     /// How long to wait before the next try (`Retry-After`).
@@ -47,7 +47,7 @@ impl Failure {
         body: &[u8],
         now: SystemTime,
     ) -> Self {
-        let Refusal { conditions, message } = Refusal::read(body);
+        let ErrorBody { conditions, message } = ErrorBody::read(body);
         let retry_after = retry_after(headers, now);
         Self {
             method: method.clone(),
@@ -62,7 +62,7 @@ impl Failure {
     }
 
     /// The failure in a part of an answer about many (RFC 4918 §13).
-    pub fn of_part(method: &Method, path: &RemotePath, status: StatusCode, conditions: Vec<Condition>) -> Self {
+    pub fn of_part(method: &Method, path: &RemotePath, status: StatusCode, conditions: Vec<UnmetCondition>) -> Self {
         let (method, path) = (method.clone(), path.clone());
         Self { method, path, status, conditions, message: None, retry_after: None, sendings: 1, lock: None }
     }
@@ -80,7 +80,7 @@ impl Failure {
         matches!(self.status.as_u16(), 408 | 425 | 429 | 500 | 502 | 503 | 504)
     }
 
-    fn unmet(&self, code: &Code) -> bool {
+    fn unmet(&self, code: &ConditionCode) -> bool {
         self.conditions.iter().any(|condition| condition.code == *code)
     }
 
@@ -88,10 +88,12 @@ impl Failure {
         let makes = matches!(self.method.as_str(), "PUT" | "MKCOL" | "COPY" | "MOVE");
         let text = match self.status.as_u16() {
             401 => "the server wants a name and password it knows: put them into ~/.netrc for this host",
-            403 if self.unmet(&Code::PropfindFiniteDepth) => {
+            403 if self.unmet(&ConditionCode::PropfindFiniteDepth) => {
                 "the server does not list a whole tree at once: list it folder by folder"
             }
-            403 if self.unmet(&Code::ValidSyncToken) => "the server no longer knows that state: list the folder anew",
+            403 if self.unmet(&ConditionCode::ValidSyncToken) => {
+                "the server no longer knows that state: list the folder anew"
+            }
             403 => "the server does not allow it to this user: ask its administrator, or check the path",
             404 if self.method.as_str() == "LOCK" => {
                 "the server locks only what is there: lock on edit (--lock edit), or never"

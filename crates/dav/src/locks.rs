@@ -1,7 +1,7 @@
 //! When to lock, for how long, and what a lock that is gone means.
 //!
 //! A lock costs two round trips per file, LOCK before the PUT and UNLOCK after it, and it is not what keeps
-//! versions from being lost: a PUT that names the entity tag it replaces does that alone ([`crate::Guard`]), where
+//! versions from being lost: a PUT that names the entity tag it replaces does that alone ([`crate::Precondition`]), where
 //! the server minds it. A lock keeps others from *beginning* to edit. Hence the policies:
 //!
 //! | policy | a file that is not there yet | a file that is there |
@@ -32,7 +32,7 @@ use crate::{lock_token::LockToken, path::RemotePath};
 
 /// Which files are locked before they are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Policy {
+pub enum LockPolicy {
     /// None.
     #[default]
     Never,
@@ -42,7 +42,7 @@ pub enum Policy {
     Always,
 }
 
-impl Policy {
+impl LockPolicy {
     /// Whether a file is locked, given whether it is on the server already.
     pub fn locks(self, exists: bool) -> bool {
         match self {
@@ -55,7 +55,7 @@ impl Policy {
 
 /// What a writer may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Permit {
+pub enum LockPermit {
     /// Write without a lock.
     Unlocked,
     /// Write with this lock's token.
@@ -69,8 +69,8 @@ pub enum Permit {
 
 /// A request to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// LOCK, as [`Permit::Ask`] asks for it.
+pub enum LockAction {
+    /// LOCK, as [`LockPermit::Ask`] asks for it.
     Lock(RemotePath),
     /// LOCK to refresh; tell [`Locks::refreshed`], [`Locks::lost`] (412) or [`Locks::unanswered`].
     Refresh(RemotePath, LockToken),
@@ -81,7 +81,7 @@ pub enum Action {
 /// The locks of one client on one server. A file that is locked has one lock, however many write it here.
 #[derive(Debug)]
 pub struct Locks {
-    policy: Policy,
+    policy: LockPolicy,
     held: BTreeMap<RemotePath, Hold>,
 }
 
@@ -121,29 +121,29 @@ impl Grant {
 
 impl Locks {
     /// No locks yet.
-    pub fn new(policy: Policy) -> Self {
+    pub fn new(policy: LockPolicy) -> Self {
         Self { policy, held: BTreeMap::new() }
     }
 
-    /// A writer begins. To each that did not get [`Permit::Unlocked`] belongs one [`Locks::release`].
-    pub fn acquire(&mut self, path: &RemotePath, exists: bool) -> Permit {
+    /// A writer begins. To each that did not get [`LockPermit::Unlocked`] belongs one [`Locks::release`].
+    pub fn acquire(&mut self, path: &RemotePath, exists: bool) -> LockPermit {
         if let Some(hold) = self.held.get_mut(path) {
             hold.writers += 1;
             if matches!(hold.state, State::Lost) {
                 hold.state = State::Asked;
-                return Permit::Ask;
+                return LockPermit::Ask;
             }
             return hold.permit();
         }
         if !self.policy.locks(exists) {
-            return Permit::Unlocked;
+            return LockPermit::Unlocked;
         }
         self.held.insert(path.clone(), Hold { writers: 1, state: State::Asked });
-        Permit::Ask
+        LockPermit::Ask
     }
 
     /// What a waiting writer may do by now. `None` if its lock was refused or lost.
-    pub fn permit(&self, path: &RemotePath) -> Option<Permit> {
+    pub fn permit(&self, path: &RemotePath) -> Option<LockPermit> {
         self.held.get(path).filter(|hold| !matches!(hold.state, State::Lost)).map(Hold::permit)
     }
 
@@ -154,7 +154,7 @@ impl Locks {
         token: LockToken,
         lasts: Option<Duration>,
         sent: Instant,
-    ) -> Option<Action> {
+    ) -> Option<LockAction> {
         let hold = self.held.entry(path.clone()).or_insert(Hold { writers: 0, state: State::Asked });
         hold.state = State::Held(Grant::until(token, lasts.map(|lasts| sent + lasts), sent));
         // All who wanted it may have given up meanwhile.
@@ -167,7 +167,7 @@ impl Locks {
     }
 
     /// A writer is done, or gives up.
-    pub fn release(&mut self, path: &RemotePath) -> Option<Action> {
+    pub fn release(&mut self, path: &RemotePath) -> Option<LockAction> {
         let hold = self.held.get_mut(path)?;
         hold.writers = hold.writers.saturating_sub(1);
         let action = hold.end_if_unused(path);
@@ -179,24 +179,24 @@ impl Locks {
 
     /// The UNLOCK was answered, or given up: then the lock ends by itself in time. Asks anew if somebody wants the
     /// lock again by now.
-    pub fn unlocked(&mut self, path: &RemotePath) -> Option<Action> {
+    pub fn unlocked(&mut self, path: &RemotePath) -> Option<LockAction> {
         let hold = self.held.get_mut(path).filter(|hold| matches!(hold.state, State::Releasing))?;
         if hold.writers == 0 {
             self.held.remove(path);
             return None;
         }
         hold.state = State::Asked;
-        Some(Action::Lock(path.clone()))
+        Some(LockAction::Lock(path.clone()))
     }
 
     /// The refreshes that are due.
-    pub fn due(&mut self, now: Instant) -> Vec<Action> {
+    pub fn due(&mut self, now: Instant) -> Vec<LockAction> {
         let mut actions = Vec::new();
         for (path, hold) in &mut self.held {
             if let State::Held(grant) = &hold.state
                 && grant.term.is_some_and(|(refresh, _)| refresh <= now)
             {
-                actions.push(Action::Refresh(path.clone(), grant.token.clone()));
+                actions.push(LockAction::Refresh(path.clone(), grant.token.clone()));
                 hold.state = State::Refreshing(grant.clone());
             }
         }
@@ -244,7 +244,7 @@ impl Locks {
 
     /// The end of the program: gives all locks back, whoever still holds them. Those asked for are given back when
     /// they are granted.
-    pub fn release_all(&mut self) -> Vec<Action> {
+    pub fn release_all(&mut self) -> Vec<LockAction> {
         self.held.retain(|_, hold| !matches!(hold.state, State::Lost));
         let ended = self.held.iter_mut().filter_map(|(path, hold)| {
             hold.writers = 0;
@@ -255,19 +255,19 @@ impl Locks {
 }
 
 impl Hold {
-    fn permit(&self) -> Permit {
+    fn permit(&self) -> LockPermit {
         match &self.state {
-            State::Held(grant) | State::Refreshing(grant) => Permit::Locked(grant.token.clone()),
-            State::Asked | State::Releasing | State::Lost => Permit::Wait,
+            State::Held(grant) | State::Refreshing(grant) => LockPermit::Locked(grant.token.clone()),
+            State::Asked | State::Releasing | State::Lost => LockPermit::Wait,
         }
     }
 
-    fn end_if_unused(&mut self, path: &RemotePath) -> Option<Action> {
+    fn end_if_unused(&mut self, path: &RemotePath) -> Option<LockAction> {
         let (State::Held(grant) | State::Refreshing(grant)) = &self.state else { return None };
         if self.writers > 0 {
             return None;
         }
-        let action = Action::Unlock(path.clone(), grant.token.clone());
+        let action = LockAction::Unlock(path.clone(), grant.token.clone());
         self.state = State::Releasing;
         Some(action)
     }

@@ -14,11 +14,11 @@ use std::mem;
 use http::StatusCode;
 
 use crate::{
-    condition::Condition,
-    names::{Name, Tag, Trail},
     path::{PathError, RemotePath},
+    precondition_codes::UnmetCondition,
     properties::Properties,
-    xml::{self, Problem, Sink, XmlError},
+    qnames::{Element, ElementPath, QName},
+    xml::{self, Sink, XmlError, XmlProblem},
 };
 
 /// Bytes of text and names in one response.
@@ -52,9 +52,9 @@ pub struct Entry {
     /// The properties that it has.
     pub properties: Properties,
     /// The properties that could not be had or set, but for those that it just does not have (404).
-    pub refused: Vec<(Name, StatusCode)>,
+    pub refused: Vec<(QName, StatusCode)>,
     /// The conditions that were not met. Where one response is about many resources, they stand with the first.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<UnmetCondition>,
     /// What the server says about it in words.
     pub description: Option<String>,
 }
@@ -72,7 +72,7 @@ pub struct End {
 struct Reading {
     asked: RemotePath,
     destination: Option<RemotePath>,
-    trail: Trail,
+    trail: ElementPath,
     response: Response,
     /// The size of the response so far.
     size: usize,
@@ -85,8 +85,8 @@ struct Response {
     hrefs: Vec<String>,
     status: Option<StatusCode>,
     properties: Properties,
-    refused: Vec<(Name, StatusCode)>,
-    conditions: Vec<Condition>,
+    refused: Vec<(QName, StatusCode)>,
+    conditions: Vec<UnmetCondition>,
     description: Option<String>,
     propstat: Propstat,
 }
@@ -95,7 +95,7 @@ struct Response {
 struct Propstat {
     /// The properties before this part, to which to return if it is about those that are not there.
     before: Properties,
-    names: Vec<Name>,
+    names: Vec<QName>,
     status: Option<StatusCode>,
 }
 
@@ -105,7 +105,7 @@ impl Multistatus {
         let reading = Reading {
             asked,
             destination: None,
-            trail: Trail::default(),
+            trail: ElementPath::default(),
             response: Response::default(),
             size: 0,
             found: Vec::new(),
@@ -141,9 +141,9 @@ impl Multistatus {
 }
 
 impl Reading {
-    fn grow(&mut self, by: usize) -> Result<(), Problem> {
+    fn grow(&mut self, by: usize) -> Result<(), XmlProblem> {
         self.size += by;
-        if self.size > LARGEST { Err(Problem::Large) } else { Ok(()) }
+        if self.size > LARGEST { Err(XmlProblem::Large) } else { Ok(()) }
     }
 
     fn close_propstat(&mut self) {
@@ -191,27 +191,30 @@ impl Reading {
 }
 
 impl Sink for Reading {
-    fn open(&mut self, namespace: &str, local: &str) -> Result<(), Problem> {
-        let tag = Tag::of(namespace, local);
+    fn open(&mut self, namespace: &str, local: &str) -> Result<(), XmlProblem> {
+        let tag = Element::of(namespace, local);
         let response = &mut self.response;
         match (self.trail.path.as_slice(), tag) {
-            ([], Tag::Multistatus) => {}
-            ([], _) => return Err(Problem::Root(local.to_owned())),
-            ([Tag::Multistatus], Tag::Response) => {
+            ([], Element::Multistatus) => {}
+            ([], _) => return Err(XmlProblem::Root(local.to_owned())),
+            ([Element::Multistatus], Element::Response) => {
                 *response = Response::default();
                 self.size = 0;
             }
-            ([Tag::Multistatus, Tag::Response], Tag::Propstat) => {
+            ([Element::Multistatus, Element::Response], Element::Propstat) => {
                 response.propstat = Propstat { before: response.properties.clone(), ..Propstat::default() };
             }
-            ([Tag::Multistatus, Tag::Response, Tag::Propstat, Tag::Prop, within @ ..], _) => {
+            ([Element::Multistatus, Element::Response, Element::Propstat, Element::Prop, within @ ..], _) => {
                 if within.is_empty() {
-                    response.propstat.names.push(Name::new(tag, namespace, local));
+                    response.propstat.names.push(QName::new(tag, namespace, local));
                 }
                 response.properties.open(within, tag);
             }
-            ([Tag::Multistatus, Tag::Response, Tag::Error] | [.., Tag::Propstat, Tag::Error], _) => {
-                response.conditions.push(Condition::new(local));
+            (
+                [Element::Multistatus, Element::Response, Element::Error] | [.., Element::Propstat, Element::Error],
+                _,
+            ) => {
+                response.conditions.push(UnmetCondition::new(local));
             }
             _ => {}
         }
@@ -220,32 +223,36 @@ impl Sink for Reading {
         self.grow(namespace.len() + local.len() + 64)
     }
 
-    fn text(&mut self, text: &str) -> Result<(), Problem> {
+    fn text(&mut self, text: &str) -> Result<(), XmlProblem> {
         let before = self.trail.text.len();
         self.trail.text(text)?;
         self.grow(self.trail.text.len() - before)
     }
 
-    fn close(&mut self) -> Result<(), Problem> {
+    fn close(&mut self) -> Result<(), XmlProblem> {
         let text = self.trail.text.trim();
         let response = &mut self.response;
         let some = || Some(text.to_owned()).filter(|text| !text.is_empty());
         match self.trail.path.as_slice() {
-            [Tag::Multistatus, Tag::SyncToken] => self.end.sync_token = some(),
-            [Tag::Multistatus, Tag::Description] => self.end.description = some(),
-            [Tag::Multistatus, Tag::Response, Tag::Href] => response.hrefs.push(text.to_owned()),
-            [Tag::Multistatus, Tag::Response, Tag::Status] => response.status = status(text)?,
-            [Tag::Multistatus, Tag::Response, Tag::Propstat, Tag::Status] => response.propstat.status = status(text)?,
-            [Tag::Multistatus, Tag::Response, Tag::Description]
-            | [Tag::Multistatus, Tag::Response, Tag::Propstat, Tag::Description] => response.description = some(),
-            [Tag::Multistatus, Tag::Response, Tag::Propstat, Tag::Prop, place @ ..] => {
+            [Element::Multistatus, Element::SyncToken] => self.end.sync_token = some(),
+            [Element::Multistatus, Element::Description] => self.end.description = some(),
+            [Element::Multistatus, Element::Response, Element::Href] => response.hrefs.push(text.to_owned()),
+            [Element::Multistatus, Element::Response, Element::Status] => response.status = status(text)?,
+            [Element::Multistatus, Element::Response, Element::Propstat, Element::Status] => {
+                response.propstat.status = status(text)?
+            }
+            [Element::Multistatus, Element::Response, Element::Description]
+            | [Element::Multistatus, Element::Response, Element::Propstat, Element::Description] => {
+                response.description = some()
+            }
+            [Element::Multistatus, Element::Response, Element::Propstat, Element::Prop, place @ ..] => {
                 response.properties.close(place, text);
             }
-            [Tag::Multistatus, Tag::Response, .., Tag::Error, _, Tag::Href] => {
+            [Element::Multistatus, Element::Response, .., Element::Error, _, Element::Href] => {
                 response.conditions.last_mut().into_iter().for_each(|last| last.hrefs.push(text.to_owned()));
             }
-            [Tag::Multistatus, Tag::Response, Tag::Propstat] => self.close_propstat(),
-            [Tag::Multistatus, Tag::Response] => self.close_response(),
+            [Element::Multistatus, Element::Response, Element::Propstat] => self.close_propstat(),
+            [Element::Multistatus, Element::Response] => self.close_response(),
             _ => {}
         }
         self.trail.close();
@@ -257,9 +264,9 @@ impl Sink for Reading {
 }
 
 /// The status in a line such as `HTTP/1.1 200 OK`, however much of it there is; none if it is empty.
-fn status(line: &str) -> Result<Option<StatusCode>, Problem> {
+fn status(line: &str) -> Result<Option<StatusCode>, XmlProblem> {
     let code = line.split_whitespace().find_map(|word| (word.len() == 3).then(|| word.parse().ok())?);
-    if code.is_none() && !line.is_empty() { Err(Problem::Status(line.to_owned())) } else { Ok(code) }
+    if code.is_none() && !line.is_empty() { Err(XmlProblem::Status(line.to_owned())) } else { Ok(code) }
 }
 
 #[cfg(test)]

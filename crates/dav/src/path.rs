@@ -59,13 +59,13 @@ pub struct PathError {
     /// The path as it was given, shortened if it is long.
     pub path: String,
     /// What is wrong with it.
-    pub why: Unfit,
+    pub why: PathProblem,
 }
 
 /// What can be wrong with a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unfit {
+pub enum PathProblem {
     /// There is none.
     #[error("is empty: the server did not say what it speaks of")]
     Empty,
@@ -99,7 +99,7 @@ pub enum Unfit {
 }
 
 impl PathError {
-    pub(crate) fn new(path: &str, why: Unfit) -> Self {
+    pub(crate) fn new(path: &str, why: PathProblem) -> Self {
         Self { path: path.chars().take(300).collect(), why }
     }
 }
@@ -115,10 +115,10 @@ impl RemotePath {
     pub fn from_url_path(path: &str) -> Result<Self, PathError> {
         let fail = |why| PathError::new(path, why);
         if path.is_empty() {
-            return Err(fail(Unfit::Empty));
+            return Err(fail(PathProblem::Empty));
         }
         if path.contains(['?', '#']) {
-            return Err(fail(Unfit::Query));
+            return Err(fail(PathProblem::Query));
         }
         let mut place = Self::root();
         for part in path.split('/').filter(|part| !part.is_empty()) {
@@ -137,7 +137,7 @@ impl RemotePath {
         let fail = |why| PathError::new(href, why);
         let href = href.strip_suffix('.').filter(|folder| folder.ends_with('/')).unwrap_or(href);
         if href.is_empty() {
-            return Err(fail(Unfit::Empty));
+            return Err(fail(PathProblem::Empty));
         }
         if href.starts_with('/') {
             return Self::from_url_path(href).and_then(|place| place.below(asked).map_err(fail));
@@ -150,7 +150,7 @@ impl RemotePath {
             return Ok(place);
         };
         if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
-            return Err(fail(Unfit::Scheme));
+            return Err(fail(PathProblem::Scheme));
         }
         let path = rest.find(['/', '?', '#']).map_or("/", |at| &rest[at..]);
         Self::from_url_path(path)?.below(asked).map_err(fail)
@@ -158,7 +158,7 @@ impl RemotePath {
 
     /// Itself in `asked`'s spelling, if it is `asked` or below it. Servers that fold case, or normalise names, answer
     /// with the spelling that they keep.
-    fn below(mut self, asked: &Self) -> Result<Self, Unfit> {
+    fn below(mut self, asked: &Self) -> Result<Self, PathProblem> {
         let length = asked.bytes.len();
         let begins = self.bytes.get(..length).is_some_and(|start| start.eq_ignore_ascii_case(&asked.bytes));
         if begins && self.bytes.get(length).is_none_or(|next| *next == b'/') {
@@ -167,7 +167,7 @@ impl RemotePath {
         }
         let mut own = self.segments();
         if !asked.segments().all(|name| own.next().is_some_and(|own| are_equivalent(own, name))) {
-            return Err(Unfit::Elsewhere(asked.clone()));
+            return Err(PathProblem::Elsewhere(asked.clone()));
         }
         let mut below = asked.clone();
         own.for_each(|name| below.push(name));
@@ -195,7 +195,7 @@ impl RemotePath {
             match component {
                 Component::Normal(name) => place.push(name.as_bytes()),
                 Component::CurDir => {}
-                _ => return Err(PathError::new(&relative.to_string_lossy(), Unfit::NotBelow)),
+                _ => return Err(PathError::new(&relative.to_string_lossy(), PathProblem::NotBelow)),
             }
         }
         place.folder = folder;
@@ -273,7 +273,7 @@ impl RemotePath {
 /// Decoded, with what a terminal would obey escaped.
 impl fmt::Display for RemotePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        harmless(&self.bytes).fmt(f)?;
+        terminal_safe(&self.bytes).fmt(f)?;
         if self.folder { f.write_str("/") } else { Ok(()) }
     }
 }
@@ -295,7 +295,7 @@ fn are_equivalent(one: &[u8], other: &[u8]) -> bool {
 
 /// A name, or any other text from a server, as a terminal may show it. Control characters (C0 and C1), and characters
 /// that are invisible or change the direction of writing, are escaped: with those, one name can look like another.
-pub fn harmless(bytes: &[u8]) -> impl fmt::Display {
+pub fn terminal_safe(bytes: &[u8]) -> impl fmt::Display {
     fmt::from_fn(|f| {
         use fmt::Write;
         for char in String::from_utf8_lossy(bytes).chars() {
@@ -330,12 +330,12 @@ fn segments(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|byte| *byte == b'/').skip(1)
 }
 
-fn check(segment: &[u8]) -> Result<(), Unfit> {
+fn check(segment: &[u8]) -> Result<(), PathProblem> {
     match segment {
-        b"" => Err(Unfit::Empty),
-        b"." | b".." => Err(Unfit::Dots),
-        _ if segment.contains(&b'/') => Err(Unfit::Slash),
-        _ if segment.contains(&0) => Err(Unfit::Nul),
+        b"" => Err(PathProblem::Empty),
+        b"." | b".." => Err(PathProblem::Dots),
+        _ if segment.contains(&b'/') => Err(PathProblem::Slash),
+        _ if segment.contains(&0) => Err(PathProblem::Nul),
         _ => Ok(()),
     }
 }
@@ -350,7 +350,7 @@ mod tests {
         RemotePath::from_url_path(url).unwrap()
     }
 
-    fn href(href: &str) -> Result<String, Unfit> {
+    fn href(href: &str) -> Result<String, PathProblem> {
         RemotePath::from_href(href, &path("/dav/Ann%20B/")).map(|path| path.target()).map_err(|error| error.why)
     }
 
@@ -375,24 +375,24 @@ mod tests {
 
     #[test]
     fn what_would_lead_elsewhere_is_refused() {
-        let elsewhere = Unfit::Elsewhere(path("/dav/Ann%20B/"));
+        let elsewhere = PathProblem::Elsewhere(path("/dav/Ann%20B/"));
         for (spelling, why) in [
-            ("/dav/Ann%20B/../x", Unfit::Dots),
-            ("/dav/Ann%20B/%2e%2E/x", Unfit::Dots),
-            ("../x", Unfit::Dots),
-            ("/dav/Ann%20B/..", Unfit::Dots),
-            ("/dav/Ann%20B/./x", Unfit::Dots),
-            ("/dav/Ann%20B/a%2F..%2F..%2Fb", Unfit::Slash),
-            ("/dav/Ann%20B/%2fetc", Unfit::Slash),
-            ("/dav/Ann%20B/a%00", Unfit::Nul),
-            ("/dav/Ann%20B/a?b", Unfit::Query),
+            ("/dav/Ann%20B/../x", PathProblem::Dots),
+            ("/dav/Ann%20B/%2e%2E/x", PathProblem::Dots),
+            ("../x", PathProblem::Dots),
+            ("/dav/Ann%20B/..", PathProblem::Dots),
+            ("/dav/Ann%20B/./x", PathProblem::Dots),
+            ("/dav/Ann%20B/a%2F..%2F..%2Fb", PathProblem::Slash),
+            ("/dav/Ann%20B/%2fetc", PathProblem::Slash),
+            ("/dav/Ann%20B/a%00", PathProblem::Nul),
+            ("/dav/Ann%20B/a?b", PathProblem::Query),
             ("/dav/Ann%20B2/x", elsewhere.clone()),
             ("/dav/", elsewhere.clone()),
             ("//dav.example/x", elsewhere.clone()),
             ("http://dav.example", elsewhere),
-            ("http://dav.example?x", Unfit::Query),
-            ("ftp://dav.example/dav/Ann%20B/x", Unfit::Scheme),
-            ("", Unfit::Empty),
+            ("http://dav.example?x", PathProblem::Query),
+            ("ftp://dav.example/dav/Ann%20B/x", PathProblem::Scheme),
+            ("", PathProblem::Empty),
         ] {
             assert_eq!(href(spelling), Err(why), "{spelling}");
         }
@@ -408,14 +408,14 @@ mod tests {
     #[test]
     fn characters_without_a_shape_are_escaped_and_letters_of_all_scripts_are_not() {
         // A picture's name that a terminal would show as `photo_exe.jpg`.
-        assert_eq!(harmless("photo_\u{202e}gpj.exe".as_bytes()).to_string(), "photo_\\u{202e}gpj.exe");
+        assert_eq!(terminal_safe("photo_\u{202e}gpj.exe".as_bytes()).to_string(), "photo_\\u{202e}gpj.exe");
         for char in "\u{85}\u{9b}\u{ad}\u{61c}\u{200b}\u{200d}\u{200e}\u{2028}\u{2066}\u{2069}\u{feff}\u{e0041}".chars()
         {
-            let told = harmless(char.to_string().as_bytes()).to_string();
+            let told = terminal_safe(char.to_string().as_bytes()).to_string();
             assert_eq!(told, format!("\\u{{{:x}}}", u32::from(char)));
         }
         let kept = "é e\u{301} שלום مرحبا 日本 한 ไทย 🙂 a\u{a0}b";
-        assert_eq!(harmless(kept.as_bytes()).to_string(), kept);
+        assert_eq!(terminal_safe(kept.as_bytes()).to_string(), kept);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use crate::{
     date,
     etag::ETag,
     lock_token::LockToken,
-    names::{Tag, Trail},
-    xml::{self, Problem, Sink, XmlError},
+    qnames::{Element, ElementPath},
+    xml::{self, Sink, XmlError, XmlProblem},
 };
 
 /// The properties of one resource, as far as it has them.
@@ -94,46 +94,54 @@ impl Properties {
     }
 
     /// An element below `prop` begins; its ancestors there, outermost first.
-    pub(crate) fn open(&mut self, within: &[Tag], tag: Tag) {
+    pub(crate) fn open(&mut self, within: &[Element], tag: Element) {
         match (within, tag) {
-            ([], Tag::ResourceType) => self.collection = Some(false),
-            ([Tag::ResourceType], Tag::Collection) => self.collection = Some(true),
-            ([Tag::LockDiscovery], Tag::ActiveLock) => self.locks.push(ActiveLock::default()),
-            ([Tag::LockDiscovery, Tag::ActiveLock, Tag::LockScope], Tag::Shared) => {
+            ([], Element::ResourceType) => self.collection = Some(false),
+            ([Element::ResourceType], Element::Collection) => self.collection = Some(true),
+            ([Element::LockDiscovery], Element::ActiveLock) => self.locks.push(ActiveLock::default()),
+            ([Element::LockDiscovery, Element::ActiveLock, Element::LockScope], Element::Shared) => {
                 if let Some(lock) = self.locks.last_mut() {
                     lock.shared = true;
                 }
             }
-            ([Tag::SupportedLock, Tag::LockEntry, Tag::LockScope], Tag::Exclusive) => self.lockable.exclusive = true,
-            ([Tag::SupportedLock, Tag::LockEntry, Tag::LockScope], Tag::Shared) => self.lockable.shared = true,
-            ([Tag::ReportSet, Tag::SupportedReport, Tag::Report], Tag::SyncCollection) => self.syncs = true,
+            ([Element::SupportedLock, Element::LockEntry, Element::LockScope], Element::Exclusive) => {
+                self.lockable.exclusive = true
+            }
+            ([Element::SupportedLock, Element::LockEntry, Element::LockScope], Element::Shared) => {
+                self.lockable.shared = true
+            }
+            ([Element::ReportSet, Element::SupportedReport, Element::Report], Element::SyncCollection) => {
+                self.syncs = true
+            }
             _ => {}
         }
     }
 
     /// An element below `prop` ends; its place there, outermost first, and its text.
-    pub(crate) fn close(&mut self, place: &[Tag], text: &str) {
+    pub(crate) fn close(&mut self, place: &[Element], text: &str) {
         if text.is_empty() {
             return;
         }
         match place {
-            [Tag::Length] => self.length = text.parse().ok(),
-            [Tag::Modified] => self.modified = date::parse(text),
-            [Tag::Created] => self.created = date::parse(text),
-            [Tag::Validator] => self.etag = ETag::parse(text),
-            [Tag::ContentType] => self.content_type = Some(text.to_owned()),
+            [Element::Length] => self.length = text.parse().ok(),
+            [Element::Modified] => self.modified = date::parse(text),
+            [Element::Created] => self.created = date::parse(text),
+            [Element::Validator] => self.etag = ETag::parse(text),
+            [Element::ContentType] => self.content_type = Some(text.to_owned()),
             // ownCloud says -1 to -3 where it does not know or there is no limit.
-            [Tag::QuotaAvailable] => self.quota_available = text.parse().ok(),
-            [Tag::QuotaUsed] => self.quota_used = text.parse().ok(),
-            [Tag::SyncToken] => self.sync_token = Some(text.to_owned()),
+            [Element::QuotaAvailable] => self.quota_available = text.parse().ok(),
+            [Element::QuotaUsed] => self.quota_used = text.parse().ok(),
+            [Element::SyncToken] => self.sync_token = Some(text.to_owned()),
             // Nextcloud writes several into one element.
-            [Tag::Checksums, Tag::Checksum] => self.checksums.extend(text.split_whitespace().map(str::to_owned)),
-            [Tag::Executable] => self.executable = Some(text.eq_ignore_ascii_case("T")),
-            [Tag::WinCreated] => self.windows.created = date::parse(text),
-            [Tag::WinAccessed] => self.windows.accessed = date::parse(text),
-            [Tag::WinModified] => self.windows.modified = date::parse(text),
-            [Tag::WinAttributes] => self.windows.attributes = u32::from_str_radix(text, 16).ok(),
-            [Tag::LockDiscovery, Tag::ActiveLock, within @ ..] => {
+            [Element::Checksums, Element::Checksum] => {
+                self.checksums.extend(text.split_whitespace().map(str::to_owned))
+            }
+            [Element::Executable] => self.executable = Some(text.eq_ignore_ascii_case("T")),
+            [Element::WinCreated] => self.windows.created = date::parse(text),
+            [Element::WinAccessed] => self.windows.accessed = date::parse(text),
+            [Element::WinModified] => self.windows.modified = date::parse(text),
+            [Element::WinAttributes] => self.windows.attributes = u32::from_str_radix(text, 16).ok(),
+            [Element::LockDiscovery, Element::ActiveLock, within @ ..] => {
                 if let Some(lock) = self.locks.last_mut() {
                     lock.close(within, text);
                 }
@@ -144,13 +152,13 @@ impl Properties {
 }
 
 impl ActiveLock {
-    fn close(&mut self, place: &[Tag], text: &str) {
+    fn close(&mut self, place: &[Element], text: &str) {
         match place {
-            [Tag::Depth] => self.infinite_depth = text.eq_ignore_ascii_case("infinity"),
-            [Tag::Owner] => self.owner = Some(text.split_whitespace().collect::<Vec<_>>().join(" ")),
-            [Tag::Timeout] => self.timeout = timeout(text),
-            [Tag::LockToken, Tag::Href] => self.token = LockToken::parse(text),
-            [Tag::LockRoot, Tag::Href] => self.root = Some(text.to_owned()),
+            [Element::Depth] => self.infinite_depth = text.eq_ignore_ascii_case("infinity"),
+            [Element::Owner] => self.owner = Some(text.split_whitespace().collect::<Vec<_>>().join(" ")),
+            [Element::Timeout] => self.timeout = timeout(text),
+            [Element::LockToken, Element::Href] => self.token = LockToken::parse(text),
+            [Element::LockRoot, Element::Href] => self.root = Some(text.to_owned()),
             _ => {}
         }
     }
@@ -167,15 +175,15 @@ fn timeout(text: &str) -> Option<Duration> {
 /// Reads a document that is one `prop`.
 #[derive(Default)]
 struct Lone {
-    trail: Trail,
+    trail: ElementPath,
     properties: Properties,
 }
 
 impl Sink for Lone {
-    fn open(&mut self, namespace: &str, local: &str) -> Result<(), Problem> {
-        let tag = Tag::of(namespace, local);
+    fn open(&mut self, namespace: &str, local: &str) -> Result<(), XmlProblem> {
+        let tag = Element::of(namespace, local);
         match self.trail.path.as_slice() {
-            [] if tag != Tag::Prop => return Err(Problem::Root(local.to_owned())),
+            [] if tag != Element::Prop => return Err(XmlProblem::Root(local.to_owned())),
             [_, within @ ..] => self.properties.open(within, tag),
             [] => {}
         }
@@ -183,11 +191,11 @@ impl Sink for Lone {
         Ok(())
     }
 
-    fn text(&mut self, text: &str) -> Result<(), Problem> {
+    fn text(&mut self, text: &str) -> Result<(), XmlProblem> {
         self.trail.text(text)
     }
 
-    fn close(&mut self) -> Result<(), Problem> {
+    fn close(&mut self) -> Result<(), XmlProblem> {
         if let [_, place @ ..] = self.trail.path.as_slice() {
             self.properties.close(place, self.trail.text.trim());
         }

@@ -12,11 +12,11 @@ use quick_xml::escape::escape;
 
 use crate::{
     Properties,
-    coding::ACCEPTED,
-    guard::{Guard, If},
+    content_encoding::ACCEPTED,
     lock_token::LockToken,
-    names::Tag,
-    path::{PathError, RemotePath, Unfit},
+    path::{PathError, PathProblem, RemotePath},
+    preconditions::{If, Precondition},
+    qnames::Element,
 };
 
 /// How far below a folder a request reaches (RFC 4918 §10.2).
@@ -42,52 +42,59 @@ impl Depth {
 
 /// The properties to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted(&'static [Tag]);
+pub struct Wanted(&'static [Element]);
 
 impl Wanted {
     /// What a list, a copy and a mirror need: kind, length, time and entity tag. Cheap for every server.
-    pub const LISTING: Self = Self(&[Tag::ResourceType, Tag::Length, Tag::Modified, Tag::Validator]);
+    pub const LISTING: Self = Self(&[Element::ResourceType, Element::Length, Element::Modified, Element::Validator]);
     /// The same, and the digests that a server of the ownCloud family keeps.
-    pub const DIGESTS: Self = Self(&[Tag::ResourceType, Tag::Length, Tag::Modified, Tag::Validator, Tag::Checksums]);
+    pub const DIGESTS: Self =
+        Self(&[Element::ResourceType, Element::Length, Element::Modified, Element::Validator, Element::Checksums]);
     /// Entity tags alone.
-    pub(crate) const ETAGS: Self = Self(&[Tag::Validator]);
+    pub(crate) const ETAGS: Self = Self(&[Element::Validator]);
     /// What a list needs, and the state of the folder for a later [`crate::Dav::changes`], if it has that.
-    pub const STATE: Self =
-        Self(&[Tag::ResourceType, Tag::Length, Tag::Modified, Tag::Validator, Tag::ReportSet, Tag::SyncToken]);
+    pub const STATE: Self = Self(&[
+        Element::ResourceType,
+        Element::Length,
+        Element::Modified,
+        Element::Validator,
+        Element::ReportSet,
+        Element::SyncToken,
+    ]);
     /// Who holds which locks. Not among the others, since Apache looks into its lock database for every file.
-    pub const LOCKS: Self = Self(&[Tag::LockDiscovery]);
+    pub const LOCKS: Self = Self(&[Element::LockDiscovery]);
     /// What a folder can do.
-    pub const ABILITIES: Self = Self(&[
-        Tag::ResourceType,
-        Tag::Validator,
-        Tag::SupportedLock,
-        Tag::ReportSet,
-        Tag::SyncToken,
-        Tag::QuotaAvailable,
-        Tag::QuotaUsed,
+    pub const CAPABILITIES: Self = Self(&[
+        Element::ResourceType,
+        Element::Validator,
+        Element::SupportedLock,
+        Element::ReportSet,
+        Element::SyncToken,
+        Element::QuotaAvailable,
+        Element::QuotaUsed,
     ]);
     /// All that is known here of one resource.
     pub const DETAILS: Self = Self(&[
-        Tag::ResourceType,
-        Tag::Length,
-        Tag::Modified,
-        Tag::Validator,
-        Tag::Created,
-        Tag::ContentType,
-        Tag::LockDiscovery,
-        Tag::SupportedLock,
-        Tag::QuotaAvailable,
-        Tag::QuotaUsed,
-        Tag::Checksums,
-        Tag::Executable,
-        Tag::WinCreated,
-        Tag::WinAccessed,
-        Tag::WinModified,
-        Tag::WinAttributes,
+        Element::ResourceType,
+        Element::Length,
+        Element::Modified,
+        Element::Validator,
+        Element::Created,
+        Element::ContentType,
+        Element::LockDiscovery,
+        Element::SupportedLock,
+        Element::QuotaAvailable,
+        Element::QuotaUsed,
+        Element::Checksums,
+        Element::Executable,
+        Element::WinCreated,
+        Element::WinAccessed,
+        Element::WinModified,
+        Element::WinAttributes,
     ]);
 
     fn prop(self) -> String {
-        element(Tag::Prop, &self.0.iter().map(|tag| element(*tag, "")).collect::<String>())
+        element(Element::Prop, &self.0.iter().map(|tag| element(*tag, "")).collect::<String>())
     }
 }
 
@@ -104,8 +111,8 @@ pub enum Setting {
 impl Setting {
     fn element(self) -> String {
         match self {
-            Self::Attributes(bits) => element(Tag::WinAttributes, &format!("{bits:08x}")),
-            Self::Executable(flag) => element(Tag::Executable, if flag { "T" } else { "F" }),
+            Self::Attributes(bits) => element(Element::WinAttributes, &format!("{bits:08x}")),
+            Self::Executable(flag) => element(Element::Executable, if flag { "T" } else { "F" }),
         }
     }
 
@@ -142,7 +149,7 @@ impl Requests {
     pub fn url(&self, path: &RemotePath) -> Result<Uri, PathError> {
         let url = format!("{}{}", self.origin, path.target());
         // The only thing that can be wrong with it by now.
-        url.parse().map_err(|_| PathError { path: path.to_string().chars().take(80).collect(), why: Unfit::Long })
+        url.parse().map_err(|_| PathError { path: path.to_string().chars().take(80).collect(), why: PathProblem::Long })
     }
 
     /// A request with no header and an empty body: OPTIONS, GET, HEAD as they are, PUT by exchanging the body.
@@ -166,17 +173,17 @@ impl Requests {
     }
 
     /// PUT: the body is for the caller to exchange.
-    pub fn put(&self, path: &RemotePath, guard: &Guard, locks: &If) -> Made {
+    pub fn put(&self, path: &RemotePath, precondition: &Precondition, locks: &If) -> Made {
         let mut request = self.plain(Method::PUT, path)?;
-        guard.apply(request.headers_mut());
+        precondition.apply(request.headers_mut());
         locks.apply(request.headers_mut(), &self.origin, path);
         Ok(request)
     }
 
     /// DELETE, of a folder with all that is in it (RFC 4918 §9.6).
-    pub fn delete(&self, path: &RemotePath, guard: &Guard, locks: &If) -> Made {
+    pub fn delete(&self, path: &RemotePath, precondition: &Precondition, locks: &If) -> Made {
         let mut request = self.plain(Method::DELETE, path)?;
-        guard.apply(request.headers_mut());
+        precondition.apply(request.headers_mut());
         locks.apply(request.headers_mut(), &self.origin, path);
         Ok(request)
     }
@@ -213,7 +220,7 @@ impl Requests {
 
     /// PROPFIND (RFC 4918 §9.1).
     pub fn propfind(&self, path: &RemotePath, depth: Depth, wanted: Wanted) -> Made {
-        let mut request = self.with_body("PROPFIND", path, document(Tag::Propfind, &wanted.prop()))?;
+        let mut request = self.with_body("PROPFIND", path, document(Element::Propfind, &wanted.prop()))?;
         set(&mut request, "depth", depth.value());
         // What is said of one resource is short enough.
         if depth != Depth::Zero {
@@ -225,7 +232,7 @@ impl Requests {
     /// PROPPATCH (RFC 4918 §9.2): all of the settings take effect, or none.
     pub fn proppatch(&self, path: &RemotePath, settings: &[Setting], locks: &If) -> Made {
         let settings: String = settings.iter().map(|setting| setting.element()).collect();
-        let body = document(Tag::Update, &element(Tag::Set, &element(Tag::Prop, &settings)));
+        let body = document(Element::Update, &element(Element::Set, &element(Element::Prop, &settings)));
         let mut request = self.with_body("PROPPATCH", path, body)?;
         locks.apply(request.headers_mut(), &self.origin, path);
         Ok(request)
@@ -234,10 +241,10 @@ impl Requests {
     /// LOCK for one alone (RFC 4918 §9.10): nobody else may write it. `owner` is what others are told in the way
     /// of a name. A folder is locked with all that is in it.
     pub fn lock(&self, path: &RemotePath, owner: &str, lasting: Duration) -> Made {
-        let scope = element(Tag::LockScope, &element(Tag::Exclusive, ""));
-        let kind = element(Tag::LockType, &element(Tag::Write, ""));
-        let owner = element(Tag::Owner, &escape(printable(owner)));
-        let mut request = self.with_body("LOCK", path, document(Tag::LockInfo, &(scope + &kind + &owner)))?;
+        let scope = element(Element::LockScope, &element(Element::Exclusive, ""));
+        let kind = element(Element::LockType, &element(Element::Write, ""));
+        let owner = element(Element::Owner, &escape(printable(owner)));
+        let mut request = self.with_body("LOCK", path, document(Element::LockInfo, &(scope + &kind + &owner)))?;
         let depth = if path.is_folder() { Depth::Infinity } else { Depth::Zero };
         set(&mut request, "depth", depth.value());
         set(&mut request, "timeout", &timeout(lasting));
@@ -269,11 +276,11 @@ impl Requests {
         limit: Option<u32>,
         wanted: Wanted,
     ) -> Made {
-        let token = element(Tag::SyncToken, &escape(token.unwrap_or_default()));
+        let token = element(Element::SyncToken, &escape(token.unwrap_or_default()));
         let level = if depth == Depth::Infinity { "infinite" } else { "1" };
-        let limit = limit.map(|most| element(Tag::Limit, &element(Tag::Results, &most.to_string())));
-        let inner = [token, element(Tag::SyncLevel, level), limit.unwrap_or_default(), wanted.prop()].concat();
-        let mut request = self.with_body("REPORT", path, document(Tag::SyncCollection, &inner))?;
+        let limit = limit.map(|most| element(Element::Limit, &element(Element::Results, &most.to_string())));
+        let inner = [token, element(Element::SyncLevel, level), limit.unwrap_or_default(), wanted.prop()].concat();
+        let mut request = self.with_body("REPORT", path, document(Element::SyncCollection, &inner))?;
         // How far it reaches is said by the level (RFC 6578 §3.2).
         set(&mut request, "depth", Depth::Zero.value());
         set(&mut request, "accept-encoding", ACCEPTED);
@@ -299,7 +306,7 @@ fn printable(text: &str) -> String {
 }
 
 /// The element, with `inner` as it is.
-fn element(tag: Tag, inner: &str) -> String {
+fn element(tag: Element, inner: &str) -> String {
     let (namespace, local) = tag.name();
     let prefix = prefix(namespace);
     if inner.is_empty() {
@@ -310,10 +317,11 @@ fn element(tag: Tag, inner: &str) -> String {
 }
 
 /// The document with this root, and the namespaces that it uses declared.
-fn document(root: Tag, inner: &str) -> String {
+fn document(root: Element, inner: &str) -> String {
     let (namespace, local) = root.name();
     let root = format!("{}:{local}", prefix(namespace));
-    let namespaces = [Tag::Prop, Tag::Executable, Tag::WinModified, Tag::Checksums].map(|tag| tag.name().0);
+    let namespaces =
+        [Element::Prop, Element::Executable, Element::WinModified, Element::Checksums].map(|tag| tag.name().0);
     let used =
         namespaces.iter().filter(|other| **other == namespace || inner.contains(&format!("<{}:", prefix(other))));
     let declared: Vec<_> = used.map(|namespace| format!(" xmlns:{}=\"{namespace}\"", prefix(namespace))).collect();

@@ -1,21 +1,21 @@
 //! Trees of files, here and there.
 //!
 //! `walk` sees what is here, `plan` decides what of an upload is to be done and in which order, `upload` does it, under
-//! the locks of `holding`. `download` needs no plan: what a listing has found can be fetched.
+//! the locks of `held_locks`. `download` needs no plan: what a listing has found can be fetched.
 
+mod already_copied;
 mod download;
 mod filter;
-mod fold;
-mod holding;
-mod leftover;
+mod held_locks;
+mod last_seen;
+mod name_folding;
 mod plan;
-mod records;
 mod relay;
 mod relayed;
-mod settled;
 mod spared;
-mod store;
+mod state_file;
 mod stream;
+mod temporary_files;
 mod tree;
 mod unchanged;
 mod upload;
@@ -28,18 +28,19 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+pub use already_copied::AlreadyCopied;
 pub use download::download;
 pub use filter::{BadPattern, Filter, Rule};
-pub use leftover::is_leftover;
 pub use relay::relay;
 pub use relayed::body_of;
-pub use settled::Settled;
 pub use spared::{Spare, Spared};
 pub use stream::upload_stream;
+pub use temporary_files::is_temporary;
+use temporary_files::{marked, part_name, temporary_name};
 pub use tree::{Leaf, Tree, place_in};
 pub use upload::upload;
 
-use crate::{Error, RemotePath, Wanted, locks::Policy};
+use crate::{Error, RemotePath, Wanted, locks::LockPolicy};
 
 /// Uploads up to this size follow each other on a connection without waiting. A larger one gets one of its own.
 const SHARED: u64 = 4 * 1024 * 1024;
@@ -56,7 +57,7 @@ pub struct Options {
     /// source's name there.
     pub contents: bool,
     /// Which files are locked before they are written.
-    pub lock: Policy,
+    pub lock: LockPolicy,
     /// What is compared after a file has been moved.
     pub verify: Verify,
     /// What is left alone because it is there already.
@@ -85,7 +86,7 @@ pub struct Options {
     /// Which files at the target are left alone, whatever their source is.
     pub spare: Spare,
     /// What an earlier try has copied, and is left alone.
-    pub settled: Settled,
+    pub settled: AlreadyCopied,
     /// Nothing is changed; what would be is told.
     pub dry_run: bool,
     /// Where the listing of a folder that is mirrored here is kept, if the server tells what has changed since
@@ -126,7 +127,7 @@ impl Default for Options {
         Self {
             recursive: false,
             contents: false,
-            lock: Policy::Never,
+            lock: LockPolicy::Never,
             verify: Verify::Size,
             skip: Skip::Nothing,
             resume: false,
@@ -139,7 +140,7 @@ impl Default for Options {
             ignore_errors: false,
             backup: None,
             spare: Spare::default(),
-            settled: Settled::default(),
+            settled: AlreadyCopied::default(),
             dry_run: false,
             remembers: None,
             last_seen: None,
@@ -280,26 +281,6 @@ impl Summary {
         self.took += next.took;
         self.failed = next.failed;
     }
-}
-
-/// A name beside `name` for what is not whole yet, hidden and new each time.
-fn temporary_name(name: &[u8]) -> Vec<u8> {
-    part_name(name, random(name))
-}
-
-/// A name beside `name` for what is not whole yet, hidden.
-fn part_name(name: &[u8], mark: u64) -> Vec<u8> {
-    marked(name, mark, "part")
-}
-
-/// A hidden name with a mark in it. File systems take 255 bytes: of a long name only a part is in it.
-fn marked(name: &[u8], mark: u64, extension: &str) -> Vec<u8> {
-    let mut end = name.len().min(200);
-    // Not within a character, where it is text.
-    while end < name.len() && end > 190 && name[end] & 0xc0 == 0x80 {
-        end -= 1;
-    }
-    [b".", &name[..end], format!(".{mark:016x}.{extension}").as_bytes()].concat()
 }
 
 /// What to do about a thing of another kind that has the name.

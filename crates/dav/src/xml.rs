@@ -33,13 +33,13 @@ pub struct XmlError {
     /// The byte, from 0, at which the piece begins that is wrong.
     pub at: u64,
     /// What is wrong with it.
-    pub problem: Problem,
+    pub problem: XmlProblem,
 }
 
 /// What can be wrong with a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum XmlProblem {
     /// It is not in UTF-8.
     #[error("it is encoded as {0}, where only UTF-8 is read")]
     Encoding(String),
@@ -89,11 +89,11 @@ pub enum Problem {
 /// Who makes sense of a document.
 pub(crate) trait Sink {
     /// An element begins; both parts of its name. An undeclared namespace is the empty one.
-    fn open(&mut self, namespace: &str, local: &str) -> Result<(), Problem>;
+    fn open(&mut self, namespace: &str, local: &str) -> Result<(), XmlProblem>;
     /// A piece of text in the innermost open element, unescaped. One text may come in many pieces.
-    fn text(&mut self, text: &str) -> Result<(), Problem>;
+    fn text(&mut self, text: &str) -> Result<(), XmlProblem>;
     /// The innermost open element ends.
-    fn close(&mut self) -> Result<(), Problem>;
+    fn close(&mut self) -> Result<(), XmlProblem>;
 }
 
 /// A document on its way in. After an error it is not to be fed again.
@@ -139,7 +139,7 @@ impl Document {
     /// The document has come in whole: an error if its root is not closed.
     pub(crate) fn finish(&self) -> Result<(), XmlError> {
         let whole = self.ended && self.rest.is_empty();
-        if whole { Ok(()) } else { Err(self.error(self.rest.len(), Problem::Truncated)) }
+        if whole { Ok(()) } else { Err(self.error(self.rest.len(), XmlProblem::Truncated)) }
     }
 
     /// Whether a tag is still not over with this piece. So a long one that comes byte by byte is read only once.
@@ -150,10 +150,10 @@ impl Document {
     }
 
     fn bounded(&self) -> Result<(), XmlError> {
-        if self.rest.len() > LONGEST { Err(self.error(0, Problem::Long)) } else { Ok(()) }
+        if self.rest.len() > LONGEST { Err(self.error(0, XmlProblem::Long)) } else { Ok(()) }
     }
 
-    fn error(&self, offset: usize, problem: Problem) -> XmlError {
+    fn error(&self, offset: usize, problem: XmlProblem) -> XmlError {
         XmlError { at: self.at + offset as u64, problem }
     }
 
@@ -174,7 +174,7 @@ impl Document {
         };
         let used = self.consume_text(text, start, sink)?;
         if wrong && text.len() - used <= LONGEST {
-            return Err(self.error(start + text.len(), Problem::Utf8));
+            return Err(self.error(start + text.len(), XmlProblem::Utf8));
         }
         Ok(start + used)
     }
@@ -202,7 +202,7 @@ impl Document {
                 Ok(event) => {
                     let length = marks + reader.buffer_position() as usize - start;
                     if length > LONGEST && !matches!(event, Event::Text(_)) {
-                        return Err(error(start, Problem::Long));
+                        return Err(error(start, XmlProblem::Long));
                     }
                     // Text comes in pieces; what is wrong outside of the root is where its first character is.
                     let blank = match &event {
@@ -212,23 +212,23 @@ impl Document {
                     self.event(&event, sink).map_err(|problem| error(start + blank, problem))?;
                 }
                 Err(_) if unfinished(&text[start..]) => return Ok(start),
-                Err(_) if is_doctype(&text[start..]) => return Err(error(start, Problem::Doctype)),
+                Err(_) if is_doctype(&text[start..]) => return Err(error(start, XmlProblem::Doctype)),
                 Err(Malformed::IllFormed(IllFormedError::UnclosedReference)) => {
-                    return Err(error(start, Problem::Malformed("a `&` begins no reference".to_owned())));
+                    return Err(error(start, XmlProblem::Malformed("a `&` begins no reference".to_owned())));
                 }
-                Err(wrong) => return Err(error(start, Problem::Malformed(wrong.to_string()))),
+                Err(wrong) => return Err(error(start, XmlProblem::Malformed(wrong.to_string()))),
             }
         }
     }
 
-    fn event(&mut self, event: &Event, sink: &mut impl Sink) -> Result<(), Problem> {
+    fn event(&mut self, event: &Event, sink: &mut impl Sink) -> Result<(), XmlProblem> {
         match event {
             Event::Start(start) => self.start(start, sink),
             Event::End(end) => {
                 let name = end.name();
-                let open = self.open.pop().ok_or(Problem::Outside)?;
+                let open = self.open.pop().ok_or(XmlProblem::Outside)?;
                 if open != name.0 {
-                    return Err(Problem::Mismatch { open, close: name.0.to_owned() });
+                    return Err(XmlProblem::Mismatch { open, close: name.0.to_owned() });
                 }
                 self.namespaces.pop();
                 self.ended = self.open.is_empty();
@@ -239,48 +239,48 @@ impl Document {
             Event::GeneralRef(reference) => self.text(character(reference)?.encode_utf8(&mut [0; 4]), sink),
             Event::Decl(declaration) => match declaration.encoding().transpose() {
                 Ok(Some(name)) if !["utf-8", "us-ascii"].iter().any(|known| name.eq_ignore_ascii_case(known)) => {
-                    Err(Problem::Encoding(name.into_owned()))
+                    Err(XmlProblem::Encoding(name.into_owned()))
                 }
                 _ => Ok(()),
             },
-            Event::DocType(_) => Err(Problem::Doctype),
+            Event::DocType(_) => Err(XmlProblem::Doctype),
             Event::Comment(_) | Event::PI(_) | Event::Empty(_) | Event::Eof => Ok(()),
         }
     }
 
-    fn start(&mut self, start: &BytesStart, sink: &mut impl Sink) -> Result<(), Problem> {
+    fn start(&mut self, start: &BytesStart, sink: &mut impl Sink) -> Result<(), XmlProblem> {
         if self.ended {
-            return Err(Problem::Outside);
+            return Err(XmlProblem::Outside);
         }
         if self.open.len() == DEEPEST {
-            return Err(Problem::Deep);
+            return Err(XmlProblem::Deep);
         }
         let name = start.name();
         if name.0.len() > LONGEST_NAME {
-            return Err(Problem::Long);
+            return Err(XmlProblem::Long);
         }
-        self.namespaces.push(start).map_err(|error| Problem::Malformed(error.to_string()))?;
+        self.namespaces.push(start).map_err(|error| XmlProblem::Malformed(error.to_string()))?;
         self.open.push(name.0.to_owned());
         let (namespace, local) = self.namespaces.resolve_element(name);
         let namespace = if let ResolveResult::Bound(namespace) = &namespace { namespace.0 } else { "" };
         sink.open(namespace, local.as_ref())
     }
 
-    fn text(&self, text: &str, sink: &mut impl Sink) -> Result<(), Problem> {
+    fn text(&self, text: &str, sink: &mut impl Sink) -> Result<(), XmlProblem> {
         match (self.open.is_empty(), text.trim_ascii().is_empty()) {
             (true, true) => Ok(()),
-            (true, false) => Err(Problem::Outside),
+            (true, false) => Err(XmlProblem::Outside),
             (false, _) => sink.text(text),
         }
     }
 }
 
 /// The length of the mark at the start of a document in UTF-8.
-fn byte_order_mark(start: [u8; 4]) -> Result<usize, Problem> {
+fn byte_order_mark(start: [u8; 4]) -> Result<usize, XmlProblem> {
     match start {
         [0xef, 0xbb, 0xbf, _] => Ok(3),
         [0xfe, 0xff, ..] | [0xff, 0xfe, ..] | [b'<', 0, ..] | [0, b'<', ..] => {
-            Err(Problem::Encoding("UTF-16".to_owned()))
+            Err(XmlProblem::Encoding("UTF-16".to_owned()))
         }
         _ => Ok(0),
     }
@@ -302,15 +302,15 @@ fn is_doctype(text: &str) -> bool {
     text.as_bytes().first_chunk().is_some_and(|start: &[u8; 3]| start.eq_ignore_ascii_case(b"<!d"))
 }
 
-fn character(reference: &BytesRef) -> Result<char, Problem> {
+fn character(reference: &BytesRef) -> Result<char, XmlProblem> {
     match reference.resolve_char_ref() {
         Ok(Some(char)) => Ok(char),
         Ok(None) => {
             let name = reference.xml10_content();
             let known = quick_xml::escape::resolve_xml_entity(&name).and_then(|text| text.chars().next());
-            known.ok_or_else(|| Problem::Entity(name.into_owned()))
+            known.ok_or_else(|| XmlProblem::Entity(name.into_owned()))
         }
-        Err(error) => Err(Problem::Malformed(error.to_string())),
+        Err(error) => Err(XmlProblem::Malformed(error.to_string())),
     }
 }
 

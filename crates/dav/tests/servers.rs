@@ -6,7 +6,7 @@
 
 use std::{fmt::Write, fs, path::Path, time::Duration};
 
-use dav::{Entry, Item, Multistatus, Properties, Refusal, RemotePath};
+use dav::{Entry, ErrorBody, Item, Multistatus, Properties, RemotePath};
 
 fn data(file: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(file)).unwrap()
@@ -64,7 +64,7 @@ fn apache() {
     assert_eq!((lock.timeout, lock.infinite_depth, lock.shared), (Some(Duration::from_mins(10)), false, false));
     // With status 424 and not 207, though some of the folder may be gone.
     assert_eq!(lines(&read("apache-delete-424.xml", "/top/").0), "/top/a.txt 423 Locked\n");
-    assert_eq!(Refusal::read(&data("apache-423.html")), Refusal::default());
+    assert_eq!(ErrorBody::read(&data("apache-423.html")), ErrorBody::default());
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn sharepoint() {
 fn sabre_changes() {
     let (entries, end) = read("sabre-sync.xml", "/dav/");
     assert_eq!(lines(&entries), "/dav/new.txt \"1\"\n/dav/gone.txt 404 Not Found\n/dav/ 507 Insufficient Storage\n");
-    assert_eq!(entries[2].conditions[0].code, dav::Code::NumberOfMatchesWithinLimits);
+    assert_eq!(entries[2].conditions[0].code, dav::ConditionCode::NumberOfMatchesWithinLimits);
     assert_eq!(entries[2].description.as_deref(), Some("500 at a time"));
     assert_eq!(end.sync_token.as_deref(), Some("http://sabre.io/ns/sync/5001"));
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use dav::{
-    Dav, Policy, RemotePath,
+    Dav, LockPolicy, RemotePath,
     transfer::{Event, Options, Skip, Summary, Verify, Watch, download, upload},
 };
 use haul_http::{Client, Origin, Pipelining, Settings, credentials::Authenticator};
@@ -144,8 +144,8 @@ async fn temporary_names_and_locks_leave_nothing_behind() {
     fs::write(here.path().join("one"), "first").unwrap();
     for options in [
         Options { temporary: true, ..Options::default() },
-        Options { lock: Policy::Always, ..Options::default() },
-        Options { lock: Policy::OnEdit, temporary: true, ..Options::default() },
+        Options { lock: LockPolicy::Always, ..Options::default() },
+        Options { lock: LockPolicy::OnEdit, temporary: true, ..Options::default() },
     ] {
         for content in ["second", "third, and longer"] {
             fs::write(here.path().join("one"), content).unwrap();
@@ -167,13 +167,13 @@ async fn somebody_elses_lock_is_told_with_their_name() {
     }
     fs::write(server.root.path().join("theirs"), "before").unwrap();
     server.dav.lock(&path("/theirs"), "Jane Doe", Duration::from_mins(1)).await.unwrap();
-    for lock in [Policy::Never, Policy::Always] {
+    for lock in [LockPolicy::Never, LockPolicy::Always] {
         let options = Options { recursive: true, contents: true, lock, verify: Verify::None, ..Options::default() };
         let summary = up(&server, here.path(), "/", &options).await;
         assert_eq!((summary.files, summary.failed.len()), (1, 1), "{lock:?}");
         let (name, why) = &summary.failed[0];
         assert!(name.ends_with("theirs") && why.is(423), "{why}");
-        if lock == Policy::Always {
+        if lock == LockPolicy::Always {
             assert!(why.to_string().contains("Jane Doe"), "{why}");
         }
         assert_eq!(fs::read(server.root.path().join("theirs")).unwrap(), b"before");
@@ -410,7 +410,7 @@ async fn a_lone_folder_goes_into_the_target_whether_it_is_there_or_not() {
     lay_out(&source);
     fs::create_dir(server.root.path().join("there")).unwrap();
     let options = Options { recursive: true, ..Options::default() };
-    for (folders, lock) in [(6, Policy::Never), (0, Policy::Always)] {
+    for (folders, lock) in [(6, LockPolicy::Never), (0, LockPolicy::Always)] {
         let options = Options { lock, ..options.clone() };
         let summary = up(&server, &source, "/there/", &options).await;
         assert_eq!((summary.files, summary.folders, summary.failed.len()), (36, folders, 0));

@@ -115,6 +115,6 @@ fn print(text: &[u8]) -> Result<(), Box<dyn Error>> {
 /// and what is being done matters more. Whatever is in it, a name or a server's own words, cannot speak to the terminal.
 fn say(what: impl Display) {
     let text = what.to_string();
-    let lines: Vec<String> = text.split('\n').map(|line| dav::harmless(line.as_bytes()).to_string()).collect();
+    let lines: Vec<String> = text.split('\n').map(|line| dav::terminal_safe(line.as_bytes()).to_string()).collect();
     let _ = writeln!(io::stderr(), "haul: {}", lines.join("\n"));
 }

@@ -15,9 +15,9 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     behaviour::Behaviour,
-    digest::Door,
-    pipeline,
-    stated::Stated,
+    connection,
+    digest_auth::DigestAuth,
+    digest_headers::StatedDigests,
     wire::{self, Request},
 };
 
@@ -92,8 +92,8 @@ pub(crate) struct State {
     /// What was set by PROPPATCH, by path.
     pub(crate) properties: BTreeMap<String, String>,
     /// Who must prove who they are.
-    pub(crate) door: Option<Door>,
-    pub(crate) stated: Stated,
+    pub(crate) door: Option<DigestAuth>,
+    pub(crate) stated: StatedDigests,
     /// Tokens of locks and their owners, by path.
     pub(crate) locks: BTreeMap<String, (String, String)>,
     pub(crate) versions: u64,
@@ -181,7 +181,7 @@ impl Double {
             nodes: BTreeMap::from([(String::new(), Node::Folder)]),
             properties: BTreeMap::new(),
             door: None,
-            stated: Stated::default(),
+            stated: StatedDigests::default(),
             locks: BTreeMap::new(),
             versions: 0,
             requests: 0,
@@ -217,7 +217,7 @@ impl Double {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 if behaves {
-                    connections.spawn(pipeline::serve(stream, state.clone()));
+                    connections.spawn(connection::serve(stream, state.clone()));
                 } else {
                     connections.spawn(wire::serve(stream, state.clone()));
                 }
@@ -280,13 +280,13 @@ impl Double {
     }
 
     /// From now on only Digest opens.
-    pub fn guard(&self, door: Door) {
+    pub fn guard(&self, door: DigestAuth) {
         self.state().door = Some(door);
     }
 
     /// What uploads have stated of their digests; from now on that is refused with a status, or not.
-    pub fn stated(&self, refused_with: Option<u16>) -> Stated {
-        std::mem::replace(&mut self.state().stated, Stated { refused_with, ..Stated::default() })
+    pub fn stated(&self, refused_with: Option<u16>) -> StatedDigests {
+        std::mem::replace(&mut self.state().stated, StatedDigests { refused_with, ..StatedDigests::default() })
     }
 
     /// Counts of nonces that were used twice.

@@ -10,21 +10,21 @@
 
 pub mod behaviour;
 pub mod behaviours;
-pub mod cloud;
+mod connection;
 mod content;
-mod digest;
+mod digest_auth;
+mod digest_headers;
 mod double;
-mod names;
-mod pipeline;
+pub mod nextcloud;
+mod paths;
 mod proppatch;
-mod shown;
-mod stated;
+mod representation;
 mod verbs;
 mod wire;
 
 pub use behaviour::Behaviour;
 pub use content::noise;
-pub use digest::Door;
+pub use digest_auth::DigestAuth;
+pub use digest_headers::StatedDigests;
 pub use double::{Double, Fault, Manner, Reports, Script};
-pub use names::{decode, encode};
-pub use stated::Stated;
+pub use paths::{decode, encode};

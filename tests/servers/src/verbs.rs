@@ -9,8 +9,8 @@ use chrono::{DateTime, Utc};
 
 use crate::{
     behaviour::Shown,
-    cloud,
     double::{Manner, Node, State},
+    nextcloud,
     wire::{Answer, Request},
 };
 
@@ -169,7 +169,7 @@ impl State {
     }
 
     fn carry(&mut self, path: &str, request: &Request) -> Answer {
-        let to = self.kept_as(path, &cloud::destination(request));
+        let to = self.kept_as(path, &nextcloud::destination(request));
         let exists = self.nodes.contains_key(&to);
         if !self.nodes.contains_key(path) {
             return Answer::new(404);

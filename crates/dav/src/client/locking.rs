@@ -8,7 +8,7 @@ use http::StatusCode;
 use super::{Dav, whole};
 use crate::{
     Error, LockToken, Properties, RemotePath, Wanted,
-    lost::{Asked, Done},
+    client::confirmation::{Confirmed, Intent},
 };
 
 /// A lock that was granted.
@@ -58,8 +58,8 @@ impl Dav {
     }
 
     /// Gives a lock back.
-    pub async fn unlock(&self, path: &RemotePath, token: &LockToken) -> Result<Done, Error> {
+    pub async fn unlock(&self, path: &RemotePath, token: &LockToken) -> Result<Confirmed, Error> {
         let unlocked = self.done(self.requests.unlock(path, token), path, Options::default()).await;
-        self.confirmed(unlocked, Asked::Unlock(path, token)).await
+        self.confirmed(unlocked, Intent::Unlock(path, token)).await
     }
 }

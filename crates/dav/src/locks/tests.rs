@@ -17,40 +17,40 @@ const MINUTE: Duration = Duration::from_mins(1);
 #[test]
 fn each_policy_locks_what_it_says() {
     for (policy, new, existing) in
-        [(Policy::Never, false, false), (Policy::OnEdit, false, true), (Policy::Always, true, true)]
+        [(LockPolicy::Never, false, false), (LockPolicy::OnEdit, false, true), (LockPolicy::Always, true, true)]
     {
         for (exists, locked) in [(false, new), (true, existing)] {
             let permit = Locks::new(policy).acquire(&path("a"), exists);
-            assert_eq!(permit, if locked { Permit::Ask } else { Permit::Unlocked }, "{policy:?} {exists}");
+            assert_eq!(permit, if locked { LockPermit::Ask } else { LockPermit::Unlocked }, "{policy:?} {exists}");
         }
     }
 }
 
 #[test]
 fn saves_share_one_lock() {
-    let (mut locks, a, now) = (Locks::new(Policy::OnEdit), path("a"), Instant::now());
-    assert_eq!(locks.acquire(&a, true), Permit::Ask);
-    assert_eq!(locks.acquire(&a, true), Permit::Wait);
+    let (mut locks, a, now) = (Locks::new(LockPolicy::OnEdit), path("a"), Instant::now());
+    assert_eq!(locks.acquire(&a, true), LockPermit::Ask);
+    assert_eq!(locks.acquire(&a, true), LockPermit::Wait);
     assert_eq!(locks.granted(&a, token(1), Some(MINUTE), now), None);
-    assert_eq!(locks.permit(&a), Some(Permit::Locked(token(1))));
+    assert_eq!(locks.permit(&a), Some(LockPermit::Locked(token(1))));
     assert_eq!(locks.release(&a), None);
-    assert_eq!(locks.acquire(&a, true), Permit::Locked(token(1)));
+    assert_eq!(locks.acquire(&a, true), LockPermit::Locked(token(1)));
     assert_eq!(locks.release(&a), None);
-    assert_eq!(locks.release(&a), Some(Action::Unlock(a.clone(), token(1))));
-    assert_eq!(locks.acquire(&a, true), Permit::Wait);
-    assert_eq!(locks.unlocked(&a), Some(Action::Lock(a.clone())));
+    assert_eq!(locks.release(&a), Some(LockAction::Unlock(a.clone(), token(1))));
+    assert_eq!(locks.acquire(&a, true), LockPermit::Wait);
+    assert_eq!(locks.unlocked(&a), Some(LockAction::Lock(a.clone())));
     assert_eq!(locks.granted(&a, token(2), Some(MINUTE), now), None);
-    assert_eq!(locks.permit(&a), Some(Permit::Locked(token(2))));
+    assert_eq!(locks.permit(&a), Some(LockPermit::Locked(token(2))));
 }
 
 #[test]
 fn a_lock_is_refreshed_at_half_of_what_was_granted() {
-    let (mut locks, a, now) = (Locks::new(Policy::Always), path("a"), Instant::now());
+    let (mut locks, a, now) = (Locks::new(LockPolicy::Always), path("a"), Instant::now());
     locks.acquire(&a, true);
     locks.granted(&a, token(1), Some(MINUTE), now);
     assert_eq!(locks.wake(), Some(now + MINUTE / 2));
     assert_eq!(locks.due(now + MINUTE / 3), []);
-    let refresh = Action::Refresh(a.clone(), token(1));
+    let refresh = LockAction::Refresh(a.clone(), token(1));
     assert_eq!(locks.due(now + MINUTE / 2).as_slice(), std::slice::from_ref(&refresh));
     assert_eq!((locks.due(now + MINUTE), locks.wake()), (vec![], None));
     // Half of the rest, then of what is granted anew.
@@ -66,28 +66,28 @@ fn a_lock_is_refreshed_at_half_of_what_was_granted() {
 
 #[test]
 fn a_lost_lock_is_asked_for_anew() {
-    let (mut locks, a, now) = (Locks::new(Policy::Always), path("a"), Instant::now());
+    let (mut locks, a, now) = (Locks::new(LockPolicy::Always), path("a"), Instant::now());
     locks.acquire(&a, true);
     locks.granted(&a, token(1), Some(MINUTE), now);
     assert!(!locks.lost(&a, &token(7)), "an old lock's loss is not this one's");
     assert!(locks.lost(&a, &token(1)));
     assert_eq!((locks.permit(&a), locks.wake()), (None, None));
-    assert_eq!(locks.acquire(&a, true), Permit::Ask);
+    assert_eq!(locks.acquire(&a, true), LockPermit::Ask);
     locks.granted(&a, token(2), Some(MINUTE), now);
     assert_eq!(locks.release(&a), None);
-    assert_eq!(locks.release(&a), Some(Action::Unlock(a.clone(), token(2))));
+    assert_eq!(locks.release(&a), Some(LockAction::Unlock(a.clone(), token(2))));
 }
 
 #[test]
 fn all_are_given_back_at_the_end() {
-    let (mut locks, now) = (Locks::new(Policy::Always), Instant::now());
+    let (mut locks, now) = (Locks::new(LockPolicy::Always), Instant::now());
     for (n, name) in (0..).zip(["a", "b", "c"]) {
         locks.acquire(&path(name), false);
         if name != "c" {
             locks.granted(&path(name), token(n), Some(MINUTE), now);
         }
     }
-    let unlock = |name, n| Action::Unlock(path(name), token(n));
+    let unlock = |name, n| LockAction::Unlock(path(name), token(n));
     assert_eq!(locks.release_all(), [unlock("a", 0), unlock("b", 1)]);
     assert_eq!(locks.granted(&path("c"), token(2), None, now), Some(unlock("c", 2)));
 }
@@ -117,12 +117,12 @@ struct Server {
 }
 
 impl Server {
-    fn receive(&mut self, actions: impl IntoIterator<Item = Action>) {
+    fn receive(&mut self, actions: impl IntoIterator<Item = LockAction>) {
         for action in actions {
             match action {
-                Action::Lock(path) => self.lock(path),
-                Action::Refresh(path, token) => self.refreshing.push((path, token)),
-                Action::Unlock(path, token) => self.unlocking.push((path, token)),
+                LockAction::Lock(path) => self.lock(path),
+                LockAction::Refresh(path, token) => self.refreshing.push((path, token)),
+                LockAction::Unlock(path, token) => self.unlocking.push((path, token)),
             }
         }
     }
@@ -153,7 +153,7 @@ proptest! {
     #[test]
     fn no_lock_is_left_behind(steps in steps()) {
         let paths = ["a", "b", "c"].map(path);
-        let (mut locks, mut server, mut now) = (Locks::new(Policy::Always), Server::default(), Instant::now());
+        let (mut locks, mut server, mut now) = (Locks::new(LockPolicy::Always), Server::default(), Instant::now());
         let mut writers = [0_usize; 3];
         for (which, step) in steps {
             let path = &paths[which];
@@ -161,9 +161,9 @@ proptest! {
                 Step::Acquire => {
                     writers[which] += 1;
                     match locks.acquire(path, true) {
-                        Permit::Ask => server.lock(path.clone()),
-                        Permit::Unlocked => prop_assert!(false, "policy always"),
-                        Permit::Locked(_) | Permit::Wait => {}
+                        LockPermit::Ask => server.lock(path.clone()),
+                        LockPermit::Unlocked => prop_assert!(false, "policy always"),
+                        LockPermit::Locked(_) | LockPermit::Wait => {}
                     }
                 }
                 Step::Release if writers[which] > 0 => {

@@ -99,7 +99,7 @@ fn another_document_is_named() {
     let (_, end) = in_pieces(b"<html><body>Please log in</body></html>", "/", &[]);
     assert!(end.unwrap_err().to_string().contains("<html>"));
     let (_, end) = in_pieces(around("<D:response><D:status>fine</D:status></D:response>").as_bytes(), "/", &[]);
-    assert_eq!(end.unwrap_err().problem, Problem::Status("fine".into()));
+    assert_eq!(end.unwrap_err().problem, XmlProblem::Status("fine".into()));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn what_is_whole_before_an_error_stands_and_nothing_follows() {
     let kinds: Vec<_> = answer.feed(document.as_bytes()).map(|item| item.is_ok()).collect();
     assert_eq!(kinds, [true, true, false]);
     assert_eq!(answer.feed(RESPONSE.as_bytes()).count(), 0);
-    assert!(matches!(answer.finish().unwrap_err().problem, Problem::Entity(_)));
+    assert!(matches!(answer.finish().unwrap_err().problem, XmlProblem::Entity(_)));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_response_without_end_is_refused() {
         .chain(std::iter::repeat("<D:lockdiscovery><D:activelock/></D:lockdiscovery>"))
         .take(100_000)
         .find_map(|piece| answer.feed(piece.as_bytes()).find_map(Result::err));
-    assert_eq!(failure.unwrap().problem, Problem::Large);
+    assert_eq!(failure.unwrap().problem, XmlProblem::Large);
 }
 
 #[test]

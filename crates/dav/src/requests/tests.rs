@@ -74,7 +74,7 @@ fn writing_says_what_must_be_true() {
     let token = LockToken::parse("urn:uuid:1").unwrap();
     let (from, to) = (path("/a"), path("/b%20c"));
     let held = If::default().locked(&from, token);
-    let unchanged = Guard::Unchanged(ETag::parse("\"x\"").unwrap());
+    let unchanged = Precondition::Unchanged(ETag::parse("\"x\"").unwrap());
     assert_eq!(
         told(requests().put(&from, &unchanged, &held)).0,
         "PUT http://dav.example:8080/a\nif-match: \"x\"\nif: (<urn:uuid:1>)"
@@ -89,7 +89,10 @@ fn writing_says_what_must_be_true() {
         "COPY http://dav.example:8080/d/\ndepth: infinity\ndestination: http://dav.example:8080/e/\noverwrite: T"
     );
     assert_eq!(told(requests().mkcol(&path("/d"), &If::default())).0, "MKCOL http://dav.example:8080/d/\n");
-    assert_eq!(told(requests().delete(&from, &Guard::None, &If::default())).0, "DELETE http://dav.example:8080/a\n");
+    assert_eq!(
+        told(requests().delete(&from, &Precondition::None, &If::default())).0,
+        "DELETE http://dav.example:8080/a\n"
+    );
 }
 
 #[test]
@@ -99,7 +102,7 @@ fn changes_since_a_token() {
         Some("urn:1?a&b"),
         Depth::One,
         Some(500),
-        Wanted(&[Tag::Validator]),
+        Wanted(&[Element::Validator]),
     ));
     assert_eq!(head, format!("REPORT http://dav.example:8080/a/\naccept-encoding: gzip\n{XML}\ndepth: 0"));
     assert_eq!(
@@ -113,5 +116,5 @@ fn changes_since_a_token() {
 fn what_no_url_can_carry_is_said() {
     let long = RemotePath::root().join(&vec![b'a'; 70_000], false).unwrap();
     let error = requests().propfind(&long, Depth::One, Wanted::LISTING).unwrap_err();
-    assert_eq!(error.why, Unfit::Long);
+    assert_eq!(error.why, PathProblem::Long);
 }

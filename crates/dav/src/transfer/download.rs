@@ -11,17 +11,20 @@
 //!
 //! Of each file found, no more is kept until its turn than is needed then: there may be very many.
 
+mod announced_length;
+mod attempt;
 mod backup;
-mod early;
-mod extras;
+mod deletions;
 mod fetch;
-mod here;
-mod late;
+mod hedge;
 mod listing;
-mod parts;
-mod recall;
-mod remembered;
-mod surplus;
+mod local_files;
+mod partial_file;
+mod prefetch;
+mod range_request;
+mod ranges;
+mod sync_snapshot;
+mod sync_store;
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -41,12 +44,12 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream, stream::Futu
 use haul_http::{Body, Expected, connect};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
-use self::{early::Early, late::Late, listing::Found, parts::FAR, remembered::Remembered};
+use self::{hedge::Hedge, listing::Found, prefetch::Prefetch, range_request::FAR, sync_snapshot::SyncSnapshot};
 use super::{
     Event, Options, Skip, Spare, Spared, Summary, Watch,
     filter::Scope,
+    last_seen::LastSeen,
     lock,
-    records::Records,
     unchanged::{Here, Record, Times, Version},
 };
 use crate::{Dav, ETag, Error, Properties, RemotePath, Wanted};
@@ -74,7 +77,7 @@ pub async fn download(
     if let Some(first) = sources.first() {
         dav.warm(first, options.connections);
     }
-    let mut work = Work {
+    let mut work = Download {
         dav,
         options,
         watch,
@@ -90,7 +93,7 @@ pub async fn download(
         untried: Mutex::default(),
         records: Mutex::default(),
         early: Mutex::default(),
-        late: Late::new(2 * options.connections),
+        late: Hedge::new(2 * options.connections),
         all_asked: watch::Sender::new(false),
         summary: Mutex::default(),
     };
@@ -99,11 +102,11 @@ pub async fn download(
         && !path.is_folder()
         && path.name().is_some_and(|name| options.filter.name(&Scope::default(), name))
     {
-        work.early = Some(Early::ask(dav, path, options.connections)).into();
+        work.early = Some(Prefetch::ask(dav, path, options.connections)).into();
     }
     if let [path] = sources {
         let url = dav.requests().url(path).ok();
-        work.records = Records::open(options.last_seen.as_deref(), url, to).await.into();
+        work.records = LastSeen::open(options.last_seen.as_deref(), url, to).await.into();
     }
     let (mut queue, mut places) = (Queue::default(), HashSet::new());
     let remembers = options.remembers.as_deref().filter(|_| options.contents && sources.len() == 1);
@@ -139,7 +142,7 @@ pub async fn download(
             work.recall(folder, file).await;
         }
         let found = if let Some(entry) = entry.filter(|entry| !entry.path.is_folder()) {
-            work.source_file(entry.path, &place, Facts::of(entry.properties))?.map(Found::File)
+            work.source_file(entry.path, &place, FileFacts::of(entry.properties))?.map(Found::File)
         } else {
             let (path, scope) = (path.as_folder(true), Scope::default());
             Some(Found::Folder(Folder { path, place, named: true, fresh: false, alias: None, scope, above: None }))
@@ -189,14 +192,14 @@ struct Folder {
 
 /// What a listing says of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Facts {
+struct FileFacts {
     length: Option<u64>,
     modified: Option<SystemTime>,
     etag: Option<ETag>,
     checksums: Vec<String>,
 }
 
-impl Facts {
+impl FileFacts {
     /// What the answer to a GET looks like.
     fn expected(&self) -> Expected {
         let etag = self.etag.as_ref().map(ToString::to_string);
@@ -214,13 +217,13 @@ impl Facts {
 }
 
 /// A file on the server.
-struct Find {
+struct RemoteFile {
     folder: Arc<Folder>,
     name: Box<[u8]>,
-    facts: Facts,
+    facts: FileFacts,
 }
 
-impl Find {
+impl RemoteFile {
     fn path(&self) -> Result<RemotePath, Error> {
         Ok(self.folder.path.join(&self.name, false)?)
     }
@@ -241,7 +244,7 @@ impl Find {
 #[derive(Default)]
 struct Queue {
     folders: VecDeque<Folder>,
-    files: VecDeque<Find>,
+    files: VecDeque<RemoteFile>,
 }
 
 impl Queue {
@@ -262,12 +265,12 @@ impl Queue {
 }
 
 /// What came of something under way.
-enum Came {
+enum Finished {
     Listed,
     Fetched,
 }
 
-struct Work<'a> {
+struct Download<'a> {
     dav: &'a Dav,
     options: &'a Options,
     watch: &'a Watch,
@@ -288,20 +291,20 @@ struct Work<'a> {
     /// One for each file that may be in parts at a time.
     in_parts: Semaphore,
     /// What the server had at the last run, and has now; none if it does not tell what has changed.
-    remembered: Mutex<Option<Remembered>>,
+    remembered: Mutex<Option<SyncSnapshot>>,
     /// An earlier state, by which it may be seen what the server tells.
     untried: Mutex<Option<String>>,
     /// What was last seen of the files.
-    records: Mutex<Records>,
+    records: Mutex<LastSeen>,
     /// What was asked for of the one file before it was known.
-    early: Mutex<Option<Early>>,
+    early: Mutex<Option<Prefetch>>,
     /// Small files that are late when all has been asked for.
-    late: Late,
+    late: Hedge,
     all_asked: watch::Sender<bool>,
     summary: Mutex<Summary>,
 }
 
-impl Work<'_> {
+impl Download<'_> {
     /// So many bytes have come.
     fn moves(&self, bytes: usize) {
         self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -310,7 +313,7 @@ impl Work<'_> {
 
     async fn run(&self, mut queue: Queue) {
         let (finder, mut finds) = mpsc::unbounded_channel();
-        let mut running: FuturesUnordered<BoxFuture<'_, Came>> = FuturesUnordered::new();
+        let mut running: FuturesUnordered<BoxFuture<'_, Finished>> = FuturesUnordered::new();
         let mut listings = 0_usize;
         loop {
             while running.len() < WINDOW {
@@ -319,9 +322,9 @@ impl Work<'_> {
                 if let Some(folder) = folder {
                     listings += 1;
                     let finder = finder.clone();
-                    running.push(async move { self.folder(folder, &finder).await }.map(|()| Came::Listed).boxed());
+                    running.push(async move { self.folder(folder, &finder).await }.map(|()| Finished::Listed).boxed());
                 } else if let Some(find) = queue.files.pop_front() {
-                    running.push(self.file(find).map(|()| Came::Fetched).boxed());
+                    running.push(self.file(find).map(|()| Finished::Fetched).boxed());
                 } else {
                     break;
                 }
@@ -332,8 +335,8 @@ impl Work<'_> {
                 biased;
                 _ = finds.recv_many(&mut found, AT_ONCE) => self.found(queue.extend(found.into_iter())),
                 came = running.next() => match came {
-                    Some(Came::Listed) => listings -= 1,
-                    Some(Came::Fetched) => {}
+                    Some(Finished::Listed) => listings -= 1,
+                    Some(Finished::Fetched) => {}
                     None => return,
                 },
             }
@@ -374,7 +377,7 @@ impl Work<'_> {
         lock(&self.summary).failed.push((path.to_owned(), why));
     }
 
-    async fn file(&self, mut find: Find) {
+    async fn file(&self, mut find: RemoteFile) {
         let path = match find.path() {
             Ok(path) => path,
             Err(error) => return self.failed(&String::from_utf8_lossy(&find.name), error),
@@ -403,12 +406,12 @@ impl Work<'_> {
     }
 
     /// Fetches a file; once more if it is not what was listed since it has been changed.
-    async fn fetch_listed(&self, find: &mut Find, path: &RemotePath) -> Result<u64, Error> {
+    async fn fetch_listed(&self, find: &mut RemoteFile, path: &RemotePath) -> Result<u64, Error> {
         match self.fetch(find, path).await {
             Err(error) if matches!(error, Error::Differs { .. }) || error.is(412) || error.is(416) => {
                 let now =
                     self.dav.stat(path, self.options.wanted()).await.ok().flatten().filter(|now| !now.path.is_folder());
-                let now = now.map(|now| Facts::of(now.properties)).filter(|now| {
+                let now = now.map(|now| FileFacts::of(now.properties)).filter(|now| {
                     (now.length, &now.etag, now.modified) != (find.facts.length, &find.facts.etag, find.facts.modified)
                 });
                 match now {
@@ -424,12 +427,12 @@ impl Work<'_> {
     }
 
     /// Both sides of a file are the same now.
-    fn saw(&self, find: &Find, here: Here) {
+    fn saw(&self, find: &RemoteFile, here: Here) {
         lock(&self.records).keep(&find.folder.path, &find.name, Record::of(here, find.facts.version()));
     }
 
     /// Why a file is left alone here, if it is.
-    fn spares(&self, find: &Find) -> Option<Spared> {
+    fn spares(&self, find: &RemoteFile) -> Option<Spared> {
         let spare = Some(self.options.spare).filter(|spare| *spare != Spare::default() && !find.folder.fresh)?;
         let here = if find.folder.named { fs::metadata(find.place()) } else { fs::symlink_metadata(find.place()) };
         let here = here.ok().filter(|here| !here.is_dir())?;
@@ -438,7 +441,7 @@ impl Work<'_> {
     }
 
     /// Whether a file need not be fetched.
-    async fn is_here(&self, find: &Find, path: &RemotePath) -> bool {
+    async fn is_here(&self, find: &RemoteFile, path: &RemotePath) -> bool {
         let (place, facts) = (find.place(), &find.facts);
         let here = if find.folder.named { fs::metadata(&place) } else { fs::symlink_metadata(&place) };
         let Ok(here) = here.as_ref().map(|here| (here.is_file(), here.len(), here.modified().ok())) else {

@@ -15,7 +15,7 @@
 
 mod deletions;
 mod folders;
-mod hidden;
+mod hidden_files;
 mod spelling;
 mod steps;
 mod verify;
@@ -27,20 +27,20 @@ use std::{
 
 pub(crate) use self::{
     deletions::too_many,
-    spelling::Thing,
-    steps::{Before, Listing, News, Outcome, Sent, Sifted, Step, There},
+    spelling::Node,
+    steps::{Before, Deletable, Listing, News, Outcome, Sent, Step, There},
 };
 use self::{
     folders::{Awaiting, Made, is_missing_folder},
-    hidden::Hidden,
+    hidden_files::Hidden,
 };
 use super::{
     FEW, Options, REMEDY, SHARED, Skip, Verify,
-    records::Records,
+    last_seen::LastSeen,
     unchanged::{Here, Record, Times, Verdict, Version},
     walk::{File, Outline},
 };
-use crate::{Error, Guard, RemotePath};
+use crate::{Error, Precondition, RemotePath};
 
 /// How many requests may be on their way or wait in the engine's queue, and how many bytes of small files.
 const WINDOW: usize = 512;
@@ -55,7 +55,7 @@ const MANY: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub(crate) times: Times,
-    pub(crate) records: Records,
+    pub(crate) records: LastSeen,
     /// Temporary files that have not changed since then are deleted, if there are to be.
     pub(crate) old_since: Option<SystemTime>,
 }
@@ -75,14 +75,14 @@ pub(crate) struct Plan {
     steps: VecDeque<Step>,
     small: VecDeque<(usize, Before)>,
     large: VecDeque<(usize, Before)>,
-    deletions: Vec<(RemotePath, Guard)>,
+    deletions: Vec<(RemotePath, Precondition)>,
     /// The same of what may be the same as something new.
-    twins: Vec<(RemotePath, Guard, Vec<u8>)>,
+    twins: Vec<(RemotePath, Precondition, Vec<u8>)>,
     /// How many files and folders go with them.
     doomed: u64,
     deleting: bool,
     /// What the server says that it has deleted; what it was told to delete twice.
-    deleted: Vec<(RemotePath, Guard)>,
+    deleted: Vec<(RemotePath, Precondition)>,
     deleted_again: HashSet<RemotePath>,
     under_way: usize,
     large_under_way: usize,
@@ -199,7 +199,7 @@ impl Plan {
     }
 
     /// What was seen of the files, for the next run.
-    pub(crate) fn records(&self) -> &Records {
+    pub(crate) fn records(&self) -> &LastSeen {
         &self.known.records
     }
 
@@ -256,13 +256,13 @@ impl Plan {
             Outcome::Uploaded(file, result) => self.uploaded(file, result),
             Outcome::Checked(files, result) => self.checked(files, result),
             Outcome::Compared(file, result) => self.compared(file, result),
-            Outcome::Sifted(_, Ok(sifted)) => self.sifted(sifted),
-            Outcome::Sifted(path, Err(error)) => self.fail(path.to_string(), error),
+            Outcome::CollectedDeletable(_, Ok(deletable)) => self.deletable(deletable),
+            Outcome::CollectedDeletable(path, Err(error)) => self.fail(path.to_string(), error),
             Outcome::Swept(path, Ok(())) => self.news.push(News::Swept(path)),
             // Nobody needs that it is gone.
             Outcome::Swept(..) | Outcome::Spared => {}
             Outcome::Renamed(from, thing, old, now) => self.renamed(from, thing, &old, now),
-            Outcome::Deleted(path, guard, result) => self.deleted(path, guard, result),
+            Outcome::Deleted(path, precondition, result) => self.deleted(path, precondition, result),
             Outcome::Remained(paths, there) => self.remained(paths, there),
         }
     }
@@ -287,9 +287,9 @@ impl Plan {
         for (from, thing) in &renamings {
             self.rename(folder, from, *thing, &listing[from]);
         }
-        let renamed: Vec<Thing> = renamings.values().copied().collect();
+        let renamed: Vec<Node> = renamings.values().copied().collect();
         for child in self.folders[folder].children.clone() {
-            if renamed.contains(&Thing::Folder(child)) {
+            if renamed.contains(&Node::Folder(child)) {
                 continue;
             }
             let path = &self.outline.folders[child].path;
@@ -297,7 +297,7 @@ impl Plan {
                 None => self.make(child),
                 Some(There { folder: true, .. }) => self.steps.push_back(Step::List(child)),
                 Some(file) if self.rules.replaces() => {
-                    self.steps.push_back(Step::Replace(child, file.guard()));
+                    self.steps.push_back(Step::Replace(child, file.precondition()));
                 }
                 Some(_) => {
                     let why = format!("there is a file of this name on the server, and a folder here: {REMEDY}");
@@ -308,7 +308,7 @@ impl Plan {
         }
         for file in self.folders[folder].files.clone() {
             let there = listing.get(&self.outline.files[file].name);
-            if renamed.contains(&Thing::File(file)) {
+            if renamed.contains(&Node::File(file)) {
             } else if self.tries[file] == 0 {
                 self.file_ready(file, there);
             } else if let Some(unseen) = self.unseen.get_mut(&file) {
@@ -363,7 +363,7 @@ impl Plan {
     /// A file takes the place of another.
     fn overwrite(&mut self, file: usize, there: &There) {
         self.replaced.insert(file, there.clone());
-        self.queue(file, Before::File(there.guard()));
+        self.queue(file, Before::File(there.precondition()));
     }
 
     fn judge(&self, file: &File, there: &There) -> Verdict {

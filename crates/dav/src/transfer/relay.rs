@@ -13,7 +13,7 @@ use super::{
     Event, Filter, Leaf, Options, SHARED, Skip, Spared, Summary, Tree, Verify, Watch, body_of, place_in, seconds,
     upload::mtime,
 };
-use crate::{Dav, Error, Guard, If, RemotePath, Wanted};
+use crate::{Dav, Error, If, Precondition, RemotePath, Wanted};
 
 /// Copies files and folders from one server to another, as cp(1) does: into `to` if that is a folder, and otherwise, if
 /// there is one source, as `to`. When `stop` is notified, what is in flight is given up.
@@ -195,13 +195,13 @@ impl Run<'_> {
                 return Ok(spared.or(Some(Spared::Unchanged)));
             }
         }
-        let guard = there.map_or(Guard::Absent, |there| Guard::of(there.etag.as_ref()));
+        let precondition = there.map_or(Precondition::Absent, |there| Precondition::of(there.etag.as_ref()));
         let watch = self.watch.clone();
         let body = body_of(self.from, &source, leaf).watched(move |bytes| watch(Event::Moved { bytes }));
         let class = if leaf.length.is_some_and(|length| length <= SHARED) { Class::Small } else { Class::Large };
         let options = haul_http::Options { class, ..haul_http::Options::default() };
         let headers = mtime(leaf.modified).into_iter().collect();
-        self.dav.put(&place, body, headers, &guard, &If::default(), options).await?;
+        self.dav.put(&place, body, headers, &precondition, &If::default(), options).await?;
         self.verify(&source, &place, leaf).await.map(|()| None)
     }
 

@@ -7,7 +7,7 @@ use haul_http::{Body, Class, Options};
 use http::{HeaderMap, HeaderValue, StatusCode, header::IF_MATCH};
 use http_body_util::BodyExt;
 
-use crate::{Dav, RemotePath, compare::as_stored, transfer::tree::Leaf};
+use crate::{Dav, RemotePath, client::compare::as_stored, transfer::tree::Leaf};
 
 /// The content of a file, as it comes. It is asked for when the body is opened, and anew each time; of another version
 /// than this one nothing comes, where the server tells them apart.

@@ -23,7 +23,7 @@ use http::HeaderMap;
 use tokio::sync::Notify;
 
 use super::temporary_name;
-use crate::{Dav, Error, Guard, If, RemotePath, Wanted};
+use crate::{Dav, Error, If, Precondition, RemotePath, Wanted};
 
 /// Up to this size it is in memory.
 const SHORT: usize = 4 * 1024 * 1024;
@@ -45,26 +45,26 @@ pub async fn upload_stream(dav: &Dav, stream: Chunks, to: &RemotePath, stop: &No
         // What was sent may be in the server's hands yet.
         let settled = dav.client().settled(dav.requests().origin());
         let _ = tokio::time::timeout(std::time::Duration::from_secs(4), settled).await;
-        let _ = dav.delete(&temporary, &Guard::None, &If::default()).await;
+        let _ = dav.delete(&temporary, &Precondition::None, &If::default()).await;
     }
     sent
 }
 
 async fn send(dav: &Dav, mut stream: Chunks, to: &RemotePath, temporary: &RemotePath) -> Result<u64, Error> {
     let there = dav.stat(to, Wanted::LISTING).await?;
-    let guard = match &there {
+    let precondition = match &there {
         Some(there) if there.path.is_folder() => {
             let why = "it is a folder: name the file in it that the input becomes".into();
             return Err(Error::Differs { path: to.clone(), why });
         }
-        Some(there) => Guard::of(there.properties.etag.as_ref()),
-        None => Guard::Absent,
+        Some(there) => Precondition::of(there.properties.etag.as_ref()),
+        None => Precondition::Absent,
     };
     let mut begun: Vec<Bytes> = Vec::new();
     let mut length = 0;
     while length <= SHORT {
         let Some(piece) = stream.try_next().await.map_err(failed)? else {
-            return put(dav, to, begun.concat().into(), &guard, Class::Small).await;
+            return put(dav, to, begun.concat().into(), &precondition, Class::Small).await;
         };
         length += piece.len();
         begun.push(piece);
@@ -78,22 +78,22 @@ async fn send(dav: &Dav, mut stream: Chunks, to: &RemotePath, temporary: &Remote
         });
         let options = haul_http::Options { class: Class::Large, ..haul_http::Options::default() };
         let body = Body::once(None, Box::pin(stream));
-        dav.put(temporary, body, HeaderMap::new(), &Guard::None, &If::default(), options).await?;
+        dav.put(temporary, body, HeaderMap::new(), &Precondition::None, &If::default(), options).await?;
         let sent = sent.load(Ordering::Relaxed);
         is_there(dav, temporary, to, sent).await?;
-        set_down(dav, temporary, to, &guard).await?;
+        set_down(dav, temporary, to, &precondition).await?;
         return Ok(sent);
     }
     let spool = spooled(stream.boxed()).await.map_err(failed)?;
     let length = spool.as_file().metadata().map_err(failed)?.len();
-    put(dav, to, Body::file(spool.path().to_owned(), 0, length), &guard, Class::Large).await
+    put(dav, to, Body::file(spool.path().to_owned(), 0, length), &precondition, Class::Large).await
 }
 
 /// A PUT with a length, and a look at what is there.
-async fn put(dav: &Dav, to: &RemotePath, body: Body, guard: &Guard, class: Class) -> Result<u64, Error> {
+async fn put(dav: &Dav, to: &RemotePath, body: Body, precondition: &Precondition, class: Class) -> Result<u64, Error> {
     let length = body.length().unwrap_or_default();
     let options = haul_http::Options { class, ..haul_http::Options::default() };
-    dav.put(to, body, HeaderMap::new(), guard, &If::default(), options).await?;
+    dav.put(to, body, HeaderMap::new(), precondition, &If::default(), options).await?;
     is_there(dav, to, to, length).await?;
     Ok(length)
 }
@@ -102,14 +102,14 @@ async fn put(dav: &Dav, to: &RemotePath, body: Body, guard: &Guard, class: Class
 async fn takes_chunks(dav: &Dav, temporary: &RemotePath) -> bool {
     let body = Body::once(None, Box::pin(stream::iter([Ok(Bytes::from_static(PROBE))])));
     let options = haul_http::Options::default();
-    let put = dav.put(temporary, body, HeaderMap::new(), &Guard::None, &If::default(), options).await;
+    let put = dav.put(temporary, body, HeaderMap::new(), &Precondition::None, &If::default(), options).await;
     if put.is_err() {
         return false;
     }
     let found = dav.stat(temporary, Wanted::LISTING).await.ok().flatten();
     let takes = found.is_some_and(|found| found.properties.length == Some(PROBE.len() as u64));
     if !takes {
-        let _ = dav.delete(temporary, &Guard::None, &If::default()).await;
+        let _ = dav.delete(temporary, &Precondition::None, &If::default()).await;
     }
     takes
 }
@@ -127,10 +127,15 @@ async fn is_there(dav: &Dav, at: &RemotePath, named: &RemotePath, sent: u64) -> 
 }
 
 /// Gives what is whole its name, unless somebody has changed what is there.
-async fn set_down(dav: &Dav, temporary: &RemotePath, to: &RemotePath, guard: &Guard) -> Result<(), Error> {
+async fn set_down(
+    dav: &Dav,
+    temporary: &RemotePath,
+    to: &RemotePath,
+    precondition: &Precondition,
+) -> Result<(), Error> {
     let none = If::default();
-    let Guard::Unchanged(tag) = guard else {
-        return dav.rename(temporary, to, *guard != Guard::Absent, &none).await.map(drop);
+    let Precondition::Unchanged(tag) = precondition else {
+        return dav.rename(temporary, to, *precondition != Precondition::Absent, &none).await.map(drop);
     };
     match dav.rename(temporary, to, true, &none.clone().unchanged(to, tag.clone())).await {
         // A server that does not know states says so of each.

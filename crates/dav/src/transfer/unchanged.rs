@@ -15,7 +15,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::{ETag, clock::Offset};
+use crate::{ETag, client::clock_offset::Offset};
 
 /// What is known without a look at the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,7 +140,7 @@ mod tests {
     use http::{HeaderMap, header::DATE};
 
     use super::*;
-    use crate::{clock::Clock, date};
+    use crate::{client::clock_offset::ClockOffset, date};
 
     /// Some time, in milliseconds.
     fn at(millis: i64) -> SystemTime {
@@ -157,7 +157,7 @@ mod tests {
 
     /// A server's clock so many seconds ahead, known to a round trip of 200 ms.
     fn times(ahead: i64) -> Times {
-        let mut clock = Clock::default();
+        let mut clock = ClockOffset::default();
         let date = date::http(at(ahead * 1000)).unwrap().parse().unwrap();
         clock.hear(&HeaderMap::from_iter([(DATE, date)]), at(0), at(200));
         Times { clock: clock.offset(), ..Times::default() }

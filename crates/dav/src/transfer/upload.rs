@@ -1,20 +1,19 @@
 //! Carries an upload's plan out.
 
-mod alone;
 mod backup;
 mod bulk;
 mod chunks;
-mod deletion;
+mod deletions;
+mod digest_headers;
 mod file;
-mod first;
+mod name_collisions;
+mod optimistic;
 mod ranges;
 mod replace;
-mod sift;
+mod resume_key;
 mod source;
-mod stated;
+mod strategy;
 mod target;
-mod twins;
-mod way;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -36,23 +35,25 @@ use tokio::{
 
 pub(super) use self::file::mtime;
 use self::{
-    alone::Alone,
     bulk::Small,
+    digest_headers::DigestHeaders,
     file::{Manner, renaming, seconds},
-    first::First,
-    stated::Stated,
+    optimistic::Optimistic,
+    resume_key::ResumeKey,
     target::{begun, chosen, looked, placed, target, walked},
 };
 use super::{
     Event, Options, Spared, Summary, Watch,
-    holding::{Holding, PAUSE, ROUNDS},
-    leftover::old_since,
+    held_locks::{HeldLocks, PAUSE, ROUNDS},
+    last_seen::LastSeen,
     lock,
     plan::{Known, Listing, News, Outcome, Plan, Sent, Step, There},
-    records::Records,
+    temporary_files::old_since,
     unchanged::Times,
 };
-use crate::{Dav, Done, Error, Guard, If, RemotePath, cloud::Cloud, harmless, requests::Depth};
+use crate::{
+    Confirmed, Dav, Error, If, Precondition, RemotePath, nextcloud::Nextcloud, requests::Depth, terminal_safe,
+};
 
 /// How long putting all in order may take in the end, and how much of that the wait for what is under way.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -97,12 +98,12 @@ pub async fn upload(
         dav,
         options,
         watch,
-        holding: Holding::new(dav, options.lock, &options.owner),
+        held_locks: HeldLocks::new(dav, options.lock, &options.owner),
         temporary: Mutex::default(),
         readers: Semaphore::new(READERS),
-        cloud: Cloud::of(to),
-        whole_only: ranges::Whole::default(),
-        stated: Stated::default(),
+        nextcloud: Nextcloud::of(to),
+        whole_only: ranges::RangesUnsupported::default(),
+        stated: DigestHeaders::default(),
         bulk: Semaphore::new(BULK),
         bulk_fails: AtomicBool::new(false),
         root: to,
@@ -116,11 +117,13 @@ pub async fn upload(
             begun(dav, to, &sources, options).boxed(),
             walked(&sources, to, options),
             // Another server has no such ability: nobody waits to hear that.
-            async { upload.cloud.is_some() && dav.learn(to).await.is_ok_and(|abilities| abilities.bulk_upload) }
-                .boxed(),
             async {
-                let [(local, _)] = &sources[..] else { return Records::default() };
-                Records::open(options.last_seen.as_deref(), dav.requests().url(to).ok(), local).await
+                upload.nextcloud.is_some() && dav.learn(to).await.is_ok_and(|capabilities| capabilities.bulk_upload)
+            }
+            .boxed(),
+            async {
+                let [(local, _)] = &sources[..] else { return LastSeen::default() };
+                LastSeen::open(options.last_seen.as_deref(), dav.requests().url(to).ok(), local).await
             }
             .boxed()
         )
@@ -156,7 +159,7 @@ pub async fn upload(
     let stopped = tokio::select! {
         biased;
         () = stop.notified() => true,
-        () = upload.holding.refresh() => false,
+        () = upload.held_locks.refresh() => false,
         () = upload.run(&mut plan, first, &mut summary) => false,
     };
     upload.tidy().await;
@@ -197,15 +200,15 @@ struct Upload<'a> {
     dav: &'a Dav,
     options: &'a Options,
     watch: &'a Watch,
-    holding: Holding<'a>,
+    held_locks: HeldLocks<'a>,
     /// Files and folders on the server that are not to stay, with what keeps other runs from using the name, if they
     /// would.
-    temporary: Mutex<BTreeMap<RemotePath, Option<Alone>>>,
+    temporary: Mutex<BTreeMap<RemotePath, Option<ResumeKey>>>,
     readers: Semaphore,
     /// The user's files on a Nextcloud, if the target is among them.
-    cloud: Option<Cloud>,
-    whole_only: ranges::Whole,
-    stated: Stated,
+    nextcloud: Option<Nextcloud>,
+    whole_only: ranges::RangesUnsupported,
+    stated: DigestHeaders,
     /// The turns to have small files in memory.
     bulk: Semaphore,
     /// Whether bulk upload has been tried, and is not to be relied on.
@@ -219,12 +222,12 @@ struct Upload<'a> {
 impl Upload<'_> {
     /// How times are compared with the server's.
     fn times(&self) -> Times {
-        let abilities = self.dav.abilities();
-        let keeps = self.cloud.is_some() || abilities.is_some_and(|abilities| abilities.sets_mtime);
+        let capabilities = self.dav.capabilities();
+        let keeps = self.nextcloud.is_some() || capabilities.is_some_and(|capabilities| capabilities.sets_mtime);
         Times { window: self.options.modify_window, clock: self.dav.clock_offset(), keeps }
     }
 
-    async fn run<'a>(&'a self, plan: &mut Plan, first: First<'a>, summary: &mut Summary) {
+    async fn run<'a>(&'a self, plan: &mut Plan, first: Optimistic<'a>, summary: &mut Summary) {
         let (mut running, outcomes) = (first.under_way, first.outcomes);
         for outcome in outcomes {
             plan.take(outcome);
@@ -270,8 +273,8 @@ impl Upload<'_> {
                 };
                 let files: Vec<Small> = files.into_iter().map(small).collect();
                 async move {
-                    let filled = match &self.cloud {
-                        Some(cloud) => self.fill(cloud, &path, files).await,
+                    let filled = match &self.nextcloud {
+                        Some(nextcloud) => self.fill(nextcloud, &path, files).await,
                         None => None,
                     };
                     match filled {
@@ -304,24 +307,24 @@ impl Upload<'_> {
                 .boxed()
             }
             Step::Replace(folder, _) if dry => async move { Outcome::Replaced(folder, Ok(())) }.boxed(),
-            Step::Replace(folder, guard) => {
+            Step::Replace(folder, precondition) => {
                 let path = outline.folders[folder].path.clone();
-                async move { Outcome::Replaced(folder, self.replace_by_folder(&path, &guard).await) }.boxed()
+                async move { Outcome::Replaced(folder, self.replace_by_folder(&path, &precondition).await) }.boxed()
             }
-            Step::Sift(path, scope) => async move {
-                let sifted = self.sift(path.clone(), scope).await;
-                Outcome::Sifted(path, sifted)
+            Step::CollectDeletable(path, scope) => async move {
+                let deletable = self.deletable_in(path.clone(), scope).await;
+                Outcome::CollectedDeletable(path, deletable)
             }
             .boxed(),
-            Step::Sweep(path, guard) => async move {
-                let swept = self.dav.delete(&path, &guard, &If::default()).await;
+            Step::Sweep(path, precondition) => async move {
+                let swept = self.dav.delete(&path, &precondition, &If::default()).await;
                 Outcome::Swept(path, swept.map(drop))
             }
             .boxed(),
             Step::Rename(from, thing, old) => self.respell(from, thing, old, plan.path_of(thing)).boxed(),
-            Step::DeleteTwin(path, guard, twin) => self.delete_twin(path, guard, twin).boxed(),
-            Step::Delete(path, guard) => self.delete(path, guard, true).boxed(),
-            Step::DeleteAlone(path, guard) => self.delete(path, guard, false).boxed(),
+            Step::DeleteTwin(path, precondition, twin) => self.delete_twin(path, precondition, twin).boxed(),
+            Step::Delete(path, precondition) => self.delete(path, precondition, true).boxed(),
+            Step::DeleteAlone(path, precondition) => self.delete(path, precondition, false).boxed(),
             Step::Remaining(folder, paths) => self.remaining(folder, paths).boxed(),
             Step::Upload(file, before) | Step::UploadAndLook(file, before) => {
                 let facts = &outline.files[file];
@@ -369,7 +372,7 @@ impl Upload<'_> {
         Ok(found.map(|entry| (name, There::from(&entry))).into_iter().collect())
     }
 
-    fn temporary(&self) -> std::sync::MutexGuard<'_, BTreeMap<RemotePath, Option<Alone>>> {
+    fn temporary(&self) -> std::sync::MutexGuard<'_, BTreeMap<RemotePath, Option<ResumeKey>>> {
         lock(&self.temporary)
     }
 
@@ -377,10 +380,10 @@ impl Upload<'_> {
     /// appear when it is done with them: first their end is waited for. What could not be deleted is named.
     async fn tidy(&self) {
         let _ = timeout(FAREWELL, async {
-            if !self.temporary().is_empty() || self.holding.is_held() {
+            if !self.temporary().is_empty() || self.held_locks.is_held() {
                 let _ = timeout(SETTLING, self.dav.client().settled(self.dav.requests().origin())).await;
             }
-            futures_util::join!(self.delete_all(), self.holding.release_all());
+            futures_util::join!(self.delete_all(), self.held_locks.release_all());
         })
         .await;
         for left in self.temporary().keys() {
@@ -402,7 +405,7 @@ impl Upload<'_> {
                 sleep(PAUSE).await;
             }
             let delete = |path: RemotePath| async move {
-                let deleted = self.dav.delete(&path, &Guard::None, &If::default()).await;
+                let deleted = self.dav.delete(&path, &Precondition::None, &If::default()).await;
                 if deleted.map_or_else(|error| round > 0 && error.is(404), |_| true) {
                     self.temporary().remove(&path);
                 }
@@ -414,7 +417,7 @@ impl Upload<'_> {
     /// Makes a folder; whether it is known to be new, and so to be empty. Where only a look shows it, it may have been
     /// there before.
     async fn make(&self, path: &RemotePath, alone: bool) -> Result<bool, Error> {
-        Ok(self.dav.mkcol_among(path, !alone).await? == Some(Done::Answered))
+        Ok(self.dav.mkcol_among(path, !alone).await? == Some(Confirmed::ByAnswer))
     }
 
     /// Passes the news on, and counts.
@@ -451,7 +454,7 @@ impl Upload<'_> {
                 }
                 News::Renamed(from, to) => {
                     let done = if self.options.dry_run { "would rename" } else { "renamed" };
-                    (self.watch)(Event::Note(&format!("{done} {from} to {}", harmless(&to))));
+                    (self.watch)(Event::Note(&format!("{done} {from} to {}", terminal_safe(&to))));
                 }
                 News::Deleted(path) => {
                     summary.deleted += 1;

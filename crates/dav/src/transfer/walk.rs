@@ -14,9 +14,9 @@ use std::{
 use super::{
     Links,
     filter::{Filter, Scope},
-    is_leftover,
+    is_temporary,
 };
-use crate::{Error, PathError, RemotePath, harmless};
+use crate::{Error, PathError, RemotePath, terminal_safe};
 
 /// Folders, each after its parent, and the files in them.
 #[derive(Debug, Default)]
@@ -162,7 +162,7 @@ impl Outline {
 
     /// Adds a file or folder that is to be called `name` in a folder.
     fn add(&mut self, local: &Path, name: &[u8], folder: usize) {
-        if is_leftover(name) {
+        if is_temporary(name) {
             return;
         }
         let kind = match self.look(local) {
@@ -194,7 +194,7 @@ impl Outline {
 
     /// Leaves out what is neither a file nor a folder. On the server its name may stand for what it was, or leads to.
     fn skip(&mut self, local: &Path, name: &[u8], folder: usize, what: &str) {
-        self.skipped.push(format!("{}: skipped: it is {what}", harmless(local.as_os_str().as_bytes())));
+        self.skipped.push(format!("{}: skipped: it is {what}", terminal_safe(local.as_os_str().as_bytes())));
         self.folders[folder].stays.push(name.to_owned());
     }
 

@@ -7,12 +7,12 @@ use super::*;
 struct Log(Vec<String>);
 
 impl Sink for Log {
-    fn open(&mut self, namespace: &str, local: &str) -> Result<(), Problem> {
+    fn open(&mut self, namespace: &str, local: &str) -> Result<(), XmlProblem> {
         self.0.push(format!("<{{{namespace}}}{local}>"));
         Ok(())
     }
 
-    fn text(&mut self, text: &str) -> Result<(), Problem> {
+    fn text(&mut self, text: &str) -> Result<(), XmlProblem> {
         match self.0.last_mut() {
             Some(last) if last.starts_with('"') => last.push_str(text),
             _ => self.0.push(format!("\"{text}")),
@@ -20,7 +20,7 @@ impl Sink for Log {
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), Problem> {
+    fn close(&mut self) -> Result<(), XmlProblem> {
         self.0.push("</>".to_owned());
         Ok(())
     }
@@ -30,7 +30,7 @@ fn log(document: &[u8]) -> Result<String, XmlError> {
     read(document, Log::default()).map(|log| log.0.join(" "))
 }
 
-fn problem(document: &[u8]) -> (u64, Problem) {
+fn problem(document: &[u8]) -> (u64, XmlProblem) {
     let error = log(document).unwrap_err();
     (error.at, error.problem)
 }
@@ -73,7 +73,7 @@ fn every_cut_gives_the_same() {
 fn what_is_no_character_is_found_within_a_tag_too() {
     let document = b"<r><?processing \x80 never ends</r>";
     for cut in 0..document.len() {
-        assert_eq!(in_pieces(document, &[cut]).1, Err(XmlError { at: 16, problem: Problem::Utf8 }), "cut at {cut}");
+        assert_eq!(in_pieces(document, &[cut]).1, Err(XmlError { at: 16, problem: XmlProblem::Utf8 }), "cut at {cut}");
     }
 }
 
@@ -81,7 +81,7 @@ fn what_is_no_character_is_found_within_a_tag_too() {
 fn every_truncation_is_an_error() {
     let end = GOOD.rfind("</D:a>").unwrap() + "</D:a>".len();
     for length in 0..end {
-        assert_eq!(problem(&GOOD.as_bytes()[..length]), (length as u64, Problem::Truncated), "{length} bytes");
+        assert_eq!(problem(&GOOD.as_bytes()[..length]), (length as u64, XmlProblem::Truncated), "{length} bytes");
     }
 }
 
@@ -89,40 +89,40 @@ fn every_truncation_is_an_error() {
 fn bombs_do_not_go_off() {
     let laughs =
         "<?xml version='1.0'?><!DOCTYPE lolz [<!ENTITY lol 'lol'><!ENTITY lol2 '&lol;&lol;'>]><lolz>&lol2;</lolz>";
-    assert_eq!(problem(laughs.as_bytes()), (21, Problem::Doctype));
-    assert_eq!(problem(b"<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>"), (0, Problem::Doctype));
-    assert_eq!(problem(b"<!doctype html><html/>"), (0, Problem::Doctype));
-    assert_eq!(problem(b"<!DOCTYPE never ends"), (0, Problem::Doctype));
-    assert_eq!(problem(b"<a>&lol;</a>"), (3, Problem::Entity("lol".to_owned())));
-    assert_eq!(problem("<a>".repeat(65).as_bytes()), (64 * 3, Problem::Deep));
-    assert_eq!(problem(format!("<{}/>", "a".repeat(LONGEST_NAME + 1)).as_bytes()).1, Problem::Long);
-    assert_eq!(problem(format!("<a b='{}'/>", "c".repeat(LONGEST)).as_bytes()).1, Problem::Long);
-    assert_eq!(problem(format!("<a><!--{}", "c".repeat(LONGEST)).as_bytes()), (3, Problem::Long));
+    assert_eq!(problem(laughs.as_bytes()), (21, XmlProblem::Doctype));
+    assert_eq!(problem(b"<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>"), (0, XmlProblem::Doctype));
+    assert_eq!(problem(b"<!doctype html><html/>"), (0, XmlProblem::Doctype));
+    assert_eq!(problem(b"<!DOCTYPE never ends"), (0, XmlProblem::Doctype));
+    assert_eq!(problem(b"<a>&lol;</a>"), (3, XmlProblem::Entity("lol".to_owned())));
+    assert_eq!(problem("<a>".repeat(65).as_bytes()), (64 * 3, XmlProblem::Deep));
+    assert_eq!(problem(format!("<{}/>", "a".repeat(LONGEST_NAME + 1)).as_bytes()).1, XmlProblem::Long);
+    assert_eq!(problem(format!("<a b='{}'/>", "c".repeat(LONGEST)).as_bytes()).1, XmlProblem::Long);
+    assert_eq!(problem(format!("<a><!--{}", "c".repeat(LONGEST)).as_bytes()), (3, XmlProblem::Long));
     let many = (0..1000).map(|n| format!(" xmlns:n{n}='u'")).collect::<Vec<_>>().concat();
-    assert!(matches!(problem(format!("<a{many}/>").as_bytes()).1, Problem::Malformed(_)));
+    assert!(matches!(problem(format!("<a{many}/>").as_bytes()).1, XmlProblem::Malformed(_)));
 }
 
 #[test]
 fn what_is_wrong_is_said_with_its_byte() {
     for (document, at, expected) in [
-        (&b"<a><b></a>"[..], 6, Problem::Mismatch { open: "b".into(), close: "a".into() }),
-        (b"<a/><b/>", 4, Problem::Outside),
-        (b"<a/> tail", 5, Problem::Outside),
-        (b"Warning: <a/>", 0, Problem::Outside),
-        (b"<a></a></a>", 7, Problem::Outside),
-        (b"<a>ab\xff</a>", 5, Problem::Utf8),
-        (b"<a b='\xe4'></a>", 6, Problem::Utf8),
-        (b"\xff\xfe<\0a\0/\0>\0", 0, Problem::Encoding("UTF-16".into())),
-        (b"\0<\0a\0/\0>", 0, Problem::Encoding("UTF-16".into())),
-        (b"<?xml version='1.0' encoding='ISO-8859-1'?><a/>", 0, Problem::Encoding("ISO-8859-1".into())),
-        (b"", 0, Problem::Truncated),
-        (b"<a>b", 4, Problem::Truncated),
+        (&b"<a><b></a>"[..], 6, XmlProblem::Mismatch { open: "b".into(), close: "a".into() }),
+        (b"<a/><b/>", 4, XmlProblem::Outside),
+        (b"<a/> tail", 5, XmlProblem::Outside),
+        (b"Warning: <a/>", 0, XmlProblem::Outside),
+        (b"<a></a></a>", 7, XmlProblem::Outside),
+        (b"<a>ab\xff</a>", 5, XmlProblem::Utf8),
+        (b"<a b='\xe4'></a>", 6, XmlProblem::Utf8),
+        (b"\xff\xfe<\0a\0/\0>\0", 0, XmlProblem::Encoding("UTF-16".into())),
+        (b"\0<\0a\0/\0>", 0, XmlProblem::Encoding("UTF-16".into())),
+        (b"<?xml version='1.0' encoding='ISO-8859-1'?><a/>", 0, XmlProblem::Encoding("ISO-8859-1".into())),
+        (b"", 0, XmlProblem::Truncated),
+        (b"<a>b", 4, XmlProblem::Truncated),
     ] {
         assert_eq!(problem(document), (at, expected), "{}", String::from_utf8_lossy(document));
     }
     for document in [&b"<a>a & b</a>"[..], b"<a>&;</a>", b"<a>&#0;</a>", b"<a><!x></a>", b"<a>&#xD800;</a>"] {
         let (at, what) = problem(document);
-        let told = matches!(what, Problem::Malformed(_) | Problem::Entity(_));
+        let told = matches!(what, XmlProblem::Malformed(_) | XmlProblem::Entity(_));
         assert!(told && at >= 3, "{}: {at} {what:?}", String::from_utf8_lossy(document));
     }
 }

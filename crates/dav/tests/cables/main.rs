@@ -14,7 +14,7 @@ use std::{
 };
 
 use dav::{
-    Error, Policy,
+    Error, LockPolicy,
     transfer::{Event, Options, Summary, Watch},
 };
 use haul_http::Timeouts;
@@ -359,7 +359,7 @@ fn apache_goes_on_from_parts() -> Result<(), Failed> {
 
 fn locks_survive_resets(kind: Kind) -> Result<(), Failed> {
     let world = World::new(kind, "middlebox = [\"reset:bytes=500KB\"]")?;
-    let options = Options { lock: Policy::Always, ..mirror() };
+    let options = Options { lock: LockPolicy::Always, ..mirror() };
     let outcome = world.moves(true, &options, None, deaf()).end();
     check(&world.wanted, &Tree::new(), &world.there(), &outcome);
     world.cable.change(lanes("")?)?;

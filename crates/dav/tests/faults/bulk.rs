@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use dav::{
-    Policy,
+    LockPolicy,
     transfer::{Options, Verify},
 };
-use servers::{Double, Fault, Manner, cloud::FILES};
+use servers::{Double, Fault, Manner, nextcloud::FILES};
 use tokio::sync::Notify;
 
 use crate::common::{Failed, Tree, check, client, deaf, folder, mirror, noise, path, rest, up_to, write};
@@ -74,7 +74,7 @@ async fn small_files_of_new_folders_go_together() {
         assert_eq!(*asked.lock().unwrap(), (3, 6), "{:?}", options.verify);
     }
     // Locks would cost more than is saved.
-    let locks = Options { lock: Policy::Always, ..mirror() };
+    let locks = Options { lock: LockPolicy::Always, ..mirror() };
     through(&locks, |method, _, _| (method == "POST").then(|| panic!("not with locks"))).await;
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use dav::transfer::Options;
 use servers::{
     Double, Fault, Manner,
-    cloud::{FILES, UPLOADS},
+    nextcloud::{FILES, UPLOADS},
 };
 
 use crate::common::{Failed, Tree, check, client, deaf, folder, lay_out_large, mirror, noise, rest, up_to, write};

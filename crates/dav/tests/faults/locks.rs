@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dav::{Policy, transfer::Options};
+use dav::{LockPolicy, transfer::Options};
 
 use haul_http::Settings;
 use servers::{Double, Fault};
@@ -22,7 +22,7 @@ async fn faults_leave_no_lock_and_no_empty_file() {
         ("UNLOCK", Fault::DoneAndReset),
     ] {
         println!("{method} {fault:?}");
-        let options = Options { lock: Policy::Always, ..mirror() };
+        let options = Options { lock: LockPolicy::Always, ..mirror() };
         let (double, (_kept, here)) = (Double::start().await, folder());
         let wanted = lay_out(&here);
         double.put("/up/file3", b"older", Duration::from_hours(2));
@@ -49,7 +49,7 @@ async fn locks_amid(
     settings: impl FnOnce(&mut Settings),
     script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static,
 ) {
-    let options = Options { lock: Policy::Always, ..mirror() };
+    let options = Options { lock: LockPolicy::Always, ..mirror() };
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out(&here);
     double.script(script);
@@ -96,7 +96,8 @@ async fn a_locked_file_is_named_and_done_when_it_is_free() {
     double.put("/up/a/file7", b"theirs", Duration::from_hours(2));
     double.lock("/up/a/file7");
     let before = double.files("/up");
-    for options in [mirror(), Options { lock: Policy::Always, ..mirror() }, Options { temporary: true, ..mirror() }] {
+    for options in [mirror(), Options { lock: LockPolicy::Always, ..mirror() }, Options { temporary: true, ..mirror() }]
+    {
         let first = up(&client(double.address, |_| ()), &here, &rest(&options)).await;
         let failed = check(&wanted, &before, &double.files("/up"), &first);
         assert_eq!(failed.keys().collect::<Vec<_>>(), ["a/file7"], "{failed:?}");

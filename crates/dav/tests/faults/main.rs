@@ -8,16 +8,16 @@ mod common;
 
 mod bulk;
 mod chunks;
+mod digest_headers;
 mod downloads;
+mod early_requests;
 mod hidden;
 mod locks;
-mod lost;
-mod named;
-mod parts;
+mod lost_answers;
+mod misleading_answers;
 mod property;
-mod reports;
-mod said;
-mod stated;
+mod ranges;
+mod sync_reports;
 mod uploads;
 
 use futures_util::{StreamExt, stream};

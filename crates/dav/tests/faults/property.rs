@@ -7,7 +7,7 @@ use std::{
 };
 
 use dav::{
-    Policy,
+    LockPolicy,
     transfer::{Options, Verify},
 };
 use haul_http::Pipelining;
@@ -66,7 +66,8 @@ fn cases() -> impl Strategy<Value = Case> {
         files.map(|(number, (name, size))| (name, noise(number + 1, size))).collect()
     });
     let pipelining = prop::sample::select(vec![Pipelining::Off, Pipelining::Safe, Pipelining::Aggressive]);
-    let options = (any::<bool>(), any::<bool>(), prop::sample::select(vec![Policy::Never, Policy::Always]), 1_usize..6);
+    let options =
+        (any::<bool>(), any::<bool>(), prop::sample::select(vec![LockPolicy::Never, LockPolicy::Always]), 1_usize..6);
     let options = options.prop_map(|(temporary, verified, lock, connections)| Options {
         temporary,
         verify: if verified { Verify::Size } else { Verify::None },

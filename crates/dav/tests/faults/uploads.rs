@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, sync::Arc, time::Duration};
 
 use dav::{
-    Policy,
+    LockPolicy,
     transfer::{Options, Summary},
 };
 use tokio::sync::Notify;
@@ -199,7 +199,7 @@ async fn file_whose_answer_cannot_be_read_is_done_if_it_is_there() {
 #[tokio::test]
 async fn what_only_a_lock_has_made_does_not_stay() {
     let mut refused = 0;
-    let options = Options { lock: Policy::Always, ..mirror() };
+    let options = Options { lock: LockPolicy::Always, ..mirror() };
     let failed = through(&options, move |method, path, _| match (method, path) {
         ("PUT", "/up/a/file10") => Some(Fault::Refuse(507, "")),
         // More often than it is asked for at once.

@@ -4,7 +4,7 @@
 mod common;
 
 mod clocks;
-mod kinds;
-mod leftovers;
-mod names;
+mod name_collisions;
+mod special_files;
 mod spelling;
+mod temporary_files;

@@ -9,7 +9,7 @@
 use std::{error::Error, time::SystemTime};
 
 use console::Term;
-use dav::{Dav, ETag, Entry, Properties, RemotePath, Wanted, transfer::is_leftover};
+use dav::{Dav, ETag, Entry, Properties, RemotePath, Wanted, transfer::is_temporary};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde::{Serialize, Serializer};
 
@@ -267,7 +267,7 @@ async fn stream(
 
 /// Whether an entry is listed: what was asked for is, and all that is not a temporary file of ours.
 fn is_shown(all: bool, asked: &RemotePath, path: &RemotePath) -> bool {
-    all || path.same_place(asked) || !path.name().is_some_and(is_leftover)
+    all || path.same_place(asked) || !path.name().is_some_and(is_temporary)
 }
 
 /// The name, with a `/` behind a folder's.

@@ -96,13 +96,13 @@ pub(super) fn mirror(origin: &Origin, who: u64, path: &RemotePath, here: &Path) 
 
 /// What is known: of a server, and of all ways.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Known {
+pub(super) struct Confirmed {
     pub(super) server: Server,
     pub(super) ways: Vec<(Way, fast_open::Memory)>,
 }
 
 /// What is known, if anything is. A broken file is told of.
-pub(super) fn recall(path: &Path, origin: &Origin) -> Option<Known> {
+pub(super) fn recall(path: &Path, origin: &Origin) -> Option<Confirmed> {
     let servers = read(path).unwrap_or_else(|why| {
         say(format_args!("{} cannot be used, so servers are tested anew: {why}", path.display()));
         Kept::default()
@@ -113,11 +113,11 @@ pub(super) fn recall(path: &Path, origin: &Origin) -> Option<Known> {
     };
     let ways: Vec<_> = servers.ways.iter().filter_map(|(name, memory)| way((name, *memory))).collect();
     let server = servers.servers.get(&origin.to_string()).cloned();
-    (server.is_some() || !ways.is_empty()).then(|| Known { server: server.unwrap_or_default(), ways })
+    (server.is_some() || !ways.is_empty()).then(|| Confirmed { server: server.unwrap_or_default(), ways })
 }
 
 /// Keeps what is known of a server, and of ways. If no other network may be known of, those of others are forgotten.
-pub(super) fn keep(path: &Path, origin: &Origin, known: &Known, private: bool) -> io::Result<()> {
+pub(super) fn keep(path: &Path, origin: &Origin, known: &Confirmed, private: bool) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let alone = File::open(folder)?;
@@ -173,9 +173,9 @@ mod tests {
     }
 
     /// As written before there was HTTP/3.
-    fn known(depth: u32) -> Known {
+    fn known(depth: u32) -> Confirmed {
         let server = serde_json::json!({"depth": depth, "banned": false, "points": 0.0, "at": 0.0});
-        Known { server: serde_json::from_value(server).unwrap(), ways: Vec::new() }
+        Confirmed { server: serde_json::from_value(server).unwrap(), ways: Vec::new() }
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
         let path = folder.path().join("servers.json");
         let in_network = |network: u64| {
             let way = Way { network, server: "[2001:db8::1]:443".parse().unwrap() };
-            Known { ways: vec![(way, fast_open::Memory::default())], ..known(2) }
+            Confirmed { ways: vec![(way, fast_open::Memory::default())], ..known(2) }
         };
         keep(&path, &origin("a"), &in_network(1), false).unwrap();
         keep(&path, &origin("a"), &in_network(u64::MAX), false).unwrap();

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use dav::{Dav, Done as Known, RemotePath};
+use dav::{Confirmed, Dav, RemotePath};
 use serde::Serialize;
 
 use super::{Outcome, named::Named, say_checked};
@@ -53,7 +53,7 @@ async fn make(dav: &Dav, path: &RemotePath, parents: bool, made: &mut Vec<Remote
     if new.is_none() && !parents {
         return Err(format!("{path}: there is a folder of this name already").into());
     }
-    let mut keep = |path: RemotePath, done: Known| {
+    let mut keep = |path: RemotePath, done: Confirmed| {
         say_checked(done, format_args!("{path}: made"));
         made.push(path);
     };

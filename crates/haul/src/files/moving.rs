@@ -7,7 +7,7 @@ use std::{
 
 use dav::{
     RemotePath,
-    transfer::{self, Event, Options, Settled, Skip, Summary, Watch},
+    transfer::{self, AlreadyCopied, Event, Options, Skip, Summary, Watch},
 };
 
 use super::{Outcome, progress::Progress, report::Report, runtime::Stop, session::Session, verbosity::Verbosity};
@@ -43,7 +43,7 @@ pub(super) async fn transfer(
     verbosity: &Verbosity,
 ) -> Outcome {
     let progress = Arc::new(Progress::new(&report, options.dry_run, verbosity)?);
-    let settled = Settled::new();
+    let settled = AlreadyCopied::new();
     let (hearer, heard) = (progress.clone(), settled.clone());
     let watch: Watch = Arc::new(move |event: Event<'_>| {
         if let Event::Done { path, .. } = event {

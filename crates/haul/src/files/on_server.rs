@@ -8,7 +8,7 @@
 
 use std::{collections::HashSet, fmt};
 
-use dav::{Dav, Done, Entry, If, RemotePath, Wanted};
+use dav::{Confirmed, Dav, Entry, If, RemotePath, Wanted};
 use futures_util::{StreamExt, future::join, future::join_all, stream};
 use serde::Serialize;
 
@@ -133,7 +133,7 @@ impl fmt::Display for Stop {
     }
 }
 
-async fn once(dav: &Dav, verb: Verb, from: &RemotePath, to: &RemotePath) -> Result<Done, Stop> {
+async fn once(dav: &Dav, verb: Verb, from: &RemotePath, to: &RemotePath) -> Result<Confirmed, Stop> {
     let send = async |overwrite, claims: &If| match verb {
         Verb::Copy => dav.copy(from, to, overwrite, claims).await,
         Verb::Move => dav.rename(from, to, overwrite, claims).await,

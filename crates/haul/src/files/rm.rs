@@ -3,7 +3,7 @@
 //! On a server one request deletes a folder with everything in it, so what a name stands for is looked at first: that
 //! round trip keeps a slip of the hand from being expensive. All names are looked at together.
 
-use dav::{Entry, Guard, If, RemotePath, Wanted};
+use dav::{Entry, If, Precondition, RemotePath, Wanted};
 use futures_util::{StreamExt, future::join_all, stream};
 use serde::Serialize;
 
@@ -68,7 +68,7 @@ fn fit(entry: &Entry, recursive: bool) -> Result<(), &'static str> {
     }
 }
 
-async fn delete(session: &Session, path: RemotePath) -> (RemotePath, Result<dav::Done, dav::Error>) {
-    let result = session.dav.delete(&path, &Guard::None, &If::default()).await;
+async fn delete(session: &Session, path: RemotePath) -> (RemotePath, Result<dav::Confirmed, dav::Error>) {
+    let result = session.dav.delete(&path, &Precondition::None, &If::default()).await;
     (path, result)
 }

@@ -23,7 +23,7 @@ use haul_http::{
 };
 
 use super::{
-    memory::{self, Known, Server},
+    memory::{self, Confirmed, Server},
     options::{Manner, Way},
     place::Remote,
     prompt,
@@ -40,7 +40,7 @@ pub(super) struct Session {
     /// A number for who asks, by a name, a token or a certificate: another one may see other things by the same names.
     pub(super) who: u64,
     memory: Option<PathBuf>,
-    known: Known,
+    known: Confirmed,
 }
 
 impl Session {
@@ -111,9 +111,9 @@ impl Drop for Session {
 }
 
 /// What a client knows by now.
-fn known(client: &Client, origin: &Origin) -> Known {
+fn known(client: &Client, origin: &Origin) -> Confirmed {
     let server = Server { pipelining: client.knowledge(origin), http3: client.alternative(origin) };
-    Known { server, ways: client.paths().all() }
+    Confirmed { server, ways: client.paths().all() }
 }
 
 fn who(credentials: &Credentials, remote: &Remote, settings: &Settings) -> u64 {

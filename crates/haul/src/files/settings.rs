@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use dav::Policy;
+use dav::LockPolicy;
 use haul_http::{
     Origin, Pipelining, Timeouts, Versions,
     connect::{ConnectSettings, FastOpen, Identity, Proxies, TlsSettings},
@@ -100,7 +100,7 @@ pub(super) struct Settings {
     pub(super) clear: Clear,
     pub(super) user: Option<String>,
     pub(super) password_file: Option<PathBuf>,
-    pub(super) lock: Policy,
+    pub(super) lock: LockPolicy,
     pub(super) verify: dav::transfer::Verify,
     pub(super) temporary: bool,
 }
@@ -244,9 +244,9 @@ impl File {
             user: host.user.map(Spanned::into_inner),
             password_file: way.password_file.clone().or(host.password_file.map(Spanned::into_inner)),
             lock: match manner.lock.or(host.lock).or(all.lock).unwrap_or_default() {
-                Lock::Never => Policy::Never,
-                Lock::Edit => Policy::OnEdit,
-                Lock::Always => Policy::Always,
+                Lock::Never => LockPolicy::Never,
+                Lock::Edit => LockPolicy::OnEdit,
+                Lock::Always => LockPolicy::Always,
             },
             verify: match manner.verify.or(host.verify).or(all.verify).unwrap_or_default() {
                 Verify::None => dav::transfer::Verify::None,
@@ -322,7 +322,7 @@ mod tests {
         {
             let found = settings(url, &none);
             assert_eq!((found.client.connections, found.user.as_deref()), (connections, user), "{url}");
-            assert_eq!((found.lock, found.client.timeouts.stall), (Policy::OnEdit, Duration::from_secs(7)));
+            assert_eq!((found.lock, found.client.timeouts.stall), (LockPolicy::OnEdit, Duration::from_secs(7)));
         }
         assert_eq!(settings("https://a", &none).password_file, Some("/c/word".into()));
         assert_eq!(settings("https://a:8443", &none).client.versions, Versions::Http2);

@@ -11,7 +11,7 @@ pub(super) use units::rounded::{binary_size as size, count};
 
 /// A name with nothing in it that a terminal would obey.
 pub(super) fn name(bytes: &[u8]) -> String {
-    dav::harmless(bytes).to_string()
+    dav::terminal_safe(bytes).to_string()
 }
 
 /// A time here, to the minute.

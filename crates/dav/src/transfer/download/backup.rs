@@ -9,13 +9,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::Work;
+use super::Download;
 use crate::{
     Error,
     transfer::{Backup, temporary_name},
 };
 
-impl Work<'_> {
+impl Download<'_> {
     /// Keeps a file that is to be replaced, if that is wanted.
     pub(super) fn keep_copy(&self, place: &Path) -> Result<(), Error> {
         let Some(backup) = self.backup_of(place) else { return Ok(()) };

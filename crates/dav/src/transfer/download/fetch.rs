@@ -4,54 +4,46 @@ use std::{
     ffi::OsStr,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
-    io::{self, Seek, SeekFrom, Write},
-    ops::RangeInclusive,
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{MetadataExt, OpenOptionsExt},
-    },
-    path::{Path, PathBuf},
+    io::{self, Write},
+    os::unix::ffi::OsStrExt,
+    path::Path,
     sync::{Mutex, atomic::Ordering},
 };
 
 use haul_http::{Answer, Body, Class};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
-use rustix::{fs::OFlags, process::geteuid};
 use tokio::io::AsyncWriteExt;
 
 use super::{
-    Facts, Find, Work,
-    early::{self, Asked},
-    here::in_the_way,
-    parts::is_part,
-    surplus::{Extent, stood_still},
+    Download, FileFacts, RemoteFile,
+    announced_length::AnnouncedLength,
+    attempt::{FetchError, cut, retry},
+    local_files::in_the_way,
+    partial_file::{PartialFile, ours_alone},
+    prefetch::{self, PrefetchedRange},
+    range_request::is_part,
 };
 use crate::{
     ETag, Error, RemotePath,
-    compare::{as_stored, with_digests},
+    client::compare::{as_stored, with_digests},
     transfer::{Verify, lock, part_name, temporary_name},
 };
 
 /// Answers up to this size may stand before others on a connection.
 const SMALL: u64 = 256 * 1024;
 /// The size from which a file is worth parts.
-const LARGE: u64 = 8 * 1024 * 1024;
-/// How often an answer that breaks off is asked for, the first time included: until all that came of it is as much as a
-/// large file, within these bounds. Where connections end after so many bytes, each one that others have used may break
-/// once more, and then there is a fresh one. One that stands still until its bound is exceeded is asked for once more.
-const TRIES: RangeInclusive<u64> = 3..=10;
-
-impl Facts {
+pub(super) const LARGE: u64 = 8 * 1024 * 1024;
+impl FileFacts {
     /// Its length and tag, if it has that many bytes and one version can be told from another.
     fn in_parts(&self, least: u64) -> Option<(u64, &ETag)> {
         self.length.filter(|length| *length >= least).zip(self.etag.as_ref().filter(|tag| !tag.is_weak()))
     }
 }
 
-impl Work<'_> {
+impl Download<'_> {
     /// Fetches a file to its place: its length.
-    pub(super) async fn fetch(&self, find: &Find, path: &RemotePath) -> Result<u64, Error> {
+    pub(super) async fn fetch(&self, find: &RemoteFile, path: &RemotePath) -> Result<u64, Error> {
         let place = find.place_through_link();
         let (Some(folder), Some(name)) = (place.parent(), place.file_name()) else {
             return Err(Error::local("write", &place, io::Error::other("it has no name")));
@@ -122,7 +114,7 @@ impl Work<'_> {
 
     /// Where a file is written first. Of a large one that can be told from its other versions, the name is always the
     /// same, and what an earlier run has left is gone on from; unless another process is writing it.
-    fn part(&self, folder: &Path, name: &OsStr, path: &RemotePath, facts: &Facts) -> Part {
+    fn part(&self, folder: &Path, name: &OsStr, path: &RemotePath, facts: &FileFacts) -> PartialFile {
         if let Some((length, tag)) =
             facts.in_parts(LARGE).filter(|_| self.options.resume && !self.whole_only.load(Ordering::Relaxed))
         {
@@ -131,30 +123,30 @@ impl Work<'_> {
             let place = folder.join(OsStr::from_bytes(&part_name(name.as_bytes(), mark.finish())));
             if let Some(file) = ours_alone(&place) {
                 let has = file.metadata().map_or(0, |kind| kind.len());
-                return Part { place, has: if has > length { 0 } else { has }, left: Some(file) };
+                return PartialFile { place, has: if has > length { 0 } else { has }, left: Some(file) };
             }
         }
         self.new_part(folder, name)
     }
 
-    fn gives_up(&self, part: &Part) {
+    fn gives_up(&self, part: &PartialFile) {
         let _ = fs::remove_file(&part.place);
         lock(&self.parts).remove(&part.place);
     }
 
-    fn new_part(&self, folder: &Path, name: &OsStr) -> Part {
+    fn new_part(&self, folder: &Path, name: &OsStr) -> PartialFile {
         let place = folder.join(OsStr::from_bytes(&temporary_name(name.as_bytes())));
         lock(&self.parts).insert(place.clone());
-        Part { place, has: 0, left: None }
+        PartialFile { place, has: 0, left: None }
     }
 
     /// Fetches a file, in parts if it is worth that: its length. None if the server does not send parts.
-    async fn fetch_to(&self, find: &Find, path: &RemotePath, part: &Part) -> Result<Option<u64>, Error> {
+    async fn fetch_to(&self, find: &RemoteFile, path: &RemotePath, part: &PartialFile) -> Result<Option<u64>, Error> {
         let apart = self.options.connections > 1 && !self.dav.client().is_limited();
         let worth = part.left.is_some() || apart && !self.whole_only.load(Ordering::Relaxed);
         let mut early =
             lock(&self.early).take_if(|early| early.path == *path).map(|early| early.ranges).unwrap_or_default();
-        let least = if early.is_empty() { LARGE } else { early::FIRST + 1 };
+        let least = if early.is_empty() { LARGE } else { prefetch::FIRST + 1 };
         let Some((length, tag)) = find.facts.in_parts(least).filter(|_| worth) else {
             early.truncate(1);
             return self.fetch_whole(find, path, &part.place, early.pop_front()).await.map(Some);
@@ -168,7 +160,7 @@ impl Work<'_> {
     }
 
     /// Compares what has come with the digest that the server has of it, if that is wanted and there is one.
-    async fn compare(&self, find: &Find, path: &RemotePath, part: &Path, length: u64) -> Result<(), Error> {
+    async fn compare(&self, find: &RemoteFile, path: &RemotePath, part: &Path, length: u64) -> Result<(), Error> {
         if self.options.verify != Verify::Digest {
             return Ok(());
         }
@@ -185,14 +177,14 @@ impl Work<'_> {
     /// Fetches a file by one request, which may have been sent already.
     async fn fetch_whole(
         &self,
-        find: &Find,
+        find: &RemoteFile,
         path: &RemotePath,
         part: &Path,
-        asked: Option<Asked>,
+        asked: Option<PrefetchedRange>,
     ) -> Result<u64, Error> {
         let asked = Mutex::new(asked);
         let fetch = || self.try_whole(find, path, part, lock(&asked).take());
-        let (length, verified) = again(find.facts.length.unwrap_or(LARGE), fetch).await?;
+        let (length, verified) = retry(find.facts.length.unwrap_or(LARGE), fetch).await?;
         // A digest that came with the answer has been compared as it was read; what was listed comes from elsewhere.
         if !verified || !find.facts.checksums.is_empty() {
             self.compare(find, path, part, length).await?;
@@ -202,11 +194,11 @@ impl Work<'_> {
 
     async fn try_whole(
         &self,
-        find: &Find,
+        find: &RemoteFile,
         path: &RemotePath,
         part: &Path,
-        asked: Option<Asked>,
-    ) -> Result<(u64, bool), Lost> {
+        asked: Option<PrefetchedRange>,
+    ) -> Result<(u64, bool), FetchError> {
         let facts = &find.facts;
         let length = facts.length.unwrap_or(0);
         let early = match asked {
@@ -229,8 +221,14 @@ impl Work<'_> {
     }
 
     /// Writes what comes: its length, and whether it had a digest that fits.
-    async fn write(&self, answer: Answer, facts: &Facts, path: &RemotePath, part: &Path) -> Result<(u64, bool), Lost> {
-        let extent = Extent::of(&answer, facts.length);
+    async fn write(
+        &self,
+        answer: Answer,
+        facts: &FileFacts,
+        path: &RemotePath,
+        part: &Path,
+    ) -> Result<(u64, bool), FetchError> {
+        let extent = AnnouncedLength::of(&answer, facts.length);
         let mut body = answer.into_body();
         let written = |error| Error::local("write", part, error);
         // At once: a task for it might make it after all has been stopped and cleared away.
@@ -273,7 +271,7 @@ impl Work<'_> {
 
     /// Whether so many bytes are what was listed. An answer that does not tell its length itself may be cut: then it is
     /// tried again.
-    fn is_as_listed(&self, facts: &Facts, path: &RemotePath, length: u64, blind: bool) -> Result<(), Lost> {
+    fn is_as_listed(&self, facts: &FileFacts, path: &RemotePath, length: u64, blind: bool) -> Result<(), FetchError> {
         let Some(listed) = facts.length.filter(|listed| *listed != length) else { return Ok(()) };
         if self.options.verify == Verify::None && !blind {
             return Ok(());
@@ -281,81 +279,6 @@ impl Work<'_> {
         let more = if length > listed { "more than " } else { "" };
         let why = format!("the server listed {listed} bytes and sent {more}{}", length.min(listed));
         let error = Error::Differs { path: path.clone(), why };
-        Err(if blind { Lost::Amid(error) } else { Lost::Whole(error) })
+        Err(if blind { FetchError::Interrupted(error) } else { FetchError::Final(error) })
     }
-}
-
-/// Where a file is written first.
-pub(super) struct Part {
-    pub(super) place: PathBuf,
-    /// What is there already, and right.
-    pub(super) has: u64,
-    /// The file, if it is left for the next run when this one is interrupted. It is written by this, under our lock:
-    /// its name may come to lead elsewhere.
-    left: Option<fs::File>,
-}
-
-impl Part {
-    /// The file, to be written from the end of what is there.
-    pub(super) fn open(&self) -> io::Result<fs::File> {
-        let mut file = match &self.left {
-            Some(file) => file.try_clone()?,
-            None => fs::File::options().create(true).truncate(false).write(true).open(&self.place)?,
-        };
-        // What is beyond is of no use.
-        file.set_len(self.has)?;
-        file.seek(SeekFrom::End(0))?;
-        Ok(file)
-    }
-}
-
-/// The file at a place that others can foretell, made if there is none, and locked; none if another process writes it.
-/// In a folder that is not only ours, something may have been put there for us: a link, a pipe, another's file.
-fn ours_alone(place: &Path) -> Option<fs::File> {
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-    let file = fs::File::options().create(true).truncate(false).write(true).custom_flags(flags).open(place).ok()?;
-    let it = file.metadata().ok()?;
-    let ours = it.is_file() && it.nlink() == 1 && it.uid() == geteuid().as_raw();
-    // Between the two, whoever held the lock may have given it its name.
-    let is_there = || fs::symlink_metadata(place).is_ok_and(|there| (there.dev(), there.ino()) == (it.dev(), it.ino()));
-    (ours && file.try_lock().is_ok() && is_there()).then_some(file)
-}
-
-/// Why a file, or a part of it, did not come.
-pub(super) enum Lost {
-    /// What the engine could do about it, it has done; or nothing can be done.
-    Whole(Error),
-    /// Its answer had begun, and could not be tried elsewhere by then.
-    Amid(Error),
-}
-
-impl From<Error> for Lost {
-    fn from(error: Error) -> Self {
-        Self::Whole(error)
-    }
-}
-
-pub(super) fn cut(error: haul_http::Error) -> Lost {
-    Lost::Amid(error.into())
-}
-
-/// Tries a few times to have what is lost in the middle, of so many bytes.
-pub(super) async fn again<T, F: Future<Output = Result<T, Lost>>>(
-    length: u64,
-    fetch: impl Fn() -> F,
-) -> Result<T, Error> {
-    let tries = (LARGE / length.max(1)).clamp(*TRIES.start(), *TRIES.end());
-    let mut stood = false;
-    for left in (0..tries).rev() {
-        match fetch().await {
-            Ok(fetched) => return Ok(fetched),
-            Err(Lost::Amid(error)) if left > 0 => {
-                if stood_still(&error) && std::mem::replace(&mut stood, true) {
-                    return Err(error);
-                }
-            }
-            Err(Lost::Amid(error) | Lost::Whole(error)) => return Err(error),
-        }
-    }
-    unreachable!("the last try returns")
 }

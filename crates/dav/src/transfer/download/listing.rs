@@ -13,34 +13,35 @@ use std::{
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Facts, Find, Folder, Work, remembered::Content};
+use super::{Download, FileFacts, Folder, RemoteFile, sync_snapshot::FolderSnapshot};
 use crate::{
-    Entry, Error, PathError, RemotePath, Unfit, harmless,
+    Entry, Error, PathError, PathProblem, RemotePath,
     requests::Depth,
+    terminal_safe,
     transfer::{
-        fold::{Taken, are_one_here},
-        is_leftover, lock,
+        is_temporary, lock,
+        name_folding::{TakenNames, are_one_here},
     },
 };
 
 /// What a listing has found.
 pub(super) enum Found {
     Folder(Folder),
-    File(Find),
+    File(RemoteFile),
 }
 
 /// What is known of a folder so far.
 struct Contents<'a> {
-    work: &'a Work<'a>,
+    work: &'a Download<'a>,
     path: RemotePath,
     here: Here,
     folder: Folder,
     /// The names so far, and whether they are folders.
     names: HashMap<Box<[u8]>, bool>,
     /// The names that are passed on.
-    taken: Taken,
+    taken: TakenNames,
     /// All of it, if it is to be remembered.
-    kept: Option<Content>,
+    kept: Option<FolderSnapshot>,
     /// The first entry that has no place in it, why, and how many more there are.
     odd: Option<(String, u64)>,
     found: &'a UnboundedSender<Found>,
@@ -55,12 +56,12 @@ enum Here {
     Nowhere,
 }
 
-impl Work<'_> {
+impl Download<'_> {
     /// Lists a folder, makes it here, and passes on what is in it.
     pub(super) async fn folder(&self, folder: Folder, found: &UnboundedSender<Found>) {
         let (path, named) = (folder.path.clone(), folder.named);
         let (known, kept) = match &*lock(&self.remembered) {
-            Some(known) => (known.content(&path).cloned(), Some(Content::default())),
+            Some(known) => (known.content(&path).cloned(), Some(FolderSnapshot::default())),
             None => (None, None),
         };
         let mut contents = Contents {
@@ -69,7 +70,7 @@ impl Work<'_> {
             here: Here::Unknown,
             folder,
             names: HashMap::new(),
-            taken: Taken::default(),
+            taken: TakenNames::default(),
             kept,
             odd: None,
             found,
@@ -94,7 +95,7 @@ impl Work<'_> {
         let none = || Error::Differs { path: path.clone(), why: "there is nothing at this path on the server".into() };
         let error = match self.dav.stat(&path, self.options.wanted()).await {
             Ok(Some(entry)) if !entry.path.is_folder() => {
-                match self.source_file(entry.path, &folder.place, Facts::of(entry.properties)) {
+                match self.source_file(entry.path, &folder.place, FileFacts::of(entry.properties)) {
                     Ok(Some(find)) => return drop(found.send(Found::File(find))),
                     Ok(None) => return,
                     Err(error) => error,
@@ -117,7 +118,7 @@ impl Contents<'_> {
                 }
                 None => self.within(entry),
             },
-            Err(PathError { path, why: Unfit::TooDeep(_) }) => {
+            Err(PathError { path, why: PathProblem::TooDeep(_) }) => {
                 self.misplaced(&path, "the server lists it where it cannot be");
             }
             Err(error) => self.misplaced(&error.path, "its name cannot be used here"),
@@ -129,7 +130,7 @@ impl Contents<'_> {
             self.here_in_time();
         } else if matches!(self.here, Here::Unknown) {
             self.here = Here::Nowhere;
-            match self.work.source_file(entry.path, &self.folder.place, Facts::of(entry.properties)) {
+            match self.work.source_file(entry.path, &self.folder.place, FileFacts::of(entry.properties)) {
                 Ok(Some(find)) => self.pass(Found::File(find)),
                 Ok(None) => {}
                 Err(error) => self.work.failed(&self.path.to_string(), error),
@@ -138,14 +139,14 @@ impl Contents<'_> {
     }
 
     fn within(&mut self, entry: Entry) {
-        let Some(name) = entry.path.name().filter(|name| !is_leftover(name)).map(Box::<[u8]>::from) else { return };
+        let Some(name) = entry.path.name().filter(|name| !is_temporary(name)).map(Box::<[u8]>::from) else { return };
         if !self.here_in_time() {
             return;
         }
         let folder = entry.path.is_folder();
         match self.names.insert(name.clone(), folder) {
             None => {
-                let facts = (!folder).then(|| Facts::of(entry.properties));
+                let facts = (!folder).then(|| FileFacts::of(entry.properties));
                 if let Some(kept) = &mut self.kept {
                     match facts.clone() {
                         Some(facts) => drop(kept.files.insert(name.clone(), facts)),
@@ -163,7 +164,7 @@ impl Contents<'_> {
     }
 
     /// Passes on a file, or a folder, which has no facts.
-    fn one(&mut self, name: Box<[u8]>, facts: Option<Facts>) {
+    fn one(&mut self, name: Box<[u8]>, facts: Option<FileFacts>) {
         let (filter, scope) = (&self.work.options.filter, &self.folder.scope);
         let Some(facts) = facts else {
             let Some(scope) = filter.folder(scope, &name) else { return self.left_out(&name) };
@@ -182,7 +183,7 @@ impl Contents<'_> {
         if let Some(folder) = self.here()
             && self.is_alone(&name)
         {
-            self.pass(Found::File(Find { folder, name, facts }));
+            self.pass(Found::File(RemoteFile { folder, name, facts }));
         }
     }
 
@@ -192,7 +193,7 @@ impl Contents<'_> {
         let is_one = |one: &[u8], other: &[u8]| !dry && are_one_here(place, one, other);
         let Err(other) = self.taken.take(name, is_one) else { return true };
         let Ok(path) = self.path.join(name, false) else { return false };
-        let why = format!("here it would become one with {}: rename one of them on the server", harmless(&other));
+        let why = format!("here it would become one with {}: rename one of them on the server", terminal_safe(&other));
         self.work.failed(&path.to_string(), Error::Differs { path, why });
         false
     }
@@ -205,7 +206,7 @@ impl Contents<'_> {
     }
 
     /// What is in it is known without a listing.
-    fn recalled(mut self, known: Content) {
+    fn recalled(mut self, known: FolderSnapshot) {
         self.kept = None;
         if self.here_in_time() {
             let folders = known.folders.into_iter().map(|name| (name, None));

@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Listing, News, Plan, Sifted, Step, There, Thing};
+use super::{Deletable, Listing, News, Node, Plan, Step, There};
 use crate::{
-    Error, Guard, RemotePath,
+    Error, Precondition, RemotePath,
     transfer::{
-        fold::key,
-        leftover::{is_leftover, is_of_a_transfer},
+        name_folding::key,
+        temporary_files::{is_temporary, is_transfer_part},
         walk::Folder,
     },
 };
@@ -29,23 +29,23 @@ impl Plan {
             self.refuse();
             return None;
         }
-        if !is_spared && let Some((path, guard)) = self.deletions.pop() {
+        if !is_spared && let Some((path, precondition)) = self.deletions.pop() {
             self.deleting = true;
             self.under_way += 1;
-            return Some(Step::Delete(path, guard));
+            return Some(Step::Delete(path, precondition));
         }
-        if !is_spared && let Some((path, guard, twin)) = self.twins.pop() {
+        if !is_spared && let Some((path, precondition, twin)) = self.twins.pop() {
             self.deleting = true;
             self.under_way += 1;
-            return Some(Step::DeleteTwin(path, guard, twin));
+            return Some(Step::DeleteTwin(path, precondition, twin));
         }
         if self.under_way > 0 || self.deleted.is_empty() {
             return None;
         }
-        let mut folders: BTreeMap<RemotePath, Vec<(RemotePath, Guard)>> = BTreeMap::new();
-        for (path, guard) in std::mem::take(&mut self.deleted) {
+        let mut folders: BTreeMap<RemotePath, Vec<(RemotePath, Precondition)>> = BTreeMap::new();
+        for (path, precondition) in std::mem::take(&mut self.deleted) {
             let folder = path.parent().unwrap_or_else(|| path.clone());
-            folders.entry(folder).or_default().push((path, guard));
+            folders.entry(folder).or_default().push((path, precondition));
         }
         self.steps.extend(folders.into_iter().map(|(folder, paths)| Step::Remaining(folder, paths)));
         self.under_way += 1;
@@ -53,26 +53,30 @@ impl Plan {
     }
 
     /// The server says that it has deleted something, or why not.
-    pub(super) fn deleted(&mut self, path: RemotePath, guard: Guard, result: Result<(), Error>) {
+    pub(super) fn deleted(&mut self, path: RemotePath, precondition: Precondition, result: Result<(), Error>) {
         match result {
             // What is moved into a backup moves alone.
             Ok(()) if self.rules.dry_run || self.rules.backup.is_some() => self.news.push(News::Deleted(path)),
-            Ok(()) => self.deleted.push((path, guard)),
+            Ok(()) => self.deleted.push((path, precondition)),
             Err(error) => self.fail(path.to_string(), error),
         }
     }
 
     /// It was looked at which of those are still there.
-    pub(super) fn remained(&mut self, paths: Vec<(RemotePath, Guard)>, there: Result<HashSet<RemotePath>, Error>) {
+    pub(super) fn remained(
+        &mut self,
+        paths: Vec<(RemotePath, Precondition)>,
+        there: Result<HashSet<RemotePath>, Error>,
+    ) {
         let there = match there {
             Ok(there) => there,
             Err(error) => return paths.iter().for_each(|(path, _)| self.fail(path.to_string(), error.clone())),
         };
-        for (path, guard) in paths {
+        for (path, precondition) in paths {
             if !there.contains(&path) {
                 self.news.push(News::Deleted(path));
             } else if self.deleted_again.insert(path.clone()) {
-                self.steps.push_back(Step::DeleteAlone(path, guard));
+                self.steps.push_back(Step::DeleteAlone(path, precondition));
             } else {
                 let why = "the server says that it has deleted it, and it is still there".into();
                 self.fail(path.to_string(), Error::Differs { path, why });
@@ -88,7 +92,7 @@ impl Plan {
     }
 
     /// A folder is known on both sides: what is only there is to go, unless it is renamed.
-    pub(super) fn plan_deletions(&mut self, folder: usize, listing: &Listing, renamed: &HashMap<Vec<u8>, Thing>) {
+    pub(super) fn plan_deletions(&mut self, folder: usize, listing: &Listing, renamed: &HashMap<Vec<u8>, Node>) {
         let (state, outline) = (&self.folders[folder], &self.outline);
         let files = state.files.iter().map(|file| outline.files[*file].name.as_slice());
         let folders = state.children.iter().filter_map(|child| outline.folders[*child].path.name());
@@ -103,7 +107,7 @@ impl Plan {
         let filter = Some(&self.rules.filter).filter(|filter| !filter.is_empty() && !self.rules.delete_excluded);
         for (name, there) in listing {
             let stays = renamed.contains_key(name)
-                || is_leftover(name)
+                || is_temporary(name)
                 || stays.contains(name)
                 || twins.contains(name)
                 || filter.is_some() && excluded.contains(name);
@@ -112,22 +116,22 @@ impl Plan {
             };
             if let Some(twin) = new.get(&key(name)) {
                 self.doomed += 1;
-                let guard = if there.folder { Guard::None } else { there.guard() };
-                self.twins.push((path, guard, twin.to_vec()));
+                let precondition = if there.folder { Precondition::None } else { there.precondition() };
+                self.twins.push((path, precondition, twin.to_vec()));
                 continue;
             }
             match filter {
                 Some(filter) if there.folder => {
-                    self.steps.extend(filter.folder(scope, name).map(|scope| Step::Sift(path, scope)));
+                    self.steps.extend(filter.folder(scope, name).map(|scope| Step::CollectDeletable(path, scope)));
                 }
                 // What is in it is counted.
                 None if there.folder && self.rules.max_delete.is_some() => {
-                    self.steps.push_back(Step::Sift(path, scope.clone()));
+                    self.steps.push_back(Step::CollectDeletable(path, scope.clone()));
                 }
                 Some(filter) if !filter.file(scope, name, there.length, there.modified) => {}
                 _ => {
                     self.doomed += 1;
-                    self.deletions.push((path, if there.folder { Guard::None } else { there.guard() }));
+                    self.deletions.push((path, if there.folder { Precondition::None } else { there.precondition() }));
                 }
             }
         }
@@ -137,16 +141,16 @@ impl Plan {
     pub(super) fn sweep(&mut self, folder: usize, listing: &Listing) {
         let Some((since, clock)) = self.known.old_since.zip(self.known.times.clock) else { return };
         let is_old = |there: &There| there.modified.is_some_and(|time| clock.ours(time).1 <= since);
-        let old = listing.iter().filter(|(name, there)| is_of_a_transfer(name) && is_old(there));
+        let old = listing.iter().filter(|(name, there)| is_transfer_part(name) && is_old(there));
         let path = &self.outline.folders[folder].path;
-        let steps =
-            old.filter_map(|(name, there)| Some(Step::Sweep(path.join(name, there.folder).ok()?, there.guard())));
+        let steps = old
+            .filter_map(|(name, there)| Some(Step::Sweep(path.join(name, there.folder).ok()?, there.precondition())));
         self.steps.extend(steps);
     }
 
-    pub(super) fn sifted(&mut self, sifted: Sifted) {
-        self.doomed += sifted.count;
-        self.deletions.extend(sifted.deletions);
+    pub(super) fn deletable(&mut self, deletable: Deletable) {
+        self.doomed += deletable.count;
+        self.deletions.extend(deletable.deletions);
     }
 }
 

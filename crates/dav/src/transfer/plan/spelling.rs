@@ -14,46 +14,46 @@ use super::{Listing, News, Plan, Step, There};
 use crate::{
     Error, RemotePath,
     transfer::{
-        fold::{canonical, key},
-        is_leftover,
+        is_temporary,
+        name_folding::{canonical, key},
     },
 };
 
 /// A file or a folder of the outline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Thing {
+pub(crate) enum Node {
     File(usize),
     Folder(usize),
 }
 
 impl Plan {
-    fn things(&self, folder: usize) -> impl Iterator<Item = Thing> {
+    fn things(&self, folder: usize) -> impl Iterator<Item = Node> {
         let state = &self.folders[folder];
-        state.files.iter().copied().map(Thing::File).chain(state.children.iter().copied().map(Thing::Folder))
+        state.files.iter().copied().map(Node::File).chain(state.children.iter().copied().map(Node::Folder))
     }
 
-    fn name_of(&self, thing: Thing) -> &[u8] {
+    fn name_of(&self, thing: Node) -> &[u8] {
         match thing {
-            Thing::File(file) => &self.outline.files[file].name,
-            Thing::Folder(folder) => self.outline.folders[folder].path.name().unwrap_or_default(),
+            Node::File(file) => &self.outline.files[file].name,
+            Node::Folder(folder) => self.outline.folders[folder].path.name().unwrap_or_default(),
         }
     }
 
     /// Where something belongs.
-    pub(crate) fn path_of(&self, thing: Thing) -> Result<RemotePath, Error> {
+    pub(crate) fn path_of(&self, thing: Node) -> Result<RemotePath, Error> {
         match thing {
-            Thing::File(file) => self.outline.files[file].path(&self.outline.folders),
-            Thing::Folder(folder) => Ok(self.outline.folders[folder].path.clone()),
+            Node::File(file) => self.outline.files[file].path(&self.outline.folders),
+            Node::Folder(folder) => Ok(self.outline.folders[folder].path.clone()),
         }
     }
 
     /// Takes over the spelling of a folder's listing.
     pub(super) fn spell_as_listed(&mut self, folder: usize, listing: &Listing) {
-        let is_unlisted = |thing: &Thing| {
+        let is_unlisted = |thing: &Node| {
             let name = self.name_of(*thing);
             !name.is_ascii() && !listing.contains_key(name)
         };
-        let unlisted: Vec<Thing> = self.things(folder).filter(is_unlisted).collect();
+        let unlisted: Vec<Node> = self.things(folder).filter(is_unlisted).collect();
         if unlisted.is_empty() || listing.is_empty() {
             return;
         }
@@ -74,10 +74,10 @@ impl Plan {
         }
     }
 
-    fn spell(&mut self, thing: Thing, name: &[u8]) {
+    fn spell(&mut self, thing: Node, name: &[u8]) {
         let folder = match thing {
-            Thing::File(file) => return name.clone_into(&mut self.outline.files[file].name),
-            Thing::Folder(folder) => folder,
+            Node::File(file) => return name.clone_into(&mut self.outline.files[file].name),
+            Node::Folder(folder) => folder,
         };
         let folders = &mut self.outline.folders;
         let Some(Ok(path)) = folders[folder].path.parent().map(|parent| parent.join(name, true)) else { return };
@@ -93,12 +93,12 @@ impl Plan {
     }
 
     /// What of a folder is renamed on the server, from which names: each of them resembles one new name, and no other.
-    pub(super) fn renamings(&self, folder: usize, listing: &Listing) -> HashMap<Vec<u8>, Thing> {
+    pub(super) fn renamings(&self, folder: usize, listing: &Listing) -> HashMap<Vec<u8>, Node> {
         let above = &self.outline.folders[folder];
         if !self.rules.delete || above.given || above.unread || listing.is_empty() {
             return HashMap::new();
         }
-        let mut new: HashMap<Vec<u8>, Option<Thing>> = HashMap::new();
+        let mut new: HashMap<Vec<u8>, Option<Node>> = HashMap::new();
         for thing in self.things(folder).filter(|thing| !listing.contains_key(self.name_of(*thing))) {
             new.entry(key(self.name_of(thing))).and_modify(|other| *other = None).or_insert(Some(thing));
         }
@@ -110,9 +110,9 @@ impl Plan {
         for (name, there) in listing.iter().filter(|(name, _)| !kept.contains(name.as_slice())) {
             old.entry(key(name)).and_modify(|other| *other = None).or_insert(Some((name, there)));
         }
-        let pair = |(key, thing): (Vec<u8>, Option<Thing>)| {
+        let pair = |(key, thing): (Vec<u8>, Option<Node>)| {
             let (thing, (name, there)) = thing.zip(*old.get(&key)?)?;
-            let is_alike = there.folder == matches!(thing, Thing::Folder(_));
+            let is_alike = there.folder == matches!(thing, Node::Folder(_));
             (is_alike && self.may_go(folder, name, there)).then(|| (name.clone(), thing))
         };
         new.into_iter().filter_map(pair).collect()
@@ -127,11 +127,11 @@ impl Plan {
             other => other.is_none(),
         };
         let names = [&above.stays, &above.twins, &above.excluded];
-        is_in && !is_leftover(name) && !names.into_iter().flatten().any(|other| other == name)
+        is_in && !is_temporary(name) && !names.into_iter().flatten().any(|other| other == name)
     }
 
     /// Has something renamed.
-    pub(super) fn rename(&mut self, folder: usize, from: &[u8], thing: Thing, there: &There) {
+    pub(super) fn rename(&mut self, folder: usize, from: &[u8], thing: Node, there: &There) {
         if let Ok(path) = self.outline.folders[folder].path.join(from, there.folder) {
             self.steps.push_back(Step::Rename(path, thing, there.clone()));
         }
@@ -139,7 +139,7 @@ impl Plan {
 
     /// Something was renamed, and this is what is there under the new name. If it was refused, it is uploaded, and what
     /// has the old name is deleted if it is something else.
-    pub(super) fn renamed(&mut self, from: RemotePath, thing: Thing, old: &There, now: Result<Option<There>, Error>) {
+    pub(super) fn renamed(&mut self, from: RemotePath, thing: Node, old: &There, now: Result<Option<There>, Error>) {
         let now = now.ok().flatten();
         if now.is_some() {
             let to = self.name_of(thing).to_owned();
@@ -149,16 +149,16 @@ impl Plan {
             self.news.push(News::Renamed(from, to));
         } else {
             self.doomed += 1;
-            let guard = if old.folder { crate::Guard::None } else { old.guard() };
-            self.twins.push((from, guard, self.name_of(thing).to_owned()));
+            let precondition = if old.folder { crate::Precondition::None } else { old.precondition() };
+            self.twins.push((from, precondition, self.name_of(thing).to_owned()));
         }
         match (thing, now) {
-            (Thing::File(file), there) => {
+            (Node::File(file), there) => {
                 self.file_ready(file, there.as_ref());
                 self.settled(self.outline.files[file].folder);
             }
-            (Thing::Folder(folder), Some(_)) => self.steps.push_back(Step::List(folder)),
-            (Thing::Folder(folder), None) => self.make(folder),
+            (Node::Folder(folder), Some(_)) => self.steps.push_back(Step::List(folder)),
+            (Node::Folder(folder), None) => self.make(folder),
         }
     }
 }

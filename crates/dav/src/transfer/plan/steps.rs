@@ -7,9 +7,9 @@ use std::{
 
 use haul_http::Expected;
 
-use super::spelling::Thing;
+use super::spelling::Node;
 use crate::{
-    ETag, Error, Guard, RemotePath,
+    ETag, Error, Precondition, RemotePath,
     transfer::{filter::Scope, spared::Spared, unchanged::Version},
 };
 
@@ -21,7 +21,7 @@ pub(crate) enum Step {
     /// Make the folder.
     Make(usize),
     /// Make the folder in the place of a file, in the state that this tells.
-    Replace(usize, Guard),
+    Replace(usize, Precondition),
     /// Make the folder with these of its files in it.
     Fill(usize, Vec<usize>),
     /// Upload the file.
@@ -35,21 +35,21 @@ pub(crate) enum Step {
     /// Compare the file with what is there.
     Compare(usize, There),
     /// See what in the folder is to be deleted: it is here no more, and a filter may leave something in it alone.
-    Sift(RemotePath, Scope),
+    CollectDeletable(RemotePath, Scope),
     /// Delete what an earlier run has left behind.
-    Sweep(RemotePath, Guard),
+    Sweep(RemotePath, Precondition),
     /// See whether a folder that was made, and that nothing is put into, is there.
     Confirm(usize),
     /// Delete what is here no more, if the server has this name too beside it. Else the two names may be one there.
-    DeleteTwin(RemotePath, Guard, Vec<u8>),
+    DeleteTwin(RemotePath, Precondition, Vec<u8>),
     /// Give what is there under this name the name of something new.
-    Rename(RemotePath, Thing, There),
+    Rename(RemotePath, Node, There),
     /// Delete what is here no more.
-    Delete(RemotePath, Guard),
+    Delete(RemotePath, Precondition),
     /// The same with nothing else on its connection: the first try had no effect, though the server said that it had.
-    DeleteAlone(RemotePath, Guard),
+    DeleteAlone(RemotePath, Precondition),
     /// See which of these, all in one folder, are still there.
-    Remaining(RemotePath, Vec<(RemotePath, Guard)>),
+    Remaining(RemotePath, Vec<(RemotePath, Precondition)>),
 }
 
 /// What was at a file's place before.
@@ -59,7 +59,7 @@ pub(crate) enum Before {
     /// Nothing, if all is well: it was not looked yet.
     Unseen,
     /// A file, in the state that this tells.
-    File(Guard),
+    File(Precondition),
     /// A folder, which gives way.
     Folder,
 }
@@ -76,8 +76,8 @@ pub(crate) struct There {
 
 impl There {
     /// What tells this state from a later one.
-    pub(crate) fn guard(&self) -> Guard {
-        Guard::of(self.etag.as_ref())
+    pub(crate) fn precondition(&self) -> Precondition {
+        Precondition::of(self.etag.as_ref())
     }
 
     /// What the answer to a GET looks like.
@@ -132,23 +132,23 @@ pub(crate) enum Outcome {
     Checked(Vec<usize>, Result<Listing, Error>),
     /// Whether the file is the same here and there.
     Compared(usize, Result<bool, Error>),
-    Sifted(RemotePath, Result<Sifted, Error>),
+    CollectedDeletable(RemotePath, Result<Deletable, Error>),
     Swept(RemotePath, Result<(), Error>),
     /// Whether the folder is there.
     Confirmed(usize, Result<bool, Error>),
-    Deleted(RemotePath, Guard, Result<(), Error>),
+    Deleted(RemotePath, Precondition, Result<(), Error>),
     /// Which of those that were deleted are still there.
-    Remained(Vec<(RemotePath, Guard)>, Result<HashSet<RemotePath>, Error>),
+    Remained(Vec<(RemotePath, Precondition)>, Result<HashSet<RemotePath>, Error>),
     /// What had a twin was left alone.
     Spared,
     /// What was at a name, and what is now at its new one; an error or nothing if it has still the old one.
-    Renamed(RemotePath, Thing, There, Result<Option<There>, Error>),
+    Renamed(RemotePath, Node, There, Result<Option<There>, Error>),
 }
 
 /// What of a folder is to be deleted.
 #[derive(Debug, Default)]
-pub(crate) struct Sifted {
-    pub(crate) deletions: Vec<(RemotePath, Guard)>,
+pub(crate) struct Deletable {
+    pub(crate) deletions: Vec<(RemotePath, Precondition)>,
     /// Whether that is all of it, as one deletion.
     pub(crate) whole: bool,
     /// How many files and folders go with it.

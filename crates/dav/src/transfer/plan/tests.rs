@@ -116,7 +116,7 @@ fn the_first_files_are_under_way_and_what_was_there_is_replaced() {
     let plan = || begun(three(), Options::default(), false, vec![(0, Some(listed.clone()))], 2);
     let mut one = plan();
     assert_eq!(ready(&mut one), [Step::Upload(2, Before::Nothing)], "two are under way");
-    let replacing = Before::File(Guard::Unchanged(tag("x")));
+    let replacing = Before::File(Precondition::Unchanged(tag("x")));
     one.take(Outcome::Uploaded(1, Err(refused(412))));
     assert_eq!(ready(&mut one), [Step::Upload(1, replacing)]);
     for (file, etag) in [(0, "a"), (2, "b"), (1, "c")] {
@@ -178,8 +178,8 @@ fn what_did_not_arrive_is_sent_once_more() {
     let mut plan = unchecked();
     // One is not there, of the other a part is, and it is ours.
     plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("two", there(4, "b"))]))));
-    let guard = Guard::Unchanged(tag("b"));
-    assert_eq!(ready(&mut plan), [Step::Upload(0, Before::Nothing), Step::Upload(1, Before::File(guard))]);
+    let precondition = Precondition::Unchanged(tag("b"));
+    assert_eq!(ready(&mut plan), [Step::Upload(0, Before::Nothing), Step::Upload(1, Before::File(precondition))]);
     plan.take(Outcome::Uploaded(0, Ok(sent("c"))));
     plan.take(Outcome::Uploaded(1, Ok(sent("d"))));
     assert_eq!(ready(&mut plan), [Step::Check(0, vec![0, 1])]);
@@ -245,13 +245,13 @@ fn what_could_not_be_read_here_is_not_deleted_there() {
     let mut plan = begun(outline, rules, false, vec![(0, Some(listed()))], 0);
     assert_eq!(ready(&mut plan).len(), 1);
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
-    assert_eq!(ready(&mut plan), [Step::Delete(path("/up/gone"), there(1, "y").guard())]);
+    assert_eq!(ready(&mut plan), [Step::Delete(path("/up/gone"), there(1, "y").precondition())]);
 
     let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
     let mut plan = begun(walked(None), rules, false, vec![(0, Some(listed()))], 0);
     ready(&mut plan);
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
-    assert_eq!(ready(&mut plan), [Step::Delete(path("/up/gone"), there(1, "y").guard())]);
+    assert_eq!(ready(&mut plan), [Step::Delete(path("/up/gone"), there(1, "y").precondition())]);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn what_is_there_by_its_bytes_is_left_alone() {
     assert_eq!(ready(&mut plan)[1..], [Step::Compare(0, there(10, "a")), Step::Compare(1, there(10, "b"))]);
     plan.take(Outcome::Compared(0, Ok(true)));
     plan.take(Outcome::Compared(1, Ok(false)));
-    assert_eq!(ready(&mut plan), [Step::Upload(1, Before::File(Guard::Unchanged(tag("b"))))]);
+    assert_eq!(ready(&mut plan), [Step::Upload(1, Before::File(Precondition::Unchanged(tag("b"))))]);
     assert_eq!(told(&mut plan), ["skipped 0"]);
 }
 
@@ -356,7 +356,7 @@ fn small_files_of_a_new_folder_go_with_it_where_that_can_be() {
     assert_eq!(ready(&mut plan(Options::default(), true, Some(Listing::new()))).len(), 5);
     for (rules, bulk) in [
         (Options::default(), false),
-        (Options { lock: crate::Policy::Always, ..Options::default() }, true),
+        (Options { lock: crate::LockPolicy::Always, ..Options::default() }, true),
         (Options { dry_run: true, ..Options::default() }, true),
     ] {
         assert_eq!(ready(&mut plan(rules, bulk, None)), [Step::Make(0)]);

@@ -115,10 +115,10 @@ impl Plan {
                 None if self.looks_for_unlisted(file) => {}
                 None if self.tries[file] < 2 => self.once_more(file, Before::Nothing),
                 Some(there) if self.tries[file] < 2 && self.is_as_before(file, there) => {
-                    self.once_more(file, Before::File(there.guard()));
+                    self.once_more(file, Before::File(there.precondition()));
                 }
                 Some(there) if self.tries[file] < 2 && is_ours(&sent, there) => {
-                    self.once_more(file, Before::File(there.guard()));
+                    self.once_more(file, Before::File(there.precondition()));
                 }
                 None => {
                     let bytes = sent.bytes;
@@ -159,7 +159,7 @@ impl Plan {
     /// A file is there, in its length.
     fn is_there(&mut self, file: usize, there: &There) {
         if self.tries[file] < 2 && !self.goes_alone(file) && self.is_as_before(file, there) {
-            return self.once_more(file, Before::File(there.guard()));
+            return self.once_more(file, Before::File(there.precondition()));
         }
         if let Some(sent) = &mut self.sent[file] {
             sent.seen = Some(there.clone());

@@ -6,7 +6,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 
 use super::Upload;
 use crate::{
-    Error, Guard, If, RemotePath,
+    Error, If, Precondition, RemotePath,
     transfer::{Backup, lock},
 };
 
@@ -36,7 +36,7 @@ impl Upload<'_> {
                 let why = "it is not empty yet, and stays".into();
                 return Err(Error::Differs { path, why });
             }
-            self.dav.delete(&path, &Guard::None, &If::default()).await.map(drop)
+            self.dav.delete(&path, &Precondition::None, &If::default()).await.map(drop)
         }
         .boxed()
     }

@@ -31,7 +31,7 @@ use super::{Upload, seconds};
 use crate::{
     ETag, Error, If, RemotePath,
     client::whole,
-    cloud::Cloud,
+    nextcloud::Nextcloud,
     transfer::{Event, marked, plan::Sent, random},
 };
 
@@ -72,7 +72,7 @@ impl Upload<'_> {
     /// and is to be made and filled in the usual way.
     pub(super) async fn fill(
         &self,
-        cloud: &Cloud,
+        nextcloud: &Nextcloud,
         folder: &RemotePath,
         files: Vec<Small>,
     ) -> Option<Vec<(usize, Sent)>> {
@@ -83,7 +83,7 @@ impl Upload<'_> {
         self.temporary().insert(ours.clone(), None);
         let filled = async {
             self.dav.try_mkcol(&ours).await?;
-            let sent = self.send_all(cloud, &ours, files).await;
+            let sent = self.send_all(nextcloud, &ours, files).await;
             self.bulk_fails.fetch_or(sent.is_err(), Ordering::Relaxed);
             let sent = sent?;
             self.dav.rename(&ours, folder, false, &If::default()).await?;
@@ -99,17 +99,17 @@ impl Upload<'_> {
 
     async fn send_all(
         &self,
-        cloud: &Cloud,
+        nextcloud: &Nextcloud,
         folder: &RemotePath,
         files: Vec<Small>,
     ) -> Result<Vec<(usize, Sent)>, Error> {
-        let batches = stream::iter(batches(files)).map(|batch| self.send_batch(cloud, folder, batch));
+        let batches = stream::iter(batches(files)).map(|batch| self.send_batch(nextcloud, folder, batch));
         Ok(batches.buffer_unordered(LANES).try_collect::<Vec<_>>().await?.concat())
     }
 
     async fn send_batch(
         &self,
-        cloud: &Cloud,
+        nextcloud: &Nextcloud,
         folder: &RemotePath,
         files: Vec<Small>,
     ) -> Result<Vec<(usize, Sent)>, Error> {
@@ -117,7 +117,7 @@ impl Upload<'_> {
         let _turn = self.bulk.acquire().await;
         let boundary = format!("longhaul-{:016x}", random(folder));
         let named = files.into_iter().map(|small| {
-            let own_path = cloud.own_path(&folder.join(&small.name, false).ok()?)?;
+            let own_path = nextcloud.own_path(&folder.join(&small.name, false).ok()?)?;
             Some((small, own_path))
         });
         let named: Vec<_> = named.flatten().collect();
@@ -128,7 +128,7 @@ impl Upload<'_> {
             return Ok(Vec::new());
         }
         let bytes = parts.iter().map(|part| part.length).sum();
-        let endpoint = self.dav.requests().url(&cloud.bulk()?)?;
+        let endpoint = self.dav.requests().url(&nextcloud.bulk()?)?;
         let request = Request::post(endpoint).header(CONTENT_TYPE, format!("multipart/related; boundary={boundary}"));
         let options = haul_http::Options { class: Class::Large, ..haul_http::Options::default() };
         let unread = |why: String| Error::Differs { path: folder.clone(), why };

@@ -16,8 +16,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{Upload, mtime, ranges::is_passing, renaming, source::Seen};
 use crate::{
-    Error, Guard, If, RemotePath, Wanted,
-    cloud::Cloud,
+    Error, If, Precondition, RemotePath, Wanted,
+    nextcloud::Nextcloud,
     requests::Depth,
     transfer::{Event, plan::Sent, random},
 };
@@ -30,19 +30,19 @@ impl Upload<'_> {
     #[expect(clippy::too_many_arguments, reason = "what a file is, where it goes, and how")]
     pub(super) async fn send_chunks(
         &self,
-        cloud: &Cloud,
+        nextcloud: &Nextcloud,
         local: &Path,
         path: &RemotePath,
         length: u64,
         modified: Option<SystemTime>,
-        guard: &Guard,
+        precondition: &Precondition,
         claims: &If,
         (size, lanes): (u64, usize),
     ) -> Result<Sent, Error> {
         let seen = Seen::look(local, length)?;
         let alone = self.alone(local, path, size)?;
         let mark = alone.as_ref().map_or_else(|| random(path), |alone| alone.mark);
-        let folder = cloud.upload(&format!("longhaul-{mark:016x}"))?;
+        let folder = nextcloud.upload(&format!("longhaul-{mark:016x}"))?;
         if alone.is_none() {
             self.temporary().insert(folder.clone(), None);
         }
@@ -54,7 +54,7 @@ impl Upload<'_> {
             self.put_chunks(&folder, local, length, (size, lanes), alone.is_some(), &headers).await?;
             seen.still(local)?;
             headers.extend(mtime(modified));
-            let (overwrite, claims) = renaming(path, guard, claims);
+            let (overwrite, claims) = renaming(path, precondition, claims);
             headers.remove("destination");
             self.dav.assemble(&folder, path, overwrite, &claims, headers).await
         };
@@ -116,7 +116,7 @@ impl Upload<'_> {
         let path = folder.join(format!("{number:05}").as_bytes(), false)?;
         let body = self.part_of(local, &range);
         let options = haul_http::Options { class: Class::Large, ..haul_http::Options::default() };
-        self.dav.put(&path, body, headers.clone(), &Guard::None, &If::default(), options).await?;
+        self.dav.put(&path, body, headers.clone(), &Precondition::None, &If::default(), options).await?;
         Ok(())
     }
 

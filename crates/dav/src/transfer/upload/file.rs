@@ -11,12 +11,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{
     Upload,
-    alone::Alone,
+    resume_key::ResumeKey,
     source::Source,
-    way::{LARGE, Way, is_long},
+    strategy::{LARGE, Strategy, is_long},
 };
 use crate::{
-    Abilities, Done, Error, Guard, If, RemotePath,
+    Capabilities, Confirmed, Error, If, Precondition, RemotePath,
     transfer::{
         SHARED,
         plan::{Before, Sent, There},
@@ -53,17 +53,17 @@ impl Upload<'_> {
             self.keep_copy(path).await?;
         }
         let seen = before != Before::Unseen;
-        let _turn = self.holding.turn(exists).await;
-        let claims = self.holding.acquire(path, exists).await?;
+        let _turn = self.held_locks.turn(exists).await;
+        let claims = self.held_locks.acquire(path, exists).await?;
         // A lock on what was not there has made an empty file of it.
         let made = !exists && claims != If::default();
-        let guard = match before {
-            Before::File(guard) => guard,
-            _ if made => Guard::None,
-            _ => Guard::Absent,
+        let precondition = match before {
+            Before::File(precondition) => precondition,
+            _ if made => Precondition::None,
+            _ => Precondition::Absent,
         };
-        let sent = self.send(local, path, length, modified, &guard, &claims, (seen, manner)).await;
-        self.holding.release(path, sent.is_ok()).await;
+        let sent = self.send(local, path, length, modified, &precondition, &claims, (seen, manner)).await;
+        self.held_locks.release(path, sent.is_ok()).await;
         sent
     }
 
@@ -74,18 +74,21 @@ impl Upload<'_> {
         path: &RemotePath,
         length: u64,
         modified: Option<SystemTime>,
-        guard: &Guard,
+        precondition: &Precondition,
         claims: &If,
         (seen, Manner { looks, alone }): (bool, Manner),
     ) -> Result<Sent, Error> {
-        let way = if seen { self.way(path, length).await } else { Way::Whole };
-        match (way, &self.cloud) {
-            (Way::Chunks { size, lanes }, Some(cloud)) => {
+        let way = if seen { self.way(path, length).await } else { Strategy::Whole };
+        match (way, &self.nextcloud) {
+            (Strategy::Chunks { size, lanes }, Some(nextcloud)) => {
                 let by = (size, lanes);
-                return self.send_chunks(cloud, local, path, length, modified, guard, claims, by).boxed().await;
+                return self
+                    .send_chunks(nextcloud, local, path, length, modified, precondition, claims, by)
+                    .boxed()
+                    .await;
             }
-            (Way::Ranges { lanes }, _) => {
-                if let Some(sent) = self.send_ranges(local, path, length, guard, claims, lanes).boxed().await? {
+            (Strategy::Ranges { lanes }, _) => {
+                if let Some(sent) = self.send_ranges(local, path, length, precondition, claims, lanes).boxed().await? {
                     return Ok(sent);
                 }
             }
@@ -101,27 +104,28 @@ impl Upload<'_> {
         let class = if bytes <= SHARED { Class::Small } else { Class::Large };
         let options = haul_http::Options { class, pipeline: !alone, ..haul_http::Options::default() };
         if self.options.temporary {
-            self.send_renamed(path, source, (headers, stated), guard, claims, options).await?;
+            self.send_renamed(path, source, (headers, stated), precondition, claims, options).await?;
             return Ok(Sent { bytes, etag: None, compared: false, seen: None });
         }
         let look = looks.then(|| self.options.wanted());
-        let put = |body, headers| self.dav.put_and_look(path, body, headers, guard, claims, options.clone(), look);
+        let put =
+            |body, headers| self.dav.put_and_look(path, body, headers, precondition, claims, options.clone(), look);
         let (stored, found) = self.put_stated(source.body, (headers, stated), put).await?;
         source.seen.still(local)?;
         Ok(Sent { bytes, etag: stored.etag, compared: false, seen: found.as_ref().map(There::from) })
     }
 
     /// How a file is sent. What the server can do is waited for only where it may matter.
-    async fn way(&self, path: &RemotePath, length: u64) -> Way {
+    async fn way(&self, path: &RemotePath, length: u64) -> Strategy {
         let windows = self.dav.client().windows(self.dav.requests().origin());
         let options = self.options;
-        let worth = self.cloud.is_some() || options.resume || options.temporary || is_long(length, windows);
+        let worth = self.nextcloud.is_some() || options.resume || options.temporary || is_long(length, windows);
         let matters = length >= LARGE && worth;
         let known = if matters { self.dav.learn(path).await.ok() } else { None };
-        let unknown = Abilities::default();
-        match Way::of(length, options, known.unwrap_or(&unknown), windows, self.cloud.is_some()) {
-            Way::Ranges { .. } if self.whole_only.is_known() && options.temporary => Way::Renamed,
-            Way::Ranges { .. } if self.whole_only.is_known() => Way::Whole,
+        let unknown = Capabilities::default();
+        match Strategy::of(length, options, known.unwrap_or(&unknown), windows, self.nextcloud.is_some()) {
+            Strategy::Ranges { .. } if self.whole_only.is_known() && options.temporary => Strategy::Renamed,
+            Strategy::Ranges { .. } if self.whole_only.is_known() => Strategy::Whole,
             way => way,
         }
     }
@@ -133,7 +137,7 @@ impl Upload<'_> {
         path: &RemotePath,
         source: Source,
         headers: (HeaderMap, HeaderMap),
-        guard: &Guard,
+        precondition: &Precondition,
         claims: &If,
         options: haul_http::Options,
     ) -> Result<(), Error> {
@@ -145,13 +149,14 @@ impl Upload<'_> {
         self.temporary().insert(temporary.clone(), None);
         let ours = body.again();
         let none = If::default();
-        let put = |body, headers| self.dav.put(&temporary, body, headers, &Guard::Absent, &none, options.clone());
+        let put =
+            |body, headers| self.dav.put(&temporary, body, headers, &Precondition::Absent, &none, options.clone());
         let put = self.put_stated(body, headers, put).await;
         let refused = put.as_ref().is_err_and(|why| why.refusal().is_some());
         let renamed = async {
             put?;
             seen.still(&local)?;
-            self.rename(&temporary, path, guard, claims, ours).await.map(drop)
+            self.rename(&temporary, path, precondition, claims, ours).await.map(drop)
         };
         let renamed = renamed.await;
         match &renamed {
@@ -166,19 +171,19 @@ impl Upload<'_> {
         &self,
         temporary: &RemotePath,
         path: &RemotePath,
-        guard: &Guard,
+        precondition: &Precondition,
         locks: &If,
         ours: Option<Body>,
-    ) -> Result<Done, Error> {
-        let (overwrite, claims) = renaming(path, guard, locks);
+    ) -> Result<Confirmed, Error> {
+        let (overwrite, claims) = renaming(path, precondition, locks);
         match self.dav.rename(temporary, path, overwrite, &claims).await {
             // Renamed already, by a request whose answer was lost.
-            Err(error) if error.is(404) && self.dav.is_ours(&error, path, ours).await => Ok(Done::Checked),
+            Err(error) if error.is(404) && self.dav.is_ours(&error, path, ours).await => Ok(Confirmed::ByLookup),
             // A server that does not know states says so of each.
             Err(error)
                 if error.is(412)
                     && claims != *locks
-                    && let Guard::Unchanged(tag) = guard
+                    && let Precondition::Unchanged(tag) = precondition
                     && self.dav.is_still(path, tag).await =>
             {
                 self.dav.rename(temporary, path, overwrite, locks).await
@@ -189,8 +194,8 @@ impl Upload<'_> {
 
     /// Deletes what was made for the time being. What was `refused` is believed not to be there; what got no answer may
     /// come yet, and what was there does not vanish: that is looked for again in the end.
-    pub(super) async fn discard(&self, temporary: &RemotePath, alone: Option<Alone>, refused: bool) {
-        let gone = match self.dav.delete(temporary, &Guard::None, &If::default()).await {
+    pub(super) async fn discard(&self, temporary: &RemotePath, alone: Option<ResumeKey>, refused: bool) {
+        let gone = match self.dav.delete(temporary, &Precondition::None, &If::default()).await {
             Ok(_) => true,
             Err(error) => error.is(404) && refused,
         };
@@ -203,13 +208,13 @@ impl Upload<'_> {
 }
 
 /// Whether a MOVE to `path` may overwrite, and what it claims.
-pub(super) fn renaming(path: &RemotePath, guard: &Guard, claims: &If) -> (bool, If) {
-    let claims = match guard {
+pub(super) fn renaming(path: &RemotePath, precondition: &Precondition, claims: &If) -> (bool, If) {
+    let claims = match precondition {
         // A state is compared strongly (RFC 4918 §10.4.4): a weak tag never fits.
-        Guard::Unchanged(tag) if !tag.is_weak() => claims.clone().unchanged(path, tag.clone()),
+        Precondition::Unchanged(tag) if !tag.is_weak() => claims.clone().unchanged(path, tag.clone()),
         _ => claims.clone(),
     };
-    (*guard != Guard::Absent, claims)
+    (*precondition != Precondition::Absent, claims)
 }
 
 /// A file's time, as Nextcloud and ownCloud take it; to others it says nothing.

@@ -26,12 +26,12 @@ use http::{HeaderMap, HeaderValue, header::CONTENT_RANGE};
 
 use super::{
     Upload,
-    alone::Alone,
+    resume_key::ResumeKey,
     source::Seen,
-    way::{LANES, LARGE},
+    strategy::{LANES, LARGE},
 };
 use crate::{
-    Error, Guard, If, RemotePath, Wanted,
+    Error, If, Precondition, RemotePath, Wanted,
     transfer::{
         Event, Verify, part_name,
         plan::{Sent, There},
@@ -44,9 +44,9 @@ const PART: u64 = 4 * 1024 * 1024;
 
 /// Whether the server is known not to take parts.
 #[derive(Debug, Default)]
-pub(super) struct Whole(AtomicBool);
+pub(super) struct RangesUnsupported(AtomicBool);
 
-impl Whole {
+impl RangesUnsupported {
     pub(super) fn is_known(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -59,7 +59,7 @@ impl Upload<'_> {
         local: &Path,
         path: &RemotePath,
         length: u64,
-        guard: &Guard,
+        precondition: &Precondition,
         claims: &If,
         lanes: usize,
     ) -> Result<Option<Sent>, Error> {
@@ -77,7 +77,8 @@ impl Upload<'_> {
             let fits = self.stage(local, &temporary, length, alone.is_some(), lanes).await?;
             seen.still(local)?;
             if fits {
-                self.rename(&temporary, path, guard, claims, Some(Body::file(local.to_owned(), 0, length))).await?;
+                self.rename(&temporary, path, precondition, claims, Some(Body::file(local.to_owned(), 0, length)))
+                    .await?;
             }
             Ok(fits)
         };
@@ -108,14 +109,16 @@ impl Upload<'_> {
         if resumes {
             has = self.dav.stat(temporary, Wanted::LISTING).await?.and_then(|there| there.properties.length);
             if has.is_some_and(|has| has > length) {
-                self.dav.delete(temporary, &Guard::None, &If::default()).await?;
+                self.dav.delete(temporary, &Precondition::None, &If::default()).await?;
                 has = None;
             }
         }
         if has.is_none() {
             let options = haul_http::Options::default();
-            let made =
-                self.dav.put(temporary, Body::empty(), HeaderMap::new(), &Guard::Absent, &If::default(), options).await;
+            let made = self
+                .dav
+                .put(temporary, Body::empty(), HeaderMap::new(), &Precondition::Absent, &If::default(), options)
+                .await;
             match made {
                 // Another name may not be ours to write.
                 Err(Error::Refused(why)) if !why.is_passing() => return Ok(false),
@@ -160,7 +163,7 @@ impl Upload<'_> {
         let headers = HeaderValue::from_str(&told).into_iter().map(|told| (CONTENT_RANGE, told)).collect();
         let body = self.part_of(local, &range);
         let options = haul_http::Options { class: Class::Large, ..haul_http::Options::default() };
-        self.dav.put(temporary, body, headers, &Guard::Present, &If::default(), options).await?;
+        self.dav.put(temporary, body, headers, &Precondition::Present, &If::default(), options).await?;
         Ok(())
     }
 
@@ -172,9 +175,9 @@ impl Upload<'_> {
     }
 
     /// The mark that an upload is gone on from by, if it is to be, and nobody else has it.
-    pub(super) fn alone(&self, local: &Path, path: &RemotePath, size: u64) -> Result<Option<Alone>, Error> {
+    pub(super) fn alone(&self, local: &Path, path: &RemotePath, size: u64) -> Result<Option<ResumeKey>, Error> {
         let origin = self.dav.requests().origin().to_string();
-        if self.options.resume { Alone::claim(local, path, &origin, size) } else { Ok(None) }
+        if self.options.resume { ResumeKey::claim(local, path, &origin, size) } else { Ok(None) }
     }
 }
 

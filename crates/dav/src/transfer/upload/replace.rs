@@ -15,23 +15,23 @@ use super::{
     source::Source,
 };
 use crate::{
-    Error, Guard, If, RemotePath,
+    Error, If, Precondition, RemotePath,
     transfer::{
         SHARED, marked,
-        plan::{Outcome, Sent, There, Thing},
+        plan::{Node, Outcome, Sent, There},
         random, temporary_name,
     },
 };
 
 impl Upload<'_> {
-    /// Makes a folder in the place of a file, if that is still in the state of `guard`.
-    pub(super) async fn replace_by_folder(&self, path: &RemotePath, guard: &Guard) -> Result<(), Error> {
+    /// Makes a folder in the place of a file, if that is still in the state of `precondition`.
+    pub(super) async fn replace_by_folder(&self, path: &RemotePath, precondition: &Precondition) -> Result<(), Error> {
         let (parent, name) = place(path)?;
         let ours = parent.join(&marked(name, random(path), "upload"), true)?;
         self.temporary().insert(ours.clone(), None);
         let replaced = async {
             self.dav.try_mkcol(&ours).await?;
-            self.move_over(&ours, path, guard).await
+            self.move_over(&ours, path, precondition).await
         };
         self.settle(&ours, replaced.await).await
     }
@@ -56,9 +56,9 @@ impl Upload<'_> {
         self.temporary().insert(ours.clone(), None);
         let replaced = async {
             let options = Options { class, ..Options::default() };
-            self.dav.put(&ours, body, headers, &Guard::Absent, &If::default(), options).await?;
+            self.dav.put(&ours, body, headers, &Precondition::Absent, &If::default(), options).await?;
             seen.still(local)?;
-            self.move_over(&ours, path, &Guard::None).await
+            self.move_over(&ours, path, &Precondition::None).await
         };
         self.settle(&ours, replaced.await).await?;
         Ok(Sent { bytes, etag: None, compared: false, seen: None })
@@ -68,7 +68,7 @@ impl Upload<'_> {
     pub(super) async fn respell(
         &self,
         from: RemotePath,
-        thing: Thing,
+        thing: Node,
         old: There,
         to: Result<RemotePath, Error>,
     ) -> Outcome {
@@ -101,11 +101,11 @@ impl Upload<'_> {
     }
 
     /// Deletes what is here no more, unless it and its twin are one on the server.
-    pub(super) async fn delete_twin(&self, path: RemotePath, guard: Guard, twin: Vec<u8>) -> Outcome {
+    pub(super) async fn delete_twin(&self, path: RemotePath, precondition: Precondition, twin: Vec<u8>) -> Outcome {
         match self.has_both(&path, &twin).await {
-            Ok(true) => self.delete(path, guard, false).await,
+            Ok(true) => self.delete(path, precondition, false).await,
             Ok(false) => Outcome::Spared,
-            Err(error) => Outcome::Deleted(path, guard, Err(error)),
+            Err(error) => Outcome::Deleted(path, precondition, Err(error)),
         }
     }
 
@@ -121,27 +121,27 @@ impl Upload<'_> {
     }
 
     /// Gives what is ours the name of what is of the other kind.
-    async fn move_over(&self, ours: &RemotePath, path: &RemotePath, guard: &Guard) -> Result<(), Error> {
+    async fn move_over(&self, ours: &RemotePath, path: &RemotePath, precondition: &Precondition) -> Result<(), Error> {
         let (old, new) = (path.clone().as_folder(!ours.is_folder()), path.clone().as_folder(ours.is_folder()));
         if self.options.backup.is_some() {
             self.put_away(old).await?;
             return self.dav.rename(ours, &new, false, &If::default()).await.map(drop);
         }
-        let (_, claims) = renaming(&old, guard, &If::default());
+        let (_, claims) = renaming(&old, precondition, &If::default());
         // By the name alone: a folder's URL may stand for nothing where there is a file.
         let error = match self.dav.rename(ours, &path.clone().as_folder(false), true, &claims).await {
             Err(error) if error.refusal().is_some() => error,
             moved => return moved.map(drop),
         };
-        let unknown = match guard {
+        let unknown = match precondition {
             // A server that does not know states says so of each.
-            Guard::Unchanged(tag) if error.is(412) => self.dav.is_still(&old, tag).await,
+            Precondition::Unchanged(tag) if error.is(412) => self.dav.is_still(&old, tag).await,
             _ => !error.is(412),
         };
         if error.is(423) || !unknown {
             return Err(error);
         }
-        match self.dav.delete(&old, guard, &If::default()).await {
+        match self.dav.delete(&old, precondition, &If::default()).await {
             Err(error) if !error.is(404) => return Err(error),
             _ => {}
         }

@@ -9,8 +9,8 @@ use std::{
 use futures_util::{FutureExt, future::join_all};
 
 use crate::{
-    Dav, Done, Error, RemotePath, Wanted,
-    cloud::Cloud,
+    Confirmed, Dav, Error, RemotePath, Wanted,
+    nextcloud::Nextcloud,
     requests::Depth,
     transfer::{
         FEW, Options,
@@ -125,14 +125,14 @@ pub(super) async fn begun(
 ) -> Option<(bool, Listing)> {
     let [(local, kind)] = sources else { return None };
     // On a Nextcloud, a folder is better made with what is in it.
-    if to.name().is_some() || !kind.is_dir() || options.contents || options.dry_run || Cloud::of(to).is_some() {
+    if to.name().is_some() || !kind.is_dir() || options.contents || options.dry_run || Nextcloud::of(to).is_some() {
         return None;
     }
     let path = to.clone().as_folder(true).join(&name_of(local).ok()?, true).ok()?;
     let (made, listed) = futures_util::join!(dav.try_mkcol(&path), listing(dav, &path, options.wanted()));
     match (made, listed) {
-        (Ok(Done::Answered), _) => Some((true, Listing::new())),
-        (Ok(Done::Checked) | Err(_), Ok(Target::Folder(listing))) => Some((false, listing)),
+        (Ok(Confirmed::ByAnswer), _) => Some((true, Listing::new())),
+        (Ok(Confirmed::ByLookup) | Err(_), Ok(Target::Folder(listing))) => Some((false, listing)),
         _ => None,
     }
 }

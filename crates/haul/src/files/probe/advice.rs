@@ -1,6 +1,6 @@
 //! The settings that Longhaul will choose, and why, one sentence each.
 
-use ::dav::{Policy, transfer::Verify};
+use ::dav::{LockPolicy, transfer::Verify};
 use haul_http::{Pipelining as Mode, Versions};
 
 use super::{
@@ -18,12 +18,12 @@ pub(super) fn settings(found: &Found, settings: &Settings) -> Vec<String> {
     said.extend(window(found));
     said.push(guards(found).to_owned());
     said.push(match settings.lock {
-        Policy::Never => "No file is locked before it is written.".to_owned(),
+        LockPolicy::Never => "No file is locked before it is written.".to_owned(),
         _ if !found.dav.locks => "Locks are asked for, but the server offers none.".to_owned(),
-        Policy::OnEdit => {
+        LockPolicy::OnEdit => {
             "Files that are there already are locked while they are written, two round trips each.".to_owned()
         }
-        Policy::Always => "Every file is locked while it is written, two round trips each.".to_owned(),
+        LockPolicy::Always => "Every file is locked while it is written, two round trips each.".to_owned(),
     });
     said.push(match found.files.ranges {
         Some(true) if found.files.etags == Some("strong") => {

@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use ::dav::{Abilities, Depth, ETags, Entry, RemotePath, Wanted};
+use ::dav::{Capabilities, Depth, ETags, Entry, RemotePath, Wanted};
 use futures_util::future::join_all;
 use haul_http::{
     Answer, Body, Class, Client, Journey, Options, Versions,
@@ -117,13 +117,13 @@ async fn windows(session: &Session, found: &mut Found) {
 }
 
 /// What the server says that it can do at the path.
-async fn options(session: &Session, path: &RemotePath, found: &mut Found) -> Result<Abilities, Box<dyn Error>> {
+async fn options(session: &Session, path: &RemotePath, found: &mut Found) -> Result<Capabilities, Box<dyn Error>> {
     let request = session.dav.requests().plain(Method::OPTIONS, path)?.map(Body::from);
     let answer = match session.dav.send(request, path).await {
         Ok(answer) => answer,
         // It does not do OPTIONS, and may do the rest.
         Err(::dav::Error::Refused(failure)) if failure.status != StatusCode::NOT_FOUND => {
-            return Ok(Abilities::default());
+            return Ok(Capabilities::default());
         }
         Err(error) => return Err(error.into()),
     };
@@ -141,10 +141,10 @@ async fn options(session: &Session, path: &RemotePath, found: &mut Found) -> Res
     found.dav.methods = list("allow");
     found.http.keep_alive = text("keep-alive");
     found.http.closes = text("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
-    let mut abilities = Abilities::from_options(headers);
+    let mut abilities = Capabilities::from_options(headers);
     drain(answer).await;
-    if let Some(told) = session.dav.capabilities(path).await {
-        abilities.add_capabilities(&told);
+    if let Some(told) = session.dav.ocs_capabilities(path).await {
+        abilities.add_ocs_capabilities(&told);
     }
     Ok(abilities)
 }
@@ -153,9 +153,9 @@ async fn options(session: &Session, path: &RemotePath, found: &mut Found) -> Res
 async fn listing(
     session: &Session,
     path: &RemotePath,
-    mut abilities: Abilities,
+    mut abilities: Capabilities,
     found: &mut Found,
-) -> Result<(Abilities, Option<RemotePath>), Box<dyn Error>> {
+) -> Result<(Capabilities, Option<RemotePath>), Box<dyn Error>> {
     let mut smallest: Option<Entry> = None;
     let listed = session.dav.list(path, Depth::One, Wanted::LISTING, |entry| {
         let Ok(entry) = entry else { return };
@@ -173,7 +173,7 @@ async fn listing(
         }
         Err(error) => return Err(error.into()),
     }
-    if let Ok(Some(entry)) = session.dav.stat(path, Wanted::ABILITIES).await {
+    if let Ok(Some(entry)) = session.dav.stat(path, Wanted::CAPABILITIES).await {
         found.dav.quota_available = entry.properties.quota_available;
         abilities.see(&entry);
     }
@@ -225,10 +225,10 @@ async fn one_byte(session: &Session, file: &RemotePath, found: &mut Found) {
     found.files.digests = claims.iter().map(|claim| format!("{}: {}", claim.field, claim.algorithm)).collect();
 }
 
-fn describe(abilities: &Abilities, dav: &mut Dav) {
+fn describe(abilities: &Capabilities, dav: &mut Dav) {
     dav.locks = abilities.locks;
     dav.sync_collection = abilities.sync_collection;
-    dav.guards = abilities.guards;
+    dav.guards = abilities.honors_preconditions;
     dav.content_range_put = abilities.content_range_put;
     dav.sets_mtime = abilities.sets_mtime;
     dav.bulk_upload = abilities.bulk_upload;

@@ -14,8 +14,8 @@ fn deletion_is_told_when_the_thing_is_seen_to_be_gone() {
     let steps = ready(&mut plan);
     assert_eq!(steps.len(), 2);
     for step in steps {
-        let Step::Delete(path, guard) = step else { panic!("{step:?}") };
-        plan.take(Outcome::Deleted(path, guard, Ok(())));
+        let Step::Delete(path, precondition) = step else { panic!("{step:?}") };
+        plan.take(Outcome::Deleted(path, precondition, Ok(())));
     }
     let [Step::Remaining(folder, mut paths)] = <[Step; 1]>::try_from(ready(&mut plan)).unwrap() else { panic!() };
     paths.sort_by_key(|(path, _)| path.clone());
@@ -25,11 +25,11 @@ fn deletion_is_told_when_the_thing_is_seen_to_be_gone() {
     assert_eq!(told(&mut plan), ["deleted /up/a"]);
 
     // What is still there goes once more, alone and under the same guard; then it is named.
-    let guard = Guard::Unchanged(tag("y"));
-    assert_eq!(ready(&mut plan), [Step::DeleteAlone(b.clone(), guard.clone())]);
-    plan.take(Outcome::Deleted(b.clone(), guard.clone(), Ok(())));
-    assert_eq!(ready(&mut plan), [Step::Remaining(path("/up/"), vec![(b.clone(), guard.clone())])]);
-    plan.take(Outcome::Remained(vec![(b.clone(), guard)], Ok([b].into())));
+    let precondition = Precondition::Unchanged(tag("y"));
+    assert_eq!(ready(&mut plan), [Step::DeleteAlone(b.clone(), precondition.clone())]);
+    plan.take(Outcome::Deleted(b.clone(), precondition.clone(), Ok(())));
+    assert_eq!(ready(&mut plan), [Step::Remaining(path("/up/"), vec![(b.clone(), precondition.clone())])]);
+    plan.take(Outcome::Remained(vec![(b.clone(), precondition)], Ok([b].into())));
     assert_eq!((ready(&mut plan), told(&mut plan)), (vec![], vec!["failed /up/b".to_owned()]));
 }
 
@@ -37,8 +37,8 @@ fn deletion_is_told_when_the_thing_is_seen_to_be_gone() {
 fn deletions_are_looked_at_though_one_of_them_was_refused() {
     let mut plan = deleting(&listing(&[("a", there(1, "x")), ("b", there(1, "y"))]));
     for (nth, step) in ready(&mut plan).into_iter().enumerate() {
-        let Step::Delete(path, guard) = step else { panic!("{step:?}") };
-        plan.take(Outcome::Deleted(path, guard, if nth == 0 { Err(wrong()) } else { Ok(()) }));
+        let Step::Delete(path, precondition) = step else { panic!("{step:?}") };
+        plan.take(Outcome::Deleted(path, precondition, if nth == 0 { Err(wrong()) } else { Ok(()) }));
     }
     assert!(matches!(&ready(&mut plan)[..], [Step::Remaining(_, paths)] if paths.len() == 1));
 }
@@ -130,8 +130,11 @@ fn overwritten_file_that_is_as_before_is_sent_once_more_alone() {
     let before = there(10, "old");
     let listed = listing(&[("one", before.clone()), ("two", There { etag: None, ..before.clone() })]);
     let mut plan = begun(outline(), Options::default(), false, vec![(0, Some(listed.clone()))], 0);
-    let old = Before::File(Guard::Unchanged(tag("old")));
-    assert_eq!(ready(&mut plan)[1..], [Step::Upload(0, old.clone()), Step::Upload(1, Before::File(Guard::None))]);
+    let old = Before::File(Precondition::Unchanged(tag("old")));
+    assert_eq!(
+        ready(&mut plan)[1..],
+        [Step::Upload(0, old.clone()), Step::Upload(1, Before::File(Precondition::None))]
+    );
     // A listing tells the versions of the first apart, and not those of the second.
     assert_eq!([0, 1].map(|file| plan.goes_alone(file)), [false, true]);
     let silent = || Sent { etag: None, ..sent("a") };

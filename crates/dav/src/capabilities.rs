@@ -1,0 +1,333 @@
+//! What a server can do beyond the least.
+//!
+//! It is read from what servers say of themselves, and never from one sign alone where a wrong guess would lose
+//! data. Three families hide behind each other's names: a Nextcloud calls itself `Apache` or `nginx` in `Server`, and
+//! what it can do is PHP's and not theirs. So Apache's own WebDAV is known by a property set that only mod_dav_fs
+//! names, and nginx's by what it leaves out.
+
+use http::{HeaderMap, Method, header};
+use serde::Deserialize;
+
+use crate::{multistatus::Entry, properties::Properties};
+
+/// What a server can do in a folder, as far as it is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each ability is there or not, whatever the others are")]
+pub struct Capabilities {
+    /// The software, as it names itself.
+    pub server: Option<String>,
+    /// Whose WebDAV it is, if that is known.
+    pub family: Family,
+    /// Whether it speaks WebDAV at all (RFC 4918 §18: compliance class 1, which nginx does not claim).
+    pub webdav: bool,
+    /// Write locks (class 2).
+    pub locks: bool,
+    /// The methods that the folder itself takes (`Allow`); empty if it does not say. PUT and MKCOL are about what is
+    /// not there yet, and missing from Apache's.
+    pub methods: Vec<Method>,
+    /// Folders with properties from the start (RFC 5689).
+    pub extended_mkcol: bool,
+    /// Changes since the last look (RFC 6578).
+    pub sync_collection: bool,
+    /// PUT of a part of a file by `Content-Range`, which mod_dav alone is known to take for a part. Others take
+    /// the part for the whole, or refuse (RFC 9110 §14.5).
+    pub content_range_put: bool,
+    /// Whether a [`crate::Precondition`] on a PUT holds, as far as it is known of this software. nginx overwrites whatever the
+    /// guard says, and so do several others (seen with golang.org/x/net/webdav, rclone 1.60 and dufs 0.47).
+    pub honors_preconditions: Option<bool>,
+    /// Which entity tags it gives, seen in a listing.
+    pub etags: ETags,
+    /// `X-OC-Mtime` with a PUT sets the file's time.
+    pub sets_mtime: bool,
+    /// Uploads in chunks (Nextcloud's "v2").
+    pub chunking: Option<Chunking>,
+    /// Many small files in one request (Nextcloud's `/remote.php/dav/bulk`).
+    pub bulk_upload: bool,
+    /// The digests that it keeps with files if told at upload (`OC-Checksum`): `SHA1`, `MD5`, ….
+    pub checksums: Vec<String>,
+}
+
+/// Whose WebDAV a server runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// Apache's mod_dav with files.
+    Apache,
+    /// nginx's dav module with dav-ext.
+    Nginx,
+    /// Microsoft's IIS.
+    Iis,
+    /// Nextcloud.
+    Nextcloud,
+    /// ownCloud.
+    OwnCloud,
+    /// Another one.
+    #[default]
+    Other,
+}
+
+/// Which entity tags a server gives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum ETags {
+    /// No file has been seen yet.
+    #[default]
+    Unknown,
+    /// None: its versions cannot be told apart but by time and length.
+    None,
+    /// Weak ones, which guard nothing.
+    Weak,
+    /// Strong ones.
+    Strong,
+}
+
+/// How a file is uploaded in chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunking {
+    /// The largest chunk in bytes, if there is a bound.
+    pub largest: Option<u64>,
+    /// How many may be under way at once.
+    pub parallel: u32,
+}
+
+impl Capabilities {
+    /// What the answer to OPTIONS tells.
+    pub fn from_options(headers: &HeaderMap) -> Self {
+        let server = headers.get(header::SERVER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let classes = list(headers, "dav");
+        let methods: Vec<Method> =
+            list(headers, "allow").iter().filter_map(|name| name.to_uppercase().parse().ok()).collect();
+        let has = |class: &str| classes.iter().any(|known| known.eq_ignore_ascii_case(class));
+        let takes = |method: &str| methods.iter().any(|known| known.as_str() == method);
+        let called = |name: &str| server.as_deref().is_some_and(|server| server.to_lowercase().contains(name));
+        let begins = |start: &str| classes.iter().any(|known| known.to_lowercase().starts_with(start));
+
+        let family = if begins("nextcloud-") || begins("nc-") {
+            Family::Nextcloud
+        } else if begins("oc-") {
+            Family::OwnCloud
+        } else if begins("<http://apache.org/dav/propset/fs") {
+            Family::Apache
+        } else if called("nginx") && !headers.contains_key("ms-author-via") && !takes("PROPPATCH") {
+            Family::Nginx
+        } else if called("microsoft-iis") {
+            Family::Iis
+        } else {
+            Family::Other
+        };
+        let nextcloud = matches!(family, Family::Nextcloud | Family::OwnCloud);
+        Self {
+            webdav: has("1") || has("2") || takes("PROPFIND"),
+            locks: has("2") || takes("LOCK"),
+            extended_mkcol: has("extended-mkcol"),
+            // Said by some; the property `supported-report-set` is the rule (RFC 6578 §3.1).
+            sync_collection: has("sync-collection"),
+            content_range_put: family == Family::Apache,
+            honors_preconditions: match family {
+                Family::Nginx => Some(false),
+                Family::Apache | Family::Nextcloud | Family::OwnCloud => Some(true),
+                _ => (called("longhaul") || called("lighttpd")).then_some(true),
+            },
+            sets_mtime: nextcloud,
+            server,
+            family,
+            methods,
+            ..Self::default()
+        }
+    }
+
+    /// Adds what a listing shows: entity tags of files, and what its folders' properties say.
+    pub fn see(&mut self, entry: &Entry) {
+        let Properties { collection, etag, lockable, syncs, .. } = &entry.properties;
+        self.sync_collection |= *syncs;
+        self.locks |= lockable.exclusive;
+        if *collection != Some(true) {
+            let seen = etag.as_ref().map_or(ETags::None, |tag| if tag.is_weak() { ETags::Weak } else { ETags::Strong });
+            // Apache's are weak right after a change, so one strong tag shows what the server can do.
+            self.etags = if self.etags == ETags::Strong { ETags::Strong } else { seen };
+        }
+    }
+
+    /// Adds what a Nextcloud or ownCloud says of itself in JSON
+    /// (`/ocs/v2.php/nextcloud/capabilities?format=json`). What is not such a document adds nothing.
+    pub fn add_ocs_capabilities(&mut self, json: &[u8]) {
+        let Ok(Envelope { ocs }) = serde_json::from_slice(json) else { return };
+        let OcsCapabilities { dav, files, checksums } = ocs.data.capabilities;
+        // ownCloud has the same word for its own older protocol, which has no `Destination` on each chunk.
+        if self.family == Family::Nextcloud && dav.chunking.is_some() {
+            let Chunked { max_size, max_parallel_count } = files.chunked_upload;
+            let parallel = if dav.one_at_a_time { 1 } else { max_parallel_count.unwrap_or(5).max(1) };
+            self.chunking = Some(Chunking { largest: max_size.filter(|most| *most > 0), parallel });
+        }
+        self.bulk_upload = dav.bulkupload.is_some_and(|version| version != "0.0");
+        self.checksums = checksums.supported;
+    }
+
+    /// Whether the server says that the folder takes the method, or says nothing.
+    pub fn allows(&self, method: &str) -> bool {
+        self.methods.is_empty() || self.methods.iter().any(|known| known.as_str() == method)
+    }
+}
+
+/// The members of a header that is a list (RFC 9110 §5.6.1), over all its lines.
+fn list(headers: &HeaderMap, name: &str) -> Vec<String> {
+    let lines = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    ocs: Ocs,
+}
+
+#[derive(Deserialize)]
+struct Ocs {
+    data: Data,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    capabilities: OcsCapabilities,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct OcsCapabilities {
+    dav: DavCapabilities,
+    files: FilesCapabilities,
+    checksums: ChecksumCapabilities,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct DavCapabilities {
+    chunking: Option<String>,
+    bulkupload: Option<String>,
+    #[serde(rename = "chunkingParallelUploadDisabled")]
+    one_at_a_time: bool,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct FilesCapabilities {
+    chunked_upload: Chunked,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Chunked {
+    max_size: Option<u64>,
+    max_parallel_count: Option<u32>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ChecksumCapabilities {
+    #[serde(rename = "supportedTypes")]
+    supported: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+    use crate::{ETag, RemotePath};
+
+    /// From the lines of a head.
+    fn options(lines: &str) -> Capabilities {
+        let header = |line: &'static str| {
+            let (name, value) = line.split_once(": ").unwrap();
+            (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_static(value))
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines.to_owned().leak().lines().map(header) {
+            headers.append(name, value);
+        }
+        Capabilities::from_options(&headers)
+    }
+
+    #[test]
+    fn apache_writes_parts() {
+        // As Apache 2.4.71 answers.
+        let apache = options(
+            "Server: Apache/2.4.71 (Debian)\nDAV: 1,2\nDAV: <http://apache.org/dav/propset/fs/1>\nMS-Author-Via: DAV\n\
+             Allow: OPTIONS,GET,HEAD,POST,DELETE,TRACE,PROPFIND,PROPPATCH,COPY,MOVE,LOCK,UNLOCK",
+        );
+        assert_eq!(apache.family, Family::Apache);
+        assert!(
+            apache.content_range_put
+                && apache.locks
+                && apache.honors_preconditions == Some(true)
+                && !apache.extended_mkcol
+        );
+        // It does not list PUT among what a folder takes.
+        assert!(apache.allows("PROPPATCH") && !apache.allows("PUT"));
+    }
+
+    #[test]
+    fn nginx_ignores_guards() {
+        // As nginx 1.22.1 with dav-ext answers.
+        let nginx = options(
+            "Server: nginx/1.22.1\nDAV: 2\nAllow: GET,HEAD,PUT,DELETE,MKCOL,COPY,MOVE,PROPFIND,OPTIONS,LOCK,UNLOCK",
+        );
+        assert_eq!(nginx.family, Family::Nginx);
+        assert!(nginx.webdav && nginx.locks && nginx.honors_preconditions == Some(false) && !nginx.allows("PROPPATCH"));
+    }
+
+    #[test]
+    fn a_nextcloud_is_not_the_apache_before_it() {
+        let mut nextcloud = options(
+            "Server: Apache/2.4.71 (Debian)\nDAV: 1, 3, extended-mkcol, access-control, oc-resource-sharing\n\
+             DAV: nextcloud-checksum-update, nc-calendar-search",
+        );
+        assert_eq!(nextcloud.family, Family::Nextcloud);
+        assert!(nextcloud.extended_mkcol && nextcloud.sets_mtime && !nextcloud.locks && !nextcloud.content_range_put);
+        assert!(nextcloud.allows("PUT") && nextcloud.chunking.is_none());
+
+        nextcloud.add_ocs_capabilities(
+            br#"{"ocs":{"meta":{"status":"ok"},"data":{"version":{"major":31},"capabilities":{"core":{"webdav-root":
+            "remote.php/webdav"},"dav":{"chunking":"1.0","bulkupload":"1.0"},"files":{"bigfilechunking":true,
+            "chunked_upload":{"max_size":104857600,"max_parallel_count":7}},"checksums":{"supportedTypes":["SHA1"],
+            "preferredUploadType":"SHA1"}}}}}"#,
+        );
+        assert_eq!(nextcloud.chunking, Some(Chunking { largest: Some(104_857_600), parallel: 7 }));
+        assert!(nextcloud.bulk_upload && nextcloud.checksums == ["SHA1"]);
+
+        let before = nextcloud.clone();
+        for junk in [&b"<html>"[..], b"{}", b"[]", br#"{"ocs":{"data":[]}}"#] {
+            nextcloud.add_ocs_capabilities(junk);
+            assert_eq!(nextcloud, before);
+        }
+        let own = options("Server: nginx/1.22.1\nDAV: 1, 3, extended-mkcol, oc-resource-sharing");
+        assert_eq!(own.family, Family::OwnCloud);
+    }
+
+    #[test]
+    fn silence_promises_nothing_and_guards_are_tried() {
+        let unknown = options("Content-Length: 0");
+        assert!(!unknown.webdav && !unknown.locks && unknown.honors_preconditions.is_none() && unknown.allows("PUT"));
+        assert_eq!((unknown.family, unknown.etags), (Family::Other, ETags::Unknown));
+    }
+
+    #[test]
+    fn a_listing_shows_the_tags() {
+        let entry = |collection, tag| Entry {
+            path: RemotePath::root(),
+            status: None,
+            properties: Properties { collection: Some(collection), etag: ETag::parse(tag), ..Properties::default() },
+            refused: vec![],
+            conditions: vec![],
+            description: None,
+        };
+        let mut capabilities = Capabilities::default();
+        for (entry, seen) in [
+            (entry(true, "\"1\""), ETags::Unknown),
+            (entry(false, ""), ETags::None),
+            (entry(false, "W/\"1\""), ETags::Weak),
+            (entry(false, "\"1\""), ETags::Strong),
+            (entry(false, "W/\"1\""), ETags::Strong),
+        ] {
+            capabilities.see(&entry);
+            assert_eq!(capabilities.etags, seen);
+        }
+    }
+}

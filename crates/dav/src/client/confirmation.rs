@@ -1,0 +1,214 @@
+//! Requests that may have taken effect although no answer says so.
+//!
+//! A server does what it was asked for, and its answer gets lost: a reset, a gateway that ran out of patience. The
+//! engine sends most requests again, as WebDAV's methods are idempotent. But idempotent is the effect, not the answer:
+//! the second DELETE is refused with 404, the second MKCOL with 405, the second COPY with 412. So a failure after which
+//! the request may have taken effect is no failure yet. What is there now is looked at first: if that is what was asked
+//! for, the request is done ([`Confirmed::ByLookup`]). If not, the error says what was found.
+//!
+//! A look costs a round trip, and only where an answer was lost. What cut the answer may cut the look, so it has a few
+//! tries and a bound of its own; if all of them fail, the first error stands.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use haul_http::{Body, Expected};
+use http::HeaderMap;
+use tokio::time::timeout;
+
+use crate::{ActiveLock, Dav, Depth, Entry, Error, LockToken, RemotePath, Setting, Wanted, client::whole};
+
+/// How it is known that a request was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirmed {
+    /// The server has answered so.
+    ByAnswer,
+    /// The answer was lost, and a look shows that what was asked for is the case.
+    ByLookup,
+}
+
+/// What was asked for, and can be looked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Intent<'a> {
+    Delete(&'a RemotePath),
+    Make(&'a RemotePath),
+    /// Nothing is left at one place, and something is at the other.
+    Move {
+        left: &'a RemotePath,
+        to: &'a RemotePath,
+    },
+    Copy {
+        from: &'a RemotePath,
+        to: &'a RemotePath,
+    },
+    Set(&'a RemotePath, &'a [Setting]),
+    Unlock(&'a RemotePath, &'a LockToken),
+}
+
+/// What a look shows.
+enum Observed {
+    /// What was asked for.
+    AsIntended,
+    /// Something else, in half a sentence.
+    Otherwise(String),
+}
+
+/// The bound on all of a look.
+const LOOK: Duration = Duration::from_secs(30);
+/// How often it is tried to look.
+const LOOKS: usize = 3;
+/// Files up to this size are fetched to be compared.
+const COMPARED: u64 = 16 * 1024 * 1024;
+/// Trees of up to so many entries are compared.
+const ENTRIES: usize = 10_000;
+
+/// Whether nobody knows what has become of a request: its only sending got no answer, or a gateway gave up waiting for
+/// it.
+pub(crate) fn is_undecided(error: &Error) -> bool {
+    matches!(error, Error::Http(haul_http::Error::Undecided { .. })) || error.is(502) || error.is(504)
+}
+
+/// Whether a request that failed so may have taken effect by one of its sendings: the refusal may be of its own echo.
+pub(crate) fn may_be_done(error: &Error) -> bool {
+    is_undecided(error)
+        || matches!(error, Error::Http(haul_http::Error::Exchange { .. }))
+        || error.refusal().is_some_and(|failure| failure.sendings > 1)
+}
+
+impl Dav {
+    /// Decides about a request that failed: where it may have taken effect, by a look.
+    pub(crate) async fn confirmed(&self, asked: Result<(), Error>, what: Intent<'_>) -> Result<Confirmed, Error> {
+        let failed = match asked {
+            Ok(()) => return Ok(Confirmed::ByAnswer),
+            Err(error) if !may_be_done(&error) => return Err(error),
+            Err(error) => error,
+        };
+        let looked = async {
+            for _ in 1..LOOKS {
+                match self.found(what).await {
+                    Err(Error::Http(_)) => {}
+                    looked => return looked,
+                }
+            }
+            self.found(what).await
+        };
+        match timeout(LOOK, Box::pin(looked)).await {
+            Ok(Ok(Observed::AsIntended)) => Ok(Confirmed::ByLookup),
+            Ok(Ok(Observed::Otherwise(found))) => Err(failed.with_found(found)),
+            _ => Err(failed),
+        }
+    }
+
+    async fn found(&self, what: Intent<'_>) -> Result<Observed, Error> {
+        match what {
+            Intent::Delete(path) => self.is_deleted(path).await,
+            Intent::Make(path) => self.is_made(path).await,
+            Intent::Move { left, to } => self.is_moved(left, to).await,
+            Intent::Copy { from, to } => self.is_copied(from, to).await,
+            Intent::Set(path, settings) => self.is_set(path, settings).await,
+            Intent::Unlock(path, token) => self.is_unlocked(path, token).await,
+        }
+    }
+
+    async fn is_deleted(&self, path: &RemotePath) -> Result<Observed, Error> {
+        Ok(match self.stat(path, Wanted::LISTING).await? {
+            None => Observed::AsIntended,
+            Some(_) => Observed::Otherwise("it is still there: try again".into()),
+        })
+    }
+
+    async fn is_made(&self, path: &RemotePath) -> Result<Observed, Error> {
+        Ok(match self.stat(path, Wanted::LISTING).await? {
+            Some(entry) if entry.path.is_folder() => Observed::AsIntended,
+            Some(_) => Observed::Otherwise("a file of this name is there".into()),
+            None => Observed::Otherwise("the folder is not there: try again".into()),
+        })
+    }
+
+    async fn is_moved(&self, left: &RemotePath, to: &RemotePath) -> Result<Observed, Error> {
+        let looks = futures_util::join!(self.stat(left, Wanted::LISTING), self.stat(to, Wanted::LISTING));
+        Ok(match (looks.0?, looks.1?) {
+            (None, Some(_)) => Observed::AsIntended,
+            (Some(_), _) => Observed::Otherwise("it is still at its old place: try again".into()),
+            (None, None) => Observed::Otherwise(format!("nothing is left there, and nothing is at {to}")),
+        })
+    }
+
+    async fn is_copied(&self, from: &RemotePath, to: &RemotePath) -> Result<Observed, Error> {
+        let looks = futures_util::join!(self.stat(from, Wanted::LISTING), self.stat(to, Wanted::LISTING));
+        let other = || Ok(Observed::Otherwise(format!("what is at {to} is no copy of it")));
+        match (looks.0?, looks.1?) {
+            (_, None) => Ok(Observed::Otherwise(format!("nothing is at {to}: try again"))),
+            (Some(ours), Some(copy)) if ours.path.is_folder() && copy.path.is_folder() => {
+                match futures_util::join!(self.tree(from), self.tree(to)) {
+                    (Ok(Some(ours)), Ok(Some(copy))) if ours == copy => Ok(Observed::AsIntended),
+                    (Ok(Some(_)), Ok(Some(_))) => other(),
+                    (Err(error), _) | (_, Err(error)) => Err(error),
+                    _ => Ok(Observed::Otherwise(format!("a folder is at {to}, too large to be compared here"))),
+                }
+            }
+            (Some(ours), Some(copy)) if ours.path.is_folder() == copy.path.is_folder() => {
+                self.is_same_file(from, to, &ours, &copy).await
+            }
+            _ => other(),
+        }
+    }
+
+    async fn is_same_file(
+        &self,
+        from: &RemotePath,
+        to: &RemotePath,
+        ours: &Entry,
+        copy: &Entry,
+    ) -> Result<Observed, Error> {
+        let length = ours.properties.length;
+        if length != copy.properties.length {
+            return Ok(Observed::Otherwise(format!("what is at {to} is no copy of it")));
+        }
+        if length.is_none_or(|length| length > COMPARED) {
+            return Ok(Observed::Otherwise(format!("a file of the same length is at {to}: compare both")));
+        }
+        let content = whole(self.get(from, HeaderMap::new(), haul_http::Options::default()).await?).await?;
+        let same = content.len() as u64 == length.unwrap_or_default()
+            && self.holds(to, &mut Body::from(content), &copy.properties.checksums, Expected::default()).await?;
+        Ok(if same { Observed::AsIntended } else { Observed::Otherwise(format!("what is at {to} is no copy of it")) })
+    }
+
+    /// What is below a folder, with the lengths of files; none if it is very much.
+    async fn tree(&self, root: &RemotePath) -> Result<Option<BTreeMap<Vec<Vec<u8>>, Option<u64>>>, Error> {
+        let (mut found, mut folders) = (BTreeMap::new(), vec![root.clone()]);
+        while let Some(folder) = folders.pop() {
+            self.list(&folder, Depth::One, Wanted::LISTING, |entry| {
+                let Ok(entry) = entry else { return };
+                let is_folder = entry.path.is_folder();
+                if entry.path.same_place(&folder) {
+                    return;
+                }
+                if let Some(names) = entry.path.relative_to(root) {
+                    let length = entry.properties.length.filter(|_| !is_folder);
+                    found.insert(names.map(<[u8]>::to_vec).collect::<Vec<_>>(), length);
+                }
+                folders.extend(is_folder.then_some(entry.path));
+            })
+            .await?;
+            if found.len() > ENTRIES {
+                return Ok(None);
+            }
+        }
+        Ok(Some(found))
+    }
+
+    async fn is_set(&self, path: &RemotePath, settings: &[Setting]) -> Result<Observed, Error> {
+        let Some(entry) = self.stat(path, Wanted::DETAILS).await? else {
+            return Ok(Observed::Otherwise("there is nothing of this name".into()));
+        };
+        let set = settings.iter().all(|setting| setting.is_in(&entry.properties));
+        Ok(if set { Observed::AsIntended } else { Observed::Otherwise("its properties are not set: try again".into()) })
+    }
+
+    async fn is_unlocked(&self, path: &RemotePath, token: &LockToken) -> Result<Observed, Error> {
+        let found = self.stat(path, Wanted::LOCKS).await?;
+        let held = |lock: &ActiveLock| lock.token.as_ref() == Some(token);
+        let is_held = found.is_some_and(|entry| entry.properties.locks.iter().any(held));
+        Ok(if is_held { Observed::Otherwise("it is still locked: try again".into()) } else { Observed::AsIntended })
+    }
+}

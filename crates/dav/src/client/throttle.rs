@@ -1,0 +1,127 @@
+//! One wait for all when a server is busy.
+//!
+//! A server that answers 429 or 503 wants less of everything, not of one request. If each request waited for itself,
+//! all would come back at once and be refused again. So the first refusal closes a gate for all of this server; when
+//! the time is over, one request goes to see, and the first success opens the gate to the rest.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, sleep_until},
+};
+
+/// The first wait where the server names none; it doubles, up to the last.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LAST_WAIT: Duration = Duration::from_secs(16);
+
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    state: Mutex<State>,
+    /// One at a time goes to see.
+    turn: Semaphore,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Until when nothing is sent; none while the gate is open.
+    closed: Option<Instant>,
+    /// How often it was closed since it was open.
+    times: u32,
+}
+
+impl Default for Throttle {
+    fn default() -> Self {
+        Self { state: Mutex::default(), turn: Semaphore::new(1) }
+    }
+}
+
+impl Throttle {
+    /// Waits until something may be sent. Who is the one that goes to see, holds its turn until it has been answered.
+    pub(crate) async fn wait(&self) -> Option<SemaphorePermit<'_>> {
+        self.state().closed?;
+        let turn = self.turn.acquire().await.ok();
+        loop {
+            let until = self.state().closed?;
+            if until <= Instant::now() {
+                return turn;
+            }
+            sleep_until(until).await;
+        }
+    }
+
+    /// The server is busy, and may have said for how long.
+    pub(crate) fn back_off(&self, wait: Option<Duration>) {
+        let (mut state, now) = (self.state(), Instant::now());
+        // Those that were under way together are refused together: that is one refusal.
+        let known = state.closed.filter(|until| *until > now);
+        let wait = match (wait, known) {
+            (Some(wait), _) => wait,
+            (None, Some(_)) => return,
+            (None, None) => (FIRST_WAIT * 2_u32.pow(state.times.min(8))).min(LAST_WAIT),
+        };
+        state.times += u32::from(known.is_none());
+        state.closed = known.max(Some(now + wait));
+    }
+
+    /// The server does what it is asked.
+    pub(crate) fn clear(&self) {
+        *self.state() = State::default();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_goes_to_see_and_all_follow() {
+        let (throttle, passed) = (Throttle::default(), AtomicUsize::new(0));
+        for _ in 0..100 {
+            assert!(throttle.wait().await.is_none());
+        }
+        (0..100).for_each(|_| throttle.back_off(None));
+        let seer = async {
+            let turn = throttle.wait().await;
+            assert!(turn.is_some());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert_eq!(passed.load(Ordering::Relaxed), 0);
+            throttle.clear();
+        };
+        let rest = futures_util::future::join_all((0..50).map(|_| async {
+            throttle.wait().await;
+            passed.fetch_add(1, Ordering::Relaxed);
+        }));
+        let begin = Instant::now();
+        tokio::join!(seer, rest);
+        assert_eq!(passed.load(Ordering::Relaxed), 50);
+        assert!(begin.elapsed() < FIRST_WAIT * 2, "refused together is refused once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_grow_until_a_success_and_the_servers_own_is_kept() {
+        let throttle = Throttle::default();
+        let mut waits = Vec::new();
+        for wait in [None, None, None, Some(Duration::from_secs(30))] {
+            throttle.back_off(wait);
+            let begin = Instant::now();
+            drop(throttle.wait().await);
+            waits.push(begin.elapsed().as_secs());
+        }
+        assert_eq!(waits, [1, 2, 4, 30]);
+        throttle.clear();
+        throttle.back_off(None);
+        let begin = Instant::now();
+        drop(throttle.wait().await);
+        assert_eq!(begin.elapsed().as_secs(), 1);
+    }
+}

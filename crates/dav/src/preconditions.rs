@@ -1,0 +1,146 @@
+//! What must be true for a request to take effect.
+//!
+//! Two headers say so. `If-Match` and `If-None-Match` (RFC 9110 §13.1) are about the state of what is written: they
+//! keep somebody else's newer version from being overwritten unseen. `If` (RFC 4918 §10.4) names the locks that one
+//! holds; without it one's own lock keeps one out.
+
+use std::fmt::Write;
+
+use haul_http::Origin;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use crate::{etag::ETag, lock_token::LockToken, path::RemotePath};
+
+/// What must be true of the resource that a request writes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Precondition {
+    /// Nothing.
+    #[default]
+    None,
+    /// There is none yet.
+    Absent,
+    /// There is one, in whatever state.
+    Present,
+    /// It is still in this state. A weak tag would never match (RFC 9110 §13.1.1): it guards nothing.
+    Unchanged(ETag),
+}
+
+impl Precondition {
+    /// The guard for what a listing says of a state. For want of a strong tag there is none: `If-Unmodified-Since`
+    /// would be one, but Apache compares it with the present time when a file is written, and refuses.
+    pub fn of(etag: Option<&ETag>) -> Self {
+        etag.filter(|tag| !tag.is_weak()).map_or(Self::None, |tag| Self::Unchanged(tag.clone()))
+    }
+
+    /// Adds the header that says so, if there is one.
+    pub fn apply(&self, headers: &mut HeaderMap) {
+        match self {
+            Self::Unchanged(tag) if !tag.is_weak() => insert(headers, header::IF_MATCH, &tag.to_string()),
+            Self::None | Self::Unchanged(_) => {}
+            Self::Absent => insert(headers, header::IF_NONE_MATCH, "*"),
+            Self::Present => insert(headers, header::IF_MATCH, "*"),
+        }
+    }
+}
+
+/// The locks that are held, and the states that must hold with them: the header `If`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct If {
+    /// Places, and what is claimed of each: all of it must be true of at least one place.
+    claims: Vec<(RemotePath, Vec<Claim>)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Claim {
+    Locked(LockToken),
+    State(ETag),
+}
+
+impl If {
+    /// Also claims the lock on `place`.
+    #[must_use]
+    pub fn locked(self, place: &RemotePath, token: LockToken) -> Self {
+        self.claim(place, Claim::Locked(token))
+    }
+
+    /// Also claims that `place` is in this state.
+    #[must_use]
+    pub fn unchanged(self, place: &RemotePath, tag: ETag) -> Self {
+        self.claim(place, Claim::State(tag))
+    }
+
+    fn claim(mut self, place: &RemotePath, claim: Claim) -> Self {
+        match self.claims.iter_mut().find(|(known, _)| known.same_place(place)) {
+            Some((_, claims)) => claims.push(claim),
+            None => self.claims.push((place.clone(), vec![claim])),
+        }
+        self
+    }
+
+    /// Adds the header to a request for `target`, unless nothing is claimed. What is claimed of the target alone
+    /// needs no URL, which all servers understand; else every list has one, since the two kinds do not mix.
+    pub fn apply(&self, headers: &mut HeaderMap, origin: &Origin, target: &RemotePath) {
+        let alone = self.claims.iter().all(|(place, _)| place.same_place(target));
+        let mut value = String::new();
+        for (place, claims) in &self.claims {
+            if !alone {
+                let _ = write!(value, "<{origin}{}> ", place.target());
+            }
+            value.push('(');
+            for claim in claims {
+                let _ = match claim {
+                    Claim::Locked(token) => write!(value, "{token} "),
+                    Claim::State(tag) => write!(value, "[{tag}] "),
+                };
+            }
+            value.pop();
+            value.push_str(") ");
+        }
+        if !value.is_empty() {
+            insert(headers, HeaderName::from_static("if"), value.trim_end());
+        }
+    }
+}
+
+/// Tags, tokens and targets are made of what a header may hold.
+fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+        headers.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(name: &str, apply: impl FnOnce(&mut HeaderMap)) -> Option<String> {
+        let mut headers = HeaderMap::new();
+        apply(&mut headers);
+        headers.get(name).map(|value| str::from_utf8(value.as_bytes()).unwrap().to_owned())
+    }
+
+    #[test]
+    fn states_are_guarded_by_strong_tags_alone() {
+        let unchanged = |tag| Precondition::Unchanged(ETag::parse(tag).unwrap());
+        assert_eq!(value("if-match", |h| unchanged("\"a\"").apply(h)).unwrap(), "\"a\"");
+        assert_eq!(value("if-match", |h| unchanged("W/\"a\"").apply(h)), None);
+        assert_eq!(value("if-none-match", |h| Precondition::Absent.apply(h)).unwrap(), "*");
+        assert_eq!(value("if-match", |h| Precondition::Present.apply(h)).unwrap(), "*");
+    }
+
+    #[test]
+    fn locks_are_named_as_briefly_as_may_be() {
+        let origin = Origin::of(&"https://dav.example:8443/".parse().unwrap()).unwrap();
+        let [file, folder] = ["/a%20b/c", "/a%20b/"].map(|path| RemotePath::from_url_path(path).unwrap());
+        let token = |n| LockToken::parse(&format!("urn:uuid:{n}")).unwrap();
+        let tag = ETag::parse("\"x\"").unwrap();
+        let own = If::default().locked(&file, token(1)).unchanged(&file, tag);
+        assert_eq!(value("if", |h| own.apply(h, &origin, &file)).unwrap(), "(<urn:uuid:1> [\"x\"])");
+        let both = own.locked(&folder, token(2));
+        assert_eq!(
+            value("if", |h| both.apply(h, &origin, &file)).unwrap(),
+            "<https://dav.example:8443/a%20b/c> (<urn:uuid:1> [\"x\"]) <https://dav.example:8443/a%20b/> (<urn:uuid:2>)"
+        );
+        assert_eq!(value("if", |h| If::default().apply(h, &origin, &file)), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Deletions of a mirror, and whether they had an effect.
+
+use std::collections::HashSet;
+
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, try_join_all},
+};
+
+use super::Upload;
+use crate::{
+    Error, If, Precondition, RemotePath,
+    transfer::{
+        FEW, Filter,
+        filter::Scope,
+        plan::{Deletable, Outcome},
+    },
+};
+
+impl Upload<'_> {
+    /// Deletes what is here no more, among other requests or with nothing else on its connection.
+    pub(super) async fn delete(&self, path: RemotePath, precondition: Precondition, among: bool) -> Outcome {
+        let deleted = if self.options.dry_run {
+            Ok(())
+        } else if self.options.backup.is_some() {
+            self.put_away(path.clone()).await
+        } else {
+            let deleted = self.dav.delete_among(&path, &precondition, &If::default(), among).await;
+            let gone = deleted.as_ref().is_err_and(|error| error.is(404));
+            if gone { Ok(()) } else { deleted.map(drop) }
+        };
+        Outcome::Deleted(path, precondition, deleted)
+    }
+
+    /// Which of these, all in one folder, are still there.
+    pub(super) async fn remaining(&self, folder: RemotePath, paths: Vec<(RemotePath, Precondition)>) -> Outcome {
+        let there = self.there(&folder, &paths).await;
+        Outcome::Remained(paths, there)
+    }
+
+    /// A listing may be long, and leave out what begins with a dot: few names, and those, are each looked at.
+    async fn there(
+        &self,
+        folder: &RemotePath,
+        paths: &[(RemotePath, Precondition)],
+    ) -> Result<HashSet<RemotePath>, Error> {
+        let is_hidden = |path: &RemotePath| path.name().is_some_and(|name| name.starts_with(b"."));
+        let few = paths.len() <= FEW;
+        let (each, listed): (Vec<_>, Vec<_>) =
+            paths.iter().map(|(path, _)| path).partition(|path| few || is_hidden(path));
+        let look = |path: &RemotePath| {
+            let path = path.clone();
+            async move { Ok::<_, Error>(self.dav.stat(&path, self.options.wanted()).await?.map(|_| path)) }
+        };
+        let mut there: HashSet<RemotePath> =
+            try_join_all(each.into_iter().map(look)).await?.into_iter().flatten().collect();
+        if !listed.is_empty() {
+            let listing = self.list(folder).await?.unwrap_or_default();
+            let is_there = |path: &&RemotePath| path.name().is_some_and(|name| listing.contains_key(name));
+            there.extend(listed.into_iter().filter(is_there).cloned());
+        }
+        Ok(there)
+    }
+
+    /// A folder that the source has not is deleted as one, unless something in it is left out: then all else in it is.
+    pub(super) fn deletable_in(&self, path: RemotePath, scope: Scope) -> BoxFuture<'_, Result<Deletable, Error>> {
+        async move {
+            let all = self.options.delete_excluded;
+            let filter = Some(&self.options.filter).filter(|filter| !filter.is_empty() && !all);
+            let listing = self.list(&path).await?.unwrap_or_default();
+            let mut deletable = Deletable { whole: filter.is_none() || !scope.passing, ..Deletable::default() };
+            for (name, there) in listing {
+                let child = path.join(&name, there.folder)?;
+                let below = match filter {
+                    _ if !there.folder => None,
+                    Some(filter) => filter.folder(&scope, &name),
+                    None => Some(scope.clone()),
+                };
+                let is_in = |filter: &Filter| filter.file(&scope, &name, there.length, there.modified);
+                if !there.folder && filter.is_none_or(is_in) {
+                    deletable.count += 1;
+                    deletable.deletions.push((child, there.precondition()));
+                } else if let Some(below) = below {
+                    let found = self.deletable_in(child, below).await?;
+                    deletable.count += found.count;
+                    deletable.whole &= found.whole;
+                    deletable.deletions.extend(found.deletions);
+                } else {
+                    deletable.whole = false;
+                }
+            }
+            if deletable.whole {
+                deletable.deletions = vec![(path, Precondition::None)];
+                deletable.count += 1;
+            }
+            Ok(deletable)
+        }
+        .boxed()
+    }
+}

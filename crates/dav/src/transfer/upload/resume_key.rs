@@ -1,0 +1,68 @@
+//! What an upload that can be gone on from is known by.
+//!
+//! Each run of the same upload must find what the last one has left, and no run may take up what belongs to another
+//! version of the file. So the name is made of where the file goes and of what the file here is: its length, its time,
+//! and the time of its last change of any kind (`st_ctime`), which nobody can set back.
+//!
+//! Two runs must not write under one name at once: whoever renames first would take the name from under the other. The
+//! mark is held as the name of a socket that belongs to no file system (unix(7), abstract): it ends with its process,
+//! whatever ends that, and it bars nobody from the file itself, as a lock on that would.
+
+use std::{
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::MetadataExt,
+            net::{SocketAddr, UnixListener},
+        },
+    },
+    path::Path,
+};
+
+use crate::{Error, RemotePath};
+
+/// The mark of an upload, which nobody else on this machine holds.
+#[derive(Debug)]
+pub(super) struct ResumeKey {
+    pub(super) mark: u64,
+    _held: UnixListener,
+}
+
+impl ResumeKey {
+    /// The mark of uploading the file here to `path` in parts of this size; none if another run has it.
+    pub(super) fn claim(local: &Path, path: &RemotePath, origin: &str, size: u64) -> Result<Option<Self>, Error> {
+        let kind = fs::metadata(local).map_err(|error| Error::local("read", local, error))?;
+        let mut mark = DefaultHasher::new();
+        let state = (kind.len(), kind.mtime(), kind.mtime_nsec(), kind.ctime(), kind.ctime_nsec(), kind.ino());
+        (origin, path.target(), state, size).hash(&mut mark);
+        let mark = mark.finish();
+        let held = SocketAddr::from_abstract_name(format!("longhaul-upload-{mark:016x}"))
+            .and_then(|name| UnixListener::bind_addr(&name));
+        Ok(held.ok().map(|held| Self { mark, _held: held }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_of_one_version_and_for_one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let (local, path) = (folder.path().join("file"), RemotePath::from_url_path("/file").unwrap());
+        fs::write(&local, "first").unwrap();
+        let claim = |size| ResumeKey::claim(&local, &path, "http://a", size).unwrap();
+        let first = claim(1).unwrap();
+        assert!(claim(1).is_none());
+        assert!(claim(2).unwrap().mark != first.mark);
+        let mark = first.mark;
+        drop(first);
+        assert_eq!(claim(1).unwrap().mark, mark);
+        let then = fs::metadata(&local).unwrap().modified().unwrap();
+        fs::write(&local, "other").unwrap();
+        fs::File::options().write(true).open(&local).unwrap().set_modified(then).unwrap();
+        assert!(claim(1).unwrap().mark != mark, "of the same length and time, and another");
+    }
+}

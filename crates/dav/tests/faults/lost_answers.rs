@@ -1,0 +1,209 @@
+//! Requests that were done, and whose answers were lost: what is there is looked at before anybody is accused.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use dav::{Confirmed, Dav, ETag, Error, If, Precondition, Setting, Wanted};
+use haul_http::{
+    Body, Client, Options, Origin, Pipelining, Settings,
+    credentials::{Authenticator, Clear, Credential, Credentials, Netrc},
+};
+use http::HeaderMap;
+use servers::{DigestAuth, Double, Fault};
+
+use crate::{
+    common::{client, folder, lay_out, mirror, noise, path, rest, up},
+    on_each,
+};
+
+/// What is asked for, and the fault that its method meets.
+#[derive(Debug, Clone, Copy)]
+enum Verb {
+    DeleteFile,
+    DeleteFolder,
+    MakeFolder,
+    CopyFile,
+    CopyFolder,
+    MoveFile,
+    MoveFolder,
+    SetProperties,
+    Unlock,
+}
+
+use Verb::*;
+
+const VERBS: [Verb; 9] =
+    [DeleteFile, DeleteFolder, MakeFolder, CopyFile, CopyFolder, MoveFile, MoveFolder, SetProperties, Unlock];
+
+impl Verb {
+    fn method(self) -> &'static str {
+        match self {
+            DeleteFile | DeleteFolder => "DELETE",
+            MakeFolder => "MKCOL",
+            CopyFile | CopyFolder => "COPY",
+            MoveFile | MoveFolder => "MOVE",
+            SetProperties => "PROPPATCH",
+            Unlock => "UNLOCK",
+        }
+    }
+
+    async fn send(self, dav: &Dav, token: &dav::LockToken) -> Result<Done, Error> {
+        let none = If::default();
+        let (file, folder) = (path("/up/file"), path("/up/folder/"));
+        match self {
+            DeleteFile => dav.delete(&file, &Precondition::None, &none).await,
+            DeleteFolder => dav.delete(&folder, &Precondition::None, &none).await,
+            MakeFolder => dav.mkcol(&path("/up/new/")).await.map(|made| made.expect("it is new")),
+            CopyFile => dav.copy(&file, &path("/up/copy"), false, &none).await,
+            CopyFolder => dav.copy(&folder, &path("/up/copy/"), false, &none).await,
+            MoveFile => dav.rename(&file, &path("/up/moved"), false, &none).await,
+            MoveFolder => dav.rename(&folder, &path("/up/moved/"), false, &none).await,
+            SetProperties => {
+                let settings = [Setting::Executable(true), Setting::Attributes(0x20)];
+                dav.proppatch(&file, &settings, &none).await
+            }
+            Unlock => dav.unlock(&path("/up/locked"), token).await,
+        }
+    }
+}
+
+async fn furnished() -> (Double, Dav, dav::LockToken) {
+    let double = Double::start().await;
+    for name in ["file", "folder/a", "folder/b/c", "locked"] {
+        double.put(&format!("/up/{name}"), &noise(name.len(), 1000), Duration::from_hours(1));
+    }
+    let dav = client(double.address, |_| ());
+    let lock = dav.lock(&path("/up/locked"), "ours", Duration::from_mins(1)).await.unwrap();
+    (double, dav, lock.token)
+}
+
+/// The answers to all sendings are lost, or that to the first.
+#[tokio::test]
+async fn request_whose_answer_was_lost_is_done_if_a_look_shows_it() {
+    on_each(VERBS.into_iter().flat_map(|verb| [(verb, 1), (verb, u32::MAX)]), async |(verb, lost)| {
+        let (double, dav, token) = furnished().await;
+        let method = verb.method();
+        let count = AtomicU32::new(0);
+        double.script(move |asked, _, _| {
+            (asked == method && count.fetch_add(1, Ordering::Relaxed) < lost).then_some(Fault::DoneAndReset)
+        });
+        let done = verb.send(&dav, &token).await;
+        let done = done.unwrap_or_else(|error| panic!("{verb:?}, {lost} answers lost: {error}"));
+        assert!(done == Confirmed::ByLookup || lost == 1, "{verb:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn request_that_was_not_done_is_said_to_have_failed_with_what_a_look_shows() {
+    on_each(VERBS, async |verb| {
+        let (double, dav, token) = furnished().await;
+        let method = verb.method();
+        double.script(move |asked, _, _| (asked == method).then_some(Fault::Reset));
+        let told = verb.send(&dav, &token).await.unwrap_err().to_string();
+        assert!(told.starts_with(method) && told.contains("; a look shows that "), "{verb:?}: {told}");
+        assert!(!told.contains("spelling") && !told.contains("somebody else"), "{verb:?}: {told}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn copy_is_not_taken_for_done_where_something_else_is_in_the_way() {
+    let (double, dav, _) = furnished().await;
+    double.put("/up/copy", &noise(7, 1000), Duration::from_hours(1));
+    let mut first = true;
+    double.script(move |asked, _, _| (asked == "COPY" && std::mem::take(&mut first)).then_some(Fault::DoneAndReset));
+    let error = dav.copy(&path("/up/file"), &path("/up/copy"), false, &If::default()).await.unwrap_err();
+    assert!(error.is(412), "{error}");
+    assert!(double.files("/up")["copy"] == noise(7, 1000));
+}
+
+#[tokio::test]
+async fn gateway_that_gives_up_is_not_believed() {
+    on_each([DeleteFile, MakeFolder, CopyFile, MoveFile], async |verb| {
+        let (double, dav, token) = furnished().await;
+        // Done by the server behind it, before it gave up.
+        assert!(verb.send(&dav, &token).await.is_ok());
+        let method = verb.method();
+        double.script(move |asked, _, _| (asked == method).then_some(Fault::Refuse(504, "retry-after: 0\r\n")));
+        let done = verb.send(&dav, &token).await.unwrap_or_else(|error| panic!("{verb:?}: {error}"));
+        assert_eq!(done, Confirmed::ByLookup);
+    })
+    .await;
+}
+
+/// Uploads of a body under each guard.
+#[tokio::test]
+async fn upload_whose_answers_were_all_lost_is_done_if_its_content_is_there() {
+    on_each(
+        [Precondition::None, Precondition::Absent, Precondition::Unchanged(ETag::parse("\"v1\"").unwrap())],
+        async |guard| {
+            let double = Double::start().await;
+            let name = if guard == Precondition::Absent { "/new" } else { "/file" };
+            double.put("/file", b"older", Duration::from_hours(1));
+            let dav = client(double.address, |_| ());
+            double.script(|asked, _, _| (asked == "PUT").then_some(Fault::DoneAndReset));
+            let content = noise(3, 5000);
+            let put = async || {
+                let body = Body::from(content.clone());
+                dav.put(&path(name), body, HeaderMap::new(), &guard, &If::default(), Options::default()).await
+            };
+            put().await.unwrap_or_else(|error| panic!("{guard:?}: {error}"));
+            assert!(double.files("")[&name[1..]] == content);
+            double.script(|asked, _, _| (asked == "PUT").then_some(Fault::Reset));
+            double.put(name, b"somebody else's", Duration::ZERO);
+            assert!(put().await.is_err());
+        },
+    )
+    .await;
+}
+
+fn proving(double: &Double, change: impl FnOnce(&mut Settings)) -> Dav {
+    let origin = Origin::of(&format!("http://{}", double.address).parse().unwrap()).unwrap();
+    let mut credentials = Credentials::new(Netrc::default());
+    let password = "secret".into();
+    credentials.set(origin.clone(), Credential::Password { user: "ann".into(), password });
+    let mut settings = Settings { pipelining: Pipelining::Aggressive, ..Settings::default() };
+    change(&mut settings);
+    Dav::new(Client::new(settings, Authenticator::new(credentials, Clear::Refused)).unwrap(), origin)
+}
+
+/// The PUT is done and its answer lost. By its second sending the nonce is over, and by its third its own success is in
+/// its way.
+#[tokio::test]
+async fn nonce_that_expires_amid_a_guarded_upload_is_no_change_by_somebody_else() {
+    on_each([Precondition::Absent, Precondition::Unchanged(ETag::parse("\"v1\"").unwrap())], async |guard| {
+        let double = Double::start().await;
+        let name = if guard == Precondition::Absent { "/new" } else { "/file" };
+        double.put("/file", b"older", Duration::from_hours(1));
+        let dav = proving(&double, |_| ());
+        // One look opens the door, one PUT passes it.
+        double.guard(DigestAuth::new(2));
+        dav.stat(&path("/"), Wanted::LISTING).await.unwrap();
+        let mut first = true;
+        double.script(move |asked, _, _| (asked == "PUT" && std::mem::take(&mut first)).then_some(Fault::DoneAndReset));
+        let body = Body::from(noise(5, 3000));
+        let put = dav.put(&path(name), body, HeaderMap::new(), &guard, &If::default(), Options::default()).await;
+        put.unwrap_or_else(|error| panic!("{guard:?}: {error}\n{}", double.log()));
+        assert!(double.files("")[&name[1..]] == noise(5, 3000));
+    })
+    .await;
+}
+
+/// Many at once over several connections, whose answers are lost now and then.
+#[tokio::test]
+async fn count_of_a_nonce_is_never_used_twice() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    let wanted = lay_out(&here);
+    let dav = proving(&double, |_| ());
+    double.guard(DigestAuth::new(1000));
+    double.script(|_, _, number| (number % 7 == 6).then_some(Fault::DoneAndReset));
+    let done = up(&dav, &here, &mirror()).await.unwrap();
+    assert_eq!(double.repeated(), Vec::<String>::new());
+    double.heal();
+    let done = if done.failed.is_empty() { done } else { up(&dav, &here, &rest(&mirror())).await.unwrap() };
+    assert!(done.failed.is_empty(), "{:?}", done.failed);
+    assert!(double.files("/up") == wanted);
+}
