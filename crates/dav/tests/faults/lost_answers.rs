@@ -49,7 +49,7 @@ impl Verb {
         }
     }
 
-    async fn send(self, dav: &Dav, token: &dav::LockToken) -> Result<Done, Error> {
+    async fn send(self, dav: &Dav, token: &dav::LockToken) -> Result<Confirmed, Error> {
         let none = If::default();
         let (file, folder) = (path("/up/file"), path("/up/folder/"));
         match self {
