@@ -239,11 +239,11 @@ impl Sink for Reading {
             [Element::Multistatus, Element::Response, Element::Href] => response.hrefs.push(text.to_owned()),
             [Element::Multistatus, Element::Response, Element::Status] => response.status = status(text)?,
             [Element::Multistatus, Element::Response, Element::Propstat, Element::Status] => {
-                response.propstat.status = status(text)?
+                response.propstat.status = status(text)?;
             }
             [Element::Multistatus, Element::Response, Element::Description]
             | [Element::Multistatus, Element::Response, Element::Propstat, Element::Description] => {
-                response.description = some()
+                response.description = some();
             }
             [Element::Multistatus, Element::Response, Element::Propstat, Element::Prop, place @ ..] => {
                 response.properties.close(place, text);

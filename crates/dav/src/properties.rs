@@ -105,13 +105,13 @@ impl Properties {
                 }
             }
             ([Element::SupportedLock, Element::LockEntry, Element::LockScope], Element::Exclusive) => {
-                self.lockable.exclusive = true
+                self.lockable.exclusive = true;
             }
             ([Element::SupportedLock, Element::LockEntry, Element::LockScope], Element::Shared) => {
-                self.lockable.shared = true
+                self.lockable.shared = true;
             }
             ([Element::ReportSet, Element::SupportedReport, Element::Report], Element::SyncCollection) => {
-                self.syncs = true
+                self.syncs = true;
             }
             _ => {}
         }
@@ -134,7 +134,7 @@ impl Properties {
             [Element::SyncToken] => self.sync_token = Some(text.to_owned()),
             // Nextcloud writes several into one element.
             [Element::Checksums, Element::Checksum] => {
-                self.checksums.extend(text.split_whitespace().map(str::to_owned))
+                self.checksums.extend(text.split_whitespace().map(str::to_owned));
             }
             [Element::Executable] => self.executable = Some(text.eq_ignore_ascii_case("T")),
             [Element::WinCreated] => self.windows.created = date::parse(text),
