@@ -1,30 +1,30 @@
-# Two commands to begin with: `make race` and `make test`. Each installs what is missing where it
-# may, and says what it skipped where it may not. `make help` lists the rest.
+# Two commands to begin with: `make race` and `make test`. Each installs missing packages if it may, and
+# prints what it skips if it may not. `make help` lists the rest.
 
 MAKEFLAGS += --no-print-directory
-# Where rustup and `.ci/run` put what cargo installs.
+# Where rustup and `.ci/run` install cargo's programs.
 export PATH := $(CURDIR)/target/tools/bin:$(PATH):$(HOME)/.cargo/bin
-# The part of the race that ends within three minutes; `make race ARGS=` is the whole, some hours.
+# The quick part of the race, about three minutes; `make race ARGS=` runs the whole, several hours.
 ARGS ?= --quick
 HAUL := $(or $(CARGO_TARGET_DIR),target)/release/haul
 
-.PHONY: help race build web test lint bench docs setup clean
+.PHONY: help race build web test lint bench commands docs setup clean
 
-help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name what; do printf '  make %-7s %s\n' "$$name" "$$what"; done
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
 
-race: ## Race WebDAV clients over emulated links, three minutes (ARGS= for all of it, some hours)
+race: ## Race WebDAV clients over emulated links: 3 minutes (ARGS= for the whole race: several hours)
 	@scripts/setup.sh race
 	@cargo build --release --locked --package haul
 	@$(HAUL) race $(ARGS)
 
-build: ## Build the program: target/release/haul
+build: ## Build target/release/haul
 	cargo build --release --locked --package haul
 
-web: ## Build the report's page from web/ into the template that the program embeds; needs node
+web: ## Rebuild the HTML report's template from web/; needs node
 	@scripts/web.sh build
 
-test: ## Run every test; as root, once more as an ordinary user
+test: ## Run all tests; as root, once more as an ordinary user
 	@scripts/setup.sh test
 	@scripts/test.sh
 
@@ -38,7 +38,7 @@ lint: ## Check formatting, lints, documentation, dependencies and shell scripts
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	else echo "skipped: shellcheck is not installed (sudo apt-get install shellcheck)"; fi
 
-bench: ## Measure the emulator, the explanation of captures, reports' first paint, and our client and replay server against their bars
+bench: ## Measure emulator, capture analysis, reports, client and replay server against their targets
 	@scripts/setup.sh bench
 	cargo bench --locked --package link --bench cable
 	cargo bench --locked --package haul --bench explain
@@ -50,13 +50,17 @@ bench: ## Measure the emulator, the explanation of captures, reports' first pain
 	@$(HAUL) lab run bars-browser
 	cargo bench --locked --package page --bench rate
 
-docs: ## Build the book into docs/book
-	@if command -v mdbook >/dev/null; then mdbook build docs; \
-	else echo "mdbook is not installed (cargo install mdbook --locked); the book's sources are in docs/src"; exit 1; fi
+commands: ## Renew the command pages of the book, docs/src/commands, from the program's help
+	@rm -f docs/src/commands/*.md
+	cargo run --quiet --locked --package haul -- man --markdown docs/src/commands
 
-setup: ## Install what the race, the tests, the lints and the benchmarks need
+docs: ## Build the book into docs/book; needs mdbook
+	@if command -v mdbook >/dev/null; then mdbook build docs; \
+	else echo "mdbook is not installed (cargo install mdbook --locked); the sources of the book are in docs/src"; exit 1; fi
+
+setup: ## Install everything that race, tests, lints and benchmarks need
 	@for purpose in race test lint bench; do scripts/setup.sh $$purpose || exit; done
 
-clean: ## Remove what was built; results in runs/ stay
+clean: ## Delete build results; results in runs/ stay
 	cargo clean
 	rm -rf docs/book

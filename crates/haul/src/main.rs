@@ -56,6 +56,9 @@ enum Command {
         /// Into this folder
         #[arg(value_name = "DIR")]
         folder: PathBuf,
+        /// Write the book's command pages instead
+        #[arg(long, hide = true)]
+        markdown: bool,
     },
 }
 
@@ -80,7 +83,8 @@ fn main() -> ExitCode {
         Command::Files(command) => files::run(command),
         Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),
-        Command::Man { folder } => manual::man(&folder).map(|()| ExitCode::SUCCESS),
+        Command::Man { folder, markdown: false } => manual::man_pages(&folder).map(|()| ExitCode::SUCCESS),
+        Command::Man { folder, markdown: true } => manual::command_pages(&folder).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| match error.downcast::<clap::Error>() {
         Ok(wrong_usage) => wrong_usage.exit(),

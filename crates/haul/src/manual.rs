@@ -1,4 +1,8 @@
-//! `haul completions` and `haul man`: the command line, told to a shell and to man(1).
+//! `haul completions` and `haul man`: shell completions, manual pages, and the command pages of the book.
+//!
+//! All three come from the same [`clap::Command`] as `--help`, so that they cannot disagree with it.
+
+mod markdown;
 
 use std::{error::Error, fs, path::Path};
 
@@ -12,19 +16,41 @@ pub(crate) fn completions(shell: Shell) -> Result<(), Box<dyn Error>> {
     crate::print(&text)
 }
 
-/// Writes haul.1, haul-link.1 and so on into a folder.
-pub(crate) fn man(folder: &Path) -> Result<(), Box<dyn Error>> {
-    fs::create_dir_all(folder).map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))?;
-    let mut haul = crate::Haul::command().disable_help_subcommand(true);
-    haul.build();
-    write(&haul, folder)
+/// Writes manual pages into a folder: `haul.1`, `haul-link.1` and so on.
+pub(crate) fn man_pages(folder: &Path) -> Result<(), Box<dyn Error>> {
+    create(folder)?;
+    write_man_page(&command_tree(), folder)
 }
 
-fn write(command: &Command, folder: &Path) -> Result<(), Box<dyn Error>> {
+/// Writes the book's command pages into a folder: `race.md`, `lab.md` and so on, one for each command of `haul`.
+pub(crate) fn command_pages(folder: &Path) -> Result<(), Box<dyn Error>> {
+    create(folder)?;
+    for command in command_tree().get_subcommands().filter(|command| !command.is_hide_set()) {
+        let path = folder.join(format!("{}.md", command.get_name()));
+        fs::write(&path, markdown::page(command)).map_err(|error| cannot_write(&path, &error))?;
+    }
+    Ok(())
+}
+
+fn command_tree() -> Command {
+    let mut haul = crate::Haul::command().disable_help_subcommand(true);
+    haul.build();
+    haul
+}
+
+fn write_man_page(command: &Command, folder: &Path) -> Result<(), Box<dyn Error>> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
     let path = folder.join(format!("{name}.1"));
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut page)?;
-    fs::write(&path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-    command.get_subcommands().try_for_each(|below| write(below, folder))
+    fs::write(&path, page).map_err(|error| cannot_write(&path, &error))?;
+    command.get_subcommands().try_for_each(|subcommand| write_man_page(subcommand, folder))
+}
+
+fn create(folder: &Path) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|error| format!("cannot create the folder {}: {error}", folder.display()))
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
 }

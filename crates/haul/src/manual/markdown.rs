@@ -1,0 +1,168 @@
+//! One command as a page of the book.
+
+use std::fmt::Write;
+
+use clap::{Arg, Command};
+
+/// The book's page about the work that a command does.
+const BACKGROUND: &[(&str, &str)] = &[
+    ("explain", "[Why is this upload slow?](../tasks/slow-upload.md), [How explain works](../explain.md)"),
+    ("lab", "[Run and compare experiments](../lab.md), [The experiment file](../experiment-file.md)"),
+    ("link", "[Emulated links](../link.md)"),
+    ("page", "[Page specs](../pages.md), [Page loads](../page-loads.md)"),
+    ("password", "[Settings and passwords](../settings.md#passwords)"),
+    ("race", "[A first race](../first-race.md), [The WebDAV race](../webdav-race.md)"),
+    ("report", "[Reports](../report.md)"),
+    ("serve", "[Serve a folder](../serve.md), [Semantics](../semantics.md#the-embedded-server)"),
+    ("completions", "[Install](../install.md)"),
+    ("man", "[Install](../install.md)"),
+];
+
+/// What the commands on files have in common.
+const FILES: &str = "[Copy and mirror files](../files.md), [Settings and passwords](../settings.md), \
+    [Semantics](../semantics.md#copies-and-mirrors)";
+
+/// The page of a command. The subcommands of a group (`haul lab`) are sections of its page.
+pub(super) fn page(command: &Command) -> String {
+    let mut page = String::from("<!-- Made from the same source as `--help`. Edit crates/haul/src, then run: make commands -->\n");
+    section(command, 1, &mut page);
+    let background = BACKGROUND.iter().find(|(name, _)| *name == command.get_name()).map_or(FILES, |(_, links)| links);
+    let _ = write!(page, "\nSee also: {background}.\n");
+    page
+}
+
+fn section(command: &Command, level: usize, page: &mut String) {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let _ = write!(page, "{} {name}\n\n", "#".repeat(level));
+    if let Some(about) = command.get_long_about().or(command.get_about()) {
+        paragraphs(&about.to_string(), page);
+    }
+    let usage = command.clone().render_usage().to_string();
+    let _ = write!(page, "```text\n{}\n```\n\n", usage.strip_prefix("Usage: ").unwrap_or(&usage).trim());
+    for (heading, arguments) in headings(command) {
+        let _ = write!(page, "{} {heading}\n\n", "#".repeat(level + 1));
+        arguments.iter().for_each(|argument| entry(argument, page));
+        page.push('\n');
+    }
+    if let Some(after) = command.get_after_long_help().or(command.get_after_help()) {
+        paragraphs(&after.to_string(), page);
+    }
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        section(subcommand, level + 1, page);
+    }
+    page.truncate(page.trim_end().len());
+    page.push('\n');
+    if level > 1 {
+        page.push('\n');
+    }
+}
+
+/// The arguments under their headings, in the order of `--help`: first what has no dash.
+fn headings(command: &Command) -> Vec<(String, Vec<&Arg>)> {
+    let mut headings: Vec<(String, Vec<&Arg>)> = Vec::new();
+    let shown = |argument: &&Arg| !argument.is_hide_set() && !["help", "version"].contains(&argument.get_id().as_str());
+    let (positional, options): (Vec<&Arg>, Vec<&Arg>) = command.get_arguments().filter(shown).partition(|argument| argument.is_positional());
+    for argument in positional.into_iter().chain(options) {
+        let plain = if argument.is_positional() { "Arguments" } else { "Options" };
+        let heading = argument.get_help_heading().unwrap_or(plain);
+        match headings.iter_mut().find(|(name, _)| name == heading) {
+            Some((_, arguments)) => arguments.push(argument),
+            None => headings.push((heading.to_owned(), vec![argument])),
+        }
+    }
+    headings
+}
+
+/// An argument as an entry of a list: its names, its help, then its values, default and environment variable.
+fn entry(argument: &Arg, page: &mut String) {
+    let short = argument.get_short().filter(|_| argument.get_long().is_some());
+    let short = short.map(|letter| format!("`-{letter}`, ")).unwrap_or_default();
+    let _ = write!(page, "- {short}`{argument}`");
+    let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
+    for (number, paragraph) in help.trim().split("\n\n").filter(|paragraph| !paragraph.is_empty()).enumerate() {
+        let _ = match number {
+            0 => write!(page, ": {}", inline(paragraph)),
+            _ => write!(page, "\n\n  {}", inline(paragraph)),
+        };
+    }
+    let facts = facts(argument);
+    if !facts.is_empty() {
+        let end = if page.ends_with(['.', ':', '`']) { "" } else { "." };
+        let _ = write!(page, "{end} {facts}");
+    }
+    page.push('\n');
+    let values = argument.get_possible_values();
+    for value in values.iter().filter(|value| !value.is_hide_set() && argument.get_action().takes_values()) {
+        if let Some(help) = value.get_help() {
+            let _ = writeln!(page, "  - `{}`: {}", value.get_name(), inline(&help.to_string()));
+        }
+    }
+}
+
+fn facts(argument: &Arg) -> String {
+    let mut facts = Vec::new();
+    if argument.get_action().takes_values() {
+        let values: Vec<_> = argument.get_possible_values().into_iter().filter(|value| !value.is_hide_set()).collect();
+        if !argument.is_hide_possible_values_set() && !values.is_empty() && values.iter().all(|value| value.get_help().is_none()) {
+            facts.push(format!("Values: {}.", code_list(values.iter().map(|value| value.get_name().to_owned()))));
+        }
+        let defaults = argument.get_default_values();
+        if !argument.is_hide_default_value_set() && !defaults.is_empty() {
+            facts.push(format!("Default: {}.", code_list(defaults.iter().map(|value| value.to_string_lossy().into_owned()))));
+        }
+    }
+    if let Some(variable) = argument.get_env().filter(|_| !argument.is_hide_env_set()) {
+        facts.push(format!("Environment: `{}`.", variable.to_string_lossy()));
+    }
+    facts.join(" ")
+}
+
+fn code_list(values: impl Iterator<Item = String>) -> String {
+    values.map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// Text of several paragraphs; indented lines are examples.
+fn paragraphs(text: &str, page: &mut String) {
+    for paragraph in text.trim().split("\n\n") {
+        if paragraph.lines().all(|line| line.starts_with("  ")) {
+            let _ = write!(page, "```sh\n{}\n```\n\n", paragraph.lines().map(str::trim).collect::<Vec<_>>().join("\n"));
+        } else {
+            let _ = write!(page, "{}\n\n", inline(paragraph));
+        }
+    }
+}
+
+/// Help is plain text: what Markdown would take for markup is escaped, and options are shown as code.
+fn inline(text: &str) -> String {
+    let mut out = String::new();
+    for (number, piece) in text.split('`').enumerate() {
+        if number % 2 == 1 {
+            let _ = write!(out, "`{piece}`");
+            continue;
+        }
+        for word in piece.split_inclusive(char::is_whitespace) {
+            let bare = word.trim_end_matches(|letter: char| letter.is_whitespace() || ".,;:)".contains(letter));
+            if bare.len() > 2 && bare.starts_with("--") {
+                let _ = write!(out, "`{bare}`{}", &word[bare.len()..]);
+                continue;
+            }
+            for letter in word.chars() {
+                if "*<[\\".contains(letter) {
+                    out.push('\\');
+                }
+                out.push(letter);
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::inline;
+
+    #[test]
+    fn inline_escapes_markup_and_marks_options_but_leaves_code_alone() {
+        assert_eq!(inline("Skip *.tmp, see --exclude. Not `<a>`"), "Skip \\*.tmp, see `--exclude`. Not `<a>`");
+    }
+}

@@ -1,0 +1,153 @@
+//! The documentation: its command pages are those of this program, its links lead somewhere, its pages can be found.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use assert_cmd::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn command_pages_say_what_help_says() -> Result<(), Box<dyn Error>> {
+    let made = tempfile::tempdir()?;
+    Command::new(assert_cmd::cargo_bin!("haul")).args(["man", "--markdown"]).arg(made.path()).assert().success();
+    let (made, kept) = (pages_in(made.path())?, pages_in(&root().join("docs/src/commands"))?);
+    let names: BTreeSet<&String> = made.keys().chain(kept.keys()).collect();
+    let stale: Vec<&String> = names.into_iter().filter(|name| made.get(*name) != kept.get(*name)).collect();
+    assert!(stale.is_empty(), "out of date in docs/src/commands: {stale:?}; run `make commands` and commit the result");
+    Ok(())
+}
+
+#[test]
+fn every_page_is_in_the_summary() -> Result<(), Box<dyn Error>> {
+    let book = root().join("docs/src").canonicalize()?;
+    let summary = fs::read_to_string(book.join("SUMMARY.md"))?;
+    let listed: Vec<&str> = links(&summary);
+    for page in markdown_files(&book)? {
+        let path = page.strip_prefix(&book)?.to_string_lossy().into_owned();
+        assert!(path == "SUMMARY.md" || listed.contains(&path.as_str()), "docs/src/SUMMARY.md does not list {path}");
+    }
+    Ok(())
+}
+
+#[test]
+fn relative_links_lead_to_files_and_headings() -> Result<(), Box<dyn Error>> {
+    let root = root().canonicalize()?;
+    let mut files = markdown_files(&root.join("docs/src"))?;
+    for entry in fs::read_dir(&root)? {
+        files.push(entry?.path());
+    }
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let mut anchors = HashMap::new();
+    for file in &files {
+        anchors.insert(file.clone(), headings(&fs::read_to_string(file)?));
+    }
+    let mut broken = Vec::new();
+    for file in &files {
+        let text = fs::read_to_string(file)?;
+        let folder = file.parent().unwrap_or(&root);
+        for included in text.lines().filter_map(|line| line.trim().strip_prefix("{{#include ")?.strip_suffix("}}")) {
+            if !folder.join(included).is_file() {
+                broken.push(format!("{}: {included}", file.strip_prefix(&root)?.display()));
+            }
+        }
+        for link in links(&text).into_iter().filter(|link| !link.contains(':')) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { file.clone() } else { folder.join(path).canonicalize().unwrap_or_default() };
+            let leads = target.exists() && (anchor.is_empty() || anchors.get(&target).is_some_and(|anchors| anchors.contains(anchor)));
+            if !leads {
+                broken.push(format!("{}: {link}", file.strip_prefix(&root)?.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "these links lead nowhere:\n{}", broken.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn glossary_is_that_of_the_style_guide() -> Result<(), Box<dyn Error>> {
+    let style = fs::read_to_string(root().join("STYLE.md"))?;
+    let page = fs::read_to_string(root().join("docs/src/glossary.md"))?;
+    let rows = |text: &str| text.lines().filter(|line| line.starts_with("| **")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(rows(&style), rows(&page), "docs/src/glossary.md differs from the glossary of STYLE.md; copy it");
+    Ok(())
+}
+
+fn pages_in(folder: &Path) -> Result<BTreeMap<String, String>, Box<dyn Error>> {
+    let mut pages = BTreeMap::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        pages.insert(entry.file_name().to_string_lossy().into_owned(), fs::read_to_string(entry.path())?);
+    }
+    Ok(pages)
+}
+
+fn markdown_files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files.extend(markdown_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            files.push(path.canonicalize()?);
+        }
+    }
+    Ok(files)
+}
+
+/// The lines outside fenced code.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_code = false;
+    text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    })
+}
+
+/// The targets of `[text](target)`, but not of those shown as code.
+fn links(text: &str) -> Vec<&str> {
+    let mut links = Vec::new();
+    for line in prose(text) {
+        let mut offset = 0;
+        while let Some(found) = line[offset..].find("](") {
+            let start = offset + found + 2;
+            offset = start;
+            let is_code = line[..start].matches('`').count() % 2 == 1;
+            if let Some(length) = line[start..].find(')').filter(|_| !is_code) {
+                links.push(&line[start..start + length]);
+            }
+        }
+    }
+    links
+}
+
+/// The anchors of a page's headings, as GitHub and mdBook make them.
+fn headings(text: &str) -> BTreeSet<String> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut anchors = BTreeSet::new();
+    for line in prose(text) {
+        let level = line.bytes().take_while(|byte| *byte == b'#').count();
+        let Some(heading) = line[level..].strip_prefix(' ').filter(|_| (1..=6).contains(&level)) else { continue };
+        let anchor: String = heading
+            .trim()
+            .to_lowercase()
+            .chars()
+            .filter_map(|letter| match letter {
+                ' ' => Some('-'),
+                letter if letter.is_alphanumeric() || "-_".contains(letter) => Some(letter),
+                _ => None,
+            })
+            .collect();
+        let count = seen.entry(anchor.clone()).or_default();
+        anchors.insert(if *count == 0 { anchor } else { format!("{anchor}-{count}") });
+        *count += 1;
+    }
+    anchors
+}
