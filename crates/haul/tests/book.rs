@@ -59,8 +59,10 @@ fn relative_links_lead_to_files_and_headings() -> Result<(), Box<dyn Error>> {
         }
         for link in links(&text).into_iter().filter(|link| !link.contains(':')) {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let target = if path.is_empty() { file.clone() } else { folder.join(path).canonicalize().unwrap_or_default() };
-            let leads = target.exists() && (anchor.is_empty() || anchors.get(&target).is_some_and(|anchors| anchors.contains(anchor)));
+            let target =
+                if path.is_empty() { file.clone() } else { folder.join(path).canonicalize().unwrap_or_default() };
+            let leads = target.exists()
+                && (anchor.is_empty() || anchors.get(&target).is_some_and(|anchors| anchors.contains(anchor)));
             if !leads {
                 broken.push(format!("{}: {link}", file.strip_prefix(&root)?.display()));
             }

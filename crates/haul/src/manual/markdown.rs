@@ -24,7 +24,8 @@ const FILES: &str = "[Copy and mirror files](../files.md), [Settings and passwor
 
 /// The page of a command. The subcommands of a group (`haul lab`) are sections of its page.
 pub(super) fn page(command: &Command) -> String {
-    let mut page = String::from("<!-- Made from the same source as `--help`. Edit crates/haul/src, then run: make commands -->\n");
+    let mut page =
+        String::from("<!-- Made from the same source as `--help`. Edit crates/haul/src, then run: make commands -->\n");
     section(command, 1, &mut page);
     let background = BACKGROUND.iter().find(|(name, _)| *name == command.get_name()).map_or(FILES, |(_, links)| links);
     let _ = write!(page, "\nSee also: {background}.\n");
@@ -61,7 +62,8 @@ fn section(command: &Command, level: usize, page: &mut String) {
 fn headings(command: &Command) -> Vec<(String, Vec<&Arg>)> {
     let mut headings: Vec<(String, Vec<&Arg>)> = Vec::new();
     let shown = |argument: &&Arg| !argument.is_hide_set() && !["help", "version"].contains(&argument.get_id().as_str());
-    let (positional, options): (Vec<&Arg>, Vec<&Arg>) = command.get_arguments().filter(shown).partition(|argument| argument.is_positional());
+    let (positional, options): (Vec<&Arg>, Vec<&Arg>) =
+        command.get_arguments().filter(shown).partition(|argument| argument.is_positional());
     for argument in positional.into_iter().chain(options) {
         let plain = if argument.is_positional() { "Arguments" } else { "Options" };
         let heading = argument.get_help_heading().unwrap_or(plain);
@@ -103,12 +105,18 @@ fn facts(argument: &Arg) -> String {
     let mut facts = Vec::new();
     if argument.get_action().takes_values() {
         let values: Vec<_> = argument.get_possible_values().into_iter().filter(|value| !value.is_hide_set()).collect();
-        if !argument.is_hide_possible_values_set() && !values.is_empty() && values.iter().all(|value| value.get_help().is_none()) {
+        if !argument.is_hide_possible_values_set()
+            && !values.is_empty()
+            && values.iter().all(|value| value.get_help().is_none())
+        {
             facts.push(format!("Values: {}.", code_list(values.iter().map(|value| value.get_name().to_owned()))));
         }
         let defaults = argument.get_default_values();
         if !argument.is_hide_default_value_set() && !defaults.is_empty() {
-            facts.push(format!("Default: {}.", code_list(defaults.iter().map(|value| value.to_string_lossy().into_owned()))));
+            facts.push(format!(
+                "Default: {}.",
+                code_list(defaults.iter().map(|value| value.to_string_lossy().into_owned()))
+            ));
         }
     }
     if let Some(variable) = argument.get_env().filter(|_| !argument.is_hide_env_set()) {
