@@ -42,7 +42,9 @@ fn section(command: &Command, level: usize, page: &mut String) {
     let _ = write!(page, "```text\n{}\n```\n\n", usage.strip_prefix("Usage: ").unwrap_or(&usage).trim());
     for (heading, arguments) in headings(command) {
         let _ = write!(page, "{} {heading}\n\n", "#".repeat(level + 1));
-        arguments.iter().for_each(|argument| entry(argument, page));
+        for argument in arguments {
+            entry(argument, page);
+        }
         page.push('\n');
     }
     if let Some(after) = command.get_after_long_help().or(command.get_after_help()) {
