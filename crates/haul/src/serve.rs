@@ -10,54 +10,53 @@ use std::time::Duration;
 use ::serve::{AccessLog, Config, Server, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Serve a folder over WebDAV, HTTP/1.1 and HTTP/2, until Ctrl-C.
+/// Serve a folder over WebDAV until Ctrl-C
 ///
-/// With TLS, HTTP/3 is offered as well, over UDP on the same port.
+/// HTTP/1.1 and HTTP/2; with TLS also HTTP/3, on the UDP port of the same number.
 ///
-/// Uploads appear whole or not at all, and are on disk when the client is told they are done. Links
-/// inside the folder are neither followed nor shown.
+/// Uploads are atomic, and on disk before the server responds. Symbolic links inside the folder are neither followed nor
+/// listed.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The folder to serve.
+    /// Folder to serve
     #[arg(value_name = "DIR")]
     root: PathBuf,
-    /// Where to listen; may be given several times. Port 0 lets the system choose.
+    /// Address and port to listen on; may be repeated. Port 0 lets the system choose
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: Vec<SocketAddr>,
-    /// Serve over TLS, with a certificate made on the spot or with the PEM files CERT,KEY.
+    /// Serve over TLS, with a generated certificate or with the PEM files CERT,KEY
     #[arg(long, value_name = "self-signed|CERT,KEY")]
     tls: Option<Tls>,
-    /// Write the server's certificate to FILE (PEM), for clients to trust.
+    /// Write the server's certificate to FILE as PEM, for clients to trust
     #[arg(long, value_name = "FILE", requires = "tls")]
     cert_out: Option<PathBuf>,
-    /// Let in only the users of FILE, with lines as `htpasswd -nB USER` prints them.
+    /// Require a password; FILE has lines from `htpasswd -nB USER`
     #[arg(long, value_name = "FILE")]
     auth: Option<PathBuf>,
-    /// Name of this server besides localhost and the machine's, such as dav.example.org; may be repeated. Without TLS
-    /// and passwords it answers to no other.
+    /// Additional host name to accept, such as dav.example.org; may be repeated. Needed only without TLS and passwords
     #[arg(long, value_name = "NAME", value_parser = host)]
     host: Vec<String>,
-    /// Refuse everything that would change a file.
+    /// Refuse every request that would change a file
     #[arg(long)]
     read_only: bool,
-    /// Maximum number of connections. For one more, an idle or slow one is closed.
+    /// Maximum number of connections; at the limit, idle and slow ones are closed for new ones
     #[arg(long, value_name = "N", default_value = "1024")]
     connections: NonZeroUsize,
-    /// Write a line per request to FILE (`-`: standard output).
+    /// Write an access log to FILE, or to standard output with `-`
     #[arg(long, value_name = "FILE|-")]
     log: Option<PathBuf>,
 }
 
-/// Names are not resolved: what listens where should not depend on an answer from elsewhere.
+/// Host names are not resolved: the address to listen on must not depend on DNS.
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| "write an address and a port, like 127.0.0.1:8080, 0.0.0.0:8080 or [::1]:8080")
 }
 
-/// A name, without a port.
+/// A host name without a port.
 fn host(text: &str) -> Result<String, &'static str> {
     let is_name = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
     let name = (is_name && !text.is_empty()).then(|| text.to_owned());
-    name.ok_or("write a name without a port, like dav.example.org; an international one as in DNS (xn--…)")
+    name.ok_or("write a host name without a port, like dav.example.org; an internationalized one in ASCII form (xn--…)")
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {
@@ -94,12 +93,12 @@ pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {
         };
         Ok(server.run(stop).await?)
     });
-    // What still blocks on a broken disk must not keep the program.
+    // Do not wait for threads that block on a broken disk.
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
 
-/// Tells a person what is served where. Standard output belongs to the log. That nobody listens is no error.
+/// Prints what is served, on which address. To standard error: standard output belongs to the log. Errors are ignored.
 fn greet(server: &Server, root: &Path, read_only: bool, open_to_all: bool, written: bool) -> io::Result<()> {
     let mut out = io::stderr().lock();
     let scheme = if server.certificate().is_some() { "https" } else { "http" };
@@ -109,17 +108,17 @@ fn greet(server: &Server, root: &Path, read_only: bool, open_to_all: bool, writt
         if open_to_all && !address.ip().is_loopback() {
             writeln!(
                 out,
-                "Warning: whoever reaches {address} can change these files; --auth or --read-only prevents it."
+                "Warning: anyone who can connect to {address} can change these files; use --auth or --read-only."
             )?;
         }
     }
     if let Some(certificate) = server.certificate() {
         if !server.offers_http3() {
-            writeln!(out, "Warning: HTTP/3 is not offered, since another program has the port for UDP.")?;
+            writeln!(out, "Warning: HTTP/3 is disabled, because another program uses the UDP port.")?;
         }
         writeln!(out, "Certificate SHA-256 {}", certificate.fingerprint)?;
         if !written {
-            writeln!(out, "For a client to trust it, write it to a file with --cert-out FILE.")?;
+            writeln!(out, "To let clients trust it, write it to a file with --cert-out FILE.")?;
         }
     }
     writeln!(out, "Stop with Ctrl-C.")

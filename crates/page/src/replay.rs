@@ -9,7 +9,7 @@
 //!   waited for when it was recorded, and then for the computation in between. Connections open when their first
 //!   request is sent, all that can at the same time.
 //! - The server ([`Site`]) has every answer ready, so that its time is that of the network and of the protocol. It
-//!   stands behind the doors of `serve` ([`serve::Answers`]).
+//!   stands behind the doors of `serve` ([`serve::Responder`]).
 //!
 //! ```text
 //!  Spec ──> Order: what may be sent now ──> load: one client for each recorded connection, or one for all

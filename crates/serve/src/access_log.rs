@@ -1,15 +1,14 @@
-//! One line per request, written when its answer has left or has been given up.
+//! The access log: one line per request, written when its response has been sent or aborted.
 //!
-//! The line is the Common Log Format that every log tool reads, with two fields added at its end:
+//! Lines are in the Common Log Format, which every log tool reads, with two fields appended:
 //!
 //! ```text
 //! 10.0.0.2 - ann [05/Nov/2026:10:00:00 +0000] "PUT /a.txt HTTP/2.0" 201 0 10240 1834
 //! ```
 //!
-//! client address, `-`, user, time, request line, status, bytes of the answer's body, **bytes of the
-//! request's body**, and **microseconds** from the request's head to the answer's end. Status 499 marks a
-//! request whose client vanished before there was an answer. Headers are never logged, so neither are
-//! credentials.
+//! client address, `-`, user, time, request line, status, bytes of the response body, **bytes of the request body**,
+//! and **microseconds** from the request's head to the end of the response. Status 499: the client disconnected before
+//! the response. Headers are never logged, and so no credentials.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,10 +23,10 @@ use http::{Request, StatusCode};
 
 use crate::Error;
 
-/// The status of a request that was never answered.
-const VANISHED: u16 = 499;
+/// The status of a request without a response.
+const CLIENT_CLOSED: u16 = 499;
 
-/// Where lines go.
+/// The destination of log lines.
 #[derive(Clone)]
 pub struct AccessLog(Arc<Mutex<dyn Write + Send>>);
 
@@ -38,7 +37,7 @@ impl std::fmt::Debug for AccessLog {
 }
 
 impl AccessLog {
-    /// Appends to a file, which is created if there is none.
+    /// Appends to a file, and creates it if necessary.
     pub fn file(path: &Path) -> Result<Self, Error> {
         let file = File::options().create(true).append(true).open(path);
         file.map(Self::new).map_err(|error| Error::Log { path: path.to_owned(), error })
@@ -52,12 +51,12 @@ impl AccessLog {
     fn write(&self, line: &str) {
         let mut to = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = to.write_all(line.as_bytes()).and_then(|()| to.flush()) {
-            tracing::warn!("a line of the access log is lost: {error}");
+            tracing::warn!("cannot write to the access log: {error}");
         }
     }
 }
 
-/// A request under way; its line is written when this is dropped.
+/// A request in flight; its line is written on drop.
 pub(crate) struct Entry {
     log: Option<AccessLog>,
     client: SocketAddr,
@@ -78,7 +77,8 @@ impl Entry {
         Self::of(log, client, line)
     }
 
-    /// The same, by the request line as it is logged: nothing in it may end its field.
+    /// Begins an entry from the request line as it is logged; it must not contain a quote, a backslash or a control
+    /// character.
     pub(crate) fn of(log: Option<AccessLog>, client: SocketAddr, line: impl FnOnce() -> String) -> Self {
         let line = log.as_ref().map_or_else(String::new, |_| line());
         Entry { log, client, line, began: Instant::now(), user: None, status: None, sent: 0, received: Arc::default() }
@@ -94,7 +94,7 @@ impl Drop for Entry {
             self.user.as_deref().map_or_else(|| "-".into(), quotable),
             DateTime::<Utc>::from(std::time::SystemTime::now()).format("%d/%b/%Y:%H:%M:%S %z"),
             self.line,
-            self.status.map_or(VANISHED, |status| status.as_u16()),
+            self.status.map_or(CLIENT_CLOSED, |status| status.as_u16()),
             self.sent,
             self.received.load(Ordering::Relaxed),
             self.began.elapsed().as_micros(),
@@ -102,7 +102,7 @@ impl Drop for Entry {
     }
 }
 
-/// The text with everything escaped that could end its field or its line.
+/// Escapes everything that could end the field or the line.
 fn quotable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
         if c.is_control() || matches!(c, '"' | '\\' | ' ') {

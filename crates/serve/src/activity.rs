@@ -1,7 +1,7 @@
-//! What a connection is doing, and for whom it waits.
+//! The state of a connection: which requests are in flight, and which of them wait for the client.
 //!
-//! Three things need to know: the bound on idle connections, the bound on clients that do not take their answers, and
-//! `admission`, which closes the connection that matters least when there are too many.
+//! Three parts use it: the idle timeout, the check that clients read their responses, and `admission`, which evicts the
+//! connection with the lowest rank.
 
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,67 +9,67 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Over which time a rate is taken: this long, or up to twice as long.
+/// A rate is averaged over one to two windows.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// A request this young has no rate yet.
-const YOUNG: Duration = Duration::from_secs(2);
+/// Age below which a request has no meaningful rate.
+const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
-/// What one connection is doing.
+/// The state of one connection.
 #[derive(Debug)]
 pub(crate) struct Activity(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     requests: usize,
-    /// Requests whose body is awaited from the client.
+    /// Requests whose body the server is waiting for.
     receiving: usize,
-    /// Requests whose answer the client has yet to take.
+    /// Requests whose response the client has yet to read.
     sending: usize,
-    /// Since when it has requests, or has none.
+    /// Start of the current busy or idle period.
     since: Instant,
-    /// Whether there ever was a request.
+    /// Whether there has been a request.
     asked: bool,
-    recent: Recent,
+    recent: RateMeter,
 }
 
-/// How much a connection would be missed; the least first.
+/// Order of eviction: the lowest rank first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Worth {
-    /// No request since then.
+pub(crate) enum EvictionRank {
+    /// No request in flight since then.
     Idle(Instant),
-    /// Waits for the client, which moves so many bytes a second.
+    /// Waiting for the client, which transfers this many bytes per second.
     Slow(u64, Instant),
-    /// Waits for the client, and is too young to tell how fast that is.
+    /// Waiting for the client, for too short a time to know its rate.
     Young(Instant),
-    /// The server works for it.
+    /// The server is working on a request.
     Working,
 }
 
-impl PartialOrd for Worth {
+impl PartialOrd for EvictionRank {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Worth {
-    /// Of two alike, the one that has lasted longer is worth less.
+impl Ord for EvictionRank {
+    /// Among equals, the oldest ranks lowest.
     fn cmp(&self, other: &Self) -> Ordering {
-        let key = |worth: &Self| match *worth {
-            Worth::Idle(since) => (0, 0, Some(since)),
-            Worth::Slow(rate, since) => (1, rate, Some(since)),
-            Worth::Young(since) => (2, 0, Some(since)),
-            Worth::Working => (3, 0, None),
+        let key = |eviction_rank: &Self| match *eviction_rank {
+            EvictionRank::Idle(since) => (0, 0, Some(since)),
+            EvictionRank::Slow(rate, since) => (1, rate, Some(since)),
+            EvictionRank::Young(since) => (2, 0, Some(since)),
+            EvictionRank::Working => (3, 0, None),
         };
         key(self).cmp(&key(other))
     }
 }
 
 impl Activity {
-    /// Of a connection that begins now.
+    /// Of a new connection.
     pub(crate) fn new() -> Arc<Self> {
         let since = Instant::now();
-        let recent = Recent { began: since, now: 0, before: 0 };
+        let recent = RateMeter { began: since, now: 0, before: 0 };
         Arc::new(Activity(Mutex::new(State { requests: 0, receiving: 0, sending: 0, since, asked: false, recent })))
     }
 
@@ -77,49 +77,49 @@ impl Activity {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Since when there is no request, and whether there ever was one; `None` while there is one.
+    /// The start of the idle period, and whether there has been a request; `None` while a request is in flight.
     pub(crate) fn idle(&self) -> Option<(Instant, bool)> {
         let state = self.state();
         (state.requests == 0).then_some((state.since, state.asked))
     }
 
-    /// Whether the client has an answer to take.
+    /// Whether the client has a response to read.
     pub(crate) fn is_sending(&self) -> bool {
         self.state().sending > 0
     }
 
-    /// The client has moved so many bytes, one way or the other.
+    /// The client has sent or received `bytes`.
     pub(crate) fn moved(&self, bytes: usize) {
         self.state().recent.add(bytes as u64, Instant::now());
     }
 
-    /// How much the connection would be missed.
-    pub(crate) fn worth(&self) -> Worth {
+    /// The connection's rank for eviction.
+    pub(crate) fn eviction_rank(&self) -> EvictionRank {
         let (mut state, now) = (self.state(), Instant::now());
         let since = state.since;
         match (state.requests, state.receiving + state.sending) {
-            (0, _) => Worth::Idle(since),
-            (requests, waiting) if waiting < requests => Worth::Working,
-            _ if now - since < YOUNG => Worth::Young(since),
-            _ => Worth::Slow(state.recent.rate(since, now), since),
+            (0, _) => EvictionRank::Idle(since),
+            (requests, waiting) if waiting < requests => EvictionRank::Working,
+            _ if now - since < GRACE_PERIOD => EvictionRank::Young(since),
+            _ => EvictionRank::Slow(state.recent.rate(since, now), since),
         }
     }
 }
 
-/// Bytes of the last moments.
+/// Bytes transferred in the current and the previous window.
 #[derive(Debug)]
-struct Recent {
+struct RateMeter {
     began: Instant,
     now: u64,
     before: u64,
 }
 
-impl Recent {
+impl RateMeter {
     fn roll(&mut self, now: Instant) {
         if now - self.began >= 2 * WINDOW {
-            *self = Recent { began: now, now: 0, before: 0 };
+            *self = RateMeter { began: now, now: 0, before: 0 };
         } else if now - self.began >= WINDOW {
-            *self = Recent { began: self.began + WINDOW, now: 0, before: self.now };
+            *self = RateMeter { began: self.began + WINDOW, now: 0, before: self.now };
         }
     }
 
@@ -128,7 +128,7 @@ impl Recent {
         self.now += bytes;
     }
 
-    /// Bytes a second, of a connection that is busy since then.
+    /// Bytes per second of a connection that has been busy since `since`.
     fn rate(&mut self, since: Instant, now: Instant) -> u64 {
         self.roll(now);
         let seconds = (now - since).min(now - self.began + WINDOW).as_secs().max(1);
@@ -137,9 +137,9 @@ impl Recent {
 }
 
 /// A request in flight on a connection, until dropped.
-pub(crate) struct Busy(pub(crate) Arc<Activity>);
+pub(crate) struct RequestGuard(pub(crate) Arc<Activity>);
 
-impl Busy {
+impl RequestGuard {
     pub(crate) fn new(activity: &Arc<Activity>) -> Self {
         let mut state = activity.state();
         if state.requests == 0 {
@@ -148,11 +148,11 @@ impl Busy {
         state.requests += 1;
         state.asked = true;
         drop(state);
-        Busy(Arc::clone(activity))
+        RequestGuard(Arc::clone(activity))
     }
 }
 
-impl Drop for Busy {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.requests -= 1;
@@ -163,29 +163,29 @@ impl Drop for Busy {
 }
 
 /// A request that waits for the client, until dropped.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingForClient {
     activity: Arc<Activity>,
     counter: fn(&mut State) -> &mut usize,
 }
 
-impl Waiting {
-    /// For more of its body.
+impl WaitingForClient {
+    /// Waits for more of the request body.
     pub(crate) fn for_body(activity: &Arc<Activity>) -> Self {
         Self::new(activity, |state| &mut state.receiving)
     }
 
-    /// To take what was sent.
+    /// Waits for the client to read the response.
     pub(crate) fn for_reader(activity: &Arc<Activity>) -> Self {
         Self::new(activity, |state| &mut state.sending)
     }
 
     fn new(activity: &Arc<Activity>, counter: fn(&mut State) -> &mut usize) -> Self {
         *counter(&mut activity.state()) += 1;
-        Waiting { activity: Arc::clone(activity), counter }
+        WaitingForClient { activity: Arc::clone(activity), counter }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingForClient {
     fn drop(&mut self) {
         *(self.counter)(&mut self.activity.state()) -= 1;
     }
@@ -196,34 +196,35 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn idle_connections_are_worth_least_and_working_ones_most() {
+    async fn idle_connections_rank_lowest_and_working_ones_highest() {
         let pass = |seconds| tokio::time::advance(Duration::from_secs(seconds));
         let (old, slow, fast, working) = (Activity::new(), Activity::new(), Activity::new(), Activity::new());
         pass(1).await;
         let idle = Activity::new();
-        let (slow_busy, _fast_busy, _working_busy) = (Busy::new(&slow), Busy::new(&fast), Busy::new(&working));
-        let _waits = (Waiting::for_body(&slow), Waiting::for_reader(&fast));
+        let (slow_busy, _fast_busy, _working_busy) =
+            (RequestGuard::new(&slow), RequestGuard::new(&fast), RequestGuard::new(&working));
+        let _waits = (WaitingForClient::for_body(&slow), WaitingForClient::for_reader(&fast));
         for _ in 0..30 {
             pass(1).await;
             slow.moved(1);
             fast.moved(10_000);
         }
         let young = Activity::new();
-        let (_busy, _waits) = (Busy::new(&young), Waiting::for_body(&young));
-        let order = [&old, &idle, &slow, &fast, &young, &working].map(|activity| activity.worth());
+        let (_busy, _waits) = (RequestGuard::new(&young), WaitingForClient::for_body(&young));
+        let order = [&old, &idle, &slow, &fast, &young, &working].map(|activity| activity.eviction_rank());
         assert!(order.is_sorted(), "{order:?}");
-        assert!(matches!(fast.worth(), Worth::Slow(9_000..=11_000, _)), "{:?}", fast.worth());
+        assert!(matches!(fast.eviction_rank(), EvictionRank::Slow(9_000..=11_000, _)), "{:?}", fast.eviction_rank());
         drop(slow_busy);
-        assert!(matches!(slow.worth(), Worth::Idle(_)));
+        assert!(matches!(slow.eviction_rank(), EvictionRank::Idle(_)));
         assert!(!slow.is_sending() && fast.is_sending());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rate_forgets_what_was_long_ago() {
+    async fn rate_forgets_old_windows() {
         let activity = Activity::new();
-        let (_busy, _waits) = (Busy::new(&activity), Waiting::for_reader(&activity));
+        let (_busy, _waits) = (RequestGuard::new(&activity), WaitingForClient::for_reader(&activity));
         activity.moved(1 << 30);
         tokio::time::advance(2 * WINDOW).await;
-        assert!(matches!(activity.worth(), Worth::Slow(0, _)));
+        assert!(matches!(activity.eviction_rank(), EvictionRank::Slow(0, _)));
     }
 }

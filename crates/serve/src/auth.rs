@@ -1,12 +1,12 @@
-//! Who may come in: HTTP Basic (RFC 7617) against a password file.
+//! Authentication: HTTP Basic (RFC 7617) against a password file.
 //!
-//! The file has a line `user:hash` for each user, as `htpasswd -B` writes it. Only bcrypt hashes are
-//! taken: the older formats of such files can be guessed by the billion per second.
+//! Each line of the file is `user:hash`, as `htpasswd -B` writes it. Only bcrypt hashes are accepted: attackers can
+//! guess billions of the older ones per second.
 //!
-//! Checking a bcrypt hash takes tens of milliseconds on purpose. A client sends its password with every
-//! request, so a password that was right is remembered, as a keyed digest that is worth nothing outside
-//! this process. Wrong ones are not remembered; few are checked at once, so guessing cannot take the
-//! machine, and an unknown user costs a check too, so names cannot be found out by the clock.
+//! Verifying a bcrypt hash takes tens of milliseconds on purpose, and a client sends its password with every request.
+//! So a verified password is cached, as a keyed digest that is useless outside this process. Wrong passwords are not
+//! cached, and few are verified at a time, so that guessing cannot exhaust the CPU. An unknown user costs a
+//! verification too, so that response times do not reveal user names.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,23 +22,23 @@ use tokio::sync::Semaphore;
 
 use crate::Error;
 
-/// Checks that run at once.
-const AT_ONCE: usize = 2;
+/// Maximum number of concurrent verifications.
+const PARALLEL_CHECKS: usize = 2;
 
-/// How long a request waits for its check before it is turned away.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a request waits for its verification before it gets 503.
+const INITIAL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// 2^14 rounds take about a second; a line that asks for more is a mistake, or an attack on the server.
-const DEAREST: u32 = 14;
+/// Maximum bcrypt cost: 2^14 rounds take about a second; more is a mistake, or an attack on the server.
+const MAX_BCRYPT_COST: u32 = 14;
 
-/// A password could not be checked in time: nothing is known of it.
+/// The password could not be verified in time; it may be right or wrong.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overloaded;
 
 /// The users of one server.
 pub(crate) struct Users {
     hashes: HashMap<String, String>,
-    /// What an unknown user's password is checked against: no password matches it.
+    /// The hash for unknown users; no password matches it.
     nobody: String,
     key: hmac::Key,
     known: Mutex<HashMap<String, hmac::Tag>>,
@@ -57,7 +57,7 @@ impl Users {
             let (user, hash) =
                 entry(line).map_err(|why| Error::PasswordLine { path: path.to_owned(), line: index + 1, why })?;
             if hashes.insert(user.to_owned(), hash.to_owned()).is_some() {
-                let why = format!("the user {user} is here a second time; remove one of the lines");
+                let why = format!("duplicate user {user}; remove one of the lines");
                 return Err(Error::PasswordLine { path: path.to_owned(), line: index + 1, why });
             }
         }
@@ -66,18 +66,18 @@ impl Users {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new())
             .map_err(|_| Error::Certificate("the system gives no random numbers".into()))?;
         let nobody = format!("$2b${cost:02}${}{}", ".".repeat(22), ".".repeat(31));
-        Ok(Users { hashes, nobody, key, known: Mutex::default(), checks: Semaphore::new(AT_ONCE) })
+        Ok(Users { hashes, nobody, key, known: Mutex::default(), checks: Semaphore::new(PARALLEL_CHECKS) })
     }
 
-    /// The user behind a request, if its password is right; `None` if it is wrong or missing.
+    /// The authenticated user; `None` if the password is wrong or missing.
     pub(crate) async fn check(&self, headers: &HeaderMap) -> Result<Option<String>, Overloaded> {
         let Some((user, password)) = credentials(headers) else { return Ok(None) };
         if self.is_known(&user, &password) {
             return Ok(Some(user));
         }
-        let turn = tokio::time::timeout(PATIENCE, self.checks.acquire()).await;
+        let turn = tokio::time::timeout(INITIAL_PATIENCE, self.checks.acquire()).await;
         let Ok(Ok(_turn)) = turn else { return Err(Overloaded) };
-        // Another request of the same client may have been checked while this one waited.
+        // A concurrent request of the same client may have been verified meanwhile.
         if self.is_known(&user, &password) {
             return Ok(Some(user));
         }
@@ -106,8 +106,11 @@ fn entry(line: &str) -> Result<(&str, &str), String> {
     let parts: HashParts = hash
         .parse()
         .map_err(|_| format!("the hash of the user {user} is not bcrypt; make it with `htpasswd -nB {user}`"))?;
-    if parts.get_cost() > DEAREST {
-        return Err(format!("the hash of the user {user} has cost {}; the most is {DEAREST}", parts.get_cost()));
+    if parts.get_cost() > MAX_BCRYPT_COST {
+        return Err(format!(
+            "the hash of the user {user} has cost {}; the maximum is {MAX_BCRYPT_COST}",
+            parts.get_cost()
+        ));
     }
     Ok((user, hash))
 }
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_right_password_and_no_other_comes_in() {
+    async fn right_password_is_accepted_and_others_refused() {
         let hash = bcrypt::hash("se:cret", 4).unwrap();
         let users = Users::read(file(&format!("# people\n\nann:{hash}\n")).path()).unwrap();
         for _ in 0..2 {
@@ -155,15 +158,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_password_that_could_not_be_checked_is_not_called_wrong() {
+    async fn unverified_password_gets_503_not_401() {
         let hash = bcrypt::hash("s3cret", 4).unwrap();
         let users = Users::read(file(&format!("ann:{hash}")).path()).unwrap();
-        let _turns = users.checks.acquire_many(AT_ONCE as u32).await.unwrap();
+        let _turns = users.checks.acquire_many(PARALLEL_CHECKS as u32).await.unwrap();
         assert_eq!(users.check(&basic("ann:s3cret")).await, Err(Overloaded));
     }
 
     #[test]
-    fn bad_lines_are_told_with_file_and_line_but_without_their_secret() {
+    fn invalid_line_error_names_file_and_line_without_the_secret() {
         let file = file("ann:$apr1$abc$secret\n");
         let error = Users::read(file.path()).err().unwrap().to_string();
         assert!(error.contains(", line 1: the hash of the user ann is not bcrypt"), "{error}");
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stand_in_for_unknown_users_is_a_hash_that_takes_its_time() {
+    fn hash_for_unknown_users_costs_a_verification() {
         let hash = bcrypt::hash("x", 5).unwrap();
         let users = Users::read(file(&format!("ann:{hash}")).path()).unwrap();
         assert!(!bcrypt::verify("x", &users.nobody).unwrap());

@@ -1,4 +1,4 @@
-//! Request and answer bodies: counted, and never waited for without end.
+//! Request and response bodies that count bytes and enforce a minimum rate.
 
 use std::io;
 use std::pin::Pin;
@@ -14,51 +14,51 @@ use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use tokio::time::{Instant, Sleep};
 
 use crate::access_log::Entry;
-use crate::activity::{Activity, Busy, Waiting};
+use crate::activity::{Activity, RequestGuard, WaitingForClient};
+use crate::min_rate::MinRateTimer;
 use crate::multistatus;
-use crate::pace::Pace;
-use crate::store::Visit;
+use crate::store::RequestContext;
 
-/// How long a body may keep the server waiting, at first and at most; see [`Pace`].
-const PATIENCE: Duration = Duration::from_secs(30);
-const MOST_PATIENCE: Duration = Duration::from_mins(1);
+/// Initial and maximum time credit of a body; see [`MinRateTimer`].
+const INITIAL_PATIENCE: Duration = Duration::from_secs(30);
+const MAX_PATIENCE: Duration = Duration::from_mins(1);
 
-/// How much of a refused body is read to keep the connection usable, and for how long.
-const DRAIN: usize = 256 * 1024;
-const DRAIN_TIME: Duration = Duration::from_secs(2);
+/// How many bytes of a refused body are read to keep the connection usable, and for how long.
+const MAX_DRAIN: usize = 256 * 1024;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What comes in, by whichever HTTP.
+/// A body received over any HTTP version.
 pub(crate) type Incoming = UnsyncBoxBody<Bytes, io::Error>;
 
-/// A request's body as it arrives.
-pub(crate) struct Upstream {
+/// A request body as it is received.
+pub(crate) struct ReceivedBody {
     incoming: Arc<Mutex<Incoming>>,
     received: Arc<AtomicU64>,
     activity: Arc<Activity>,
-    waiting: Option<Waiting>,
-    pace: Pace,
-    stall: Pin<Box<Sleep>>,
+    waiting: Option<WaitingForClient>,
+    pace: MinRateTimer,
+    timeout: Pin<Box<Sleep>>,
 }
 
-/// What is left of a body after its request has been answered.
+/// The unread rest of a body after the response.
 pub(crate) struct Remainder(Arc<Mutex<Incoming>>);
 
-impl Upstream {
-    pub(crate) fn new(incoming: Incoming, received: Arc<AtomicU64>, busy: &Busy) -> (Self, Remainder) {
+impl ReceivedBody {
+    pub(crate) fn new(incoming: Incoming, received: Arc<AtomicU64>, guard: &RequestGuard) -> (Self, Remainder) {
         let incoming = Arc::new(Mutex::new(incoming));
-        let upstream = Upstream {
+        let upstream = ReceivedBody {
             incoming: Arc::clone(&incoming),
             received,
-            activity: Arc::clone(&busy.0),
+            activity: Arc::clone(&guard.0),
             waiting: None,
-            pace: Pace::new(PATIENCE, MOST_PATIENCE),
-            stall: Box::pin(tokio::time::sleep(PATIENCE)),
+            pace: MinRateTimer::new(INITIAL_PATIENCE, MAX_PATIENCE),
+            timeout: Box::pin(tokio::time::sleep(INITIAL_PATIENCE)),
         };
         (upstream, Remainder(incoming))
     }
 }
 
-impl Body for Upstream {
+impl Body for ReceivedBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -66,11 +66,11 @@ impl Body for Upstream {
         let frame = Pin::new(&mut *self.incoming.lock().unwrap_or_else(PoisonError::into_inner)).poll_frame(cx);
         if frame.is_pending() {
             if self.waiting.is_none() {
-                self.waiting = Some(Waiting::for_body(&self.activity));
+                self.waiting = Some(WaitingForClient::for_body(&self.activity));
                 let end = self.pace.wait(Instant::now());
-                self.stall.as_mut().reset(end);
+                self.timeout.as_mut().reset(end);
             }
-            ready!(self.stall.as_mut().poll(cx));
+            ready!(self.timeout.as_mut().poll(cx));
             return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
         }
         self.waiting = None;
@@ -92,15 +92,15 @@ impl Body for Upstream {
 }
 
 impl Remainder {
-    /// Reads the rest if it is short, so that the connection can carry the next request. Returns whether
-    /// all has been read.
+    /// Reads the rest if it is short, so that the connection can carry another request. Returns whether the body has
+    /// been read to its end.
     pub(crate) async fn drain(self) -> bool {
         let mut incoming = match Arc::try_unwrap(self.0) {
             Ok(incoming) => incoming.into_inner().unwrap_or_else(PoisonError::into_inner),
             Err(_) => return false,
         };
         let read = async {
-            let mut left = DRAIN;
+            let mut left = MAX_DRAIN;
             while let Some(frame) = incoming.frame().await {
                 let Ok(frame) = frame else { return false };
                 match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
@@ -110,13 +110,13 @@ impl Remainder {
             }
             true
         };
-        tokio::time::timeout(DRAIN_TIME, read).await.unwrap_or(false)
+        tokio::time::timeout(DRAIN_TIMEOUT, read).await.unwrap_or(false)
     }
 }
 
-/// A request's body for `dav-server`: as it arrives, or read whole before.
+/// A request body for `dav-server`: streamed, or read completely.
 pub(crate) enum RequestBody {
-    Arriving(Upstream),
+    Arriving(ReceivedBody),
     Whole(Full<Bytes>),
 }
 
@@ -132,38 +132,38 @@ impl Body for RequestBody {
     }
 }
 
-/// An answer's body on its way out. Its request's log line is written when it is dropped.
-pub(crate) struct Answer {
+/// A response body. The log line is written when it is dropped.
+pub(crate) struct ResponseBody {
     body: DavBody,
-    /// The `PROPFIND` this answers, if it named the properties it wants.
-    named: Option<Arc<Visit>>,
+    /// The context of a `PROPFIND` that names properties.
+    named: Option<Arc<RequestContext>>,
     entry: Entry,
-    busy: Busy,
-    /// From a frame until the next is asked for.
-    waiting: Option<Waiting>,
+    guard: RequestGuard,
+    /// Set while the client reads a frame: from producing it until the next one is polled.
+    waiting: Option<WaitingForClient>,
 }
 
-impl Answer {
-    pub(crate) fn new(body: DavBody, named: Option<Arc<Visit>>, entry: Entry, busy: Busy) -> Self {
-        Answer { body, named, entry, busy, waiting: None }
+impl ResponseBody {
+    pub(crate) fn new(body: DavBody, named: Option<Arc<RequestContext>>, entry: Entry, guard: RequestGuard) -> Self {
+        ResponseBody { body, named, entry, guard, waiting: None }
     }
 }
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         self.waiting = None;
         let mut frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if let Some(visit) = &self.named {
-            frame = frame.map(|frame| frame.map(|frame| frame.map_data(|piece| multistatus::complete(piece, visit))));
+        if let Some(context) = &self.named {
+            frame = frame.map(|frame| frame.map(|frame| frame.map_data(|piece| multistatus::complete(piece, context))));
         }
         if let Some(Ok(frame)) = &frame {
             let length = frame.data_ref().map_or(0, Bytes::len);
             self.entry.sent += length as u64;
-            self.busy.0.moved(length);
-            self.waiting = Some(Waiting::for_reader(&self.busy.0));
+            self.guard.0.moved(length);
+            self.waiting = Some(WaitingForClient::for_reader(&self.guard.0));
         }
         Poll::Ready(frame)
     }

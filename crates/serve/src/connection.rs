@@ -1,9 +1,8 @@
-//! One client's connection, from handshake to goodbye.
+//! One TCP or QUIC connection, from handshake to close.
 //!
-//! A client gets nothing by being slow: there is a bound on the TLS handshake, on reading a request's
-//! head, on an idle connection, and on the size of heads and the number of streams. Of a request's body and of its
-//! answer a client must move some bytes a second ([`Pace`], [`crate::body`]). And when there are too many connections,
-//! slow ones are closed for new ones ([`crate::admission`]).
+//! Slow clients gain nothing: the TLS handshake, the request head, idle periods, head sizes and streams all have
+//! limits. Request and response bodies have a minimum rate ([`MinRateTimer`], [`crate::body`]). At the connection
+//! limit, slow connections are evicted ([`crate::admission`]).
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,170 +25,180 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::activity::{Activity, Busy};
-use crate::admission::Seat;
+use crate::activity::{Activity, RequestGuard};
+use crate::admission::ConnectionGuard;
 use crate::body::Incoming;
-use crate::early::{self, Gate};
+use crate::early_data::{self, HandshakeState};
+use crate::fast_path::{self, Replayed};
+use crate::handler::Handler;
 use crate::http3;
-use crate::pace::Pace;
-use crate::short::{self, Rewound};
-use crate::site::Site;
+use crate::min_rate::MinRateTimer;
 
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// For a request's head; over HTTP/1.1 also the longest pause between two requests.
-pub(crate) const HEAD: Duration = Duration::from_secs(30);
+/// Timeout of a request's head, and of the pause between two requests over HTTP/1.1.
+pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a connection may be without any request.
-const IDLE: Duration = Duration::from_mins(2);
+/// Timeout of a connection without requests.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// How long sent data may go unacknowledged before the kernel gives the connection up, and how long a client may leave
-/// an answer untaken.
-const UNTAKEN: Duration = Duration::from_mins(2);
+/// How long sent data may stay unacknowledged (`TCP_USER_TIMEOUT`), and how long a client may leave a response unread.
+const ACK_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// How often a look is taken at how much of its answers a client has acknowledged.
-const LOOK: Duration = Duration::from_secs(10);
+/// Interval between checks of the bytes that the client has acknowledged.
+const ACK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long a client that is still sending is listened to after the goodbye.
-const LINGER: Duration = Duration::from_secs(5);
+/// How long a client that still sends is read from after the server has closed its side.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Largest head of a request.
+/// Maximum size of a request's head.
 pub(crate) const HEAD_SIZE: usize = 64 * 1024;
 
-/// Requests at once on one HTTP/2 connection.
-const STREAMS: u32 = 200;
+/// Maximum number of concurrent streams per HTTP/2 connection.
+const MAX_STREAMS: u32 = 200;
 
-/// HTTP/2 lets no more than a window be under way in each round trip. The protocol's own 64 KiB would
-/// hold an upload over 100 ms to 0.65 MB/s; these allow 40 MB/s to one stream, and bound the memory that
-/// a connection can claim.
+/// HTTP/2 flow control allows one window per round trip. The default of 64 KiB would limit an upload over 100 ms to
+/// 0.65 MB/s; these windows allow 40 MB/s per stream, and bound the memory of a connection.
 const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
 
-/// What all connections of a server share to live and to end by.
+/// The tasks of all connections, and how they are stopped.
 #[derive(Clone)]
-pub(crate) struct Life {
-    /// No new requests; what is under way may finish.
+pub(crate) struct TaskGroup {
+    /// Graceful shutdown: no new requests, requests in flight complete.
     pub(crate) closing: CancellationToken,
-    /// Stop at once.
+    /// Abort.
     pub(crate) abort: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
 
-impl Life {
+impl TaskGroup {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let abort = self.abort.clone();
         self.tasks.spawn(async move { abort.run_until_cancelled_owned(task).await });
     }
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Life {
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for TaskGroup {
     fn execute(&self, task: F) {
         self.spawn(task);
     }
 }
 
-/// How a listener serves its connections.
+/// What the connections of one listener share.
 #[derive(Clone)]
-pub(crate) struct Manner {
-    pub(crate) site: Arc<Site>,
+pub(crate) struct ListenerConfig {
+    pub(crate) handler: Arc<Handler>,
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// What clients are told of its HTTP/3, if it has that.
+    /// The `Alt-Svc` value that announces HTTP/3, if it is offered.
     pub(crate) alt_svc: Option<HeaderValue>,
 }
 
 /// Serves one QUIC connection until it ends.
-pub(crate) async fn serve_quic(incoming: quinn::Incoming, site: Arc<Site>, life: Life, seat: Seat) {
+pub(crate) async fn serve_quic(
+    incoming: quinn::Incoming,
+    handler: Arc<Handler>,
+    group: TaskGroup,
+    guard: ConnectionGuard,
+) {
     let client = incoming.remote_address();
-    let activity = Arc::clone(&seat.activity);
-    let answer = move |request: Request<http3::Incoming>, gate| {
-        let (site, busy) = (Arc::clone(&site), Busy::new(&activity));
-        async move { site.answer(client, request.map(BodyExt::boxed_unsync), gate, busy).await }
+    let activity = Arc::clone(&guard.activity);
+    let respond = move |request: Request<http3::Incoming>, handshake_state| {
+        let (handler, guard) = (Arc::clone(&handler), RequestGuard::new(&activity));
+        async move { handler.respond(client, request.map(BodyExt::boxed_unsync), handshake_state, guard).await }
     };
-    let serving = http3::serve(incoming, answer, life.closing, life.tasks);
-    if let Some(Err(error)) = seat.evicted.run_until_cancelled(serving).await {
-        tracing::debug!("the QUIC connection from {client} ended: {error}");
+    let serving = http3::serve(incoming, respond, group.closing, group.tasks);
+    if let Some(Err(error)) = guard.evicted.run_until_cancelled(serving).await {
+        tracing::debug!("QUIC connection from {client} failed: {error}");
     }
 }
 
-/// Serves one connection until it ends, or has to make room for another.
-pub(crate) async fn serve(stream: TcpStream, address: SocketAddr, manner: Manner, life: Life, seat: Seat) {
+/// Serves one connection until it ends or is evicted.
+pub(crate) async fn serve(
+    stream: TcpStream,
+    address: SocketAddr,
+    config: ListenerConfig,
+    group: TaskGroup,
+    guard: ConnectionGuard,
+) {
     let socket = stream.as_fd().try_clone_to_owned().ok();
     let serving = async {
-        let closing = life.closing.clone();
-        let client = Client { address, activity: &seat.activity, socket: socket.as_ref() };
-        if let Err(error) = handshake(stream, client, manner, life).await {
-            tracing::debug!("the connection from {address} ended: {error}");
+        let closing = group.closing.clone();
+        let client = Client { address, activity: &guard.activity, socket: socket.as_ref() };
+        if let Err(error) = start(stream, client, config, group).await {
+            tracing::debug!("connection from {address} failed: {error}");
         }
         if let Some(socket) = socket.as_ref().and_then(|socket| socket.try_clone().ok()) {
             closing.run_until_cancelled(linger(socket)).await;
         }
     };
-    seat.evicted.run_until_cancelled(serving).await;
+    guard.evicted.run_until_cancelled(serving).await;
 }
 
-/// Whom a connection is with.
+/// The peer of a connection.
 #[derive(Clone, Copy)]
 struct Client<'a> {
     address: SocketAddr,
     activity: &'a Arc<Activity>,
-    /// To ask the kernel about the connection.
+    /// For `TCP_INFO`.
     socket: Option<&'a OwnedFd>,
 }
 
 type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-async fn handshake(stream: TcpStream, client: Client<'_>, manner: Manner, life: Life) -> Ended {
-    // Answers are small and complete: waiting to fill a segment (RFC 896) would only delay them.
+async fn start(stream: TcpStream, client: Client<'_>, config: ListenerConfig, group: TaskGroup) -> Ended {
+    // Responses are small and complete; Nagle's algorithm (RFC 896) would only delay them.
     let _ = stream.set_nodelay(true);
-    let _ = sockopt::set_tcp_user_timeout(&stream, UNTAKEN.as_millis() as u32);
-    let Some(tls) = manner.tls.clone() else { return in_the_clear(stream, client, manner, life).await };
-    match tokio::time::timeout(HANDSHAKE, early::Stream::accept(stream, tls)).await {
+    let _ = sockopt::set_tcp_user_timeout(&stream, ACK_TIMEOUT.as_millis() as u32);
+    let Some(tls) = config.tls.clone() else { return serve_cleartext(stream, client, config, group).await };
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, early_data::Stream::accept(stream, tls)).await {
         Ok(stream) => {
             let stream = stream?;
-            let gate = stream.gate();
-            http(TokioIo::new(stream), client, manner, gate, life).await
+            let handshake_state = stream.handshake();
+            http(TokioIo::new(stream), client, config, handshake_state, group).await
         }
-        Err(_) => Err("no TLS handshake came".into()),
+        Err(_) => Err("timeout during the TLS handshake".into()),
     }
 }
 
-/// The short way as far as it leads, then the long one.
-async fn in_the_clear(mut stream: TcpStream, client: Client<'_>, manner: Manner, life: Life) -> Ended {
-    let Some((answers, log)) = manner.site.ready() else {
-        return http(TokioIo::new(stream), client, manner, Gate::Open, life).await;
+/// Serves requests by the fast path, then by hyper.
+async fn serve_cleartext(mut stream: TcpStream, client: Client<'_>, config: ListenerConfig, group: TaskGroup) -> Ended {
+    let Some((responder, log)) = config.handler.responder() else {
+        return http(TokioIo::new(stream), client, config, HandshakeState::Complete, group).await;
     };
-    match short::serve(&mut stream, client.address, answers, log, client.activity, &life.closing).await? {
-        Some(first) => http(TokioIo::new(Rewound { first, stream }), client, manner, Gate::Open, life).await,
+    match fast_path::serve(&mut stream, client.address, responder, log, client.activity, &group.closing).await? {
+        Some(first) => {
+            http(TokioIo::new(Replayed { first, stream }), client, config, HandshakeState::Complete, group).await
+        }
         None => Ok(()),
     }
 }
 
-/// Says goodbye and listens until the client does. Closing while it is still sending, a refused upload
-/// say, would reset the connection, and a reset can overtake the answer that explains the refusal (RFC
-/// 9112 section 9.6).
+/// Closes the sending side and reads until the client closes its side. Closing the socket while the client still sends,
+/// a refused upload for example, would reset the connection, and the reset can destroy the response (RFC 9112 §9.6).
 async fn linger(socket: OwnedFd) {
     let Ok(mut stream) = TcpStream::from_std(socket.into()) else { return };
     let _ = stream.shutdown().await;
-    let mut heap = vec![0; 8 * 1024];
-    let listen = async { while stream.read(&mut heap).await.is_ok_and(|read| read > 0) {} };
-    let _ = tokio::time::timeout(LINGER, listen).await;
+    let mut discarded = vec![0; 8 * 1024];
+    let listen = async { while stream.read(&mut discarded).await.is_ok_and(|read| read > 0) {} };
+    let _ = tokio::time::timeout(LINGER_TIMEOUT, listen).await;
 }
 
-/// Whether a client takes its answers, by what it acknowledges to the kernel: what the kernel takes from us may lie there
-/// for long.
-struct Taking<'a> {
+/// Checks that a client reads its responses, by the bytes it has acknowledged: data accepted by the kernel may wait in
+/// the send buffer for long.
+struct AckProgress<'a> {
     socket: Option<&'a OwnedFd>,
     acknowledged: u64,
-    pace: Pace,
+    pace: MinRateTimer,
 }
 
-impl<'a> Taking<'a> {
+impl<'a> AckProgress<'a> {
     fn new(socket: Option<&'a OwnedFd>) -> Self {
-        Taking { socket, acknowledged: 0, pace: Pace::new(UNTAKEN, UNTAKEN) }
+        AckProgress { socket, acknowledged: 0, pace: MinRateTimer::new(ACK_TIMEOUT, ACK_TIMEOUT) }
     }
 
-    /// Takes a look, and returns whether the client is too slow.
-    fn is_over(&mut self, sending: bool) -> bool {
+    /// Checks the bytes acknowledged, and returns whether the client is below the minimum rate.
+    fn is_too_slow(&mut self, sending: bool) -> bool {
         let info = self.socket.and_then(|socket| TcpInfo::of(socket).ok());
         let Some(acknowledged) = info.and_then(|info| info.bytes_acked) else { return false };
         let now = Instant::now();
@@ -202,45 +211,45 @@ impl<'a> Taking<'a> {
 async fn http(
     io: impl Read + Write + Unpin + Send + 'static,
     client: Client<'_>,
-    manner: Manner,
-    gate: Gate,
-    life: Life,
+    config: ListenerConfig,
+    handshake_state: HandshakeState,
+    group: TaskGroup,
 ) -> Ended {
     let Client { address, activity, socket } = client;
     let requests = Arc::clone(activity);
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-        let (manner, gate, busy) = (manner.clone(), gate.clone(), Busy::new(&requests));
+        let (config, handshake_state, guard) = (config.clone(), handshake_state.clone(), RequestGuard::new(&requests));
         async move {
             let request = request.map(|body| Incoming::new(body.map_err(std::io::Error::other)));
-            let mut response = manner.site.answer(address, request, gate, busy).await;
-            response.headers_mut().extend(manner.alt_svc.map(|alt_svc| (ALT_SVC, alt_svc)));
+            let mut response = config.handler.respond(address, request, handshake_state, guard).await;
+            response.headers_mut().extend(config.alt_svc.map(|alt_svc| (ALT_SVC, alt_svc)));
             Ok::<_, std::convert::Infallible>(response)
         }
     });
-    let mut builder = auto::Builder::new(life.clone());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_SIZE);
+    let mut builder = auto::Builder::new(group.clone());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_SIZE);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
+        .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(HEAD_SIZE as u32)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .keep_alive_interval(IDLE / 4)
-        .keep_alive_timeout(IDLE / 4);
+        .keep_alive_interval(IDLE_TIMEOUT / 4)
+        .keep_alive_timeout(IDLE_TIMEOUT / 4);
     let connection = builder.serve_connection(io, service);
     let mut connection = std::pin::pin!(connection);
-    let mut taking = Taking::new(socket);
-    let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
-    // A first request has as long as any other's head: that also bounds the time to tell HTTP/1.1 from HTTP/2.
-    let deadline = || activity.idle().map(|(since, asked)| since + if asked { IDLE } else { HEAD });
-    let mut leaving = false;
+    let mut ack_progress = AckProgress::new(socket);
+    let mut check = tokio::time::interval_at(Instant::now() + ACK_CHECK_INTERVAL, ACK_CHECK_INTERVAL);
+    // A first request has the same timeout as any other head, which also bounds the time to detect HTTP/1.1 or HTTP/2.
+    let deadline = || activity.idle().map(|(since, asked)| since + if asked { IDLE_TIMEOUT } else { HEAD_TIMEOUT });
+    let mut closing_sent = false;
     loop {
-        let end = deadline().unwrap_or_else(|| Instant::now() + IDLE);
+        let end = deadline().unwrap_or_else(|| Instant::now() + IDLE_TIMEOUT);
         tokio::select! {
             ended = connection.as_mut() => return ended,
-            () = life.closing.cancelled(), if !leaving => {
-                leaving = true;
+            () = group.closing.cancelled(), if !closing_sent => {
+                closing_sent = true;
                 connection.as_mut().graceful_shutdown();
             }
             () = tokio::time::sleep_until(end) => {
@@ -248,9 +257,9 @@ async fn http(
                     return Ok(());
                 }
             }
-            _ = look.tick() => {
-                if taking.is_over(activity.is_sending()) {
-                    return Err("the client does not take its answer".into());
+            _ = check.tick() => {
+                if ack_progress.is_too_slow(activity.is_sending()) {
+                    return Err("the client does not read its response".into());
                 }
             }
         }

@@ -1,32 +1,31 @@
-//! Where a `COPY` or `MOVE` goes (RFC 4918 section 10.3): a path, or the URL of something on this server.
+//! The `Destination` of `COPY` and `MOVE` (RFC 4918 §10.3): a path, or a URL on this server.
 //!
-//! A URL on another server is refused with 502 (section 9.8.5). To take it for its path alone would do something here
-//! that was meant for elsewhere.
+//! A URL on another server is refused with 502 (§9.8.5). Using only its path would change the wrong server's files.
 
 use std::borrow::Cow;
 
 use http::Uri;
 use http::uri::Authority;
 
-use crate::origin::{Names, plain};
+use crate::cross_site::{HostNames, plain};
 
-/// Why a destination is not taken.
+/// Why a destination is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// It is neither a path nor a URL.
+    /// Neither a path nor a URL.
     Malformed,
-    /// It is on another server, this one.
+    /// On this other server.
     Elsewhere(String),
 }
 
 /// The path of a destination, for a server that the request calls `host`.
-pub(crate) fn path<'a>(destination: &'a str, host: Option<&str>, names: &Names) -> Result<Cow<'a, str>, Refused> {
+pub(crate) fn path<'a>(destination: &'a str, host: Option<&str>, names: &HostNames) -> Result<Cow<'a, str>, Refused> {
     if destination.starts_with('/') && !destination.starts_with("//") {
         return Ok(Cow::Borrowed(destination));
     }
     let uri: Uri = destination.parse().map_err(|_| Refused::Malformed)?;
     let there = uri.scheme().and(uri.authority()).ok_or(Refused::Malformed)?;
-    // A client of HTTP/1.0 need not say whom it calls.
+    // HTTP/1.0 clients may omit `Host`.
     if let Some(here) = host
         && !names.gives(there.host())
         && !is_same(uri.scheme_str(), there, here)
@@ -36,7 +35,8 @@ pub(crate) fn path<'a>(destination: &'a str, host: Option<&str>, names: &Names) 
     Ok(Cow::Owned(uri.path().to_owned()))
 }
 
-/// Whether two authorities are one. Behind a proxy that speaks TLS, the scheme's own port may stand in one alone.
+/// Whether two authorities are equal. Behind a proxy that terminates TLS, only one of them may have the scheme's
+/// default port.
 fn is_same(scheme: Option<&str>, there: &Authority, here: &str) -> bool {
     let Ok(here) = here.parse::<Authority>() else { return false };
     let default = match scheme {
@@ -47,11 +47,12 @@ fn is_same(scheme: Option<&str>, there: &Authority, here: &str) -> bool {
     plain(there.host()) == plain(here.host()) && port(there) == port(&here)
 }
 
-/// Tells a person why a destination on another server is refused, and what to do.
+/// Explains to a person why a destination on another server is refused.
 pub(crate) fn explain(there: &str) -> String {
     format!(
-        "502: the Destination is on {there}, and this server copies and moves only within itself.\n\n\
-         If {there} is a name of this server, let its proxy pass on the field Host, or start it with --host {there}.\n"
+        "502: the Destination is on another server, {there}; COPY and MOVE work only within this server.\n\n\
+         If {there} is a name of this server, configure its proxy to forward the Host header, or start the server with \
+         --host {there}.\n"
     )
 }
 
@@ -61,7 +62,7 @@ mod tests {
 
     #[test]
     fn destination_is_on_this_server_or_refused() {
-        let names = Names::new(true, &["dav.example".to_owned()]);
+        let names = HostNames::new(true, &["dav.example".to_owned()]);
         for (destination, host) in [
             ("/a%20b", Some("box:8080")),
             ("http://box:8080/a%20b", Some("box:8080")),

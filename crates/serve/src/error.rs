@@ -1,15 +1,15 @@
-//! What can go wrong before a server runs. Once it runs, errors are answers to requests.
+//! Errors at start-up. While the server runs, errors are HTTP responses.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a server could not be set up.
+/// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The directory to serve cannot be opened.
-    #[error("cannot serve {}: {error}; name a directory that exists and that you may read", root.display())]
+    #[error("cannot serve {}: {error}; name a readable directory", root.display())]
     Root {
         /// The directory.
         root: PathBuf,
@@ -17,10 +17,10 @@ pub enum Error {
         error: io::Error,
     },
     /// The kernel lacks `openat2(2)`.
-    #[error("this kernel cannot open paths safely (no openat2): serving files needs Linux 5.6 or later")]
+    #[error("this kernel lacks openat2(2); serving files needs Linux 5.6 or later")]
     Kernel,
     /// No address to listen on was given.
-    #[error("there is no address to listen on: give at least one, such as 127.0.0.1:8080")]
+    #[error("no address to listen on; give one, such as 127.0.0.1:8080")]
     NoAddress,
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {error}; choose another address with --listen")]
@@ -30,11 +30,11 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
-    /// A listener that was handed over cannot be used.
+    /// A listener passed by the caller cannot be used.
     #[error("cannot use a listening socket: {0}")]
     Listener(#[source] io::Error),
-    /// Passwords would cross a network in the clear.
-    #[error("passwords would cross the network in the clear on {0}: add --tls, or listen on 127.0.0.1")]
+    /// Passwords would cross a network in cleartext.
+    #[error("passwords would be sent in cleartext to {0}; add --tls, or listen on 127.0.0.1")]
     ClearPasswords(SocketAddr),
     /// A certificate or key file cannot be read or used.
     #[error("cannot use {} as a certificate or key: {why}; write two PEM files as CERT,KEY", path.display())]
@@ -44,7 +44,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// A certificate could not be made or does not fit its key.
+    /// A certificate cannot be generated, or does not match its key.
     #[error("cannot set up TLS: {0}; check that the certificate and the key belong together")]
     Certificate(String),
     /// The password file cannot be read.
@@ -55,7 +55,7 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
-    /// A line of the password file cannot be used. The line itself is not told: it holds a secret.
+    /// An invalid line of the password file. The message does not quote the line: it holds a secret.
     #[error("{}, line {line}: {why}", path.display())]
     PasswordLine {
         /// The file.

@@ -1,8 +1,8 @@
-//! HTTP/3 for a server (RFC 9114), by the crates `h3` and `quinn`.
+//! HTTP/3 (RFC 9114), with the crates `h3` and `quinn`.
 //!
-//! It listens by UDP on the port that TLS listens on by TCP, and clients learn of it there (`Alt-Svc`, RFC 7838). A
-//! connection is served from the client's first packet on: what a resumed session allows is answered within the round
-//! trip of the handshake, behind the [`Gate`] that `early` explains.
+//! It listens on the UDP port with the number of the TLS listener's TCP port, which announces it in `Alt-Svc` (RFC
+//! 7838). Requests are served from the client's first flight on: a resumed session's early data is response within the
+//! handshake's round trip, as far as [`too_early`](crate::early_data::too_early) allows.
 
 use std::{
     fmt::Display,
@@ -30,67 +30,67 @@ use rustls::ServerConfig;
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::early::Gate;
+use crate::early_data::HandshakeState;
 
-/// How long a client may be silent that has nothing to do; one that has asks for a sign of life meanwhile.
-const SILENCE: Duration = Duration::from_secs(30);
-/// How long a connection may be without any request.
-const IDLE: Duration = Duration::from_mins(2);
-/// For a request's head.
-const HEAD: Duration = Duration::from_secs(30);
-/// Largest head of a request.
+/// Idle timeout of QUIC; a client with requests in flight is pinged meanwhile.
+const QUIC_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of a connection without requests.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
+/// Timeout of a request's head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum size of a request's head.
 const HEAD_SIZE: u64 = 64 * 1024;
-/// How long data may wait for the client to take it.
-const UNTAKEN: Duration = Duration::from_mins(2);
-/// How long the client may take to acknowledge the last answer after the goodbye.
-const LINGER: Duration = Duration::from_millis(500);
-/// Requests at once on one connection, and what may be under way to us: as over HTTP/2.
-const STREAMS: u32 = 200;
+/// How long data may wait for the client's flow control.
+const ACK_TIMEOUT: Duration = Duration::from_mins(2);
+/// How long the client may take to acknowledge the last response before the connection is closed.
+const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
+/// Maximum number of concurrent requests per connection, and the flow control windows: as for HTTP/2.
+const MAX_STREAMS: u32 = 200;
 const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
-/// The most of an answer in one frame: answers take turns.
-const PIECE: usize = 64 * 1024;
+/// Maximum size of a DATA frame, so that responses take turns.
+const MAX_DATA_FRAME: usize = 64 * 1024;
 
-/// Listens on a socket, on the tokio runtime that it is called on. The settings are [`crate::early::configure`]'s.
+/// Listens on a socket, on the current tokio runtime. `tls` comes from [`crate::early_data::configure`].
 pub fn listen(socket: UdpSocket, tls: ServerConfig) -> io::Result<Endpoint> {
     let crypto = QuicServerConfig::try_from(tls).map_err(io::Error::other)?;
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
     let mut transport = TransportConfig::default();
     transport
-        .max_idle_timeout(IdleTimeout::try_from(SILENCE).ok())
-        .max_concurrent_bidi_streams(VarInt::from_u32(STREAMS))
+        .max_idle_timeout(IdleTimeout::try_from(QUIC_IDLE_TIMEOUT).ok())
+        .max_concurrent_bidi_streams(VarInt::from_u32(MAX_STREAMS))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
         .receive_window(VarInt::from_u32(CONNECTION_WINDOW));
     config.transport_config(Arc::new(transport));
     Endpoint::new(EndpointConfig::default(), Some(config), socket, Arc::new(TokioRuntime))
 }
 
-/// Serves one client until it or `closing` ends it; what was begun by then may finish, and nothing outlives the future.
-/// Its requests are tasks among `tasks`.
+/// Serves one connection until the client or `closing` ends it. Requests in flight may complete; none outlives the
+/// future. They run as tasks in `tasks`.
 pub async fn serve<F, R, B>(
     incoming: quinn::Incoming,
-    answer: F,
+    respond_to: F,
     closing: CancellationToken,
     tasks: TaskTracker,
 ) -> Result<(), String>
 where
-    F: Fn(Request<Incoming>, Gate) -> R + Clone + Send + 'static,
+    F: Fn(Request<Incoming>, HandshakeState) -> R + Clone + Send + 'static,
     R: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Display + Send,
 {
-    let told = |error: &dyn Display| error.to_string();
-    let mut connecting = incoming.accept().map_err(|error| told(&error))?;
-    // A ClientHello with a key that no quantum computer breaks takes two packets. Until both are there, nobody knows
-    // how many streams the client allows, and quinn does not wake those who wait to open one when it is known.
-    let hello = timeout(HEAD, connecting.handshake_data()).await;
-    hello.map_err(|error| told(&error))?.map_err(|error| told(&error))?;
+    let text = |error: &dyn Display| error.to_string();
+    let mut connecting = incoming.accept().map_err(|error| text(&error))?;
+    // A ClientHello with a post-quantum key share spans two packets. Until both have arrived the client's stream limit
+    // is unknown, and quinn does not wake tasks that wait to open a stream when it becomes known.
+    let hello = timeout(HEAD_TIMEOUT, connecting.handshake_data()).await;
+    hello.map_err(|error| text(&error))?.map_err(|error| text(&error))?;
     let Ok((quic, accepted)) = connecting.into_0rtt() else { return Err("no handshake began".to_owned()) };
-    let gate = Gate::quic(accepted);
+    let handshake = HandshakeState::quic(accepted);
     let mut http3 = h3::server::builder();
     http3.max_field_section_size(HEAD_SIZE).send_grease(false);
-    let building = timeout(HEAD, http3.build::<_, Bytes>(Guarded::new(quic.clone())));
-    let mut connection = building.await.map_err(|error| told(&error))?.map_err(|error| told(&error))?;
+    let building = timeout(HEAD_TIMEOUT, http3.build::<_, Bytes>(Guarded::new(quic.clone())));
+    let mut connection = building.await.map_err(|error| text(&error))?.map_err(|error| text(&error))?;
     let requests = TaskTracker::new();
     let stop = CancellationToken::new();
     let _stops = stop.clone().drop_guard();
@@ -98,10 +98,10 @@ where
     loop {
         tokio::select! {
             accepted = connection.accept() => match accepted {
-                Ok(Some(coming)) => {
-                    let (answer, gate) = (answer.clone(), gate.clone());
+                Ok(Some(resolver)) => {
+                    let (respond_to, handshake) = (respond_to.clone(), handshake.clone());
                     let request = async move {
-                        let resolved = timeout(HEAD, coming.resolve_request()).await;
+                        let resolved = timeout(HEAD_TIMEOUT, resolver.resolve_request()).await;
                         let Ok(Ok((request, stream))) = resolved else { return };
                         let (mut up, down) = stream.split();
                         let length = match told_length(request.headers()) {
@@ -111,40 +111,41 @@ where
                                 return up.stop_stream(Code::H3_MESSAGE_ERROR);
                             }
                         };
-                        let answered = answer(request.map(|()| Incoming::new(down, length)), gate).await;
-                        respond(up, answered).await;
+                        let response = respond_to(request.map(|()| Incoming::new(down, length)), handshake).await;
+                        respond(up, response).await;
                     };
                     tasks.spawn(requests.track_future(stop.clone().run_until_cancelled_owned(request)));
                 }
                 Ok(None) => break,
                 Err(error) if error.is_h3_no_error() => return Ok(()),
-                Err(error) => return Err(told(&error)),
+                Err(error) => return Err(text(&error)),
             },
             () = closing.cancelled(), if !leaving => {
                 leaving = true;
                 requests.close();
-                connection.shutdown(0).await.map_err(|error| told(&error))?;
+                connection.shutdown(0).await.map_err(|error| text(&error))?;
             }
             () = requests.wait(), if leaving => break,
-            () = tokio::time::sleep(IDLE), if !leaving => {
+            () = tokio::time::sleep(IDLE_TIMEOUT), if !leaving => {
                 if requests.is_empty() {
                     break;
                 }
             }
         }
     }
-    let _ = timeout(LINGER, quic.closed()).await;
+    let _ = timeout(LINGER_TIMEOUT, quic.closed()).await;
     Ok(())
 }
 
-/// Sends an answer. One that cannot be sent whole is cut off, so that it is not taken for whole.
+/// Sends a response. If it cannot be sent completely, the stream is reset, so that the client does not take it for
+/// complete.
 async fn respond<B>(mut stream: RequestStream<h3_quinn::SendStream<Bytes>, Bytes>, response: Response<B>)
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Display + Send,
 {
     let (mut head, body) = response.into_parts();
-    // What HTTP/1.1 says of the connection has no place here (RFC 9114 §4.2).
+    // Connection-specific fields are not allowed in HTTP/3 (RFC 9114 §4.2).
     for name in [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE] {
         head.headers.remove(name);
     }
@@ -154,19 +155,19 @@ where
         head.headers.insert(header::CONTENT_LENGTH, length.into());
     }
     let sent = async {
-        timeout(UNTAKEN, stream.send_response(Response::from_parts(head, ()))).await.ok()?.ok()?;
+        timeout(ACK_TIMEOUT, stream.send_response(Response::from_parts(head, ()))).await.ok()?.ok()?;
         let mut body = std::pin::pin!(body);
         while let Some(frame) = body.frame().await {
             match frame.ok()?.into_data() {
                 Ok(mut data) => {
                     while !data.is_empty() {
-                        let piece = data.split_to(data.len().min(PIECE));
-                        timeout(UNTAKEN, stream.send_data(piece)).await.ok()?.ok()?;
+                        let chunk = data.split_to(data.len().min(MAX_DATA_FRAME));
+                        timeout(ACK_TIMEOUT, stream.send_data(chunk)).await.ok()?.ok()?;
                     }
                 }
                 Err(frame) => {
                     let trailers = frame.into_trailers().ok()?;
-                    timeout(UNTAKEN, stream.send_trailers(trailers)).await.ok()?.ok()?;
+                    timeout(ACK_TIMEOUT, stream.send_trailers(trailers)).await.ok()?.ok()?;
                 }
             }
         }
@@ -179,7 +180,7 @@ where
 
 type Downstream = RequestStream<frame_guard::RecvStream<h3_quinn::RecvStream>, Bytes>;
 
-/// A request's body as it arrives. It is an error if it is not as long as its head says (RFC 9114 §4.1.2).
+/// A request body as it is received. A length other than `Content-Length` is an error (RFC 9114 §4.1.2).
 pub struct Incoming {
     stream: Downstream,
     left: Option<u64>,

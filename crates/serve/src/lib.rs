@@ -1,49 +1,59 @@
 //! The embedded WebDAV server.
 //!
-//! A race needs a server that behaves the same everywhere, and people need one that they can start in a
-//! folder and trust with their files. This is both: WebDAV classes 1 and 2 ([RFC 4918]) over HTTP/1.1 and
-//! HTTP/2, in the clear (HTTP/2 by prior knowledge) or over TLS (HTTP/2 by ALPN, and HTTP/3 beside it). The protocols
-//! are the work of the crates `dav-server`, `hyper` and `h3`; what is ours is what happens to the files, and with
-//! requests that do not wait for a handshake (`early`).
+//! A race needs a server that behaves the same on every machine, and people need one that they can start in a folder and
+//! trust with their files. This is both: WebDAV classes 1 and 2 ([RFC 4918]) over HTTP/1.1 and HTTP/2, in cleartext
+//! (HTTP/2 with prior knowledge) or over TLS (HTTP/2 by ALPN, and HTTP/3 on the same port). The crates `dav-server`,
+//! `hyper` and `h3` implement the protocols; this crate implements the file store, early data and the limits.
 //!
-//! # The way of a request
-//! `server` accepts, `connection` (or `http3`) speaks TLS and HTTP and bounds every wait, `site` asks who it is (`auth`)
-//! and whether somebody else's page sent it (`origin`),
-//! refuses what must not be tried and hands the rest to `dav-server`, which works on the files through
-//! `store` and on the locks through `locks`. The line in the `access_log` is written when the answer has left.
+//! ```no_run
+//! # async fn example() -> Result<(), serve::Error> {
+//! let server = serve::Server::bind(serve::Config {
+//!     root: "/srv/files".into(),
+//!     listen: vec![([127, 0, 0, 1], 8080).into()],
+//!     ..serve::Config::default()
+//! })?;
+//! server.run(std::future::pending()).await
+//! # }
+//! ```
 //!
-//! Whoever has answers of their own ([`Answers`]) gets the same doors for them: a page replayed, say.
+//! # How a request is served
+//! `server` accepts connections. `connection` (or `http3`) speaks TLS and HTTP, and bounds every wait. `handler`
+//! authenticates the user (`auth`), refuses cross-site requests (`cross_site`) and requests that are never allowed, and
+//! passes the rest to `dav-server`, which reaches files through `store` and locks through `locks`. The `access_log` line
+//! is written when the response has been sent.
 //!
-//! # What is promised
-//! - **Uploads appear whole or not at all**, and are on disk when the client is told so. See `store/draft.rs`.
-//!   Of two uploads to one file at once, the one that ends last is there, whole. One with a condition
-//!   (`If-Match`, `If-None-Match`) is judged again when it takes effect: 412 if another came first.
-//! - **Every upload changes the entity tag**, which is strong. See `store/meta.rs`.
-//! - **`MOVE` and `COPY` over a file** replace it in one step. Over a collection they do not: WebDAV has no
-//!   way to say so and file systems none to do it.
-//! - **No request leaves the directory**: links are not followed and not shown. See `store/root.rs`.
-//! - **Dead properties** live with the file, in an extended attribute; a large set in a hidden folder that the attribute
-//!   refers to. See `store/properties.rs` and `store/large.rs`.
-//! - An upload over a file keeps its permissions, its properties and, for a server run by root, its owner;
-//!   other names of that file (hard links) keep the old content. New files get what the umask leaves.
+//! A [`Responder`] takes the place of the folder: a replayed page, for example, is served through the same listeners.
 //!
-//! # What is refused
-//! - **Partial uploads** (`PUT` with `Content-Range`: 400; `PATCH`: 405). Two parts sent at once by a client
-//!   that splits a file could each be "whole" only by undoing the other.
-//! - `PROPFIND` of unbounded depth (403, `propfind-finite-depth`), several ranges in one `GET` (the whole file
-//!   is sent), XML bodies above 64 KiB, of `PROPPATCH` 256 KiB (413), with document types or nested beyond 64 elements (400).
-//! - Passwords in the clear, except on loopback.
-//! - What a browser asks for a page of another site (403), and, in the clear and without passwords, names that
-//!   others could point here (421). See `origin.rs`.
-//! - A `Destination` on another server (502), and a request over HTTP/1.1 without `Host` or with two (400).
+//! # Guarantees
+//! - **Uploads are atomic**, and on disk before the server responds. See `store/staged_upload.rs`. Of two concurrent
+//!   uploads to one file, the last to finish wins, whole. A precondition (`If-Match`, `If-None-Match`) is evaluated again
+//!   when the upload takes effect: 412 if another upload came first.
+//! - **Every upload changes the entity tag**, which is strong. See `store/metadata.rs`.
+//! - **`MOVE` and `COPY` over a file** replace it atomically. Over a collection they cannot: file systems have no call
+//!   for it.
+//! - **No request leaves the directory**: symbolic links are neither followed nor listed. See `store/root.rs`.
+//! - **Dead properties** are stored with the file, in an extended attribute; a large set in a hidden folder that the
+//!   attribute refers to. See `store/properties.rs` and `store/property_files.rs`.
+//! - An upload over a file keeps its permissions, its properties and, for a server run by root, its owner; other hard
+//!   links to the file keep the old content. New files get the umask's permissions.
 //!
-//! # What is bounded
-//! No client can hold the server by being slow: `pace` bounds what is slow, and `admission` closes idle and slow
-//! connections where newcomers need their place.
-//! - `DELETE` and `MOVE` of the root, and a `COPY` or `MOVE` onto a collection that holds its source (403).
+//! # Refused requests
+//! - **Partial uploads** (`PUT` with `Content-Range`: 400; `PATCH`: 405). They cannot be atomic: of two parts sent
+//!   concurrently, each would undo the other.
+//! - `PROPFIND` with `Depth: infinity` (403, `propfind-finite-depth`), several ranges in one `GET` (the whole file is
+//!   sent), XML bodies above 64 KiB, of `PROPPATCH` 256 KiB (413), with document types or nested beyond 64 elements (400).
+//! - Passwords in cleartext, except on loopback.
+//! - A browser's requests on behalf of another site's page (403), and, in cleartext without passwords, host names that
+//!   others could point at this machine (421). See `cross_site.rs`.
+//! - A `Destination` on another server (502), and an HTTP/1.1 request without `Host` or with two (400).
+//! - `DELETE` and `MOVE` of the root, and a `COPY` or `MOVE` onto a collection that contains its source (403).
 //!
-//! # What is missing
-//! Locks are forgotten when the server ends.
+//! # Limits
+//! Slow clients cannot occupy the server: `min_rate` enforces a minimum transfer rate, and `admission` closes idle and
+//! slow connections when the connection limit is reached.
+//!
+//! # Limitations
+//! Locks are kept in memory, and lost when the server exits.
 //!
 //! [RFC 4918]: https://www.rfc-editor.org/rfc/rfc4918
 
@@ -52,27 +62,27 @@ mod activity;
 mod admission;
 mod auth;
 mod body;
-mod conditions;
 mod connection;
-mod descriptors;
+mod cross_site;
 mod destination;
-pub mod early;
+pub mod early_data;
 mod error;
+mod fast_path;
+mod fd_limit;
+mod handler;
 pub mod http3;
 mod locks;
+mod min_rate;
 mod multistatus;
-mod origin;
-mod other;
-mod pace;
+mod preconditions;
+mod responder;
 mod server;
-mod short;
-mod site;
 mod store;
 mod tls;
 mod xml;
 
 pub use access_log::AccessLog;
 pub use error::Error;
-pub use other::{Answers, Question, Ready};
+pub use responder::{PreparedResponse, Responder, SimpleRequest};
 pub use server::{Config, Server};
 pub use tls::{Certificate, Tls};

@@ -1,8 +1,8 @@
-//! Locks that end.
+//! Locks that expire.
 //!
-//! `dav-server` keeps locks in memory but never lets them expire: a client that dies with a lock would
-//! keep its file from everybody until the server is started anew. This wrapper remembers when each lock
-//! ends (RFC 4918 section 6.6) and removes the ended ones before every question about locks.
+//! `dav-server` keeps locks in memory and never lets them expire: a client that dies with a lock would block its file
+//! until the server restarts. This wrapper records each lock's timeout (RFC 4918 §6.6) and removes expired locks before
+//! every lock operation.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -13,8 +13,8 @@ use dav_server::memls::MemLs;
 use futures_util::FutureExt;
 use xmltree::Element;
 
-/// The longest a lock lasts without being refreshed, and how long it lasts if the client does not say.
-const LONGEST: Duration = Duration::from_hours(1);
+/// Maximum and default timeout of a lock.
+const MAX_LOCK_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// The locks of one server.
 #[derive(Debug, Clone)]
@@ -35,13 +35,13 @@ impl Locks {
         Locks { memory: *MemLs::new(), ends: Arc::default() }
     }
 
-    /// The locks in memory, without those that have ended by `now`.
+    /// The locks, without those that have expired by `now`.
     fn current(&self, now: SystemTime) -> &MemLs {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         ends.retain(|end| {
             let lasts = end.at > now;
             if !lasts {
-                // Already unlocked is as good; its futures are ready at once.
+                // An error means that it is unlocked already; the future is ready at once.
                 let _ = self.memory.unlock(&end.path, &end.token).now_or_never();
             }
             lasts
@@ -59,7 +59,7 @@ impl Locks {
 }
 
 fn bounded(timeout: Option<Duration>) -> Duration {
-    timeout.map_or(LONGEST, |t| t.min(LONGEST))
+    timeout.map_or(MAX_LOCK_TIMEOUT, |t| t.min(MAX_LOCK_TIMEOUT))
 }
 
 impl DavLockSystem for Locks {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_ends_and_a_refreshed_one_ends_later() {
+    fn lock_expires_and_refresh_extends_it() {
         let (locks, path) = (Locks::new(), DavPath::new("/a").unwrap());
         let lock = take(&locks, &path, Some(Duration::from_secs(10))).unwrap();
         assert!(take(&locks, &path, None).is_none(), "the lock is held");
@@ -127,8 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn no_lock_is_for_ever() {
+    fn lock_without_timeout_expires() {
         let (locks, path) = (Locks::new(), DavPath::new("/a").unwrap());
-        assert_eq!(take(&locks, &path, None).unwrap().timeout, Some(LONGEST));
+        assert_eq!(take(&locks, &path, None).unwrap().timeout, Some(MAX_LOCK_TIMEOUT));
     }
 }

@@ -1,24 +1,23 @@
-//! Saying what is not there.
+//! Adds missing properties to `PROPFIND` responses.
 //!
-//! A `PROPFIND` that names properties is to be told of each that a file does not have, with 404 (RFC 4918
-//! section 9.1). `dav-server` leaves them out, and a file that has none of them gets a `response` with
-//! nothing in it, which clients take for no answer at all. It sends a piece of text per file, each with that
-//! file's `response` at its end, so what is missing can be added as the pieces pass.
+//! A `PROPFIND` that names properties must get 404 for each one that a file does not have (RFC 4918 §9.1). `dav-server`
+//! omits them, and a file with none of them gets an empty `response`, which clients reject. It writes one chunk per
+//! file that ends with the file's `response`, so the missing properties are inserted into each chunk as it passes.
 
 use std::fmt::Write;
 
 use bytes::Bytes;
 use xml::escape::escape_str_attribute;
 
-use crate::store::Visit;
+use crate::store::RequestContext;
 use crate::xml::Name;
 
 const END: &[u8] = b"</D:response>";
 
-/// The piece, with the missing properties added to the `response` it ends with.
-pub(crate) fn complete(piece: Bytes, visit: &Visit) -> Bytes {
-    let (Some(start), Some(named)) = (piece.strip_suffix(END), &visit.named) else { return piece };
-    let mut missing = visit.take_missing();
+/// The chunk, with the missing properties added to its last `response`.
+pub(crate) fn complete(piece: Bytes, context: &RequestContext) -> Bytes {
+    let (Some(start), Some(named)) = (piece.strip_suffix(END), &context.named) else { return piece };
+    let mut missing = context.take_missing();
     let text = String::from_utf8_lossy(start);
     missing.extend(named.iter().filter(|name| live(name).is_some_and(|tag| !has(&text, &tag))).cloned());
     if missing.is_empty() {
@@ -36,8 +35,8 @@ pub(crate) fn complete(piece: Bytes, visit: &Visit) -> Bytes {
     whole.into()
 }
 
-/// How `dav-server` opens the element of a property that it answers itself. The others it asks the store
-/// for, which notes what it does not find.
+/// How `dav-server` opens the element of a property that it computes itself. It asks the store for all others, which
+/// records those that are missing.
 fn live(name: &Name) -> Option<String> {
     let prefix = match (name.namespace.as_deref()?, name.local.as_str()) {
         ("DAV:", "displayname" | "getcontentlanguage") => return None,
@@ -65,20 +64,20 @@ mod tests {
 
     #[test]
     fn the_missing_are_told_and_the_present_are_not() {
-        let mut visit = Visit::new(Method::GET, DavPath::new("/").unwrap(), None, &HeaderMap::new());
-        visit.named =
+        let mut context = RequestContext::new(Method::GET, DavPath::new("/").unwrap(), None, &HeaderMap::new());
+        context.named =
             Some(vec![name("DAV:", "getetag"), name("DAV:", "get"), name("u\"", "x"), name("DAV:", "displayname")]);
-        visit.lacks(name("u\"", "x"));
+        context.lacks(name("u\"", "x"));
         let piece =
             Bytes::from("<D:response><D:propstat><D:prop><D:getetag>1</D:getetag></D:prop></D:propstat></D:response>");
-        let whole = String::from_utf8(complete(piece.clone(), &visit).to_vec()).unwrap();
+        let whole = String::from_utf8(complete(piece.clone(), &context).to_vec()).unwrap();
         assert!(
             whole
                 .contains("<D:prop><m:x xmlns:m=\"u&quot;\"/><m:get xmlns:m=\"DAV:\"/></D:prop><D:status>HTTP/1.1 404"),
             "{whole}"
         );
-        visit.named = Some(vec![name("DAV:", "getetag")]);
-        assert_eq!(complete(piece.clone(), &visit), piece);
-        assert_eq!(complete(Bytes::from("</D:multistatus>"), &visit), "</D:multistatus>");
+        context.named = Some(vec![name("DAV:", "getetag")]);
+        assert_eq!(complete(piece.clone(), &context), piece);
+        assert_eq!(complete(Bytes::from("</D:multistatus>"), &context), "</D:multistatus>");
     }
 }

@@ -1,4 +1,4 @@
-//! Listening, accepting, and ending in bounded time.
+//! Listening, accepting, and shutting down in bounded time.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::num::NonZeroUsize;
@@ -13,68 +13,68 @@ use tokio_util::task::TaskTracker;
 
 use crate::admission::Admission;
 use crate::auth::Users;
-use crate::connection::{self, Life, Manner};
-use crate::descriptors;
+use crate::connection::{self, ListenerConfig, TaskGroup};
+use crate::cross_site::HostNames;
+use crate::fd_limit;
+use crate::handler::{Folder, Handler};
 use crate::http3;
-use crate::origin::Names;
-use crate::other::{Answers, Other};
-use crate::site::{Folder, Site};
+use crate::responder::{Responder, ResponderHandler};
 use crate::store::Store;
 use crate::tls::{self, Certificate, Setup, Tls};
 use crate::{AccessLog, Error};
 
-/// Connections at once, unless the configuration says otherwise.
-const CONNECTIONS: usize = 1024;
+/// Default connection limit.
+const DEFAULT_MAX_CONNECTIONS: usize = 1024;
 
-/// How long requests under way may take to finish once the server is told to stop.
-const GRACE: Duration = Duration::from_secs(3);
+/// How long requests in flight may take to complete at shutdown.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
-/// How long what is aborted after that may take to clean up.
-const CLEANUP: Duration = Duration::from_secs(2);
+/// How long aborted requests may take to clean up.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The pause after a connection could not be accepted, for want of descriptors perhaps.
-const BREATH: Duration = Duration::from_millis(50);
+/// Pause after `accept` fails, for lack of descriptors perhaps.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// For how many seconds clients may rely on there being HTTP/3 (RFC 7838 §3.1): a day.
-const FRESH: u32 = 24 * 3600;
+/// Lifetime of the HTTP/3 announcement in seconds (`ma` of RFC 7838 §3.1): a day.
+const ALT_SVC_MAX_AGE: u32 = 24 * 3600;
 
 /// What to serve, and how.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     /// The directory to serve.
     pub root: PathBuf,
-    /// Where to listen; unused by [`Server::on`].
+    /// Addresses to listen on; unused by [`Server::on`].
     pub listen: Vec<SocketAddr>,
-    /// `None` serves in the clear.
+    /// `None` serves cleartext.
     pub tls: Option<Tls>,
-    /// A password file with `user:bcrypt` lines; `None` lets everybody in.
+    /// A password file with `user:bcrypt` lines; `None` admits everyone.
     pub auth: Option<PathBuf>,
-    /// Refuse everything that would change a file.
+    /// Refuse every request that would change a file.
     pub read_only: bool,
-    /// Where to write a line per request.
+    /// The access log.
     pub access_log: Option<AccessLog>,
-    /// Names of this server besides `localhost` and the machine's: what it answers to in the clear without passwords, and
-    /// what a `Destination` may call it.
+    /// Additional names of this server. In cleartext without passwords it refuses requests for other names, and a
+    /// `Destination` may use these names.
     pub hosts: Vec<String>,
-    /// Connections at once, 1024 if `None`. For one more, an idle or slow one is closed.
+    /// Connection limit; 1024 if `None`. At the limit, idle and slow connections are closed for new ones.
     pub connections: Option<NonZeroUsize>,
 }
 
-/// A server that listens but does not serve yet. Clients may already connect; they wait.
+/// A server that listens but does not serve yet. Clients can connect and wait.
 pub struct Server {
     listeners: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
-    /// For HTTP/3, one beside each listener, as far as the port was free.
-    datagrams: Vec<Option<UdpSocket>>,
+    /// UDP sockets for HTTP/3, one per listener whose port was free.
+    udp_sockets: Vec<Option<UdpSocket>>,
     tls: Option<Setup>,
-    site: Arc<Site>,
-    /// The folder that an earlier server may have left unfinished uploads in.
-    swept: Option<Store>,
+    handler: Arc<Handler>,
+    /// The folder to sweep for unfinished uploads of an earlier server.
+    sweep: Option<Store>,
     connections: usize,
 }
 
 impl Server {
-    /// Listens on the configuration's addresses. A port of 0 is chosen by the system.
+    /// Listens on the configured addresses. Port 0 lets the system choose.
     pub fn bind(config: Config) -> Result<Self, Error> {
         let listen =
             |&address: &SocketAddr| TcpListener::bind(address).map_err(|error| Error::Listen { address, error });
@@ -82,7 +82,7 @@ impl Server {
         Self::on(config, listeners)
     }
 
-    /// Takes sockets that listen already, wherever they were made: in another network namespace, say.
+    /// Uses sockets that listen already, for example in another network namespace.
     pub fn on(config: Config, listeners: Vec<TcpListener>) -> Result<Self, Error> {
         let store = Store::open(&config.root).map_err(|errno| match errno {
             Errno::NOSYS => Error::Kernel,
@@ -94,24 +94,28 @@ impl Server {
             return Err(Error::ClearPasswords(*open));
         }
         let users = config.auth.as_deref().map(Users::read).transpose()?;
-        let names = Names::new(users.is_some() || tls.is_some(), &config.hosts);
+        let names = HostNames::new(users.is_some() || tls.is_some(), &config.hosts);
         let folder = Folder::new(store.clone(), users, names, config.access_log, config.read_only);
-        let site = Arc::new(Site::Folder(Box::new(folder)));
-        let datagrams = datagrams(&addresses, tls.is_some());
-        let swept = (!config.read_only).then_some(store);
-        let connections = config.connections.map_or(CONNECTIONS, NonZeroUsize::get);
-        Ok(Server { listeners, addresses, datagrams, tls, site, swept, connections })
+        let handler = Arc::new(Handler::Folder(Box::new(folder)));
+        let udp_sockets = udp_sockets(&addresses, tls.is_some());
+        let sweep = (!config.read_only).then_some(store);
+        let connections = config.connections.map_or(DEFAULT_MAX_CONNECTIONS, NonZeroUsize::get);
+        Ok(Server { listeners, addresses, udp_sockets, tls, handler, sweep, connections })
     }
 
-    /// A server with these answers in place of a folder's files, on sockets that listen already. Of the configuration
-    /// count `tls`, `access_log` and `connections`.
-    pub fn answering(answers: Arc<dyn Answers>, config: Config, listeners: Vec<TcpListener>) -> Result<Self, Error> {
+    /// A server with a responder in place of a folder, on sockets that listen already. Uses `tls`, `access_log` and
+    /// `connections` of the configuration.
+    pub fn with_responder(
+        responder: Arc<dyn Responder>,
+        config: Config,
+        listeners: Vec<TcpListener>,
+    ) -> Result<Self, Error> {
         let addresses = addresses(&listeners)?;
         let tls = config.tls.as_ref().map(|tls| tls::configure(tls, &addresses)).transpose()?;
-        let site = Arc::new(Site::Other(Other::new(answers, config.access_log)));
-        let datagrams = datagrams(&addresses, tls.is_some());
-        let connections = config.connections.map_or(CONNECTIONS, NonZeroUsize::get);
-        Ok(Server { listeners, addresses, datagrams, tls, site, swept: None, connections })
+        let handler = Arc::new(Handler::Responder(ResponderHandler::new(responder, config.access_log)));
+        let udp_sockets = udp_sockets(&addresses, tls.is_some());
+        let connections = config.connections.map_or(DEFAULT_MAX_CONNECTIONS, NonZeroUsize::get);
+        Ok(Server { listeners, addresses, udp_sockets, tls, handler, sweep: None, connections })
     }
 
     /// The first address listened on.
@@ -124,66 +128,66 @@ impl Server {
         &self.addresses
     }
 
-    /// What a client needs to trust the server; `None` without TLS.
+    /// The certificate that clients have to trust; `None` without TLS.
     pub fn certificate(&self) -> Option<&Certificate> {
         self.tls.as_ref().map(|tls| &tls.certificate)
     }
 
-    /// Whether HTTP/3 is offered too, on all addresses.
+    /// Whether HTTP/3 is offered on all addresses.
     pub fn offers_http3(&self) -> bool {
-        self.datagrams.iter().all(Option::is_some)
+        self.udp_sockets.iter().all(Option::is_some)
     }
 
-    /// Serves until `shutdown` is ready, on whatever tokio runtime it is called (it needs I/O and time).
+    /// Serves until `shutdown` completes, on the current tokio runtime (with I/O and time enabled).
     ///
-    /// Then no more connections are taken and what is under way may finish for three seconds; after that
-    /// it is given up, its unfinished uploads are removed, and this returns.
+    /// Then it accepts no more connections and lets requests in flight complete for three seconds. After that it aborts
+    /// them, removes their unfinished uploads, and returns.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
-        let life =
-            Life { closing: CancellationToken::new(), abort: CancellationToken::new(), tasks: TaskTracker::new() };
+        let group =
+            TaskGroup { closing: CancellationToken::new(), abort: CancellationToken::new(), tasks: TaskTracker::new() };
         let listeners =
             self.listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<Vec<_>, _>>();
-        if let Some(store) = self.swept {
-            let stop = life.closing.clone();
-            life.tasks.spawn_blocking(move || match store.sweep(&stop) {
+        if let Some(store) = self.sweep {
+            let stop = group.closing.clone();
+            group.tasks.spawn_blocking(move || match store.sweep(&stop) {
                 0 => {}
                 removed => tracing::info!("removed {removed} unfinished uploads of an earlier server"),
             });
         }
-        let admission = Admission::new(descriptors::enough_for(self.connections));
-        for (listener, datagrams) in listeners.map_err(Error::Listener)?.into_iter().zip(self.datagrams) {
+        let admission = Admission::new(fd_limit::max_connections(self.connections));
+        for (listener, udp_sockets) in listeners.map_err(Error::Listener)?.into_iter().zip(self.udp_sockets) {
             let mut alt_svc = None;
-            if let (Some(socket), Some(tls)) = (datagrams, &self.tls) {
+            if let (Some(socket), Some(tls)) = (udp_sockets, &self.tls) {
                 let port = socket.local_addr().map_err(Error::Listener)?.port();
                 let endpoint = http3::listen(socket, tls.quic.clone()).map_err(Error::Listener)?;
-                alt_svc = HeaderValue::from_str(&format!("h3=\":{port}\"; ma={FRESH}")).ok();
-                let accept = accept_quic(endpoint, Arc::clone(&self.site), life.clone(), Arc::clone(&admission));
-                life.spawn(accept);
+                alt_svc = HeaderValue::from_str(&format!("h3=\":{port}\"; ma={ALT_SVC_MAX_AGE}")).ok();
+                let accept = accept_quic(endpoint, Arc::clone(&self.handler), group.clone(), Arc::clone(&admission));
+                group.spawn(accept);
             }
             let tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.tcp));
-            let manner = Manner { site: Arc::clone(&self.site), tls, alt_svc };
-            let accept = accept(listener, manner, life.clone(), Arc::clone(&admission));
-            let closing = life.closing.clone();
-            life.spawn(async move {
+            let config = ListenerConfig { handler: Arc::clone(&self.handler), tls, alt_svc };
+            let accept = accept(listener, config, group.clone(), Arc::clone(&admission));
+            let closing = group.closing.clone();
+            group.spawn(async move {
                 closing.run_until_cancelled_owned(accept).await;
             });
         }
         shutdown.await;
-        life.closing.cancel();
-        life.tasks.close();
-        if tokio::time::timeout(GRACE, life.tasks.wait()).await.is_err() {
-            life.abort.cancel();
-            let _ = tokio::time::timeout(CLEANUP, life.tasks.wait()).await;
+        group.closing.cancel();
+        group.tasks.close();
+        if tokio::time::timeout(SHUTDOWN_GRACE, group.tasks.wait()).await.is_err() {
+            group.abort.cancel();
+            let _ = tokio::time::timeout(CLEANUP_TIMEOUT, group.tasks.wait()).await;
         }
         Ok(())
     }
 }
 
-/// Where sockets listen, once they are fit for tokio.
+/// Prepares the listeners for tokio, and returns their addresses.
 fn addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>, Error> {
     for listener in listeners {
         listener.set_nonblocking(true).map_err(Error::Listener)?;
-        // A request in a SYN is answered at once; where the kernel has no such thing, TCP is as it was.
+        // Enables TCP Fast Open where the kernel has it.
         let _ = haul_http::connect::listen_fast_open(listener);
     }
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
@@ -191,49 +195,55 @@ fn addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>, Error> {
     if addresses.is_empty() { Err(Error::NoAddress) } else { Ok(addresses) }
 }
 
-/// Sockets for HTTP/3 on the same ports, if it is to be offered.
-fn datagrams(addresses: &[SocketAddr], offered: bool) -> Vec<Option<UdpSocket>> {
+/// UDP sockets for HTTP/3 on the same ports, if it is offered.
+fn udp_sockets(addresses: &[SocketAddr], offered: bool) -> Vec<Option<UdpSocket>> {
     let beside = |address: &SocketAddr| {
         let bound = UdpSocket::bind(address);
         if let Err(error) = &bound {
-            tracing::warn!("HTTP/3 is not offered on {address}, which is taken for UDP: {error}");
+            tracing::warn!("HTTP/3 is disabled on {address}: cannot bind the UDP port: {error}");
         }
         bound.ok()
     };
     addresses.iter().map(|address| if offered { beside(address) } else { None }).collect()
 }
 
-async fn accept_quic(endpoint: quinn::Endpoint, site: Arc<Site>, life: Life, admission: Arc<Admission>) {
-    while let Some(Some(incoming)) = life.closing.run_until_cancelled(endpoint.accept()).await {
-        // Anybody can send packets in another's name; where places run short, who comes proves the address first
-        // (RFC 9000 §8.1).
+async fn accept_quic(endpoint: quinn::Endpoint, handler: Arc<Handler>, group: TaskGroup, admission: Arc<Admission>) {
+    while let Some(Some(incoming)) = group.closing.run_until_cancelled(endpoint.accept()).await {
+        // Source addresses can be spoofed; when connections run short, clients have to validate theirs first (RFC 9000
+        // §8.1).
         if !incoming.remote_address_validated() && admission.is_crowded() {
             let _ = incoming.retry();
             continue;
         }
         let admitted = admission.admit(incoming.remote_address().ip());
-        let Some(seat) = life.closing.run_until_cancelled(admitted).await else { break };
-        life.spawn(connection::serve_quic(incoming, Arc::clone(&site), life.clone(), seat));
+        let Some(guard) = group.closing.run_until_cancelled(admitted).await else { break };
+        group.spawn(connection::serve_quic(incoming, Arc::clone(&handler), group.clone(), guard));
     }
-    // Who comes now is sent away at once. The port is free only when the last connection has drained (RFC 9000 §10.2).
+    // New connections are refused from now on. The port is free only when the last connection has drained (RFC 9000
+    // §10.2).
     endpoint.set_server_config(None);
     endpoint.wait_idle().await;
 }
 
-async fn accept(listener: tokio::net::TcpListener, manner: Manner, life: Life, admission: Arc<Admission>) {
+async fn accept(
+    listener: tokio::net::TcpListener,
+    config: ListenerConfig,
+    group: TaskGroup,
+    admission: Arc<Admission>,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, client)) => {
-                let seat = admission.admit(client.ip()).await;
-                life.spawn(connection::serve(stream, client, manner.clone(), life.clone(), seat));
+                let guard = admission.admit(client.ip()).await;
+                group.spawn(connection::serve(stream, client, config.clone(), group.clone(), guard));
             }
             Err(error) => {
-                tracing::warn!("a connection could not be accepted: {error}");
+                tracing::warn!("cannot accept a connection: {error}");
                 let scarce = Errno::from_io_error(&error);
                 if matches!(scarce, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) {
                     admission.make_room();
                 }
-                tokio::time::sleep(BREATH).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }

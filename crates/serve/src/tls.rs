@@ -1,8 +1,8 @@
-//! TLS: a certificate from files, or one made on the spot.
+//! TLS certificates: from files, or self-signed.
 //!
-//! A self-signed certificate names `localhost`, this machine and the addresses listened on. It is written
-//! nowhere; its fingerprint is told, and its PEM can be had to be trusted by a client. It is made anew at
-//! each start: a server that is to be trusted for longer wants files.
+//! A self-signed certificate names `localhost`, this machine and the addresses listened on. It is generated at each
+//! start and never written to disk. The server shows its fingerprint, and can export it as PEM for clients to trust. A
+//! server that is to be trusted for longer needs certificate files.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -14,20 +14,20 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::{Error, early};
+use crate::{Error, early_data};
 
-/// A day before and a year after now: some clients refuse certificates that last longer.
-const PAST: Duration = Duration::from_hours(24);
-const FUTURE: Duration = Duration::from_hours(365 * 24);
+/// Valid from a day ago for a year: some clients refuse certificates that are valid for longer.
+const VALID_BEFORE_NOW: Duration = Duration::from_hours(24);
+const VALID_AFTER_NOW: Duration = Duration::from_hours(365 * 24);
 
-/// Where the certificate comes from. Parses from `self-signed` and from `CERT,KEY`.
+/// The source of the certificate. Parses from `self-signed` and from `CERT,KEY`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tls {
-    /// Made at start.
+    /// Generated at start.
     SelfSigned,
     /// PEM files: the certificate with its chain, and its key.
     Files {
-        /// The certificate, then those that lead to its authority.
+        /// The server's certificate, followed by its intermediates.
         certificate: PathBuf,
         /// The private key.
         key: PathBuf,
@@ -45,28 +45,28 @@ impl FromStr for Tls {
             Some((certificate, key)) if !certificate.is_empty() && !key.is_empty() => {
                 Ok(Tls::Files { certificate: certificate.into(), key: key.into() })
             }
-            _ => Err("expected self-signed, or the two files CERT,KEY".into()),
+            _ => Err("expected `self-signed` or `CERT,KEY`".into()),
         }
     }
 }
 
-/// What a client must know to trust the server.
+/// The server's certificate, for clients to trust.
 #[derive(Debug, Clone)]
 pub struct Certificate {
-    /// The server's own certificate, without its chain.
+    /// The server's own certificate as PEM, without its chain.
     pub pem: String,
     /// SHA-256 of the certificate, in hexadecimal with colons.
     pub fingerprint: String,
 }
 
-/// What a server with TLS needs.
+/// TLS configurations and the certificate.
 pub(crate) struct Setup {
     pub(crate) tcp: Arc<ServerConfig>,
     pub(crate) quic: ServerConfig,
     pub(crate) certificate: Certificate,
 }
 
-/// The TLS settings of a server on these addresses.
+/// The TLS configurations of a server on these addresses.
 pub(crate) fn configure(tls: &Tls, addresses: &[SocketAddr]) -> Result<Setup, Error> {
     let (chain, key) = match tls {
         Tls::SelfSigned => self_signed(addresses).map_err(|e| Error::Certificate(e.to_string()))?,
@@ -81,11 +81,11 @@ pub(crate) fn configure(tls: &Tls, addresses: &[SocketAddr]) -> Result<Setup, Er
     let own = match (chain.first(), tls) {
         (Some(own), _) => describe(own),
         (None, Tls::Files { certificate, .. }) => {
-            return Err(Error::Tls { path: certificate.clone(), why: "there is no certificate in it".into() });
+            return Err(Error::Tls { path: certificate.clone(), why: "it contains no certificate".into() });
         }
         (None, Tls::SelfSigned) => return Err(Error::Certificate("no certificate was made".into())),
     };
-    let (tcp, quic) = early::configure(chain, key).map_err(|error| Error::Certificate(error.to_string()))?;
+    let (tcp, quic) = early_data::configure(chain, key).map_err(|error| Error::Certificate(error.to_string()))?;
     Ok(Setup { tcp: Arc::new(tcp), quic, certificate: own })
 }
 
@@ -108,8 +108,8 @@ fn self_signed(
     let mut params = rcgen::CertificateParams::new(names)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    params.not_before = epoch + now.saturating_sub(PAST);
-    params.not_after = epoch + now + FUTURE;
+    params.not_before = epoch + now.saturating_sub(VALID_BEFORE_NOW);
+    params.not_after = epoch + now + VALID_AFTER_NOW;
     params.distinguished_name.push(rcgen::DnType::CommonName, "haul serve");
     params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
     let key = rcgen::KeyPair::generate()?;
@@ -132,7 +132,7 @@ fn describe(certificate: &CertificateDer<'_>) -> Certificate {
 fn unusable(path: &Path, error: &pem::Error) -> Error {
     let why = match error {
         pem::Error::Io(error) => error.to_string(),
-        pem::Error::NoItemsFound => "there is none in it".to_owned(),
+        pem::Error::NoItemsFound => "it contains none".to_owned(),
         error => error.to_string(),
     };
     Error::Tls { path: path.to_owned(), why }
@@ -143,14 +143,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_spellings_parse() {
+    fn tls_option_parses_both_forms() {
         assert_eq!("self-signed".parse(), Ok(Tls::SelfSigned));
         assert_eq!("a,b".parse(), Ok(Tls::Files { certificate: "a".into(), key: "b".into() }));
         assert!("a".parse::<Tls>().is_err() && ",b".parse::<Tls>().is_err());
     }
 
     #[test]
-    fn the_pem_told_is_the_certificate_served() {
+    fn exported_pem_is_the_served_certificate() {
         let told = configure(&Tls::SelfSigned, &[([127, 0, 0, 1], 1).into()]).unwrap().certificate;
         let der = CertificateDer::from_pem_slice(told.pem.as_bytes()).unwrap();
         assert_eq!(describe(&der).fingerprint, told.fingerprint);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_certificate_is_named() {
+    fn error_names_file_without_certificate() {
         let empty = tempfile::NamedTempFile::new().unwrap();
         let tls = Tls::Files { certificate: empty.path().into(), key: empty.path().into() };
         let error = configure(&tls, &[]).err().unwrap().to_string();

@@ -1,16 +1,15 @@
-//! A look at a request's XML before `dav-server` builds a tree of it.
+//! Checks an XML body before `dav-server` builds a tree of it.
 //!
-//! Building, copying and dropping that tree recurse, so a body of nothing but opening tags would overflow
-//! the stack and end the process. It is read here as a flat stream first, by the same parser, and refused
-//! when it nests deeper than any WebDAV client's does. Document types are refused too: nothing in WebDAV
-//! needs one, and entities can be bombs (RFC 4918 section 20.6).
+//! Building, copying and dropping the tree recurse, so a body of nested opening tags would overflow the stack and end
+//! the process. The same parser reads it as a flat stream first, and bodies that nest deeper than any WebDAV client's
+//! are refused. So are document types: WebDAV needs none, and entities can expand without bound (RFC 4918 §20.6).
 
 use xml::reader::{EventReader, XmlEvent};
 
-/// Elements within elements. A lock owner or a property value may hold any XML, but not any depth.
+/// Maximum nesting depth. A lock owner or a property value may hold any XML, but not of any depth.
 const DEEPEST: usize = 64;
 
-/// A body that is not worth a tree.
+/// A refused body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refused;
 
@@ -21,7 +20,7 @@ pub(crate) struct Name {
     pub(crate) local: String,
 }
 
-/// Judges a body. If it is a `propfind` that names the properties it wants, these are their names.
+/// Checks a body. Returns the property names of a `propfind` that names some.
 pub(crate) fn inspect(body: &[u8]) -> Result<Option<Vec<Name>>, Refused> {
     let (mut depth, mut names) = (0, None::<Vec<_>>);
     for event in EventReader::new(body) {

@@ -1,19 +1,19 @@
-//! Names: of the server, of a request, and of the server that a destination is on.
+//! HostNames: of the server, of a request, and of the server that a destination is on.
 
 mod common;
 
-use common::{Answer, Running, finish, start};
+use common::{ResponseBody, Running, finish, start};
 use tokio::io::AsyncWriteExt;
 
 /// The answer to a head as it is.
-async fn raw(server: &Running, head: &str) -> Answer {
+async fn raw(server: &Running, head: &str) -> ResponseBody {
     let mut stream = server.connect().await;
     stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).await.unwrap();
     finish(stream).await
 }
 
 #[tokio::test]
-async fn unknown_name_is_refused_with_a_reason_and_the_option() {
+async fn unknown_host_gets_421_with_reason_and_option() {
     let server = start(|_| {});
     server.write("file", "x");
     let answer = raw(&server, "GET /file HTTP/1.1\r\nHost: dav.example\r\n").await;
@@ -27,7 +27,7 @@ async fn unknown_name_is_refused_with_a_reason_and_the_option() {
 }
 
 #[tokio::test]
-async fn given_name_is_taken_and_no_other() {
+async fn only_the_given_host_is_accepted() {
     let server = start(|config| config.hosts = vec!["dav.example".into()]);
     server.write("file", "x");
     for (host, status) in [("dav.example", 200), ("DAV.example:8080", 200), ("evil.example", 421), ("localhost", 200)] {
@@ -37,7 +37,7 @@ async fn given_name_is_taken_and_no_other() {
 }
 
 #[tokio::test]
-async fn request_without_a_host_or_with_two_is_refused() {
+async fn request_without_host_or_with_two_is_refused() {
     let server = start(|_| {});
     server.write("file", "x");
     assert_eq!(raw(&server, "GET /file HTTP/1.1\r\n").await.status(), 400);
@@ -46,14 +46,14 @@ async fn request_without_a_host_or_with_two_is_refused() {
 }
 
 #[tokio::test]
-async fn destination_on_another_server_is_refused_and_nothing_is_done() {
+async fn destination_on_another_server_is_refused_without_effect() {
     let server = start(|config| config.hosts = vec!["dav.example".into()]);
     server.write("file", "x");
     for method in ["COPY", "MOVE"] {
         for there in ["http://other.example/there", "http://localhost:1/there"] {
             let answer = server.ask(&format!("{method} /file\nDestination: {there}"), b"").await;
             assert_eq!(answer.status(), 502, "{method} {there}");
-            assert!(answer.text().contains("copies and moves only within itself"), "{}", answer.text());
+            assert!(answer.text().contains("COPY and MOVE work only within this server"), "{}", answer.text());
         }
         assert_eq!((server.read("there"), server.read("file")), (None, Some(b"x".to_vec())));
         let answer = server.ask(&format!("{method} /file\nDestination: https://dav.example/{method}"), b"").await;

@@ -76,7 +76,7 @@ async fn large_property_of_a_collection_is_copied_and_removed_with_it() {
 }
 
 #[tokio::test]
-async fn what_is_kept_of_a_file_goes_with_it() {
+async fn properties_are_removed_with_their_file() {
     let Some(server) = with_large().await else { return };
     assert_eq!(kept(&server).len(), 1);
     assert!(patch(&server, "/file", &"w".repeat(64 * 1000)).await.contains("200 OK"));
@@ -101,7 +101,7 @@ async fn what_is_kept_of_a_file_goes_with_it() {
 }
 
 #[tokio::test]
-async fn what_is_kept_is_not_listed_and_not_reachable() {
+async fn property_files_are_neither_listed_nor_reachable() {
     let Some(server) = with_large().await else { return };
     let listing = server.ask("PROPFIND /\nDepth: 1", b"").await.text();
     assert!(listing.contains("/file") && !listing.contains("haul-properties"), "{listing}");
@@ -117,7 +117,7 @@ async fn what_is_kept_is_not_listed_and_not_reachable() {
 }
 
 #[tokio::test]
-async fn server_started_anew_has_them_and_sweeps_what_no_file_has() {
+async fn restarted_server_keeps_properties_and_sweeps_orphans() {
     let Some(mut server) = with_large().await else { return };
     server.write("gone", "x");
     assert!(patch(&server, "/gone", &large()).await.contains("200 OK"));

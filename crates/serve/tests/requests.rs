@@ -43,7 +43,7 @@ async fn http2_reads_and_lists() {
 }
 
 #[tokio::test]
-async fn one_range_is_served_and_many_are_not() {
+async fn single_range_is_served_and_multiple_ranges_are_not() {
     let server = start(|_| ());
     server.write("file", "0123456789");
     let part = server.ask("GET /file\nRange: bytes=2-4", b"").await;
@@ -82,7 +82,7 @@ async fn entity_tags_agree_between_header_and_property() {
 }
 
 #[tokio::test]
-async fn missing_properties_are_told() {
+async fn missing_properties_get_404() {
     let server = start(|_| ());
     server.write("file", "");
     let text = named(&server, "/", "1", "<getcontentlength/><k xmlns='urn:x'/>").await;
@@ -93,7 +93,7 @@ async fn missing_properties_are_told() {
 }
 
 #[tokio::test]
-async fn properties_go_where_their_file_goes() {
+async fn properties_move_with_their_file() {
     let server = start(|_| ());
     let patch = "<propertyupdate xmlns='DAV:'><set><prop><k xmlns='urn:x'>&lt;kept</k></prop></set></propertyupdate>";
     assert_eq!(server.ask("MKCOL /a", b"").await.status(), 201);
@@ -113,7 +113,7 @@ async fn properties_go_where_their_file_goes() {
 }
 
 #[tokio::test]
-async fn moving_and_copying_over_a_file_replaces_it() {
+async fn move_and_copy_over_a_file_replace_it() {
     let server = start(|_| ());
     for method in ["COPY", "MOVE"] {
         server.write("from", method);
@@ -134,7 +134,7 @@ async fn moving_and_copying_over_a_file_replaces_it() {
 }
 
 #[tokio::test]
-async fn what_would_lose_files_is_refused() {
+async fn requests_that_would_lose_files_are_refused() {
     let server = start(|_| ());
     std::fs::create_dir_all(server.root.path().join("a/b")).unwrap();
     server.write("a/b/file", "precious");
@@ -159,7 +159,7 @@ async fn what_would_lose_files_is_refused() {
 }
 
 #[tokio::test]
-async fn nothing_leads_out_of_the_folder() {
+async fn no_request_leaves_the_folder() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("secret"), "secret").unwrap();
     let server = start(|_| ());
@@ -197,7 +197,7 @@ async fn nothing_leads_out_of_the_folder() {
 }
 
 #[tokio::test]
-async fn a_collection_goes_with_the_links_and_leftovers_in_it() {
+async fn collection_is_removed_with_links_and_leftovers() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("kept"), "").unwrap();
     let server = start(|_| ());
@@ -209,7 +209,7 @@ async fn a_collection_goes_with_the_links_and_leftovers_in_it() {
 }
 
 #[tokio::test]
-async fn unfinished_uploads_have_no_name() {
+async fn unfinished_uploads_are_hidden() {
     let server = start(|_| ());
     server.write(".haul-upload-x", "half");
     for method in ["GET", "DELETE", "PROPFIND", "PROPPATCH"] {
@@ -222,7 +222,7 @@ async fn unfinished_uploads_have_no_name() {
 }
 
 #[tokio::test]
-async fn a_read_only_server_changes_nothing() {
+async fn read_only_server_changes_nothing() {
     let server = start(|config| config.read_only = true);
     server.write("file", "old");
     server.write(".haul-upload-x", "left");
@@ -249,7 +249,7 @@ async fn a_read_only_server_changes_nothing() {
 }
 
 #[tokio::test]
-async fn no_request_takes_the_server_down() {
+async fn no_request_stops_the_server() {
     let server = start(|_| ());
     server.write("file", "fine");
     let bomb = "<a>".repeat(21_000);
@@ -323,7 +323,7 @@ async fn pipes_and_devices_are_not_files() {
 }
 
 #[tokio::test]
-async fn locks_keep_others_out() {
+async fn lock_keeps_others_out() {
     let server = start(|_| ());
     let lock = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
     let locked = server.ask("LOCK /file\nTimeout: Second-100", lock.as_bytes()).await;
@@ -337,7 +337,7 @@ async fn locks_keep_others_out() {
 }
 
 #[tokio::test]
-async fn a_refusal_leaves_the_connection_usable() {
+async fn refusal_leaves_the_connection_usable() {
     let server = start(|_| ());
     let mut stream = server.connect().await;
     let refused = "PUT /no/parent HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello";
@@ -348,7 +348,7 @@ async fn a_refusal_leaves_the_connection_usable() {
 }
 
 #[tokio::test]
-async fn every_request_is_logged_once_with_what_it_moved() {
+async fn every_request_is_logged_once_with_its_bytes() {
     let server = start(|_| ());
     server.ask("PUT /a%20b", b"12345").await;
     server.ask("GET /a%20b", b"").await;

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Answer, Running, finish, skip, start, until};
+use common::{ResponseBody, Running, finish, skip, start, until};
 use futures_util::stream;
 use http::Request;
 use http_body::Frame;
@@ -61,7 +61,7 @@ async fn expect_untouched(server: &Running, old: Option<&[u8]>) {
 }
 
 #[tokio::test]
-async fn a_client_that_vanishes_leaves_the_old_content() {
+async fn disconnect_during_upload_keeps_old_content() {
     for framing in [Framing::Length, Framing::Chunked] {
         for reset in [false, true] {
             for old in [None, Some(OLD)] {
@@ -77,7 +77,7 @@ async fn a_client_that_vanishes_leaves_the_old_content() {
 }
 
 #[tokio::test]
-async fn midway_nothing_is_seen_of_an_upload() {
+async fn upload_in_flight_is_invisible() {
     let server = start(|_| ());
     server.write("file", OLD);
     let mut stream = server.connect().await;
@@ -111,7 +111,7 @@ async fn put_h2(server: &Running) -> (Pieces, tokio::task::JoinHandle<Option<u16
 }
 
 #[tokio::test]
-async fn an_http2_stream_that_is_reset_leaves_the_old_content() {
+async fn reset_http2_stream_keeps_old_content() {
     let server = start(|_| ());
     server.write("file", OLD);
     let (pieces, answer) = put_h2(&server).await;
@@ -123,7 +123,7 @@ async fn an_http2_stream_that_is_reset_leaves_the_old_content() {
 }
 
 #[tokio::test]
-async fn an_http2_upload_that_ends_replaces_the_content() {
+async fn complete_http2_upload_replaces_content() {
     let server = start(|_| ());
     server.write("file", OLD);
     let (pieces, answer) = put_h2(&server).await;
@@ -135,7 +135,7 @@ async fn an_http2_upload_that_ends_replaces_the_content() {
 }
 
 #[tokio::test]
-async fn a_length_announced_otherwise_and_not_kept_is_no_upload() {
+async fn upload_with_wrong_length_is_refused() {
     let server = start(|_| ());
     server.write("file", OLD);
     let mut stream = server.connect().await;
@@ -148,7 +148,7 @@ async fn a_length_announced_otherwise_and_not_kept_is_no_upload() {
 }
 
 #[tokio::test]
-async fn of_uploads_at_once_one_wins_whole() {
+async fn one_of_concurrent_uploads_wins_whole() {
     let server = std::sync::Arc::new(start(|_| ()));
     let mut tags = std::collections::HashSet::new();
     for _ in 0..5 {
@@ -179,13 +179,13 @@ async fn begin_put(server: &Running, condition: &str) -> tokio::net::TcpStream {
     stream
 }
 
-async fn finish_put(mut stream: tokio::net::TcpStream) -> Answer {
+async fn finish_put(mut stream: tokio::net::TcpStream) -> ResponseBody {
     stream.write_all(b"w").await.unwrap();
     finish(stream).await
 }
 
 #[tokio::test]
-async fn a_conditional_upload_that_was_overtaken_is_refused() {
+async fn overtaken_conditional_upload_is_refused() {
     let server = start(|_| ());
     let tag = server.ask("PUT /file", b"base").await.header("etag").unwrap();
     let slow = begin_put(&server, &format!("If-Match: {tag}")).await;
@@ -207,7 +207,7 @@ async fn a_conditional_upload_that_was_overtaken_is_refused() {
 }
 
 #[tokio::test]
-async fn an_upload_keeps_permissions_and_properties() {
+async fn upload_keeps_permissions_and_properties() {
     let server = start(|_| ());
     server.write("file", OLD);
     let path = server.root.path().join("file");
@@ -223,7 +223,7 @@ async fn an_upload_keeps_permissions_and_properties() {
 }
 
 #[tokio::test]
-async fn parts_of_files_are_refused() {
+async fn partial_uploads_are_refused() {
     let server = start(|_| ());
     server.write("file", OLD);
     let answer = server.ask("PUT /file\nContent-Range: bytes 0-2/11", b"new").await;
@@ -234,7 +234,7 @@ async fn parts_of_files_are_refused() {
 }
 
 #[tokio::test]
-async fn what_a_killed_server_left_is_swept_but_not_what_a_living_one_writes() {
+async fn leftovers_of_killed_server_are_swept_and_running_uploads_kept() {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(root.path().join("a/b")).unwrap();
     let (left, alive) = (root.path().join("a/b/.haul-upload-1"), root.path().join("a/.haul-upload-2"));
@@ -248,7 +248,7 @@ async fn what_a_killed_server_left_is_swept_but_not_what_a_living_one_writes() {
 }
 
 #[tokio::test]
-async fn stopping_gives_up_what_hangs_and_cleans_up() {
+async fn shutdown_aborts_hanging_uploads_and_cleans_up() {
     let mut server = start(|_| ());
     server.write("file", OLD);
     let mut hanging = server.connect().await;
@@ -277,7 +277,7 @@ fn with_small_disk(test: impl FnOnce(std::path::PathBuf) + Send + 'static) {
 }
 
 #[test]
-fn a_full_disk_is_told_and_leaves_the_old_content() {
+fn full_disk_gets_507_and_keeps_old_content() {
     if !nix::unistd::geteuid().is_root() {
         return skip("a full disk needs a small file system, and mounting one needs root");
     }
@@ -313,7 +313,7 @@ proptest! {
 
     /// Wherever a body breaks off, the old content is there.
     #[test]
-    fn wherever_it_is_cut(size in 1_usize..700_000, part in 0.0..1.0_f64, chunked: bool, reset: bool, old: bool) {
+    fn upload_cut_anywhere_is_atomic(size in 1_usize..700_000, part in 0.0..1.0_f64, chunked: bool, reset: bool, old: bool) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let mut server = start(|_| ());

@@ -44,7 +44,7 @@ impl Server for Pages {
             why: error.to_string(),
         })?;
         embedded::start(NAME, setup, |config, listener| {
-            serve::Server::answering(Arc::new(site), config, vec![listener])
+            serve::Server::with_responder(Arc::new(site), config, vec![listener])
         })
     }
 }

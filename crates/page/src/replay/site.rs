@@ -52,7 +52,7 @@ struct Answer {
     /// Its place in the spec.
     place: usize,
     response: Response<Bytes>,
-    ready: serve::Ready,
+    ready: serve::PreparedResponse,
 }
 
 /// A page that does not fit into memory.
@@ -102,7 +102,7 @@ impl Site {
 }
 
 /// An answer as it goes over HTTP/1.1.
-fn written(method: &Method, response: &Response<Bytes>) -> serve::Ready {
+fn written(method: &Method, response: &Response<Bytes>) -> serve::PreparedResponse {
     let status = response.status();
     let mut head =
         format!("HTTP/1.1 {} {}\r\n", status.as_u16(), status.canonical_reason().unwrap_or_default()).into_bytes();
@@ -115,11 +115,11 @@ fn written(method: &Method, response: &Response<Bytes>) -> serve::Ready {
     // RFC 9112 §6.3: those never have a body.
     let bare = method == Method::HEAD || matches!(status.as_u16(), 204 | 304);
     let body = if bare { Bytes::new() } else { response.body().clone() };
-    serve::Ready { status, head: head.into(), body }
+    serve::PreparedResponse { status, head: head.into(), body }
 }
 
-impl serve::Answers for Site {
-    fn answer(&self, request: &Parts) -> Response<Bytes> {
+impl serve::Responder for Site {
+    fn respond(&self, request: &Parts) -> Response<Bytes> {
         // What an absolute request target says goes before Host (RFC 9112 §3.2.2); HTTP/2 and HTTP/3 have only that.
         let host = match request.uri.authority() {
             Some(authority) => authority.as_str(),
@@ -130,8 +130,8 @@ impl serve::Answers for Site {
         self.find(host, target, request.method.as_str(), which).map_or_else(missing, |answer| answer.response.clone())
     }
 
-    fn ready(&self, question: &serve::Question<'_>) -> Option<serve::Ready> {
-        let found = self.find(question.host, question.target, question.method, question.field(WHICH.as_str()));
+    fn prepared(&self, request: &serve::SimpleRequest<'_>) -> Option<serve::PreparedResponse> {
+        let found = self.find(request.host, request.target, request.method, request.field(WHICH.as_str()));
         found.map(|answer| answer.ready.clone())
     }
 }

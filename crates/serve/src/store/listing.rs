@@ -12,15 +12,15 @@ use futures_util::{StreamExt, TryStreamExt, future, stream};
 use rustix::fs::{Dir, Mode, OFlags};
 
 use super::blocking;
-use super::meta::Meta;
+use super::metadata::Meta;
 use super::properties;
+use super::request_context::{RequestContext, is_within, without_slash};
 use super::root::{Root, is_own, refusal};
-use super::visit::{Visit, is_within, without_slash};
 
-/// Entries per trip to the blocking pool: enough to make trips rare, few enough for a first answer soon.
+/// Entries per task on the blocking pool: many enough to make tasks rare, few enough for an early first response.
 const BATCH: usize = 256;
 
-/// A name in a directory, with what it names.
+/// A directory entry and its metadata.
 struct Entry {
     name: Vec<u8>,
     meta: Meta,
@@ -38,16 +38,16 @@ impl DavDirEntry for Entry {
 
 /// Lists an open directory.
 ///
-/// Clients are shown files and directories. Links, pipes and devices appear only to what removes
-/// collections, or their collection could never be removed.
+/// Clients see files and directories. Links, pipes and devices are listed only to requests that remove collections;
+/// otherwise their collection could never be removed.
 pub(crate) fn list(
     root: Arc<Root>,
     dir: OwnedFd,
     path: &DavPath,
-    visit: &Arc<Visit>,
+    context: &Arc<RequestContext>,
 ) -> FsResult<FsStream<Box<dyn DavDirEntry>>> {
-    let removing = match visit.destination {
-        None => visit.is("DELETE"),
+    let removing = match context.destination {
+        None => context.is("DELETE"),
         Some(ref destination) => is_within(path, destination),
     };
     let reader = Reader {
@@ -56,7 +56,7 @@ pub(crate) fn list(
         dir,
         path: without_slash(path).to_vec(),
         removing,
-        visit: Arc::clone(visit),
+        context: Arc::clone(context),
     };
     let batches = stream::try_unfold(Some(reader), |reader| async {
         let Some(mut reader) = reader else { return Ok(None) };
@@ -76,7 +76,7 @@ struct Reader {
     dir: OwnedFd,
     path: Vec<u8>,
     removing: bool,
-    visit: Arc<Visit>,
+    context: Arc<RequestContext>,
 }
 
 impl Reader {
@@ -90,24 +90,25 @@ impl Reader {
             if name == b"." || name == b".." || is_own(name) {
                 continue;
             }
-            // Gone since its name was read: then it is not there.
+            // Removed since its name was read.
             let Ok(meta) = Meta::of_name(&self.dir, entry.file_name()) else { continue };
             if !self.removing && !meta.is_dir() && !meta.is_file() {
                 continue;
             }
-            if self.visit.is("PROPFIND") {
+            if self.context.is("PROPFIND") {
                 self.keep_properties(name);
             }
-            batch.push_back(Entry { name: name.to_vec(), meta: meta.quoted(self.visit.is("PROPFIND")) });
+            batch.push_back(Entry { name: name.to_vec(), meta: meta.quoted(self.context.is("PROPFIND")) });
         }
         Ok((batch, true))
     }
 
-    /// Reads an entry's properties while we are here: asked for one by one, each would cost a trip.
+    /// Reads an entry's properties in the same task; one by one they would each take a task.
     fn keep_properties(&self, name: &[u8]) {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let found = rustix::fs::openat(&self.dir, OsStr::from_bytes(name), flags, Mode::empty());
         let path = [&self.path[..], b"/", name].concat();
-        self.visit.keep_properties(path, found.map_or_else(|_| Vec::new(), |file| properties::read(&self.root, file)));
+        self.context
+            .keep_properties(path, found.map_or_else(|_| Vec::new(), |file| properties::read(&self.root, file)));
     }
 }

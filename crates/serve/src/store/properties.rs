@@ -1,11 +1,10 @@
-//! Dead properties: what clients attach to a file with `PROPPATCH` (RFC 4918 section 4.1).
+//! Dead properties, which clients set with `PROPPATCH` (RFC 4918 §4.1).
 //!
-//! They live in one extended attribute of the file or directory itself. So they move, vanish and are
-//! renamed with it in the same system call, survive a local `mv`, and need no database that could
-//! disagree with the files. The price is the file system's limit: ext4 keeps about 4 KiB per file, xfs
-//! and btrfs up to 64 KiB. A larger set is a file elsewhere, and the attribute says which: see `large`. Beyond
-//! [`large::MOST`], and on file systems without user attributes, `PROPPATCH` answers 507. A set that does not fit
-//! changes nothing.
+//! They are stored in one extended attribute of the file or directory. So they are moved, renamed and deleted with it
+//! in the same system call, survive a local `mv`, and need no database that could disagree with the files. The cost is
+//! the file system's limit: ext4 keeps about 4 KiB per file, xfs and btrfs up to 64 KiB. A larger set is stored in a
+//! file, and the attribute refers to it: see [`property_files`]. Beyond [`property_files::MAX_SIZE`], and on file
+//! systems without user attributes, `PROPPATCH` gets 507. A set that does not fit changes nothing.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,17 +16,17 @@ use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::draft::COMMIT;
-use super::large::{self, Id};
-use super::meta::Meta;
+use super::metadata::Meta;
+use super::property_files::{self, Id};
 use super::root::{Root, refusal};
+use super::staged_upload::COMMIT;
 
 const ATTRIBUTE: &str = "user.longhaul.properties";
 
-/// The most that any Linux file system keeps in an attribute.
+/// The maximum size of an attribute on any Linux file system.
 const LIMIT: usize = 64 * 1024;
 
-/// One property as it is stored: a JSON array of these.
+/// A stored property; the attribute holds a JSON array of these.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +40,7 @@ struct Stored {
     xml: String,
 }
 
-/// The attribute as it is, to be put on another file. `None` if there is none, or none can be had.
+/// The attribute's raw value, for another file. `None` if it is missing or unreadable.
 pub(crate) fn raw(file: impl AsFd) -> Option<Vec<u8>> {
     rustix::fs::fgetxattr_query(&file, ATTRIBUTE).ok()?;
     let mut value = Vec::with_capacity(LIMIT);
@@ -49,12 +48,12 @@ pub(crate) fn raw(file: impl AsFd) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// Puts an attribute read with [`raw`] on another file.
+/// Sets a value read by [`raw`] on another file.
 pub(crate) fn set_raw(file: impl AsFd, value: &[u8]) -> rustix::io::Result<()> {
     rustix::fs::fsetxattr(file, ATTRIBUTE, value, XattrFlags::empty())
 }
 
-/// Puts an attribute read with [`raw`] on another file, or takes it away.
+/// Sets a value read by [`raw`] on another file, or removes the attribute.
 pub(crate) fn set_raw_or_none(file: impl AsFd, value: Option<&[u8]>) -> rustix::io::Result<()> {
     match value {
         Some(value) => set_raw(file, value),
@@ -71,31 +70,31 @@ pub(crate) fn open(dir: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> 
     rustix::fs::openat(dir, name, flags, Mode::empty())
 }
 
-/// The set that an attribute refers to, if it does not hold it.
+/// The property file that an attribute refers to, if it does.
 pub(crate) fn reference(value: &[u8]) -> Option<Id> {
     Id::parse(&serde_json::from_slice::<String>(value).ok()?)
 }
 
-/// The set that goes with an open file when it is removed.
+/// The property file to remove together with an open file.
 pub(crate) fn last_reference(file: impl AsFd) -> Option<Id> {
     let id = reference(&raw(&file)?)?;
-    // Another name of the file keeps it.
+    // Another hard link still needs it.
     let meta = Meta::of(&file).ok()?;
     (meta.kind().is_dir() || meta.links() <= 1).then_some(id)
 }
 
-/// The attribute for a copy of a file: what it refers to is copied, too.
+/// The attribute for a copy of a file; copies the property file that it refers to.
 pub(crate) fn copied(root: &Root, value: Vec<u8>) -> rustix::io::Result<Option<Vec<u8>>> {
     let Some(id) = reference(&value) else { return Ok(Some(value)) };
-    let Some(set) = large::read(root, &id) else { return Ok(None) };
-    large::write(root, &set).map(|copy| Some(refer(&copy)))
+    let Some(set) = property_files::read(root, &id) else { return Ok(None) };
+    property_files::write(root, &set).map(|copy| Some(refer(&copy)))
 }
 
 fn refer(id: &Id) -> Vec<u8> {
     format!("\"{}\"", id.as_str()).into_bytes()
 }
 
-/// The properties of an open file. Unreadable ones are told to the operator and count as none.
+/// The properties of an open file. Unreadable ones are logged and ignored.
 pub(crate) fn read(root: &Root, file: impl AsFd) -> Vec<DavProp> {
     stored(root, file)
         .into_iter()
@@ -105,15 +104,15 @@ pub(crate) fn read(root: &Root, file: impl AsFd) -> Vec<DavProp> {
 
 fn stored(root: &Root, file: impl AsFd) -> Vec<Stored> {
     let value = raw(file).and_then(|value| match reference(&value) {
-        Some(id) => large::read(root, &id).or_else(|| {
-            tracing::warn!("the properties {} of a file are not in {}", id.as_str(), large::FOLDER);
+        Some(id) => property_files::read(root, &id).or_else(|| {
+            tracing::warn!("property file {} is missing in {}", id.as_str(), property_files::FOLDER);
             None
         }),
         None => Some(value),
     });
     value.map_or_else(Vec::new, |value| {
         serde_json::from_slice(&value).unwrap_or_else(|error| {
-            tracing::warn!("the attribute {ATTRIBUTE} of a file is not ours and is ignored: {error}");
+            tracing::warn!("ignoring a malformed attribute {ATTRIBUTE}: {error}");
             Vec::new()
         })
     })
@@ -149,22 +148,22 @@ pub(crate) fn patch(
     Ok(changes.into_iter().map(|(_, property)| (status, DavProp { xml: None, ..property })).collect())
 }
 
-/// Puts a set where it fits.
+/// Stores a set in the attribute, or in a file if it is large.
 fn put(root: &Root, file: &OwnedFd, set: &[u8]) -> rustix::io::Result<()> {
     match exchange(root, file, (!set.is_empty()).then_some(set)) {
-        Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) if set.len() <= large::MOST => {
-            let id = large::write(root, set)?;
-            exchange(root, file, Some(&refer(&id))).inspect_err(|_| large::remove(root, &id))
+        Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) if set.len() <= property_files::MAX_SIZE => {
+            let id = property_files::write(root, set)?;
+            exchange(root, file, Some(&refer(&id))).inspect_err(|_| property_files::remove(root, &id))
         }
         done => done,
     }
 }
 
-/// Puts an attribute in place of another, and removes the set that the other referred to.
+/// Replaces an attribute, and removes the property file of the old one.
 fn exchange(root: &Root, file: &OwnedFd, value: Option<&[u8]>) -> rustix::io::Result<()> {
     let old = {
         let _alone = COMMIT.lock().unwrap_or_else(PoisonError::into_inner);
-        // An upload may have replaced the file meanwhile, and have taken over what it had.
+        // An upload may have replaced the file meanwhile, and taken over its properties.
         if Meta::of(file)?.links() == 0 {
             return Err(Errno::NOENT);
         }
@@ -173,12 +172,12 @@ fn exchange(root: &Root, file: &OwnedFd, value: Option<&[u8]>) -> rustix::io::Re
         old
     };
     if let Some(old) = old {
-        large::remove(root, &old);
+        property_files::remove(root, &old);
     }
     Ok(())
 }
 
-/// The element without the XML declaration that `dav-server` writes before each.
+/// The element without the XML declaration that `dav-server` prefixes.
 fn element(xml: &[u8]) -> String {
     let text = String::from_utf8_lossy(xml);
     match text.strip_prefix("<?xml").and_then(|rest| rest.split_once("?>")) {
@@ -202,12 +201,12 @@ mod tests {
         let root = Root::open(folder.path()).unwrap();
         let file: OwnedFd = std::fs::File::create(folder.path().join("file")).unwrap().into();
         if set_raw(&file, b"[]") == Err(Errno::OPNOTSUPP) {
-            // Past the test harness, which would swallow it.
+            // Bypasses the test harness's capture of output.
             let _ = writeln!(std::io::stderr(), "SKIPPED: the temporary directory keeps no user attributes");
             return;
         }
         assert_eq!(patch(&root, &file, vec![(true, property("a", "1"))]).unwrap()[0].0, StatusCode::OK);
-        let huge = "x".repeat(large::MOST);
+        let huge = "x".repeat(property_files::MAX_SIZE);
         let refused = patch(&root, &file, vec![(false, property("a", "")), (true, property("b", &huge))]).unwrap();
         assert!(refused.iter().all(|(status, _)| *status == StatusCode::INSUFFICIENT_STORAGE));
         assert_eq!(read(&root, &file).into_iter().map(|p| p.name).collect::<Vec<_>>(), ["a"]);
@@ -220,7 +219,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let file: OwnedFd = std::fs::File::create(folder.path().join("file")).unwrap().into();
-        // Beyond what any file system keeps in an attribute.
+        // Larger than an attribute on any file system.
         let value = "x".repeat(100 * 1024);
         let patched = patch(&root, &file, vec![(true, property("a", &value))]).unwrap();
         if patched[0].0 == StatusCode::INSUFFICIENT_STORAGE && set_raw(&file, b"[]") == Err(Errno::OPNOTSUPP) {
@@ -232,9 +231,9 @@ mod tests {
         let kept = read(&root, &file);
         assert_eq!(kept.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         assert!(String::from_utf8_lossy(kept[0].xml.as_deref().unwrap()).contains(&value));
-        assert_eq!(large::all(&root).len(), 1, "the one before is removed");
+        assert_eq!(property_files::all(&root).len(), 1, "the one before is removed");
         patch(&root, &file, vec![(false, property("a", ""))]).unwrap();
-        assert!(large::all(&root).is_empty() && read(&root, &file).len() == 1);
+        assert!(property_files::all(&root).is_empty() && read(&root, &file).len() == 1);
     }
 
     #[test]

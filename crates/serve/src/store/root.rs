@@ -1,12 +1,11 @@
-//! The served directory, and the only way into it.
+//! The served directory, and the only way to open files in it.
 //!
-//! Every path is opened by the kernel itself, relative to a descriptor of the root, with
-//! `openat2(2)` told to stay beneath it and to follow no symbolic link. Checking a path first and
-//! opening it afterwards would leave a moment in which another process could slip a link in between.
+//! The kernel resolves every path itself, relative to a descriptor of the root, with `openat2(2)` flags that forbid
+//! leaving the root and following symbolic links. Checking a path before opening it would leave a window in which
+//! another process could insert a link.
 //!
-//! Links are not followed even where they stay inside: two names for one directory would let a
-//! `MOVE` over "another" directory delete its own source. They are not listed either, but a
-//! `DELETE` of the collection around them removes them, as it must to remove the collection.
+//! Links are not followed even inside the root: with two names for one directory, a `MOVE` onto "another" directory
+//! could delete its own source. They are not listed either; `DELETE` of their collection removes them.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -18,26 +17,26 @@ use dav_server::fs::{FsError, FsResult};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::large::FOLDER;
+use super::property_files::FOLDER;
 
-/// What the name of an unfinished upload begins with.
+/// Prefix of the name of an unfinished upload.
 pub(crate) const UNFINISHED: &str = ".haul-upload-";
 
-/// Whether a file name is the server's own: such names are neither listed nor reachable.
+/// Whether a name is internal to the server: such names are neither listed nor reachable.
 pub(crate) fn is_own(name: &[u8]) -> bool {
     is_unfinished(name) || name == FOLDER.as_bytes()
 }
 
-/// Whether a file name belongs to an unfinished upload.
+/// Whether a name belongs to an unfinished upload.
 pub(crate) fn is_unfinished(name: &[u8]) -> bool {
     name.starts_with(UNFINISHED.as_bytes())
 }
 
-/// What a failed system call means to a WebDAV client.
+/// Maps a failed system call to a WebDAV error.
 pub(crate) fn refusal(errno: Errno) -> FsError {
     match errno {
-        // A symbolic link, to us, is not there. Where a file stands in a collection's place, the parent is
-        // missing (RFC 4918 section 9.7.1).
+        // Symbolic links do not exist for clients. A file in a collection's place means that the parent is missing (RFC
+        // 4918 §9.7.1).
         Errno::NOENT | Errno::LOOP | Errno::NOTDIR => FsError::NotFound,
         Errno::EXIST | Errno::NOTEMPTY => FsError::Exists,
         Errno::NOSPC | Errno::DQUOT | Errno::MLINK => FsError::InsufficientStorage,
@@ -59,7 +58,7 @@ pub(crate) fn refusal(errno: Errno) -> FsError {
 pub(crate) struct Root(OwnedFd);
 
 impl Root {
-    /// Opens the directory, following links in `path` itself: where the root lies is the operator's choice.
+    /// Opens the directory. Links in `path` itself are followed: the operator chooses the root.
     pub(crate) fn open(path: &Path) -> rustix::io::Result<Self> {
         let root =
             Root(rustix::fs::openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?);
@@ -67,9 +66,9 @@ impl Root {
         Ok(root)
     }
 
-    /// Opens `relative` without leaving the root and without following a link.
+    /// Opens `relative` without leaving the root and without following links.
     pub(crate) fn open_beneath(&self, relative: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        // Opening a pipe would wait for its writer; a mere handle (`O_PATH`) waits for nothing.
+        // Opening a FIFO would block; an `O_PATH` descriptor does not.
         let flags = if flags.contains(OFlags::PATH) { flags } else { flags | OFlags::NONBLOCK };
         rustix::fs::openat2(
             &self.0,
@@ -80,13 +79,12 @@ impl Root {
         )
     }
 
-    /// Opens what a request's path names.
+    /// Opens a request's path.
     pub(crate) fn resolve(&self, path: &DavPath, flags: OFlags) -> FsResult<OwnedFd> {
         self.open_beneath(relative(path)?, flags).map_err(refusal)
     }
 
-    /// Opens the directory that holds (or will hold) what a path names, and tells the name in it.
-    /// The root itself has no parent that we may touch.
+    /// Opens the parent directory of a path, and returns the last component's name. The root itself has no parent.
     pub(crate) fn parent<'p>(&self, path: &'p DavPath) -> FsResult<(OwnedFd, &'p OsStr)> {
         let relative = relative(path)?;
         let name = relative.file_name().ok_or(FsError::Forbidden)?;
@@ -94,7 +92,7 @@ impl Root {
         Ok((self.open_beneath(parent, OFlags::RDONLY | OFlags::DIRECTORY).map_err(refusal)?, name))
     }
 
-    /// Bytes in use and bytes in all that this server may use.
+    /// Used and total bytes available to this server.
     pub(crate) fn space(&self) -> rustix::io::Result<(u64, u64)> {
         let fs = rustix::fs::fstatvfs(&self.0)?;
         let used = (fs.f_blocks - fs.f_bfree) * fs.f_frsize;
@@ -102,7 +100,7 @@ impl Root {
     }
 }
 
-/// The path relative to the root. The server's own names do not exist.
+/// The path relative to the root. Internal names do not exist.
 fn relative(path: &DavPath) -> FsResult<&Path> {
     let bytes = path.as_bytes();
     if bytes.split(|b| *b == b'/').any(is_own) {

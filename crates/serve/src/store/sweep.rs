@@ -1,7 +1,7 @@
-//! Removing what a killed server left behind: unfinished uploads, and sets of properties that no file refers to.
+//! Removes leftovers of a killed server: unfinished uploads, and property files that no file refers to.
 //!
-//! Unfinished uploads lie beside their targets, anywhere in the tree, so the whole tree is walked once
-//! at start, in the background. A file that another living server is still writing is locked and stays.
+//! Unfinished uploads are beside their targets, anywhere in the tree, so the whole tree is walked once at start, in the
+//! background. A file that another running server writes is locked, and stays.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -11,17 +11,17 @@ use std::path::PathBuf;
 use rustix::fs::{Dir, FileType, OFlags};
 use tokio_util::sync::CancellationToken;
 
-use super::draft::remove_abandoned;
-use super::large;
 use super::properties;
+use super::property_files;
 use super::root::{Root, is_own, is_unfinished};
+use super::staged_upload::remove_abandoned;
 
-/// Walks the tree until done or told to stop. Returns how many files were removed. Sets of properties stay where a part of
+/// Walks the tree until it is done or stopped. Returns the number of files removed. Property files stay if a part of
 /// the tree could not be read.
 pub(crate) fn sweep(root: &Root, stop: &CancellationToken) -> usize {
     let mut removed = 0;
-    // Only what is there before the walk can be told from what is made meanwhile.
-    let sets = large::all(root);
+    // Sets that exist before the walk can be told apart from those created during it.
+    let sets = property_files::all(root);
     let (mut referred, mut all_seen) = (HashSet::new(), true);
     let mut ahead = vec![PathBuf::from(".")];
     while let Some(path) = ahead.pop() {
@@ -59,7 +59,7 @@ pub(crate) fn sweep(root: &Root, stop: &CancellationToken) -> usize {
         }
     }
     if all_seen && !stop.is_cancelled() {
-        removed += large::sweep(root, sets, &referred);
+        removed += property_files::sweep(root, sets, &referred);
     }
     removed
 }

@@ -1,11 +1,10 @@
-//! Files as `dav-server` sees them while it moves their content: one being uploaded, one being read.
+//! Files as `dav-server` sees them: one being uploaded, one being downloaded.
 //!
-//! `dav-server` writes a `PUT`'s body piece by piece and calls `flush` when, and only when, the body
-//! has ended well; if the client vanishes or the body breaks off, it just drops the file. So `flush` is
-//! the moment an upload takes effect, and dropping is how it is given up.
+//! `dav-server` writes a `PUT` body chunk by chunk and calls `flush` only if the body is complete; if the client
+//! disconnects or the body is truncated, it drops the file. So an upload takes effect in `flush`, and drop aborts it.
 //!
-//! System calls run on the blocking pool, in as few trips as there can be: pieces gather in memory up to
-//! [`GATHER`], so that a small upload is created, written, synced and put in place in a single trip.
+//! System calls run on the blocking pool, in as few tasks as possible: chunks accumulate in memory up to [`GATHER`], so
+//! that a small upload is created, written, synced and renamed in a single task.
 
 use std::fs::File;
 use std::io::SeekFrom;
@@ -19,31 +18,36 @@ use futures_util::future;
 use rustix::io::Errno;
 
 use super::blocking;
-use super::draft::Draft;
-use super::meta::Meta;
+use super::metadata::Meta;
+use super::request_context::RequestContext;
 use super::root::{Root, refusal};
-use super::visit::Visit;
+use super::staged_upload::StagedUpload;
 
-/// How many bytes of a body gather in memory before they are written.
+/// Bytes of a body that accumulate in memory before they are written.
 const GATHER: usize = 256 * 1024;
 
 /// A file being uploaded.
 #[derive(Debug)]
 pub(crate) struct Upload {
     root: Arc<Root>,
-    visit: Arc<Visit>,
-    /// How many bytes the client announced, if it did.
+    context: Arc<RequestContext>,
+    /// The announced `Content-Length`, if any.
     announced: Option<u64>,
-    /// Gone after a failure and after the upload has taken effect.
-    draft: Option<Draft>,
+    /// `None` after a failure and after the upload has taken effect.
+    staged: Option<StagedUpload>,
     gathered: Vec<Bytes>,
     size: usize,
     placed: Option<Meta>,
 }
 
 impl Upload {
-    pub(crate) fn new(root: Arc<Root>, draft: Draft, announced: Option<u64>, visit: Arc<Visit>) -> Self {
-        Upload { root, visit, announced, draft: Some(draft), gathered: Vec::new(), size: 0, placed: None }
+    pub(crate) fn new(
+        root: Arc<Root>,
+        staged: StagedUpload,
+        announced: Option<u64>,
+        context: Arc<RequestContext>,
+    ) -> Self {
+        Upload { root, context, announced, staged: Some(staged), gathered: Vec::new(), size: 0, placed: None }
     }
 
     async fn gather(&mut self, piece: Bytes) -> FsResult<()> {
@@ -54,24 +58,24 @@ impl Upload {
         }
         self.size = 0;
         let pieces = std::mem::take(&mut self.gathered);
-        let mut draft = self.draft.take().ok_or(FsError::GeneralFailure)?;
-        self.draft = Some(blocking(move || draft.write(&pieces).map(|()| draft)).await?);
+        let mut staged = self.staged.take().ok_or(FsError::GeneralFailure)?;
+        self.staged = Some(blocking(move || staged.write(&pieces).map(|()| staged)).await?);
         Ok(())
     }
 
     async fn finish(&mut self) -> FsResult<()> {
         let pieces = std::mem::take(&mut self.gathered);
-        let mut draft = self.draft.take().ok_or(FsError::GeneralFailure)?;
-        let total = draft.written() + self.size as u64;
+        let mut staged = self.staged.take().ok_or(FsError::GeneralFailure)?;
+        let total = staged.written() + self.size as u64;
         if self.announced.is_some_and(|announced| announced != total) {
-            // Not what was announced: give it up. `dav-server` counts too and answers 400.
+            // Not the announced length: abort. `dav-server` counts too and responds with 400.
             return Ok(());
         }
-        let (root, visit) = (Arc::clone(&self.root), Arc::clone(&self.visit));
+        let (root, context) = (Arc::clone(&self.root), Arc::clone(&self.context));
         self.placed = Some(
             blocking(move || {
-                draft.write(&pieces)?;
-                draft.commit(&root, &visit)
+                staged.write(&pieces)?;
+                staged.commit(&root, &context)
             })
             .await?,
         );
@@ -98,7 +102,7 @@ impl DavFile for Upload {
         Box::pin(future::ready(Err(FsError::Forbidden)))
     }
 
-    /// Partial writes are refused before they come here; see the crate's page.
+    /// Partial writes are refused earlier; see the crate's documentation.
     fn seek(&mut self, _position: SeekFrom) -> FsFuture<'_, u64> {
         Box::pin(future::ready(Err(FsError::NotImplemented)))
     }
@@ -108,7 +112,7 @@ impl DavFile for Upload {
     }
 }
 
-/// A file being read.
+/// A file being downloaded.
 #[derive(Debug)]
 pub(crate) struct Download {
     file: Arc<File>,

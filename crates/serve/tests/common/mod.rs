@@ -49,7 +49,7 @@ pub(crate) fn start(change: impl FnOnce(&mut Config)) -> Running {
 
 impl Running {
     /// Sends one request with `Connection: close` added, and returns the whole answer.
-    pub(crate) async fn ask(&self, head: &str, body: &[u8]) -> Answer {
+    pub(crate) async fn ask(&self, head: &str, body: &[u8]) -> ResponseBody {
         let mut stream = self.connect().await;
         let (line, headers) = head.split_once('\n').unwrap_or((head, ""));
         let mut text = format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
@@ -127,16 +127,16 @@ pub(crate) async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Reads what is left of a connection.
-pub(crate) async fn finish(mut stream: TcpStream) -> Answer {
+pub(crate) async fn finish(mut stream: TcpStream) -> ResponseBody {
     let mut all = Vec::new();
     let _ = timeout(LIMIT, stream.read_to_end(&mut all)).await.expect("the server answers in time");
-    Answer(all)
+    ResponseBody(all)
 }
 
 /// An HTTP/1.1 answer.
-pub(crate) struct Answer(Vec<u8>);
+pub(crate) struct ResponseBody(Vec<u8>);
 
-impl Answer {
+impl ResponseBody {
     /// The status; 0 if the connection ended without an answer.
     pub(crate) fn status(&self) -> u16 {
         self.text().split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or(0)

@@ -2,7 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod rude;
+mod hostile;
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt;
-use serve::{Answers, Config, Server, Tls};
+use serve::{Config, Responder, Server, Tls};
 use tokio::time::timeout;
 
 fn secure() -> Running {
@@ -65,7 +65,7 @@ fn early(facts: &Facts) -> EarlyData {
 }
 
 #[tokio::test]
-async fn files_go_both_ways_over_http3() {
+async fn files_are_uploaded_and_downloaded_over_http3() {
     let server = secure();
     let connector = connector(&server);
     let lone = open(&connector, &origin(&server), Offer::Http3, false).await;
@@ -87,7 +87,7 @@ async fn files_go_both_ways_over_http3() {
 }
 
 #[tokio::test]
-async fn a_resumed_session_saves_round_trips_and_safe_requests_save_all() {
+async fn resumed_session_saves_round_trips_and_early_data_saves_more() {
     let server = secure();
     server.write("file", "x");
     let origin = origin(&server);
@@ -112,11 +112,11 @@ async fn a_resumed_session_saves_round_trips_and_safe_requests_save_all() {
     }
 }
 
-/// Answers with five bytes, and the lengths that the path tells, between slashes.
+/// Responder with five bytes, and the lengths that the path tells, between slashes.
 struct Lengths;
 
-impl Answers for Lengths {
-    fn answer(&self, request: &Parts) -> Response<Bytes> {
+impl Responder for Lengths {
+    fn respond(&self, request: &Parts) -> Response<Bytes> {
         let mut answer = Response::new(Bytes::from_static(b"five!"));
         let lengths = request.uri.path()[1..].split('/');
         answer.headers_mut().extend(lengths.map(|length| (CONTENT_LENGTH, length.parse().unwrap())));
@@ -125,11 +125,11 @@ impl Answers for Lengths {
 }
 
 #[tokio::test]
-async fn an_answer_that_tells_two_lengths_is_malformed() {
+async fn response_with_two_lengths_is_malformed() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     let config = Config { tls: Some(Tls::SelfSigned), ..Config::default() };
-    let server = Server::answering(Arc::new(Lengths), config, vec![listener]).unwrap();
+    let server = Server::with_responder(Arc::new(Lengths), config, vec![listener]).unwrap();
     tokio::spawn(server.run(std::future::pending()));
     let lone = open(&trusting(), &Origin::of(&url.parse().unwrap()).unwrap(), Offer::Http3, false).await;
     let get = |path: &str| Request::get(format!("{url}{path}")).body(Body::empty()).unwrap();
@@ -144,7 +144,7 @@ async fn an_answer_that_tells_two_lengths_is_malformed() {
 
 /// A server that was started anew knows no session: what was sent early is sent again, once.
 #[tokio::test]
-async fn what_is_not_taken_early_goes_behind_the_handshake() {
+async fn refused_early_data_is_sent_after_the_handshake() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("c.pem"), folder.path().join("k.pem"));
     let made = rcgen::generate_simple_self_signed(vec!["127.77.0.1".into()]).unwrap();
@@ -184,7 +184,7 @@ fn client(server: &Running, versions: Versions) -> (Client, tempfile::TempDir) {
 }
 
 #[tokio::test]
-async fn a_client_hears_of_http3_and_speaks_it_when_asked_to() {
+async fn client_learns_alt_svc_and_uses_http3_on_request() {
     let server = secure();
     server.write("file", "x");
     let get = || request(Method::GET, &server, "/file", Body::empty());

@@ -1,13 +1,12 @@
-//! The short way of a question whose answer lies ready: from the socket to a look into memory and back.
+//! The fast path: simple HTTP/1.1 requests answered with prepared responses, without hyper.
 //!
-//! A replayed page's answers are bytes that never change, and a server for them is measured by how many it can give in
-//! a second. On the long way a request is taken apart into a map of fields, answered by a map of fields, and that is
-//! put together again, each time anew. Here its head is read where it lies, and the answer's head was written when the
-//! server began; head and body leave by one call.
+//! The responses of a replayed page never change, and its server is measured in requests per second. hyper parses a
+//! request into a header map and serializes a header map for the response, each time. Here the request is parsed in
+//! place, the response's head was serialized at start-up, and head and body leave in one system call.
 //!
-//! Only what is as simple as most are takes it: HTTP/1.1 in the clear, no body, nothing about the connection. Whatever
-//! else comes, and all behind it, goes the long way from its first byte on ([`Rewound`]); so does what nobody has an
-//! answer for.
+//! Only simple requests take the fast path: HTTP/1.1 in cleartext, no body, no `Connection` options. At the first other
+//! request, or one without a prepared response, hyper takes over the connection from that request's first byte
+//! ([`Replayed`]).
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,62 +21,62 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::access_log::{AccessLog, Entry};
-use crate::activity::{Activity, Busy, Waiting};
-use crate::connection::{HEAD, HEAD_SIZE};
-use crate::other::{Answers, Question, Ready};
+use crate::activity::{Activity, RequestGuard, WaitingForClient};
+use crate::connection::{HEAD_SIZE, HEAD_TIMEOUT};
+use crate::responder::{PreparedResponse, Responder, SimpleRequest};
 
-/// Read at a time.
+/// Bytes per read.
 const PIECE: usize = 16 * 1024;
 
-/// Fields of a head; more go the long way.
+/// Maximum number of header fields; requests with more leave the fast path.
 const FIELDS: usize = 64;
 
-/// What the bytes of a connection begin with.
+/// What the input begins with.
 enum Next {
-    /// A question with this answer, so long.
-    Asked(Ready, usize),
-    /// Part of one.
-    Part,
-    /// Something else.
-    Else,
+    /// A simple request of this length, and its response.
+    Complete(PreparedResponse, usize),
+    /// The beginning of a request.
+    Partial,
+    /// Anything else.
+    NotSimple,
 }
 
-/// Answers one question after another; what is left of the input, if the long way has to go on with it.
+/// Serves requests until the connection ends. Returns the unread input if hyper has to continue.
 pub(crate) async fn serve(
     stream: &mut TcpStream,
     client: SocketAddr,
-    answers: &dyn Answers,
+    responder: &dyn Responder,
     log: Option<&AccessLog>,
     activity: &Arc<Activity>,
     stopping: &CancellationToken,
 ) -> io::Result<Option<Bytes>> {
     let mut input = BytesMut::with_capacity(PIECE);
-    let mut deadline = Instant::now() + HEAD;
+    let mut deadline = Instant::now() + HEAD_TIMEOUT;
     let (mut closing, mut late) = (pin!(stopping.cancelled()), pin!(sleep_until(deadline)));
     loop {
-        match next(&input, answers, log.map(|log| (log, client))) {
-            (Next::Asked(Ready { status, head, body }, length), entry) => {
+        match next(&input, responder, log.map(|log| (log, client))) {
+            (Next::Complete(PreparedResponse { status, head, body }, length), entry) => {
                 input.advance(length);
                 let sent = body.len() as u64;
-                let (_busy, _waiting) = (Busy::new(activity), Waiting::for_reader(activity));
+                let (_busy, _waiting) = (RequestGuard::new(activity), WaitingForClient::for_reader(activity));
                 stream.write_all_buf(&mut head.chain(body)).await?;
                 if let Some(mut entry) = entry {
                     (entry.status, entry.sent) = (Some(status), sent);
                 }
-                deadline = Instant::now() + HEAD;
+                deadline = Instant::now() + HEAD_TIMEOUT;
                 if stopping.is_cancelled() {
                     return Ok(None);
                 }
                 continue;
             }
-            (Next::Part, _) => input.reserve(PIECE),
-            (Next::Else, _) => return Ok(Some(input.freeze())),
+            (Next::Partial, _) => input.reserve(PIECE),
+            (Next::NotSimple, _) => return Ok(Some(input.freeze())),
         }
         tokio::select! {
             biased;
             read = stream.read_buf(&mut input) => if read? == 0 { return Ok(None) },
             () = &mut closing => return Ok(None),
-            // It is set anew only here, since most requests come long before.
+            // Reset only here: most requests arrive long before it expires.
             () = &mut late => {
                 if deadline <= Instant::now() {
                     return Ok(None);
@@ -88,31 +87,31 @@ pub(crate) async fn serve(
     }
 }
 
-/// Looks at what has come, and begins the line of the log if that is a question.
-fn next(input: &[u8], answers: &dyn Answers, log: Option<(&AccessLog, SocketAddr)>) -> (Next, Option<Entry>) {
+/// Parses the input, and begins the log entry of a simple request.
+fn next(input: &[u8], responder: &dyn Responder, log: Option<(&AccessLog, SocketAddr)>) -> (Next, Option<Entry>) {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     let length = match request.parse(input) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if input.len() < HEAD_SIZE => return (Next::Part, None),
-        _ => return (Next::Else, None),
+        Ok(httparse::Status::Partial) if input.len() < HEAD_SIZE => return (Next::Partial, None),
+        _ => return (Next::NotSimple, None),
     };
-    let Some(question) = question(&request) else { return (Next::Else, None) };
-    let Some(ready) = answers.ready(&question) else { return (Next::Else, None) };
+    let Some(simple) = simple_request(&request) else { return (Next::NotSimple, None) };
+    let Some(ready) = responder.prepared(&simple) else { return (Next::NotSimple, None) };
     let entry = log.map(|(log, client)| {
-        let line = || format!("{} {} HTTP/1.1", question.method, question.target);
+        let line = || format!("{} {} HTTP/1.1", simple.method, simple.target);
         Entry::of(Some(log.clone()), client, line)
     });
-    (Next::Asked(ready, length), entry)
+    (Next::Complete(ready, length), entry)
 }
 
-/// The question of a request, if it is a short one.
-fn question<'a>(request: &'a httparse::Request<'_, '_>) -> Option<Question<'a>> {
+/// The request, if it is simple.
+fn simple_request<'a>(request: &'a httparse::Request<'_, '_>) -> Option<SimpleRequest<'a>> {
     let (method, target) = (request.method?, request.path?);
     if request.version != Some(1) || !matches!(method, "GET" | "HEAD") || !target.starts_with('/') {
         return None;
     }
-    // What could break out of its field of the log, or is no target at all (RFC 3986 §2).
+    // Bytes that could break out of the log's field, or that no URI contains (RFC 3986 §2).
     if !target.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\')) {
         return None;
     }
@@ -132,16 +131,16 @@ fn question<'a>(request: &'a httparse::Request<'_, '_>) -> Option<Question<'a>> 
             return None;
         }
     }
-    Some(Question { method, host: host?, target, fields: request.headers })
+    Some(SimpleRequest { method, host: host?, target, fields: request.headers })
 }
 
-/// A connection of which some bytes were read already.
-pub(crate) struct Rewound {
+/// A connection whose first bytes have been read already.
+pub(crate) struct Replayed {
     pub(crate) first: Bytes,
     pub(crate) stream: TcpStream,
 }
 
-impl AsyncRead for Rewound {
+impl AsyncRead for Replayed {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.first.is_empty() {
             return Pin::new(&mut self.stream).poll_read(cx, to);
@@ -152,7 +151,7 @@ impl AsyncRead for Rewound {
     }
 }
 
-impl AsyncWrite for Rewound {
+impl AsyncWrite for Replayed {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

@@ -1,16 +1,16 @@
-//! Browsers that somebody else's page has led here.
+//! Protection against requests that another site's page makes a browser send.
 //!
-//! A server that asks for no password trusts whoever reaches it, on loopback often one person. But that
-//! person's browser reaches it too, on behalf of any page it shows, and two doors must be closed:
+//! A server without passwords trusts everyone who can connect; on loopback that is often one person. But that person's
+//! browser can connect too, on behalf of any page it shows. Two attacks must be prevented:
 //!
-//! - **DNS rebinding.** A page of `evil.example` lets its own name point to 127.0.0.1; what it then asks
-//!   this server is same-origin to the browser, which lets it read the answers. The name still stands in
-//!   `Host`, so only names are taken that nobody else can point here: addresses, `localhost`, this
-//!   machine's own and those that the operator gives. 421 (RFC 9110 section 15.5.20) is the answer to others. With a
-//!   password the page has nothing to come in with, and under TLS no certificate for its name: then every name is taken.
-//! - **Cross-site requests.** A page needs no answer to do harm with a `POST` or a form, and a browser adds
-//!   a password that it knows. It says where the request is from, in `Sec-Fetch-Site` (Fetch Metadata) and
-//!   `Origin` (RFC 6454 section 7): 403 for those from elsewhere. WebDAV clients send neither.
+//! - **DNS rebinding.** A page of `evil.example` points its own name at 127.0.0.1. Its requests to this server are then
+//!   same-origin to the browser, and it can read the responses. `Host` still holds that name, so only names are
+//!   accepted that nobody else can point here: IP addresses, `localhost`, this machine's names and those that the
+//!   operator gives. Other names get 421 (RFC 9110 §15.5.20). With passwords the page cannot authenticate, and with TLS
+//!   it has no certificate for its name: then every name is accepted.
+//! - **Cross-site requests.** A page can do harm with a `POST` or a form without reading the response, and the browser
+//!   adds cached credentials. Browsers send the origin in `Sec-Fetch-Site` (Fetch Metadata) and `Origin` (RFC 6454 §7):
+//!   foreign origins get 403. WebDAV clients send neither.
 
 use std::net::IpAddr;
 
@@ -20,42 +20,42 @@ use http::{HeaderName, Request, StatusCode};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// By which names this server may be called.
+/// The host names that this server accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Names {
-    /// By any: something else keeps others' pages out.
+pub(crate) struct HostNames {
+    /// Any name: TLS or passwords protect against rebinding.
     any: bool,
-    /// By this name of the machine, also in mDNS (RFC 6762).
+    /// The machine's name, also with mDNS's `.local` (RFC 6762).
     machine: String,
-    /// By what the operator gives.
+    /// Names that the operator gives.
     given: Vec<String>,
 }
 
-/// Whom a request is for, as far as it says.
+/// The host that a request names.
 pub(crate) fn host<B>(request: &Request<B>) -> Option<&str> {
-    // What an absolute request target says goes before Host (RFC 9112 section 3.2.2); HTTP/2 has only that.
+    // An absolute request target takes precedence over `Host` (RFC 9112 §3.2.2); HTTP/2 sends only the former.
     match request.uri().authority() {
         Some(authority) => Some(authority.as_str()),
         None => request.headers().get(HOST).map(|host| host.to_str().unwrap_or_default()),
     }
 }
 
-impl Names {
-    /// Any for a server that something else protects; otherwise those that are safe, and those that the operator gives.
+impl HostNames {
+    /// All names if something else protects the server; otherwise the safe ones and those in `given`.
     pub(crate) fn new(any: bool, given: &[String]) -> Self {
         let machine = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
-        Names { any, machine, given: given.iter().map(|name| plain(name)).collect() }
+        HostNames { any, machine, given: given.iter().map(|name| plain(name)).collect() }
     }
 
-    /// Whether the operator gives this name of the server.
+    /// Whether the operator has given this name.
     pub(crate) fn gives(&self, name: &str) -> bool {
         self.given.contains(&plain(name))
     }
 
-    /// Refuses what a browser was made to ask by somebody else's page.
+    /// Refuses requests that another site's page has caused.
     pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<(), StatusCode> {
         let headers = request.headers();
-        // No browser leaves it out.
+        // Every browser sends it.
         let Some(host) = host(request) else { return Ok(()) };
         if !self.has(host) {
             return Err(StatusCode::MISDIRECTED_REQUEST);
@@ -87,23 +87,23 @@ impl Names {
     }
 }
 
-/// A name as it is compared.
+/// Normalizes a name for comparison.
 pub(crate) fn plain(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-/// Tells a person why a name is not taken (421), and what to do.
+/// Explains 421 to a person, and how to avoid it.
 pub(crate) fn explain(host: Option<&str>) -> String {
-    // Only what is a name is repeated.
+    // Quote nothing but a valid name.
     let name = host.and_then(|host| host.parse::<Authority>().ok()).map(|authority| plain(authority.host()));
     let name = name.filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)));
     let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "NAME".to_owned());
     format!(
-        "421: this server does not answer to the name {name}.\n\n\
-         Any web page could let a name of its own lead here and read these files through a visitor's browser (DNS \
-         rebinding). A server without TLS and without passwords therefore answers only to addresses, to localhost and to \
-         the name of its machine.\n\n\
-         To allow this name, start the server with --host {name}. With --tls or --auth every name is allowed.\n"
+        "421: this server refuses requests for the host name {name}.\n\n\
+         DNS rebinding: any web page could point its own name at this server and read the files through a visitor's \
+         browser. Without TLS and passwords, the server therefore accepts only IP addresses, localhost and the machine's \
+         own name.\n\n\
+         To accept this name, start the server with --host {name}. With --tls or --auth it accepts every name.\n"
     )
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn explain(host: Option<&str>) -> String {
 mod tests {
     use super::*;
 
-    fn admitted(names: &Names, headers: &[(&str, &str)]) -> u16 {
+    fn admitted(names: &HostNames, headers: &[(&str, &str)]) -> u16 {
         let mut request = Request::put("/file");
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn only_names_that_cannot_be_bent_are_taken() {
-        let mut names = Names::new(false, &["Dav.Example.".to_owned()]);
+        let mut names = HostNames::new(false, &["Dav.Example.".to_owned()]);
         names.machine = "box".to_owned();
         for host in [
             "127.0.0.1",
@@ -147,7 +147,7 @@ mod tests {
             "a b",
         ] {
             assert_eq!(admitted(&names, &[("Host", host)]), 421, "{host}");
-            let status = admitted(&Names::new(true, &[]), &[("Host", host)]);
+            let status = admitted(&HostNames::new(true, &[]), &[("Host", host)]);
             assert_eq!(status, 200, "{host}");
         }
         assert_eq!(admitted(&names, &[]), 200, "a client that names nobody is no browser");
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn requests_of_other_sites_are_refused() {
         let host = ("Host", "localhost:8080");
-        for names in [Names::new(true, &[]), Names::new(false, &[])] {
+        for names in [HostNames::new(true, &[]), HostNames::new(false, &[])] {
             for (name, value, status) in [
                 ("Sec-Fetch-Site", "cross-site", 403),
                 ("Sec-Fetch-Site", "same-origin", 200),

@@ -1,20 +1,19 @@
-//! A file in the making: written beside its target under a hidden name, put in place by one rename.
+//! A staged upload: written beside its target under a hidden name, and renamed into place.
 //!
-//! # What is promised
-//! Whoever reads the target sees the old content whole or the new content whole, never a mixture and
-//! never a part, whatever happens to client, server or machine meanwhile. Once the client is told
-//! "done", the new content has been handed to the disk: the file is synced before the rename and the
-//! directory after it. That costs two syncs per upload, often more than the upload itself on a LAN; a
-//! server that answers sooner is promising something it does not know. Uploads that run at once on
-//! several connections or streams share the journal commits behind those syncs.
+//! # Guarantees
+//! Readers of the target see the old content or the new content, never a mixture or a part, whatever happens to client,
+//! server or machine. Before the client gets its response, the new content is on disk: the file is synced before the
+//! rename and the directory after it. That costs two syncs per upload, on a LAN often more than the upload itself; a
+//! server that responds earlier cannot know that the data is safe. Concurrent uploads share the journal commits behind
+//! those syncs.
 //!
 //! # Alternatives
-//! Files without a name (`O_TMPFILE`) would need no sweeping, but cannot replace an existing name in
-//! one step and are missing on some file systems. One staging directory for all would be easy to sweep,
-//! but a rename does not cross file systems, and a served tree may hold several.
+//! Files without a name (`O_TMPFILE`) would need no sweeping, but cannot replace an existing name atomically and are
+//! missing on some file systems. One staging directory would be easy to sweep, but a rename cannot cross file systems,
+//! and a served tree may span several.
 //!
-//! A draft holds a lock (`flock`) on its file as long as it lives, and the kernel lets go of it when
-//! the server dies. So whoever can lock an unfinished file knows that nobody works on it any more.
+//! A staged upload holds a lock (`flock`) on its file, which the kernel releases when the server dies. So an unfinished
+//! file that can be locked is abandoned.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -29,38 +28,37 @@ use ring::rand::SecureRandom;
 use rustix::fs::{Access, AtFlags, FlockOperation, Gid, Mode, OFlags, Timestamps, Uid};
 use rustix::io::Errno;
 
-use super::large::{self, Id};
-use super::meta::{Meta, next_stamp};
+use super::metadata::{Meta, next_stamp};
 use super::properties;
+use super::property_files::{self, Id};
+use super::request_context::RequestContext;
 use super::root::{Root, UNFINISHED, refusal};
-use super::visit::Visit;
 
-/// Judging a conditional upload and renaming it into place must be one step among all uploads; so must be whatever takes
-/// properties from one file to another.
+/// Serializes the check of preconditions with the rename that follows, and every transfer of properties between files.
 pub(super) static COMMIT: Mutex<()> = Mutex::new(());
 
-/// A file in the making.
+/// A file that is being written.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) struct StagedUpload {
     dir: Arc<OwnedFd>,
     name: OsString,
     replaces: Option<Meta>,
     temporary: Option<Temporary>,
     /// Dead properties that the new file takes over.
     properties: Option<Vec<u8>>,
-    /// Whether they are a copy's, and those of the file it replaces go.
+    /// Whether they come from a copy's source, and replace those of the target.
     copies: bool,
-    /// The set that nothing refers to: of a copy its own, or, once it is in place, that of the file it replaces.
+    /// The property file that becomes unused: of a copy its own or, after the rename, that of the replaced file.
     unused: Option<Id>,
     permissions: Option<Mode>,
     written: u64,
 }
 
-impl Draft {
-    /// Begins a file that will be `name` in `dir`. Nothing is created before there is something to write.
+impl StagedUpload {
+    /// Begins a file that will be `name` in `dir`. Creates nothing before the first write.
     ///
-    /// A link, device or pipe is not replaced, nor a file that we may not write: that the directory
-    /// would allow it does not make it meant.
+    /// Links, devices, pipes and files without write permission are not replaced, even where the directory's
+    /// permissions allow it.
     pub(crate) fn new(dir: OwnedFd, name: &OsStr) -> FsResult<Self> {
         let replaces = match Meta::of_name(&dir, name) {
             Ok(meta) if meta.kind().is_dir() => return Err(FsError::Exists),
@@ -74,7 +72,7 @@ impl Draft {
         };
         let properties = replaces.as_ref().and_then(|_| properties::raw(properties::open(&dir, name).ok()?));
         let permissions = replaces.as_ref().map(Meta::permissions);
-        Ok(Draft {
+        Ok(StagedUpload {
             dir: Arc::new(dir),
             name: name.to_owned(),
             replaces,
@@ -87,7 +85,7 @@ impl Draft {
         })
     }
 
-    /// Whether the draft will replace a file.
+    /// Whether a file will be replaced.
     pub(crate) fn replaces(&self) -> bool {
         self.replaces.is_some()
     }
@@ -97,7 +95,7 @@ impl Draft {
         self.written
     }
 
-    /// Appends to the draft.
+    /// Appends to the file.
     pub(crate) fn write(&mut self, pieces: &[Bytes]) -> FsResult<()> {
         let mut file = self.file()?;
         for piece in pieces {
@@ -107,8 +105,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Fills the draft from another file, and copies its properties. The kernel copies; on file
-    /// systems that can share blocks, it shares them.
+    /// Copies content and properties of another file. The kernel copies, and shares blocks where the file system can.
     pub(crate) fn copy(&mut self, root: &Root, source: OwnedFd) -> FsResult<()> {
         self.copies = true;
         self.properties = match properties::raw(&source) {
@@ -121,16 +118,16 @@ impl Draft {
         Ok(())
     }
 
-    /// Puts the draft in place, unless the visit's conditions no longer hold.
-    pub(crate) fn commit(mut self, root: &Root, visit: &Visit) -> FsResult<Meta> {
-        let committed = self.place(visit);
+    /// Renames the file into place, unless the request's preconditions no longer hold.
+    pub(crate) fn commit(mut self, root: &Root, context: &RequestContext) -> FsResult<Meta> {
+        let committed = self.place(context);
         if let Some(set) = &self.unused {
-            large::remove(root, set);
+            property_files::remove(root, set);
         }
         committed
     }
 
-    fn place(&mut self, visit: &Visit) -> FsResult<Meta> {
+    fn place(&mut self, context: &RequestContext) -> FsResult<Meta> {
         self.file()?;
         let Some(mut temporary) = self.temporary.take() else { return Err(FsError::GeneralFailure) };
         self.dress(&temporary.file).map_err(refusal)?;
@@ -138,7 +135,7 @@ impl Draft {
         {
             let _alone = COMMIT.lock().unwrap_or_else(PoisonError::into_inner);
             let now = Meta::of_name(&self.dir, &self.name).ok().map(|meta| meta.identity());
-            if !visit.still_holds(now) {
+            if !context.preconditions_hold(now) {
                 return Err(FsError::Exists);
             }
             let replaced = properties::open(&self.dir, &self.name).ok();
@@ -156,7 +153,7 @@ impl Draft {
         Meta::of(&temporary.file).map_err(refusal)
     }
 
-    /// Takes over the properties that the file has now: they may have changed since the upload began.
+    /// Takes over the target's current properties, which may have changed since the upload began.
     fn take_over(&self, file: &File, now: Option<&[u8]>) -> FsResult<()> {
         if now == self.properties.as_deref() {
             return Ok(());
@@ -165,13 +162,13 @@ impl Draft {
         rustix::fs::fsync(file).map_err(refusal)
     }
 
-    /// Gives the new file the looks of the one it replaces, and a time stamp of its own.
+    /// Sets the replaced file's permissions and owner, and a unique time stamp.
     fn dress(&self, file: &File) -> rustix::io::Result<()> {
         if let Some(permissions) = self.permissions {
             rustix::fs::fchmod(file, permissions)?;
         }
         if let Some((user, group)) = self.replaces.as_ref().map(Meta::owner) {
-            // Only root can give files away; for anybody else the uploader owns what they uploaded.
+            // Only root can change owners; for other users the server's user owns uploads.
             let _ = rustix::fs::fchown(file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
         }
         if let Some(properties) = &self.properties {
@@ -189,7 +186,7 @@ impl Draft {
     }
 }
 
-/// A file under a hidden name, which goes away unless it is put in place.
+/// A file under a hidden name, removed on drop unless it was renamed into place.
 #[derive(Debug)]
 struct Temporary {
     dir: Arc<OwnedFd>,
@@ -222,7 +219,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Removes an unfinished file whose server is gone. Returns whether there was one.
+/// Removes an abandoned upload. Returns whether there was one.
 pub(crate) fn remove_abandoned(dir: impl AsFd, name: &OsStr) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::openat(&dir, name, flags, Mode::empty()) else { return false };

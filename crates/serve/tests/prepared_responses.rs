@@ -1,10 +1,10 @@
-//! Answers that lie ready: by the short way while questions are simple, by the long one from the first that is not.
+//! Responder that lie ready: by the short way while questions are simple, by the long one from the first that is not.
 
 use std::{net::TcpListener, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Response, StatusCode, request::Parts};
-use serve::{Answers, Config, Question, Ready, Server};
+use serve::{Config, PreparedResponse, Responder, Server, SimpleRequest};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -16,18 +16,18 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Tells the way: the target, and `x-way`.
 struct Both;
 
-impl Answers for Both {
-    fn answer(&self, request: &Parts) -> Response<Bytes> {
+impl Responder for Both {
+    fn respond(&self, request: &Parts) -> Response<Bytes> {
         let body = request.uri.path().to_owned();
         Response::builder().header("x-way", "long").body(body.into()).unwrap()
     }
 
-    fn ready(&self, question: &Question<'_>) -> Option<Ready> {
+    fn prepared(&self, question: &SimpleRequest<'_>) -> Option<PreparedResponse> {
         assert_eq!(question.host, "a");
         let body = question.target.to_owned();
         let head = format!("HTTP/1.1 200 OK\r\nx-way: short\r\ncontent-length: {}\r\n\r\n", body.len());
         let missing = question.field("x-missing").is_some();
-        (!missing).then(|| Ready { status: StatusCode::OK, head: head.into(), body: body.into() })
+        (!missing).then(|| PreparedResponse { status: StatusCode::OK, head: head.into(), body: body.into() })
     }
 }
 
@@ -35,7 +35,7 @@ impl Answers for Both {
 async fn connect() -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let server = Server::answering(Arc::new(Both), Config::default(), vec![listener]).unwrap();
+    let server = Server::with_responder(Arc::new(Both), Config::default(), vec![listener]).unwrap();
     tokio::spawn(server.run(std::future::pending()));
     TcpStream::connect(address).await.unwrap()
 }
@@ -66,7 +66,7 @@ fn told<const N: usize>(ways: [(&str, &str); N]) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn simple_questions_take_the_short_way_until_one_comes_that_is_not() {
+async fn simple_requests_take_the_fast_path_until_another_arrives() {
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
     let post = "POST /c HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nxyz";
     let bytes = get("/a") + &get("/b?q") + post + &get("/d");
@@ -77,7 +77,7 @@ async fn simple_questions_take_the_short_way_until_one_comes_that_is_not() {
 }
 
 #[tokio::test]
-async fn whatever_is_not_simple_goes_the_long_way() {
+async fn other_requests_leave_the_fast_path() {
     for request in [
         "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
         "GET /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -99,7 +99,7 @@ async fn whatever_is_not_simple_goes_the_long_way() {
 }
 
 #[tokio::test]
-async fn nonsense_is_refused() {
+async fn malformed_request_is_refused() {
     for request in [
         "GET /a\x01 HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET /a HTTP/1.1\r\nHost: a\r\nx: 1\r\n 2\r\n\r\n",

@@ -1,5 +1,4 @@
-//! Between HTTP and `dav-server`: who may come in, what is refused before it is looked at, and what is
-//! put right in the answers.
+//! Between HTTP and `dav-server`: authentication, requests that are refused up front, and corrections to responses.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -20,71 +19,71 @@ use http::{HeaderName, Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Full, Limited};
 
 use crate::access_log::{AccessLog, Entry};
-use crate::activity::Busy;
+use crate::activity::RequestGuard;
 use crate::auth::{Overloaded, Users};
-use crate::body::{Answer, Incoming, RequestBody, Upstream};
-use crate::conditions;
+use crate::body::{Incoming, ReceivedBody, RequestBody, ResponseBody};
+use crate::cross_site::{self, HostNames};
 use crate::destination;
-use crate::early::{self, Gate};
+use crate::early_data::{self, HandshakeState};
 use crate::locks::Locks;
-use crate::origin::{self, Names};
-use crate::other::{Answers, Other};
-use crate::store::{Store, Visit, is_within};
+use crate::preconditions;
+use crate::responder::{Responder, ResponderHandler};
+use crate::store::{RequestContext, Store, is_within};
 use crate::xml;
 
 const DEPTH: HeaderName = HeaderName::from_static("depth");
 const DESTINATION: HeaderName = HeaderName::from_static("destination");
 const DAV: HeaderName = HeaderName::from_static("dav");
 
-/// The largest XML body, and that of a `PROPPATCH`.
-const XML: usize = 64 * 1024;
-const PROPERTIES: usize = 256 * 1024;
+/// Maximum size of an XML body, and of a `PROPPATCH`'s.
+const MAX_XML: usize = 64 * 1024;
+const MAX_PROPPATCH: usize = 256 * 1024;
 
-/// Bytes read from a file at a time.
-const READ: usize = 128 * 1024;
+/// Bytes per read from a file.
+const READ_BUFFER: usize = 128 * 1024;
 
-const READABLE: &str = "OPTIONS, GET, HEAD, PROPFIND";
-const WRITABLE: &str = "OPTIONS, GET, HEAD, PROPFIND, PROPPATCH, PUT, MKCOL, DELETE, COPY, MOVE, LOCK, UNLOCK";
+const READ_ONLY_METHODS: &str = "OPTIONS, GET, HEAD, PROPFIND";
+const METHODS: &str = "OPTIONS, GET, HEAD, PROPFIND, PROPPATCH, PUT, MKCOL, DELETE, COPY, MOVE, LOCK, UNLOCK";
 
-/// What is served.
-pub(crate) enum Site {
-    /// The files of a folder.
+/// What a server serves.
+pub(crate) enum Handler {
+    /// A folder's files.
     Folder(Box<Folder>),
-    /// Somebody else's answers.
-    Other(Other),
+    /// Responses from memory.
+    Responder(ResponderHandler),
 }
 
-impl Site {
-    /// Answers one request.
-    pub(crate) async fn answer(
+impl Handler {
+    /// Responds to one request.
+    pub(crate) async fn respond(
         &self,
         client: SocketAddr,
         request: Request<Incoming>,
-        gate: Gate,
-        busy: Busy,
-    ) -> Response<Answer> {
+        handshake: HandshakeState,
+        guard: RequestGuard,
+    ) -> Response<ResponseBody> {
         match self {
-            Site::Folder(folder) => folder.answer(client, request, gate, busy).await,
-            Site::Other(other) => other.answer(client, request, gate, busy).await,
+            Handler::Folder(folder) => folder.respond(client, request, handshake, guard).await,
+            Handler::Responder(handler) => handler.respond(client, request, handshake, guard).await,
         }
     }
 }
 
-impl Site {
-    /// Who may have answers ready, and the log of what was asked.
-    pub(crate) fn ready(&self) -> Option<(&dyn Answers, Option<&AccessLog>)> {
+impl Handler {
+    /// The responder with prepared responses, and the log.
+    pub(crate) fn responder(&self) -> Option<(&dyn Responder, Option<&AccessLog>)> {
         match self {
-            Site::Folder(_) => None,
-            Site::Other(other) => Some(other.ready()),
+            Handler::Folder(_) => None,
+            Handler::Responder(handler) => Some(handler.parts()),
         }
     }
 }
 
 /// A served folder.
 pub(crate) struct Folder {
-    dav: DavHandler<Arc<Visit>>,
+    dav: DavHandler<Arc<RequestContext>>,
     users: Option<Users>,
-    names: Names,
+    names: HostNames,
     log: Option<AccessLog>,
     methods: &'static str,
 }
@@ -93,49 +92,59 @@ impl Folder {
     pub(crate) fn new(
         store: Store,
         users: Option<Users>,
-        names: Names,
+        names: HostNames,
         log: Option<AccessLog>,
         read_only: bool,
     ) -> Self {
-        let dav = DavHandler::builder().filesystem(Box::new(store)).autoindex(true).read_buf_size(READ);
+        let dav = DavHandler::builder().filesystem(Box::new(store)).autoindex(true).read_buf_size(READ_BUFFER);
         let (dav, methods) = if read_only {
-            (dav.methods(DavMethodSet::WEBDAV_RO), READABLE)
+            (dav.methods(DavMethodSet::WEBDAV_RO), READ_ONLY_METHODS)
         } else {
             let mut methods = DavMethodSet::all();
             for refused in [DavMethod::Patch, DavMethod::Report, DavMethod::MkCalendar, DavMethod::MkAddressbook] {
                 methods.remove(refused);
             }
-            (dav.methods(methods).locksystem(Box::new(Locks::new())), WRITABLE)
+            (dav.methods(methods).locksystem(Box::new(Locks::new())), METHODS)
         };
         Folder { dav: dav.build_handler(), users, names, log, methods }
     }
 
-    /// Answers one request.
-    async fn answer(&self, client: SocketAddr, request: Request<Incoming>, gate: Gate, busy: Busy) -> Response<Answer> {
+    /// Responds to one request.
+    async fn respond(
+        &self,
+        client: SocketAddr,
+        request: Request<Incoming>,
+        handshake: HandshakeState,
+        guard: RequestGuard,
+    ) -> Response<ResponseBody> {
         let mut entry = Entry::new(self.log.clone(), client, &request);
         let expects = request.headers().contains_key(EXPECT);
         let (head, body) = request.into_parts();
-        let (body, remainder) = Upstream::new(body, Arc::clone(&entry.received), &busy);
+        let (body, remainder) = ReceivedBody::new(body, Arc::clone(&entry.received), &guard);
         let request = Request::from_parts(head, body);
-        let admitted =
-            if early::too_early(&request, &gate) { Err(StatusCode::TOO_EARLY) } else { self.user(&request).await };
+        let admitted = if early_data::too_early(&request, &handshake) {
+            Err(StatusCode::TOO_EARLY)
+        } else {
+            self.user(&request).await
+        };
         let mut response = match admitted {
             Ok(user) => {
                 entry.user = user;
                 let principal = entry.user.as_deref().unwrap_or_default();
-                // A mistake in `dav-server` costs this request and nothing else.
+                // A bug in `dav-server` fails this request and nothing else.
                 AssertUnwindSafe(self.serve(request, principal)).catch_unwind().await.unwrap_or_else(|_| {
-                    tracing::error!("a request made dav-server panic");
+                    tracing::error!("dav-server panicked on a request");
                     status(StatusCode::INTERNAL_SERVER_ERROR)
                 })
             }
             Err(refused) => {
-                let why = (refused == StatusCode::MISDIRECTED_REQUEST).then(|| origin::explain(origin::host(&request)));
+                let why = (refused == StatusCode::MISDIRECTED_REQUEST)
+                    .then(|| cross_site::explain(cross_site::host(&request)));
                 drop(request);
                 why.map_or_else(|| status(refused), |why| text(refused, why))
             }
         };
-        // A client that waits for "100 Continue" has sent nothing, unless it was asked to.
+        // A client that waits for `100 Continue` has sent no body unless the server asked for it.
         let asked = !expects || entry.received.load(Ordering::Relaxed) > 0;
         if response.status().as_u16() >= 400 && asked && remainder.drain().await {
             response.headers_mut().remove(CONNECTION);
@@ -151,13 +160,13 @@ impl Folder {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
         }
         entry.status = Some(response.status());
-        let named = response.extensions_mut().remove::<Arc<Visit>>();
-        response.map(|body| Answer::new(body, named, entry, busy))
+        let named = response.extensions_mut().remove::<Arc<RequestContext>>();
+        response.map(|body| ResponseBody::new(body, named, entry, guard))
     }
 
-    /// Who asks, if this server wants to know and that one may.
+    /// Authenticates the request; `None` if the server has no users.
     async fn user<B>(&self, request: &Request<B>) -> Result<Option<String>, StatusCode> {
-        // Whom it is for, and once (RFC 9112 section 3.2).
+        // Exactly one `Host` (RFC 9112 §3.2).
         if request.version() == Version::HTTP_11 && request.headers().get_all(HOST).iter().count() != 1 {
             return Err(StatusCode::BAD_REQUEST);
         }
@@ -170,12 +179,12 @@ impl Folder {
         }
     }
 
-    /// Judges a request by its head, and where it goes. Of a refusal, the status and what a person is told.
-    fn judge(&self, request: &mut Request<Upstream>) -> Result<Visit, (StatusCode, Option<String>)> {
+    /// Checks a request's head and its `Destination`. A refusal is a status, and for some a text for people.
+    fn check(&self, request: &mut Request<ReceivedBody>) -> Result<RequestContext, (StatusCode, Option<String>)> {
         let there = match request.headers().get(DESTINATION) {
             Some(there) if matches!(request.method().as_str(), "COPY" | "MOVE") => {
                 let there = there.to_str().map_err(|_| (StatusCode::BAD_REQUEST, None))?;
-                let path = destination::path(there, origin::host(request), &self.names);
+                let path = destination::path(there, cross_site::host(request), &self.names);
                 Some(path.map(Cow::into_owned).map_err(|refused| match refused {
                     destination::Refused::Malformed => (StatusCode::BAD_REQUEST, None),
                     destination::Refused::Elsewhere(there) => {
@@ -188,22 +197,22 @@ impl Folder {
         admit(request, there.as_deref()).map_err(|refused| (refused, None))
     }
 
-    async fn serve(&self, mut request: Request<Upstream>, principal: &str) -> Response<DavBody> {
-        let mut visit = match self.judge(&mut request) {
-            Ok(visit) => visit,
+    async fn serve(&self, mut request: Request<ReceivedBody>, principal: &str) -> Response<DavBody> {
+        let mut context = match self.check(&mut request) {
+            Ok(context) => context,
             Err((refused, None)) => return status(refused),
             Err((refused, Some(why))) => return text(refused, why),
         };
-        // A missing depth means infinity (RFC 4918 section 9.1), and a tree has no bound.
-        if visit.is("PROPFIND") && !request.headers().get(DEPTH).is_some_and(|depth| depth == "0" || depth == "1") {
+        // A missing depth means infinity (RFC 4918 §9.1), and a tree has no size limit.
+        if context.is("PROPFIND") && !request.headers().get(DEPTH).is_some_and(|depth| depth == "0" || depth == "1") {
             return finite_depth();
         }
         let (head, body) = request.into_parts();
         let body = if matches!(head.method.as_str(), "PROPFIND" | "PROPPATCH" | "LOCK") {
-            let most = if head.method.as_str() == "PROPPATCH" { PROPERTIES } else { XML };
+            let most = if head.method.as_str() == "PROPPATCH" { MAX_PROPPATCH } else { MAX_XML };
             match read_xml(body, most).await {
                 Ok((text, named)) => {
-                    visit.named = named.filter(|_| visit.is("PROPFIND"));
+                    context.named = named.filter(|_| context.is("PROPFIND"));
                     RequestBody::Whole(Full::new(text))
                 }
                 Err(refused) => return status(refused),
@@ -211,52 +220,52 @@ impl Folder {
         } else {
             RequestBody::Arriving(body)
         };
-        let visit = Arc::new(visit);
+        let context = Arc::new(context);
         let request = Request::from_parts(head, body);
-        let mut response = self.dav.handle_guarded(request, principal.to_owned(), Arc::clone(&visit)).await;
+        let mut response = self.dav.handle_guarded(request, principal.to_owned(), Arc::clone(&context)).await;
         *response.status_mut() = match response.status() {
-            _ if visit.was_overtaken() => StatusCode::PRECONDITION_FAILED,
-            // What `dav-server` takes for a gateway's trouble is a body that stopped or broke off.
-            StatusCode::GATEWAY_TIMEOUT if visit.is("PUT") => StatusCode::REQUEST_TIMEOUT,
-            StatusCode::BAD_GATEWAY if visit.is("PUT") => StatusCode::BAD_REQUEST,
+            _ if context.was_overtaken() => StatusCode::PRECONDITION_FAILED,
+            // `dav-server` reports a stalled or truncated body as a gateway error.
+            StatusCode::GATEWAY_TIMEOUT if context.is("PUT") => StatusCode::REQUEST_TIMEOUT,
+            StatusCode::BAD_GATEWAY if context.is("PUT") => StatusCode::BAD_REQUEST,
             status => status,
         };
-        if visit.method == Method::OPTIONS && response.status().is_success() {
-            // Not all that `dav-server` can do is allowed here, and it leaves some out that is.
+        if context.method == Method::OPTIONS && response.status().is_success() {
+            // Some of `dav-server`'s methods are disabled here, and it omits some that work.
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(self.methods));
-            let classes = if self.methods == WRITABLE { "1, 2, 3" } else { "1, 3" };
+            let classes = if self.methods == METHODS { "1, 2, 3" } else { "1, 3" };
             response.headers_mut().insert(DAV, HeaderValue::from_static(classes));
         }
-        if visit.named.is_some() {
-            response.extensions_mut().insert(visit);
+        if context.named.is_some() {
+            response.extensions_mut().insert(context);
         }
         response
     }
 }
 
-/// Judges a request by its head. `there` is the path of its `Destination`.
-fn admit(request: &mut Request<Upstream>, there: Option<&str>) -> Result<Visit, StatusCode> {
+/// Checks a request's head. `destination` is the path of its `Destination`.
+fn admit(request: &mut Request<ReceivedBody>, destination: Option<&str>) -> Result<RequestContext, StatusCode> {
     let method = request.method().clone();
     let Some(path) = davpath(request.uri().path(), &method) else { return Err(StatusCode::BAD_REQUEST) };
     let is_root = |path: &DavPath| path.as_bytes() == b"/";
     let headers = request.headers_mut();
-    conditions::check(headers).map_err(|conditions::Malformed| StatusCode::BAD_REQUEST)?;
+    preconditions::check(headers).map_err(|preconditions::Malformed| StatusCode::BAD_REQUEST)?;
     if headers.get_all(RANGE).iter().any(|ranges| ranges.as_bytes().contains(&b',')) {
-        // Many ranges can ask for more than the file holds (RFC 9110 section 14.2 lets us ignore them).
+        // Several ranges can request more bytes than the file has; servers may ignore them (RFC 9110 §14.2).
         headers.remove(RANGE);
     }
-    let destination = match there {
-        Some(there) => {
-            let Some(destination) = davpath(there, &method) else { return Err(StatusCode::BAD_REQUEST) };
-            // Replacing what the source lies in would delete the source.
+    let destination = match destination {
+        Some(destination) => {
+            let Some(destination) = davpath(destination, &method) else { return Err(StatusCode::BAD_REQUEST) };
+            // Replacing a parent of the source would delete the source.
             if is_within(&path, &destination) {
                 return Err(StatusCode::FORBIDDEN);
             }
-            // Moving a collection into itself is impossible; copying it there would have no end.
+            // Moving a collection into itself is impossible; copying it there would not end.
             if is_within(&destination, &path) && method.as_str() == "MOVE" {
                 return Err(StatusCode::FORBIDDEN);
             }
-            // So that the destination judged here is the destination used there.
+            // `dav-server` then uses the destination that was checked here.
             if let Ok(value) = HeaderValue::from_str(&destination.as_url_string()) {
                 headers.insert(DESTINATION, value);
             }
@@ -265,14 +274,14 @@ fn admit(request: &mut Request<Upstream>, there: Option<&str>) -> Result<Visit, 
         None => None,
     };
     match method.as_str() {
-        // A part of a file cannot be replaced in one step (RFC 9110 section 14.5 asks for 400).
+        // A file cannot be updated in part atomically (RFC 9110 §14.5 asks for 400).
         "PUT" if headers.contains_key(CONTENT_RANGE) => return Err(StatusCode::BAD_REQUEST),
         "PUT" if path.is_collection() => return Err(StatusCode::CONFLICT),
         "DELETE" | "MOVE" if is_root(&path) => return Err(StatusCode::FORBIDDEN),
         _ => {}
     }
-    let visit = Visit::new(method, path, destination, request.headers());
-    Ok(visit)
+    let context = RequestContext::new(method, path, destination, request.headers());
+    Ok(context)
 }
 
 fn davpath(path: &str, method: &Method) -> Option<DavPath> {
@@ -282,7 +291,7 @@ fn davpath(path: &str, method: &Method) -> Option<DavPath> {
     }
 }
 
-async fn read_xml(body: Upstream, most: usize) -> Result<(Bytes, Option<Vec<xml::Name>>), StatusCode> {
+async fn read_xml(body: ReceivedBody, most: usize) -> Result<(Bytes, Option<Vec<xml::Name>>), StatusCode> {
     let text = match Limited::new(body, most).collect().await {
         Ok(text) => text.to_bytes(),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(StatusCode::PAYLOAD_TOO_LARGE),
@@ -306,7 +315,7 @@ fn finite_depth() -> Response<DavBody> {
     response
 }
 
-/// An answer that tells a person why.
+/// A response with an explanation in plain text.
 fn text(code: StatusCode, why: String) -> Response<DavBody> {
     let mut response = Response::new(DavBody::from(why));
     *response.status_mut() = code;

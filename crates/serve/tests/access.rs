@@ -35,7 +35,7 @@ async fn connect_tls(server: &Running, protocol: &[u8]) -> TlsStream<TcpStream> 
 }
 
 #[tokio::test]
-async fn both_protocols_are_spoken_over_tls() {
+async fn tls_server_speaks_http1_and_http2() {
     let server = start(|config| config.tls = Some(Tls::SelfSigned));
     server.write("file", "x");
     let request = || http::Request::get("https://localhost/file").body(Empty::<bytes::Bytes>::new()).unwrap();
@@ -63,7 +63,7 @@ async fn both_protocols_are_spoken_over_tls() {
 }
 
 #[tokio::test]
-async fn a_certificate_from_files_is_served() {
+async fn certificate_from_files_is_served() {
     let dir = tempfile::tempdir().unwrap();
     let (certificate, key) = (dir.path().join("c.pem"), dir.path().join("k.pem"));
     let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
@@ -80,7 +80,7 @@ fn passwords() -> tempfile::NamedTempFile {
 }
 
 #[tokio::test]
-async fn without_the_password_nothing_is_told_or_changed() {
+async fn request_without_password_reads_and_changes_nothing() {
     let file = passwords();
     let server = start(|config| config.auth = Some(file.path().into()));
     server.write("file", "x");
@@ -102,7 +102,7 @@ async fn without_the_password_nothing_is_told_or_changed() {
 }
 
 #[tokio::test]
-async fn a_page_of_somebody_else_gets_and_changes_nothing() {
+async fn cross_site_request_reads_and_changes_nothing() {
     let server = start(|_| {});
     server.write("file", "x");
     for (headers, status) in [("Origin: http://evil.example", 403), ("Sec-Fetch-Site: cross-site", 403)] {
@@ -130,13 +130,13 @@ fn refusal(change: impl FnOnce(&mut Config)) -> String {
 }
 
 #[tokio::test]
-async fn mistakes_are_told_in_a_sentence() {
+async fn configuration_errors_are_one_sentence() {
     let file = passwords();
     let open = refusal(|config| {
         config.listen = vec![([0, 0, 0, 0], 0).into()];
         config.auth = Some(file.path().into());
     });
-    assert!(open.starts_with("passwords would cross the network in the clear on 0.0.0.0:"), "{open}");
+    assert!(open.starts_with("passwords would be sent in cleartext to 0.0.0.0:"), "{open}");
     assert!(refusal(|config| config.root = "/nowhere".into()).starts_with("cannot serve /nowhere: "));
     assert!(refusal(|config| config.root = "/proc/version".into()).starts_with("cannot serve /proc/version: "));
     assert!(refusal(|config| config.listen.clear()).contains("no address"));

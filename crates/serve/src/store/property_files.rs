@@ -1,18 +1,18 @@
-//! Sets of properties that do not fit into an extended attribute: ext4 has about 4 KiB for all of a file's.
+//! Property sets that do not fit into an extended attribute: ext4 has about 4 KiB for all attributes of a file.
 //!
-//! Each set is a file of its own in the folder [`FOLDER`] of the served directory, under a random name that the
-//! attribute of the file it belongs to holds instead. So the reference still moves with the file, whoever moves it, and
-//! the set stays where it is. Sets never change: a change writes another, puts its name into the attribute, which is one
-//! step, and then removes the old one. Whoever is killed in between leaves a set that no file refers to.
+//! Each set is a file in the folder [`FOLDER`] of the served directory, with a random name that the attribute refers
+//! to. So the reference moves with the file, whoever moves it, and the set stays in place. Sets are immutable: a change
+//! writes a new set, updates the attribute atomically, and removes the old set. A crash in between leaves an orphaned
+//! set.
 //!
-//! A set goes with its file: with the last name of it, and when the file is replaced by another. What goes without the
-//! server (`rm`) leaves its set behind as well. Such sets are swept at the start, in two rounds, because a file that
-//! somebody moves meanwhile may be overlooked: a set that no file was seen to refer to is renamed at one start, and
-//! removed at a later one if it still has that name. It can be read under both.
+//! A set is removed with the last hard link of its file, and when the file is replaced. Files deleted without the
+//! server (`rm`) leave their sets. The server sweeps orphaned sets at start, in two rounds, because it may miss a file
+//! that is moved during the sweep: a set that no file refers to is renamed at one start, and removed at a later start
+//! if it still has that name. It is readable under both names.
 //!
 //! # Alternatives
-//! Several attributes for one set do not help: the limit is for all of them together. Sets beside their files, named after
-//! them, would be lost by a local `mv`. Inode numbers as names are used again, by files that others make.
+//! Several attributes for one set do not help: the limit applies to their sum. Sets named after their files would be
+//! lost by a local `mv`. Inode numbers are reused.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -27,21 +27,21 @@ use rustix::io::Errno;
 
 use super::root::Root;
 
-/// Where the sets are. It is neither listed nor reachable.
+/// The folder of the sets. It is neither listed nor reachable.
 pub(crate) const FOLDER: &str = ".haul-properties";
 
-/// What the name of a set ends with that no file was seen to refer to.
+/// Suffix of a set that no file was found to refer to.
 const ORPHAN: &str = ".orphan";
 
-/// Bytes of a set at most.
-pub(crate) const MOST: usize = 256 * 1024;
+/// Maximum size of a set in bytes.
+pub(crate) const MAX_SIZE: usize = 256 * 1024;
 
 /// The name of a set.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Id(String);
 
 impl Id {
-    /// What an attribute refers to. Others can write attributes, too: nothing else than a name of ours is taken.
+    /// Parses an attribute's reference. Other programs can write attributes too: only our own names are accepted.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let is_ours = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         is_ours.then(|| Id(text.to_owned()))
@@ -56,7 +56,7 @@ impl Id {
     }
 }
 
-/// Writes a set, to disk.
+/// Writes a set to disk.
 pub(crate) fn write(root: &Root, set: &[u8]) -> rustix::io::Result<Id> {
     let folder = match folder(root) {
         Err(Errno::NOENT) => {
@@ -87,17 +87,17 @@ pub(crate) fn write(root: &Root, set: &[u8]) -> rustix::io::Result<Id> {
     Ok(id)
 }
 
-/// Reads a set. `None` if it is gone.
+/// Reads a set. `None` if it is missing.
 pub(crate) fn read(root: &Root, id: &Id) -> Option<Vec<u8>> {
     let folder = folder(root).ok()?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let open = |name: &String| rustix::fs::openat(&folder, name, flags, Mode::empty()).ok();
     let mut set = Vec::new();
-    File::from(id.names().iter().find_map(open)?).take(MOST as u64).read_to_end(&mut set).ok()?;
+    File::from(id.names().iter().find_map(open)?).take(MAX_SIZE as u64).read_to_end(&mut set).ok()?;
     Some(set)
 }
 
-/// Removes a set. If that fails, a later start does it.
+/// Removes a set. If that fails, a later start does.
 pub(crate) fn remove(root: &Root, id: &Id) {
     let Ok(folder) = folder(root) else { return };
     for name in id.names() {
@@ -105,7 +105,7 @@ pub(crate) fn remove(root: &Root, id: &Id) {
     }
 }
 
-/// Removes all sets of a served directory that is to be removed itself.
+/// Removes all sets of a served directory that is about to be removed.
 pub(crate) fn remove_all(parent: &OwnedFd) -> rustix::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = rustix::fs::openat(parent, FOLDER, flags, Mode::empty())?;
@@ -121,7 +121,7 @@ fn folder(root: &Root) -> rustix::io::Result<OwnedFd> {
     root.open_beneath(Path::new(FOLDER), OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
-/// The sets there are, and whether each was an orphan at an earlier start.
+/// All sets, and whether each was orphaned at an earlier start.
 pub(crate) fn all(root: &Root) -> Vec<(Id, bool)> {
     let Some(entries) = folder(root).ok().and_then(|folder| Dir::read_from(folder).ok()) else { return Vec::new() };
     let parse = |name: &str| match name.strip_suffix(ORPHAN) {
@@ -131,7 +131,7 @@ pub(crate) fn all(root: &Root) -> Vec<(Id, bool)> {
     entries.flatten().filter_map(|entry| parse(entry.file_name().to_str().ok()?)).collect()
 }
 
-/// Sweeps those of `sets` that no file was seen to refer to, as the module's page says. Returns how many were removed.
+/// Sweeps the sets in `sets` that no file was found to refer to, as described above. Returns the number removed.
 pub(crate) fn sweep(root: &Root, sets: Vec<(Id, bool)>, referred: &HashSet<Id>) -> usize {
     let Ok(folder) = folder(root) else { return 0 };
     let mut removed = 0;

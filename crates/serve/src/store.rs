@@ -1,19 +1,19 @@
-//! The served files, as `dav-server` wants to see a file system.
+//! The served files, as a file system for `dav-server`.
 //!
-//! Its own local file system truncates the target of an upload and streams into it, follows links out of
-//! the tree and keeps no dead properties; this one does none of the three. Each call makes its system
-//! calls in one trip to the blocking pool.
+//! `dav-server`'s own local file system truncates an upload's target and streams into it, follows links out of the
+//! tree, and has no dead properties; this one avoids all three. Each operation makes its system calls in one task on
+//! the blocking pool.
 
-mod draft;
-mod large;
 mod listing;
-mod meta;
+mod metadata;
 mod properties;
-mod removal;
+mod property_files;
+mod remove;
+mod request_context;
 mod root;
+mod staged_upload;
 mod sweep;
 mod transfer;
-mod visit;
 
 use std::path::Path;
 use std::pin::Pin;
@@ -30,21 +30,21 @@ use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use crate::xml::Name;
-use draft::Draft;
-use meta::Meta;
+use metadata::Meta;
+pub(crate) use request_context::{RequestContext, is_within};
 use root::{Root, is_own, refusal};
+use staged_upload::StagedUpload;
 use transfer::{Download, Upload};
-pub(crate) use visit::{Visit, is_within};
 
 /// The served directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     root: Arc<Root>,
-    /// Changing properties is reading and writing back: one at a time.
+    /// Serializes changes of properties, which read, modify and write.
     patching: Arc<Mutex<()>>,
 }
 
-type Context = Arc<Visit>;
+type Context = Arc<RequestContext>;
 
 impl Store {
     /// Opens the directory to serve.
@@ -52,7 +52,7 @@ impl Store {
         Ok(Store { root: Arc::new(Root::open(path)?), patching: Arc::default() })
     }
 
-    /// Removes what a killed server left behind; see [`sweep`].
+    /// Removes leftovers of a killed server; see [`sweep`].
     pub(crate) fn sweep(&self, stop: &CancellationToken) -> usize {
         sweep::sweep(&self.root, stop)
     }
@@ -62,18 +62,18 @@ impl Store {
         Box::pin(blocking(move || work(&root)))
     }
 
-    /// What a path names, if it is something we serve or, for `symlink_metadata`, a link.
-    fn look(&self, path: &DavPath, visit: &Context, links: bool) -> FsFuture<'static, Box<dyn DavMetaData>> {
-        let (path, visit) = (path.clone(), Arc::clone(visit));
+    /// The metadata of a served file or directory or, if `links`, of a symbolic link.
+    fn look(&self, path: &DavPath, context: &Context, links: bool) -> FsFuture<'static, Box<dyn DavMetaData>> {
+        let (path, context) = (path.clone(), Arc::clone(context));
         self.run(move |root| {
             let meta = root.resolve(&path, OFlags::PATH).and_then(|file| Meta::of(file).map_err(refusal));
-            visit.saw(&path, meta.as_ref().ok().map(Meta::identity));
+            context.note_target(&path, meta.as_ref().ok().map(Meta::identity));
             let meta = meta?;
             let served = meta.is_dir() || meta.is_file() || (links && meta.is_symlink());
             if !served {
                 return Err(FsError::NotFound);
             }
-            Ok(Box::new(meta.quoted(visit.is("PROPFIND"))) as Box<dyn DavMetaData>)
+            Ok(Box::new(meta.quoted(context.is("PROPFIND"))) as Box<dyn DavMetaData>)
         })
     }
 }
@@ -83,33 +83,33 @@ impl GuardedFileSystem<Context> for Store {
         &'a self,
         path: &'a DavPath,
         options: OpenOptions,
-        visit: &'a Context,
+        context: &'a Context,
     ) -> FsFuture<'a, Box<dyn DavFile>> {
-        let (path, visit, shared) = (path.clone(), Arc::clone(visit), Arc::clone(&self.root));
+        let (path, context, shared) = (path.clone(), Arc::clone(context), Arc::clone(&self.root));
         self.run(move |root| {
             if !options.write {
                 let file = Download::new(root.resolve(&path, OFlags::RDONLY)?)?;
                 return Ok(Box::new(file) as Box<dyn DavFile>);
             }
             let (dir, name) = root.parent(&path)?;
-            if visit.is("LOCK") {
-                // A lock on a name that is free reserves it with an empty file (RFC 4918 section 7.3).
+            if context.is("LOCK") {
+                // A lock on an unmapped URL creates an empty file (RFC 4918 §7.3).
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let file = rustix::fs::openat(&dir, name, flags, Mode::from_raw_mode(0o666)).map_err(refusal)?;
                 return Ok(Box::new(Download::new(file)?) as Box<dyn DavFile>);
             }
-            let draft = Draft::new(dir, name)?;
-            match draft.replaces() {
+            let staged = StagedUpload::new(dir, name)?;
+            match staged.replaces() {
                 true if options.create_new => return Err(FsError::Exists),
                 false if !options.create => return Err(FsError::NotFound),
                 _ => {}
             }
-            // Better to refuse now than after the client has sent everything.
+            // Refuse now rather than after the whole body has arrived.
             let (used, total) = root.space().map_err(refusal)?;
             if options.size.is_some_and(|size| size > total - used) {
                 return Err(FsError::InsufficientStorage);
             }
-            Ok(Box::new(Upload::new(shared, draft, options.size, visit)) as Box<dyn DavFile>)
+            Ok(Box::new(Upload::new(shared, staged, options.size, context)) as Box<dyn DavFile>)
         })
     }
 
@@ -117,36 +117,36 @@ impl GuardedFileSystem<Context> for Store {
         &'a self,
         path: &'a DavPath,
         _meta: ReadDirMeta,
-        visit: &'a Context,
+        context: &'a Context,
     ) -> FsFuture<'a, FsStream<Box<dyn DavDirEntry>>> {
-        let (path, visit, shared) = (path.clone(), Arc::clone(visit), Arc::clone(&self.root));
+        let (path, context, shared) = (path.clone(), Arc::clone(context), Arc::clone(&self.root));
         self.run(move |root| {
-            listing::list(shared, root.resolve(&path, OFlags::RDONLY | OFlags::DIRECTORY)?, &path, &visit)
+            listing::list(shared, root.resolve(&path, OFlags::RDONLY | OFlags::DIRECTORY)?, &path, &context)
         })
     }
 
-    fn metadata<'a>(&'a self, path: &'a DavPath, visit: &'a Context) -> FsFuture<'a, Box<dyn DavMetaData>> {
-        self.look(path, visit, false)
+    fn metadata<'a>(&'a self, path: &'a DavPath, context: &'a Context) -> FsFuture<'a, Box<dyn DavMetaData>> {
+        self.look(path, context, false)
     }
 
-    fn symlink_metadata<'a>(&'a self, path: &'a DavPath, visit: &'a Context) -> FsFuture<'a, Box<dyn DavMetaData>> {
-        self.look(path, visit, true)
+    fn symlink_metadata<'a>(&'a self, path: &'a DavPath, context: &'a Context) -> FsFuture<'a, Box<dyn DavMetaData>> {
+        self.look(path, context, true)
     }
 
-    fn create_dir<'a>(&'a self, path: &'a DavPath, visit: &'a Context) -> FsFuture<'a, ()> {
-        let (path, visit) = (path.clone(), Arc::clone(visit));
+    fn create_dir<'a>(&'a self, path: &'a DavPath, context: &'a Context) -> FsFuture<'a, ()> {
+        let (path, context) = (path.clone(), Arc::clone(context));
         self.run(move |root| {
             let (dir, name) = root.parent(&path)?;
             let mkdir = || rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(0o777));
             match mkdir() {
-                // A collection copied over a file, which `remove_file` spared.
-                Err(Errno::EXIST) if visit.is("COPY") && Meta::of_name(&dir, name).is_ok_and(|m| m.is_file()) => {
-                    removal::remove(root, &dir, name, AtFlags::empty()).and_then(|()| mkdir())
+                // A collection copied over a file, which `remove_file` kept.
+                Err(Errno::EXIST) if context.is("COPY") && Meta::of_name(&dir, name).is_ok_and(|m| m.is_file()) => {
+                    remove::remove(root, &dir, name, AtFlags::empty()).and_then(|()| mkdir())
                 }
                 done => done,
             }
             .map_err(refusal)?;
-            if let Some(properties) = copied_from(&visit, &path)
+            if let Some(properties) = copied_from(&context, &path)
                 .and_then(|source| properties::raw(root.resolve(&source, OFlags::RDONLY | OFlags::DIRECTORY).ok()?))
             {
                 let made = root.resolve(&path, OFlags::RDONLY | OFlags::DIRECTORY)?;
@@ -161,16 +161,16 @@ impl GuardedFileSystem<Context> for Store {
         let path = path.clone();
         self.run(move |root| {
             let (parent, name) = root.parent(&path)?;
-            let remove = || removal::remove(root, &parent, name, AtFlags::REMOVEDIR);
+            let remove = || remove::remove(root, &parent, name, AtFlags::REMOVEDIR);
             match remove() {
-                // Unfinished uploads do not keep a collection alive; they will fail with it. Nor do the properties of
-                // a directory that was served itself.
+                // Unfinished uploads do not keep a collection from being removed; they fail with it. Nor does the
+                // properties folder of a directory that was once served itself.
                 Err(Errno::NOTEMPTY) => {
                     let dir = root.resolve(&path, OFlags::RDONLY | OFlags::DIRECTORY)?;
                     for entry in Dir::read_from(&dir).map_err(refusal)?.flatten() {
                         let name = entry.file_name();
-                        if name.to_bytes() == large::FOLDER.as_bytes() {
-                            large::remove_all(&dir).map_err(refusal)?;
+                        if name.to_bytes() == property_files::FOLDER.as_bytes() {
+                            property_files::remove_all(&dir).map_err(refusal)?;
                         } else if is_own(name.to_bytes()) {
                             rustix::fs::unlinkat(&dir, name, AtFlags::empty()).map_err(refusal)?;
                         }
@@ -183,15 +183,15 @@ impl GuardedFileSystem<Context> for Store {
         })
     }
 
-    fn remove_file<'a>(&'a self, path: &'a DavPath, visit: &'a Context) -> FsFuture<'a, ()> {
-        if visit.destination.as_ref() == Some(path) {
-            // `dav-server` clears the way for a `COPY` or `MOVE`; ours replace the file in one step instead.
+    fn remove_file<'a>(&'a self, path: &'a DavPath, context: &'a Context) -> FsFuture<'a, ()> {
+        if context.destination.as_ref() == Some(path) {
+            // `dav-server` removes the target of a `COPY` or `MOVE` first; ours replace it atomically.
             return Box::pin(async { Ok(()) });
         }
         let path = path.clone();
         self.run(move |root| {
             let (dir, name) = root.parent(&path)?;
-            removal::remove(root, dir, name, AtFlags::empty()).map_err(refusal)
+            remove::remove(root, dir, name, AtFlags::empty()).map_err(refusal)
         })
     }
 
@@ -200,10 +200,10 @@ impl GuardedFileSystem<Context> for Store {
         self.run(move |root| {
             let (source, old) = root.parent(&from)?;
             let (target, new) = root.parent(&to)?;
-            let rename = || removal::rename(root, (&source, old), (&target, new));
+            let rename = || remove::rename(root, (&source, old), (&target, new));
             match rename() {
-                // A collection moved over a file, which `remove_file` spared.
-                Err(Errno::NOTDIR) => removal::remove(root, &target, new, AtFlags::empty()).and_then(|()| rename()),
+                // A collection moved over a file, which `remove_file` kept.
+                Err(Errno::NOTDIR) => remove::remove(root, &target, new, AtFlags::empty()).and_then(|()| rename()),
                 done => done,
             }
             .and_then(|()| rustix::fs::fsync(&target))
@@ -212,13 +212,13 @@ impl GuardedFileSystem<Context> for Store {
         })
     }
 
-    fn copy<'a>(&'a self, from: &'a DavPath, to: &'a DavPath, visit: &'a Context) -> FsFuture<'a, ()> {
-        let (from, to, visit) = (from.clone(), to.clone(), Arc::clone(visit));
+    fn copy<'a>(&'a self, from: &'a DavPath, to: &'a DavPath, context: &'a Context) -> FsFuture<'a, ()> {
+        let (from, to, context) = (from.clone(), to.clone(), Arc::clone(context));
         self.run(move |root| {
             let (dir, name) = root.parent(&to)?;
-            let mut draft = Draft::new(dir, name)?;
-            draft.copy(root, root.resolve(&from, OFlags::RDONLY)?)?;
-            draft.commit(root, &visit).map(drop)
+            let mut staged = StagedUpload::new(dir, name)?;
+            staged.copy(root, root.resolve(&from, OFlags::RDONLY)?)?;
+            staged.commit(root, &context).map(drop)
         })
     }
 
@@ -243,21 +243,21 @@ impl GuardedFileSystem<Context> for Store {
         })
     }
 
-    /// All properties of a file, for listings that did not name the ones they want.
-    fn get_props<'a>(&'a self, path: &'a DavPath, _content: bool, visit: &'a Context) -> FsFuture<'a, Vec<DavProp>> {
-        let kept = visit.take_properties(path);
-        if visit.named.is_some() {
+    /// All properties of a file, for listings that name none.
+    fn get_props<'a>(&'a self, path: &'a DavPath, _content: bool, context: &'a Context) -> FsFuture<'a, Vec<DavProp>> {
+        let kept = context.take_properties(path);
+        if context.named.is_some() {
             return Box::pin(async { Ok(Vec::new()) });
         }
         self.properties(path, kept)
     }
 
-    fn get_prop<'a>(&'a self, path: &'a DavPath, wanted: DavProp, visit: &'a Context) -> FsFuture<'a, Vec<u8>> {
-        let all = self.properties(path, visit.kept_properties(path));
+    fn get_prop<'a>(&'a self, path: &'a DavPath, wanted: DavProp, context: &'a Context) -> FsFuture<'a, Vec<u8>> {
+        let all = self.properties(path, context.kept_properties(path));
         Box::pin(async move {
             let found = all.await?.into_iter().find(|p| p.name == wanted.name && p.namespace == wanted.namespace);
             found.and_then(|property| property.xml).ok_or_else(|| {
-                visit.lacks(Name { namespace: wanted.namespace, local: wanted.name });
+                context.lacks(Name { namespace: wanted.namespace, local: wanted.name });
                 FsError::NotFound
             })
         })
@@ -278,15 +278,15 @@ impl Store {
     }
 }
 
-/// Which collection a `COPY` makes `made` from.
-fn copied_from(visit: &Visit, made: &DavPath) -> Option<DavPath> {
-    let destination = visit.destination.as_ref().filter(|_| visit.is("COPY"))?;
+/// The source collection of a `COPY` that creates `made`.
+fn copied_from(context: &RequestContext, made: &DavPath) -> Option<DavPath> {
+    let destination = context.destination.as_ref().filter(|_| context.is("COPY"))?;
     let (destination, made) = (destination.as_url_string(), made.as_url_string());
     let below = made.strip_prefix(destination.trim_end_matches('/'))?;
-    DavPath::new(&format!("{}{below}", visit.path.as_url_string().trim_end_matches('/'))).ok()
+    DavPath::new(&format!("{}{below}", context.path.as_url_string().trim_end_matches('/'))).ok()
 }
 
-/// Runs system calls where they may block.
+/// Runs system calls on the blocking pool.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> FsResult<T> + Send + 'static) -> FsResult<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or(Err(FsError::GeneralFailure))
 }

@@ -41,7 +41,7 @@ async fn get_from(server: &Running, source: Ipv4Addr) -> u16 {
     finish(stream).await.status()
 }
 
-async fn others_are_served(server: &Running) {
+async fn assert_others_are_served(server: &Running) {
     for _ in 0..3 {
         for source in [SAME, OTHER] {
             assert_eq!(get_from(server, source).await, 200, "{source}");
@@ -65,14 +65,14 @@ async fn attack(server: &Running, head: &'static str, trickle: bool) -> JoinSet<
 }
 
 #[tokio::test]
-async fn silent_connections_keep_nobody_out() {
+async fn silent_connections_lock_nobody_out() {
     let server = small(|_| {});
     let _attackers = attack(&server, "", false).await;
-    others_are_served(&server).await;
+    assert_others_are_served(&server).await;
 }
 
 #[tokio::test]
-async fn silent_connections_before_the_tls_handshake_keep_nobody_out() {
+async fn silent_connections_before_tls_lock_nobody_out() {
     let server = small(|config| config.tls = Some(Tls::SelfSigned));
     let _attackers = attack(&server, "\x16\x03\x01", false).await;
     let mut stream = connect_from(&server, OTHER).await;
@@ -82,23 +82,23 @@ async fn silent_connections_before_the_tls_handshake_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn heads_that_never_end_keep_nobody_out() {
+async fn endless_heads_lock_nobody_out() {
     let server = small(|_| {});
     let _attackers = attack(&server, "GET / HTTP/1.1\r\nHost: localhost\r\nX: ", true).await;
-    others_are_served(&server).await;
+    assert_others_are_served(&server).await;
 }
 
 #[tokio::test]
-async fn slow_uploads_keep_nobody_out() {
+async fn slow_uploads_lock_nobody_out() {
     let server = small(|_| {});
     let head = "PUT /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
     let _attackers = attack(&server, head, true).await;
-    others_are_served(&server).await;
+    assert_others_are_served(&server).await;
     assert_eq!(server.read("slow"), None);
 }
 
 #[tokio::test]
-async fn slow_uploads_over_http2_keep_nobody_out() {
+async fn slow_http2_uploads_lock_nobody_out() {
     let server = small(|_| {});
     // The preface, no settings, and HEADERS of a PUT to / (RFC 7541, Appendix A) without END_STREAM.
     let head = concat!(
@@ -108,19 +108,19 @@ async fn slow_uploads_over_http2_keep_nobody_out() {
         "\x02\x03PUT\x06\x04http\x04\x02/f\x01\x09localhost",
     );
     let _attackers = attack(&server, head, false).await;
-    others_are_served(&server).await;
+    assert_others_are_served(&server).await;
 }
 
 #[tokio::test]
-async fn answers_that_are_not_taken_keep_nobody_out() {
+async fn unread_responses_lock_nobody_out() {
     let server = small(|_| {});
     std::fs::File::create(server.root.path().join("large")).unwrap().set_len(1 << 30).unwrap();
     let _attackers = attack(&server, "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n", false).await;
-    others_are_served(&server).await;
+    assert_others_are_served(&server).await;
 }
 
 #[tokio::test]
-async fn upload_that_moves_outlasts_silent_connections() {
+async fn active_upload_outlasts_silent_connections() {
     let server = small(|_| {});
     let mut upload = connect_from(&server, SAME).await;
     upload.write_all(b"PUT /file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n").await.unwrap();

@@ -79,7 +79,7 @@ async fn get(connector: &Connector, port: u16, offer: Offer, early: bool) -> (Ea
 }
 
 #[tokio::test]
-async fn ngtcp2s_client_is_answered_early_and_refused_what_changes_something() {
+async fn ngtcp2_client_gets_early_data_answered_and_unsafe_requests_refused() {
     let Some(client) = program("gtlsclient", "ngtcp2-client") else { return };
     let server = start(|config| config.tls = Some(Tls::SelfSigned));
     server.write("file", vec![7; 200_000]);
@@ -122,7 +122,7 @@ async fn ngtcp2s_client_is_answered_early_and_refused_what_changes_something() {
 }
 
 #[tokio::test]
-async fn ngtcp2s_server_is_asked_early() {
+async fn ngtcp2_server_gets_early_data() {
     let Some(server) = program("gtlsserver", "ngtcp2-server") else { return };
     let folder = folder();
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -152,7 +152,7 @@ async fn ngtcp2s_server_is_asked_early() {
 }
 
 #[tokio::test]
-async fn nginx_is_asked_early_over_tcp() {
+async fn nginx_gets_early_data_over_tcp() {
     let Some(nginx) = program("nginx", "nginx") else { return };
     for (offer, option) in [(Offer::Http1, ""), (Offer::Http2, " http2")] {
         let folder = folder();

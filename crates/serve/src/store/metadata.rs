@@ -1,10 +1,9 @@
-//! What a client may know of a file: type, size, times, and the entity tag.
+//! Metadata of a file: type, size, times, and the entity tag.
 //!
-//! An entity tag must change with every upload and never come back, or `If-Match` loses updates
-//! (RFC 9110 section 8.8.3). Size and modification time alone do not do: kernels stamp files from a
-//! clock that ticks a few hundred times a second, so two uploads of equal size within a tick would
-//! share a tag. We stamp each upload ourselves, to the nanosecond and never twice the same
-//! ([`next_stamp`]), and add the inode for files that others changed.
+//! An entity tag must change with every upload and never repeat, or `If-Match` loses updates (RFC 9110 §8.8.3). Size
+//! and modification time alone are not enough: kernels take file times from a clock that ticks a few hundred times a
+//! second, so two uploads of equal size within a tick would share a tag. The server sets each upload's time itself, in
+//! nanoseconds and unique ([`next_stamp`]), and the tag includes the inode for files that other programs change.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,12 +16,12 @@ use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp, Timespec}
 #[derive(Debug, Clone)]
 pub(crate) struct Meta {
     stat: Statx,
-    /// `dav-server` puts the tag into `DAV:getetag` bare, where RFC 4918 section 15.6 wants it quoted
-    /// as in the header; for `PROPFIND` we hand it out quoted.
+    /// `dav-server` writes `DAV:getetag` without quotes, where RFC 4918 §15.6 requires them; for `PROPFIND` the tag has
+    /// quotes already.
     quoted: bool,
 }
 
-/// What tells one upload's result from another's.
+/// Identifies one upload's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     inode: u64,
@@ -55,12 +54,12 @@ impl Meta {
         FileType::from_raw_mode(self.stat.stx_mode.into())
     }
 
-    /// Read, write and execute bits; set-user-id and the like are not for uploads to inherit.
+    /// Read, write and execute bits; uploads must not inherit set-user-id and the like.
     pub(crate) fn permissions(&self) -> rustix::fs::Mode {
         rustix::fs::Mode::from_raw_mode(u32::from(self.stat.stx_mode) & 0o777)
     }
 
-    /// Names of the file.
+    /// Number of hard links.
     pub(crate) fn links(&self) -> u32 {
         self.stat.stx_nlink
     }
@@ -120,12 +119,12 @@ impl DavMetaData for Meta {
     }
 }
 
-/// A time before 1970 is told as 1970: `dav-server` prints dates from unsigned seconds.
+/// Times before 1970 become 1970: `dav-server` prints dates from unsigned seconds.
 fn time(at: StatxTimestamp) -> SystemTime {
     UNIX_EPOCH + Duration::new(u64::try_from(at.tv_sec).unwrap_or(0), at.tv_nsec)
 }
 
-/// The time now, later than any stamp given before in this process.
+/// The current time, later than every earlier stamp of this process.
 pub(crate) fn next_stamp() -> Timespec {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);

@@ -1,14 +1,12 @@
-//! TLS for a server that answers before the handshake is done (RFC 8446 §2.3, RFC 8470).
+//! TLS early data, 0-RTT (RFC 8446 §2.3, RFC 8470).
 //!
-//! A client that resumes a session may send a request with its first message, and gains a round trip if it is also
-//! answered before the client's last message of the handshake comes. `tokio-rustls` waits for that, so the stream here
-//! is our own, on `rustls` itself: it is handed over as soon as early data is accepted, and the rest of the handshake
-//! takes place beneath it.
+//! A client that resumes a session may send a request in its first flight. It saves a round trip if the server responds
+//! before the client's Finished arrives. `tokio-rustls` waits for Finished, so the stream here is our own, on `rustls`
+//! itself: it is usable as soon as early data is accepted, and completes the handshake underneath.
 //!
-//! What comes early may come from somebody who recorded it. Two things stand against that. Sessions are kept here and
-//! each is good for one handshake ([`configure`]), so that a recorded first message is refused its early data by the
-//! server that took it before (RFC 8446 §8.1). And a request that is not safe is refused with 425 until the handshake
-//! has shown that the client is there now ([`too_early`]).
+//! Early data can be replayed by an attacker. Two measures prevent harm. Sessions are kept in memory and used once
+//! ([`configure`]), so that the server refuses the early data of a replayed ClientHello (RFC 8446 §8.1). And an unsafe
+//! request gets 425 until the handshake is complete ([`too_early`]).
 
 use std::{
     io::{self, Read, Write},
@@ -30,23 +28,23 @@ use rustls::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How much a client may send early over TCP, in bytes: many requests without bodies.
-const EARLY: u32 = 16 * 1024;
-/// Sessions that are kept, of some hundred bytes each.
-const SESSIONS: usize = 8192;
-/// Tickets for each connection: as many as clients open connections at a time. Each is good for one.
-const TICKETS: usize = 6;
-/// A client reads nothing of a record before it has all of it, and one of 16 KiB takes a round trip more than its first
-/// bytes where the congestion window begins at ten packets (RFC 6928). So the first of a connection fit into a packet;
-/// as Apache's do (`H2TLSWarmUpSize`), and those of Go's `crypto/tls` for as long.
+/// Maximum early data over TCP, in bytes: room for many requests without bodies.
+const MAX_EARLY_DATA: u32 = 16 * 1024;
+/// Number of sessions kept, of some hundred bytes each.
+const MAX_SESSIONS: usize = 8192;
+/// Session tickets sent per connection: as many as clients open connections at once, since each ticket is used once.
+const TICKETS_PER_CONNECTION: usize = 6;
+/// A client can decrypt a TLS record only when all of it has arrived, and a record of 16 KiB exceeds the initial window
+/// of ten segments (RFC 6928) and so takes another round trip. The first records of a connection fit into one segment,
+/// as Apache's (`H2TLSWarmUpSize`) and those of Go's `crypto/tls` do.
 const SHORT_RECORD: usize = 1300;
 const SHORT_UNTIL: usize = 128 * 1024;
 
-/// Set by a proxy before us that passes on what came to it early (RFC 8470 §5.1).
+/// Set by a reverse proxy that forwards early data (RFC 8470 §5.1).
 const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 
-/// The TLS settings of a server, for TCP and for QUIC: resumed sessions with early data, each good for once, and
-/// HTTP/2 before HTTP/1.1. An error if the key is not the certificate's.
+/// The server's TLS configurations for TCP and for QUIC: single-use sessions with early data, and HTTP/2 preferred over
+/// HTTP/1.1. Fails if the key does not belong to the certificate.
 pub fn configure(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -55,66 +53,66 @@ pub fn configure(
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
-    // Not tickets that hold their session themselves: those could be used twice.
-    tcp.session_storage = ServerSessionMemoryCache::new(SESSIONS);
-    tcp.send_tls13_tickets = TICKETS;
+    // No stateless tickets: they could be used twice.
+    tcp.session_storage = ServerSessionMemoryCache::new(MAX_SESSIONS);
+    tcp.send_tls13_tickets = TICKETS_PER_CONNECTION;
     tcp.send_half_rtt_data = true;
-    tcp.max_early_data_size = EARLY;
+    tcp.max_early_data_size = MAX_EARLY_DATA;
     tcp.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let mut quic = tcp.clone();
-    quic.session_storage = ServerSessionMemoryCache::new(SESSIONS);
-    // QUIC bounds it itself, and allows no other value (RFC 9001 §4.6.1).
+    quic.session_storage = ServerSessionMemoryCache::new(MAX_SESSIONS);
+    // QUIC has limits of its own, and allows no other value (RFC 9001 §4.6.1).
     quic.max_early_data_size = u32::MAX;
     quic.alpn_protocols = vec![b"h3".to_vec()];
     Ok((tcp, quic))
 }
 
-/// Whether a connection's handshake is done.
+/// Whether a connection's handshake is complete.
 #[derive(Clone)]
-pub enum Gate {
-    /// It is, or there is none.
-    Open,
-    /// It is once this is set.
+pub enum HandshakeState {
+    /// It is, or there is no TLS.
+    Complete,
+    /// Complete once this is set.
     Tls(Arc<AtomicBool>),
-    /// It is once this is ready.
+    /// Complete once this is ready.
     Quic(Shared<quinn::ZeroRttAccepted>),
 }
 
-impl Gate {
-    /// The gate of a QUIC connection.
+impl HandshakeState {
+    /// Of a QUIC connection.
     pub(crate) fn quic(accepted: quinn::ZeroRttAccepted) -> Self {
         Self::Quic(accepted.shared())
     }
 
-    /// Whether the client has shown by now that it is there.
-    pub fn is_open(&self) -> bool {
+    /// Whether the handshake is complete, which proves that the client is live.
+    pub fn is_complete(&self) -> bool {
         match self {
-            Self::Open => true,
+            Self::Complete => true,
             Self::Tls(done) => done.load(Ordering::Acquire),
             Self::Quic(done) => done.clone().now_or_never().is_some(),
         }
     }
 }
 
-/// Whether a request must be refused with 425 (Too Early): it may be a recording, and is not safe to answer twice.
-pub fn too_early<B>(request: &Request<B>, gate: &Gate) -> bool {
+/// Whether a request must be refused with 425 (Too Early): it may be a replay, and is not safe to serve twice.
+pub fn too_early<B>(request: &Request<B>, handshake: &HandshakeState) -> bool {
     let safe = matches!(request.method(), &Method::GET | &Method::HEAD | &Method::OPTIONS)
         || request.method().as_str() == "PROPFIND";
     let passed_on = request.headers().get(&EARLY_DATA).is_some_and(|early| early == "1");
-    !safe && (passed_on || !gate.is_open())
+    !safe && (passed_on || !handshake.is_complete())
 }
 
-/// A TLS connection with a client. Its handshake may still be under way.
+/// A TLS connection. Its handshake may be incomplete.
 pub struct Stream<S> {
     io: S,
     tls: ServerConnection,
     confirmed: Arc<AtomicBool>,
-    /// Bytes that were encrypted, until it does not matter any more how many.
+    /// Bytes encrypted so far, counted up to [`SHORT_UNTIL`].
     sent: usize,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
-    /// Shakes hands, as far as is needed to read a request.
+    /// Performs the handshake as far as is needed to read a request.
     pub async fn accept(io: S, config: Arc<ServerConfig>) -> io::Result<Self> {
         let tls = ServerConnection::new(config).map_err(io::Error::other)?;
         let mut stream = Self { io, tls, confirmed: Arc::default(), sent: 0 };
@@ -131,22 +129,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
         Ok(stream)
     }
 
-    /// Whether its handshake is done.
-    pub fn gate(&self) -> Gate {
-        Gate::Tls(self.confirmed.clone())
+    /// Tells when the handshake is complete.
+    pub fn handshake(&self) -> HandshakeState {
+        HandshakeState::Tls(self.confirmed.clone())
     }
 
-    /// The protocol agreed upon by ALPN.
+    /// The protocol negotiated by ALPN.
     pub fn alpn(&self) -> Option<&[u8]> {
         self.tls.alpn_protocol()
     }
 
-    /// Reads what came, and takes it in; nothing at the end. What there is to say is said first.
+    /// Writes pending output, then reads and processes input. Returns 0 at the end of the input.
     fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let _ = self.poll_out(context)?;
         let read = ready!(unblocked(self.tls.read_tls(&mut Adapter { io: &mut self.io, context })))?;
         if let Err(error) = self.tls.process_new_packets() {
-            // The alert, if there is room for it.
+            // Try to send the alert.
             let _ = self.poll_out(context);
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
         }
@@ -156,7 +154,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
         Poll::Ready(Ok(read))
     }
 
-    /// Encrypts as much as there is room for.
+    /// Encrypts as many bytes as the buffer takes.
     fn encrypt(&mut self, mut bytes: &[u8]) -> io::Result<usize> {
         let all = bytes.len();
         while self.sent < SHORT_UNTIL && !bytes.is_empty() {
@@ -170,7 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
         Ok(all - bytes.len() + self.tls.writer().write(bytes)?)
     }
 
-    /// Writes what there is to say.
+    /// Writes pending output.
     fn poll_out(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.tls.wants_write() {
             if ready!(unblocked(self.tls.write_tls(&mut Adapter { io: &mut self.io, context })))? == 0 {
@@ -196,7 +194,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
                     return Poll::Ready(Ok(()));
                 }
             }
-            // Its end shows in the reader, as one that was announced or as a cut.
+            // The reader reports the end: a close_notify, or a truncated connection.
             if ready!(self.poll_more(context))? == 0 && self.tls.is_handshaking() {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
@@ -228,7 +226,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
     }
 }
 
-/// An asynchronous stream as `rustls` wants it: one that says that it would block.
+/// Adapts an asynchronous stream to `std::io`: pending becomes `WouldBlock`.
 struct Adapter<'a, 'b, S> {
     io: &'a mut S,
     context: &'a mut Context<'b>,

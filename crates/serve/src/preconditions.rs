@@ -1,23 +1,22 @@
-//! Reading a request's conditions strictly.
+//! Strict parsing of preconditions.
 //!
-//! A condition that cannot be read must not count as none: an upload that was to happen only `If-Match`
-//! would then happen anyway, over somebody's work. `dav-server` skips what it cannot read, and panics on
-//! some of it, so conditions are judged here first: malformed ones are refused, and an `If` header is
-//! written anew in the one form that `dav-server` reads.
+//! A precondition that cannot be parsed must not be ignored: an upload with `If-Match` would overwrite somebody's
+//! changes. `dav-server` skips malformed preconditions, and panics on some. So they are parsed here first: malformed
+//! ones are refused, and an `If` header is rewritten in the one form that `dav-server` parses.
 
 use std::fmt::Write;
 
 use dav_server::davpath::DavPath;
 use http::header::{HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
 
-/// The `If` header of RFC 4918 section 10.4.
+/// The `If` header of RFC 4918 §10.4.
 pub(crate) const IF: HeaderName = HeaderName::from_static("if");
 
-/// A condition that cannot be read.
+/// A malformed precondition.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Checks the conditions among a request's headers, and puts them into the form that is understood.
+/// Validates a request's preconditions, and normalizes `If`.
 pub(crate) fn check(headers: &mut HeaderMap) -> Result<(), Malformed> {
     for name in [IF_MATCH, IF_NONE_MATCH] {
         for value in headers.get_all(name) {
@@ -31,7 +30,7 @@ pub(crate) fn check(headers: &mut HeaderMap) -> Result<(), Malformed> {
         && value.as_bytes().contains(&b'"')
         && value.to_str().ok().and_then(etag) != Some("")
     {
-        // A range that hangs on something unreadable is no range (RFC 9110 section 13.1.5).
+        // A range with an invalid `If-Range` is ignored (RFC 9110 §13.1.5).
         headers.remove(IF_RANGE);
         headers.remove(RANGE);
     }
@@ -43,19 +42,19 @@ pub(crate) fn check(headers: &mut HeaderMap) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// RFC 9110 section 5.6.7, in the one form that senders may produce.
+/// IMF-fixdate of RFC 9110 §5.6.7, the only form that senders may generate.
 fn date(text: &str) -> Option<()> {
     chrono::NaiveDateTime::parse_from_str(text.trim(), "%a, %d %b %Y %H:%M:%S GMT").ok().map(drop)
 }
 
-/// Reads an entity tag (RFC 9110 section 8.8.3) and returns what follows it. Tags with commas or blanks,
-/// which nobody gives, are not taken: `dav-server` would split them.
+/// Parses an entity tag (RFC 9110 §8.8.3) and returns the rest. Tags with commas or blanks, which no server generates,
+/// are rejected: `dav-server` would split them.
 fn etag(text: &str) -> Option<&str> {
     let (tag, rest) = text.strip_prefix("W/").unwrap_or(text).strip_prefix('"')?.split_once('"')?;
     tag.bytes().all(|b| b.is_ascii_graphic() && b != b',').then_some(rest)
 }
 
-/// `*` or a list of entity tags (RFC 9110 section 13.1.1).
+/// `*` or a list of entity tags (RFC 9110 §13.1.1).
 fn etag_list(text: &str) -> Option<()> {
     if text.trim() == "*" {
         return Some(());
@@ -63,7 +62,7 @@ fn etag_list(text: &str) -> Option<()> {
     text.split(',').all(|tag| etag(tag.trim()) == Some("")).then_some(())
 }
 
-/// Reads an `If` header and writes it in one form: tagged lists have a whole URL, as only its path counts.
+/// Parses an `If` header and writes it in a normal form: a tagged list gets a full URL, of which only the path counts.
 fn if_header(text: &str) -> Option<String> {
     let mut rest = text.trim_start();
     let mut out = String::new();
@@ -78,7 +77,7 @@ fn if_header(text: &str) -> Option<String> {
     (!out.is_empty()).then_some(out)
 }
 
-/// Reads the conditions of a list up to its closing parenthesis.
+/// Parses the conditions of a list up to its closing parenthesis.
 fn list<'t>(mut rest: &'t str, out: &mut String) -> Option<&'t str> {
     let mut open = '(';
     loop {
@@ -108,7 +107,7 @@ fn list<'t>(mut rest: &'t str, out: &mut String) -> Option<&'t str> {
     }
 }
 
-/// What a list is tagged with: a URL or an absolute path.
+/// The resource tag of a list: a URL or an absolute path.
 fn resource(tag: &str) -> Option<DavPath> {
     let uri: http::Uri = tag.parse().ok()?;
     DavPath::new(uri.path()).ok()
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_standard_allows_is_read() {
+    fn valid_preconditions_parse() {
         for (given, written) in [
             ("(<urn:uuid:1>)", "(<urn:uuid:1>) "),
             ("  ( <urn:x> [\"e\"] )(not<DAV:no-lock>)", "(<urn:x> [\"e\"]) (Not <DAV:no-lock>) "),
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_malformed() {
+    fn invalid_preconditions_are_malformed() {
         for given in [
             "",
             "(",
@@ -161,7 +160,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_makes_it_panic(text in "[ (\\[<NotW/\"ae:,>\\])é]{0,24}") {
+        fn parser_never_panics(text in "[ (\\[<NotW/\"ae:,>\\])é]{0,24}") {
             let again = if_header(&text).map(|written| if_header(&written) == Some(written));
             proptest::prop_assert_ne!(again, Some(false), "what is written reads the same");
             etag_list(&text);

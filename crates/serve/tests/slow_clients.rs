@@ -45,7 +45,7 @@ async fn outcome(root: &std::path::Path, tls: Option<Tls>, words: &[u8]) -> Stri
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_ends_a_connection() {
+async fn silent_connection_times_out() {
     let root = tempfile::tempdir().unwrap();
     assert_eq!(outcome(root.path(), None, b"").await, "");
     assert_eq!(outcome(root.path(), None, b"GET / HTTP/1.1\r\nHost: te").await, "");
@@ -54,21 +54,21 @@ async fn silence_ends_a_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_between_requests_ends_a_connection() {
+async fn idle_connection_times_out() {
     let root = tempfile::tempdir().unwrap();
     let answer = outcome(root.path(), None, b"OPTIONS / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_http2_client_that_does_not_answer_is_left() {
+async fn http2_client_without_ping_replies_is_disconnected() {
     let root = tempfile::tempdir().unwrap();
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     assert_ne!(outcome(root.path(), None, preface).await, "the server never hung up");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_stops_is_given_up() {
+async fn stalled_upload_times_out() {
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("file"), "old").unwrap();
     let words = b"PUT /file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nnew";
@@ -109,14 +109,14 @@ async fn upload_at(rate: usize, seconds: usize) -> (String, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn upload_below_the_least_rate_is_given_up() {
+async fn upload_below_min_rate_times_out() {
     let (answer, after) = upload_at(50, 1000).await;
     assert_eq!(answer, "HTTP/1.1 408");
     assert!((30..60).contains(&after), "{after} s");
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_upload_above_the_least_rate_arrives() {
+async fn slow_upload_above_min_rate_arrives() {
     let (answer, after) = upload_at(600, 600).await;
     assert_eq!(answer, "HTTP/1.1 201");
     assert!(after >= 599, "{after} s");
@@ -137,7 +137,7 @@ impl Write for Lines {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_does_not_take_its_answer_is_left() {
+async fn client_that_does_not_read_its_response_is_disconnected() {
     let root = tempfile::tempdir().unwrap();
     std::fs::File::create(root.path().join("large")).unwrap().set_len(1 << 30).unwrap();
     for http2 in [false, true] {

@@ -63,7 +63,7 @@ fn text(method: &str, headers: &str, body: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_changes_something_is_too_early_before_the_handshake_is_done() {
+async fn unsafe_request_before_handshake_end_gets_425() {
     let server = secure();
     let config = client_config(&server, b"http/1.1");
     let (answer, accepted) = rude(&server, &config, &text("PUT", "", "first")).await;
@@ -107,7 +107,7 @@ impl AsyncWrite for Watched {
 }
 
 #[tokio::test]
-async fn the_first_records_of_a_connection_can_be_read_with_the_packet_they_come_in() {
+async fn first_tls_records_fit_into_one_packet() {
     let server = secure();
     let large = vec![b'x'; 1_000_000];
     server.write("file", &large);
@@ -179,7 +179,7 @@ async fn raw_quic(
 }
 
 #[tokio::test]
-async fn over_http3_too() {
+async fn unsafe_http3_request_before_handshake_end_gets_425() {
     let server = secure();
     server.write("file", "first");
     let config = quic_config(client_config(&server, b"h3"));
@@ -192,7 +192,7 @@ async fn over_http3_too() {
 
 /// RFC 9114 §4.1.2.
 #[tokio::test]
-async fn a_request_that_tells_two_lengths_is_malformed() {
+async fn request_with_two_lengths_is_malformed() {
     let server = secure();
     let put = async |lengths: [&str; 2]| {
         // Nothing of it goes early.
@@ -239,7 +239,7 @@ async fn first_alone(server: SocketAddr) -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_hello_of_several_packets_is_answered_when_its_last_comes() {
+async fn client_hello_of_several_packets_is_answered_after_the_last() {
     let server = secure();
     server.write("file", "x");
     // A browser's takes two, for its key share of ML-KEM; this one's names alone are longer than a packet.
@@ -270,7 +270,7 @@ async fn pour(stream: &mut quinn::SendStream) -> (u64, usize) {
 }
 
 #[tokio::test]
-async fn endless_frames_are_refused_before_they_are_taken_in() {
+async fn endless_frames_are_refused_unread() {
     let server = secure();
     let config = quic_config(client_config(&server, b"h3"));
     // HEADERS, and a type that nobody knows.
@@ -300,7 +300,7 @@ fn quic_server() -> quinn::Endpoint {
 }
 
 #[tokio::test]
-async fn endless_frame_of_an_answer_is_an_error() {
+async fn endless_response_frame_is_an_error() {
     let endpoint = quic_server();
     let url = format!("https://{}/", endpoint.local_addr().unwrap());
     let serving = tokio::spawn(async move {
@@ -317,7 +317,7 @@ async fn endless_frame_of_an_answer_is_an_error() {
 }
 
 #[tokio::test]
-async fn interim_answers_without_end_are_an_error() {
+async fn endless_interim_responses_are_an_error() {
     let endpoint = quic_server();
     let url = format!("https://{}/", endpoint.local_addr().unwrap());
     tokio::spawn(async move {
@@ -338,7 +338,7 @@ async fn interim_answers_without_end_are_an_error() {
 }
 
 #[tokio::test]
-async fn silent_connections_keep_nobody_out_over_http3() {
+async fn silent_http3_connections_lock_nobody_out() {
     let server = crate::common::start(|config| {
         config.tls = Some(serve::Tls::SelfSigned);
         config.connections = std::num::NonZeroUsize::new(8);
@@ -384,7 +384,7 @@ fn rude_server() -> (SocketAddr, mpsc::UnboundedReceiver<Code>) {
 }
 
 #[tokio::test]
-async fn a_server_is_told_that_its_answer_is_malformed() {
+async fn server_learns_that_its_response_is_malformed() {
     let (address, mut codes) = rude_server();
     let url = format!("https://{address}/");
     let lone = open(&trusting(), &Origin::of(&url.parse().unwrap()).unwrap(), Offer::Http3, false).await;

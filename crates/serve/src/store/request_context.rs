@@ -1,9 +1,9 @@
-//! What the store must know of the request behind a call.
+//! The request behind a file system operation.
 //!
-//! `dav-server` asks its file system for small steps ("open", "remove", "read properties") and hands
-//! along a value of our choice with each; this is that value. With it the store can promise more than
-//! the steps alone allow: a conditional upload is checked again at the moment it takes effect, and a
-//! `MOVE` or `COPY` over a file replaces it in one step instead of deleting it first.
+//! `dav-server` splits a request into small file system operations ("open", "remove", "read properties") and passes a
+//! value of our choice to each: this one. It lets the store guarantee more than single operations could: a conditional
+//! upload checks its precondition again when it takes effect, and `MOVE` or `COPY` over a file replaces it atomically
+//! instead of deleting it first.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,55 +14,55 @@ use dav_server::fs::DavProp;
 use http::Method;
 use http::header::{HeaderMap, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 
-use super::meta::Identity;
-use crate::conditions::IF;
+use super::metadata::Identity;
+use crate::preconditions::IF;
 use crate::xml::Name;
 
-/// What the target was when the request's conditions were judged.
+/// The target's state when the preconditions were evaluated.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum TargetState {
     #[default]
     NotYet,
     Nothing,
     File(Identity),
 }
 
-impl From<Option<Identity>> for Seen {
+impl From<Option<Identity>> for TargetState {
     fn from(found: Option<Identity>) -> Self {
-        found.map_or(Seen::Nothing, Seen::File)
+        found.map_or(TargetState::Nothing, TargetState::File)
     }
 }
 
 /// One request, as the store sees it.
 #[derive(Debug)]
-pub(crate) struct Visit {
+pub(crate) struct RequestContext {
     pub(crate) method: Method,
     pub(crate) path: DavPath,
-    /// Where a `COPY` or `MOVE` goes.
+    /// The destination of a `COPY` or `MOVE`.
     pub(crate) destination: Option<DavPath>,
-    /// The properties that a `PROPFIND` names, if it does.
+    /// The properties that a `PROPFIND` names.
     pub(crate) named: Option<Vec<Name>>,
     missing: Mutex<Vec<Name>>,
     conditional: bool,
-    seen: Mutex<Seen>,
+    target_state: Mutex<TargetState>,
     overtaken: AtomicBool,
     properties: Mutex<HashMap<Vec<u8>, Vec<DavProp>>>,
 }
 
-impl Visit {
+impl RequestContext {
     pub(crate) fn new(method: Method, path: DavPath, destination: Option<DavPath>, headers: &HeaderMap) -> Self {
-        // An `If` list with an entity tag has it in brackets; lock tokens alone ask nothing of the content.
+        // An `If` list has entity tags in brackets; lock tokens alone do not depend on the content.
         let tagged = headers.get(IF).is_some_and(|v| v.as_bytes().contains(&b'['));
         let conditional =
             tagged || [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE].iter().any(|h| headers.contains_key(h));
-        Visit {
+        RequestContext {
             method,
             path,
             destination,
             named: None,
             missing: Mutex::default(),
             conditional,
-            seen: Mutex::default(),
+            target_state: Mutex::default(),
             overtaken: AtomicBool::new(false),
             properties: Mutex::default(),
         }
@@ -72,64 +72,64 @@ impl Visit {
         self.method.as_str() == method
     }
 
-    /// Remembers what the target was when the request's conditions were judged: the first look counts.
-    pub(crate) fn saw(&self, path: &DavPath, found: Option<Identity>) {
+    /// Records the target's state when the preconditions are evaluated; only the first call counts.
+    pub(crate) fn note_target(&self, path: &DavPath, found: Option<Identity>) {
         if self.conditional && *path == self.path {
-            let mut seen = lock(&self.seen);
-            if *seen == Seen::NotYet {
-                *seen = found.into();
+            let mut target_state = lock(&self.target_state);
+            if *target_state == TargetState::NotYet {
+                *target_state = found.into();
             }
         }
     }
 
-    /// Whether an upload may still take effect, given what the target is now.
-    pub(crate) fn still_holds(&self, now: Option<Identity>) -> bool {
-        let then = *lock(&self.seen);
-        let holds = !self.conditional || then == Seen::NotYet || then == now.into();
+    /// Whether an upload may take effect, given the target's current state.
+    pub(crate) fn preconditions_hold(&self, now: Option<Identity>) -> bool {
+        let then = *lock(&self.target_state);
+        let holds = !self.conditional || then == TargetState::NotYet || then == now.into();
         if !holds {
             self.overtaken.store(true, Ordering::Relaxed);
         }
         holds
     }
 
-    /// Whether another upload came first and this one, being conditional, was given up: 412.
+    /// Whether this conditional upload was dropped because another came first: 412.
     pub(crate) fn was_overtaken(&self) -> bool {
         self.overtaken.load(Ordering::Relaxed)
     }
 
-    /// Notes a named property that the file being listed does not have.
+    /// Records a named property that the current file does not have.
     pub(crate) fn lacks(&self, name: Name) {
         lock(&self.missing).push(name);
     }
 
-    /// What the file just listed does not have.
+    /// Takes the properties that the current file does not have.
     pub(crate) fn take_missing(&self) -> Vec<Name> {
         std::mem::take(&mut lock(&self.missing))
     }
 
-    /// Keeps properties that a listing has read on its way, for the moment they are asked for.
+    /// Caches properties that a listing has read already.
     pub(crate) fn keep_properties(&self, path: Vec<u8>, properties: Vec<DavProp>) {
         lock(&self.properties).insert(path, properties);
     }
 
-    /// The properties kept for a path.
+    /// The cached properties of a path.
     pub(crate) fn kept_properties(&self, path: &DavPath) -> Option<Vec<DavProp>> {
         lock(&self.properties).get(without_slash(path)).cloned()
     }
 
-    /// Lets go of what was kept for a path, and returns it.
+    /// Removes and returns the cached properties of a path.
     pub(crate) fn take_properties(&self, path: &DavPath) -> Option<Vec<DavProp>> {
         lock(&self.properties).remove(without_slash(path))
     }
 }
 
-/// The path's bytes without the slash that marks a collection.
+/// The path's bytes without a collection's trailing slash.
 pub(crate) fn without_slash(path: &DavPath) -> &[u8] {
     let bytes = path.as_bytes();
     bytes.strip_suffix(b"/").unwrap_or(bytes)
 }
 
-/// Whether a path is `collection` or lies in it.
+/// Whether a path is `collection` or below it.
 pub(crate) fn is_within(path: &DavPath, collection: &DavPath) -> bool {
     without_slash(path).strip_prefix(without_slash(collection)).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }

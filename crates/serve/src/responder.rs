@@ -1,0 +1,107 @@
+//! Serving responses from memory in place of a folder, through the same listeners.
+//!
+//! A recorded page is served under many host names and at a high rate. So a responder has no passwords, no host name
+//! checks and no files: a response is bytes in memory, sent by the fast path (`fast_path`) where the request allows it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use http_body::Body;
+
+use crate::AccessLog;
+use crate::access_log::Entry;
+use crate::activity::RequestGuard;
+use crate::body::{Incoming, ReceivedBody, ResponseBody};
+use crate::early_data::{self, HandshakeState};
+
+/// Produces responses from memory.
+pub trait Responder: Send + Sync + 'static {
+    /// Responds to a request by its head, without blocking. The request's body has been read and discarded. Not called
+    /// for bodies over 256 KiB (413) and for unsafe requests in early data (425, RFC 8470).
+    fn respond(&self, request: &Parts) -> Response<Bytes>;
+
+    /// The response in its HTTP/1.1 wire form, if it is prepared. It must equal that of [`Self::respond`].
+    fn prepared(&self, _request: &SimpleRequest<'_>) -> Option<PreparedResponse> {
+        None
+    }
+}
+
+/// A GET or HEAD request without a body.
+#[derive(Debug, Clone, Copy)]
+pub struct SimpleRequest<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The value of the `Host` field.
+    pub host: &'a str,
+    /// The path and query.
+    pub target: &'a str,
+    pub(crate) fields: &'a [httparse::Header<'a>],
+}
+
+impl SimpleRequest<'_> {
+    /// The value of a header field; the first one if it is repeated.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+    }
+}
+
+/// A response as HTTP/1.1 sends it.
+#[derive(Debug, Clone)]
+pub struct PreparedResponse {
+    /// The status code.
+    pub status: StatusCode,
+    /// The status line and the header section, including the empty line.
+    pub head: Bytes,
+    /// The body; empty for HEAD.
+    pub body: Bytes,
+}
+
+/// Handles requests with a [`Responder`].
+pub(crate) struct ResponderHandler {
+    responder: Arc<dyn Responder>,
+    log: Option<AccessLog>,
+}
+
+impl ResponderHandler {
+    pub(crate) fn new(responder: Arc<dyn Responder>, log: Option<AccessLog>) -> Self {
+        ResponderHandler { responder, log }
+    }
+
+    /// The responder and the log, for the fast path.
+    pub(crate) fn parts(&self) -> (&dyn Responder, Option<&AccessLog>) {
+        (&*self.responder, self.log.as_ref())
+    }
+
+    pub(crate) async fn respond(
+        &self,
+        client: SocketAddr,
+        request: Request<Incoming>,
+        handshake: HandshakeState,
+        guard: RequestGuard,
+    ) -> Response<ResponseBody> {
+        let early = early_data::too_early(&request, &handshake);
+        let mut entry = Entry::new(self.log.clone(), client, &request);
+        let (head, body) = request.into_parts();
+        let whole = body.is_end_stream() || {
+            let (arriving, rest) = ReceivedBody::new(body, Arc::default(), &guard);
+            drop(arriving);
+            rest.drain().await
+        };
+        let response = match (whole, early) {
+            (true, false) => self.responder.respond(&head),
+            (true, true) => refused(StatusCode::TOO_EARLY),
+            (false, _) => refused(StatusCode::PAYLOAD_TOO_LARGE),
+        };
+        entry.status = Some(response.status());
+        response.map(|body| ResponseBody::new(body.into(), None, entry, guard))
+    }
+}
+
+fn refused(status: StatusCode) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = status;
+    response
+}
