@@ -101,8 +101,8 @@ where
                 Ok(Some(resolver)) => {
                     let (respond_to, handshake) = (respond_to.clone(), handshake.clone());
                     let request = async move {
-                        let resolved = timeout(HEAD_TIMEOUT, resolver.resolve_request()).await;
-                        let Ok(Ok((request, stream))) = resolved else { return };
+                        let head = timeout(HEAD_TIMEOUT, resolver.resolve_request()).await;
+                        let Ok(Ok((request, stream))) = head else { return };
                         let (mut up, down) = stream.split();
                         let length = match told_length(request.headers()) {
                             Ok(length) => length,
