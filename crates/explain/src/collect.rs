@@ -16,8 +16,10 @@ use capture::{
 };
 
 use crate::{
-    event::{Both, Event, Offsets, Side},
     read::{Content, dns},
+    segment::SegmentRecord,
+    side::{PerSide, Side},
+    stream_offset::StreamOffsets,
 };
 
 /// How long a closed connection is kept for what still comes, in nanoseconds: TIME-WAIT's packets come within
@@ -27,7 +29,7 @@ const LINGER: u64 = 2_000_000_000;
 /// How long before a connection its name was looked up at most, in nanoseconds.
 const LOOKUP: u64 = 5_000_000_000;
 
-/// The longest that a capture lasts, in nanoseconds: four years. Times are compared by their multiples.
+/// The longest that a capture lasts, in nanoseconds: four years. CauseTimes are compared by their multiples.
 const LONGEST: u64 = 1 << 57;
 
 /// How many questions and answers are remembered.
@@ -47,12 +49,12 @@ pub(crate) struct Lookup {
 
 /// A connection as it was captured.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) ends: Both<SocketAddr>,
+pub(crate) struct CapturedConnection {
+    pub(crate) ends: PerSide<SocketAddr>,
     /// What each SYN said, where it was seen.
-    pub(crate) syn: Both<Option<Syn>>,
-    pub(crate) offsets: Both<Option<Offsets>>,
-    pub(crate) events: Vec<Event>,
+    pub(crate) syn: PerSide<Option<Syn>>,
+    pub(crate) offsets: PerSide<Option<StreamOffsets>>,
+    pub(crate) segments: Vec<SegmentRecord>,
     pub(crate) content: Content,
     pub(crate) lookup: Option<Lookup>,
     /// What was acknowledged selectively: by which packet, from where to where. Only where packets are kept.
@@ -60,10 +62,10 @@ pub(crate) struct Connection {
     /// Whether packets carry timestamps.
     pub(crate) timestamps: bool,
     /// How long an answer took at least, by timestamps: from the capture to each side and back.
-    pub(crate) echoes: Both<Echo>,
+    pub(crate) echoes: PerSide<Echo>,
     /// Whether the capture says itself whose end it was taken at.
     pub(crate) at: Option<Side>,
-    closed: Both<bool>,
+    closed: PerSide<bool>,
     reset: bool,
 }
 
@@ -128,26 +130,26 @@ type Ends = (SocketAddr, SocketAddr);
 pub(crate) struct Collector {
     /// Boxed, so that a map that grows moves little. Each packet is looked up, and SipHash took a quarter of the time
     /// in which it is read; this hasher is seeded at random too, so that nobody can write a capture whose ends collide.
-    open: foldhash::HashMap<Ends, Box<Connection>>,
-    /// Connections that were closed, with the time and the number of events they had then.
+    open: foldhash::HashMap<Ends, Box<CapturedConnection>>,
+    /// Connections that were closed, with the time and the number of segments they had then.
     closing: VecDeque<(u64, Ends)>,
     /// Those that are finished.
     #[allow(clippy::vec_box, reason = "they are moved here from the table, all of them at the end")]
-    pub(crate) finished: Vec<Box<Connection>>,
+    pub(crate) finished: Vec<Box<CapturedConnection>>,
     /// The questions: who, whom, with which number.
     asked: HashMap<(SocketAddr, SocketAddr, u16), Asked>,
     /// Which addresses were found, by whom.
     found: HashMap<(IpAddr, IpAddr), Lookup>,
     /// Whether somebody will look at single packets.
-    keeps: bool,
+    keep_sacks: bool,
     begin: Option<u64>,
     latest: u64,
 }
 
 impl Collector {
     /// One that keeps what is only needed to look at single packets, or does not.
-    pub(crate) fn keeping(keeps: bool) -> Self {
-        Self { keeps, ..Self::default() }
+    pub(crate) fn new(keep_sacks: bool) -> Self {
+        Self { keep_sacks, ..Self::default() }
     }
 
     /// Takes in the next packet.
@@ -165,8 +167,9 @@ impl Collector {
             && let Some((closed, ends)) = self.closing.pop_front()
         {
             // Its ports may serve another connection by now.
-            let over =
-                |connection: &Connection| connection.events.last().is_some_and(|last| last.time <= closed + LINGER);
+            let over = |connection: &CapturedConnection| {
+                connection.segments.last().is_some_and(|last| last.time <= closed + LINGER)
+            };
             if self.open.get(&ends).is_some_and(|connection| connection.is_closed() && over(connection)) {
                 self.finished.extend(self.open.remove(&ends));
             }
@@ -176,7 +179,7 @@ impl Collector {
     /// Those that were still open at the capture's end.
     pub(crate) fn finish(&mut self) {
         let mut rest: Vec<_> = self.open.drain().map(|(_, connection)| connection).collect();
-        rest.sort_by_key(|connection| connection.events.first().map(|event| event.number));
+        rest.sort_by_key(|connection| connection.segments.first().map(|event| event.number));
         self.finished.extend(rest);
     }
 
@@ -186,12 +189,12 @@ impl Collector {
             Entry::Occupied(known) => {
                 let known = known.into_mut();
                 if known.is_followed_by(segment) {
-                    let new = Box::new(Connection::new(segment));
+                    let new = Box::new(CapturedConnection::new(segment));
                     self.finished.push(std::mem::replace(known, new));
                 }
                 known
             }
-            Entry::Vacant(new) => new.insert(Box::new(Connection::new(segment))),
+            Entry::Vacant(new) => new.insert(Box::new(CapturedConnection::new(segment))),
         };
         if connection.lookup.is_none() && segment.flags.has(Flags::SYN) {
             let lookup = self.found.get(&(connection.ends.client.ip(), connection.ends.server.ip()));
@@ -199,7 +202,7 @@ impl Collector {
         }
         let was_closed = connection.is_closed();
         connection.add(segment, self.latest);
-        if self.keeps {
+        if self.keep_sacks {
             let number = u32::try_from(segment.number).unwrap_or(u32::MAX);
             connection.sacks.extend(segment.sack().map(|(from, to)| (number, from, to)));
         }
@@ -231,7 +234,7 @@ impl Collector {
     }
 }
 
-impl Connection {
+impl CapturedConnection {
     fn new(first: &Segment) -> Self {
         let asks = match (first.flags.has(Flags::SYN), first.flags.has(Flags::ACK)) {
             (true, false) => true,
@@ -244,17 +247,17 @@ impl Connection {
             if sends == asks { Side::Client } else { Side::Server }
         });
         Self {
-            ends: Both { client, server },
-            syn: Both::default(),
-            offsets: Both::default(),
-            events: Vec::new(),
+            ends: PerSide { client, server },
+            syn: PerSide::default(),
+            offsets: PerSide::default(),
+            segments: Vec::new(),
             content: Content::default(),
             lookup: None,
             sacks: Vec::new(),
             timestamps: false,
-            echoes: Both::default(),
+            echoes: PerSide::default(),
             at,
-            closed: Both::default(),
+            closed: PerSide::default(),
             reset: false,
         }
     }
@@ -290,14 +293,14 @@ impl Connection {
                 sack: segment.sack_permitted(),
             });
             if self.offsets[from].is_none() {
-                self.offsets[from] = Some(Offsets::from(segment.sequence.wrapping_add(1)));
+                self.offsets[from] = Some(StreamOffsets::from(segment.sequence.wrapping_add(1)));
                 self.content.begin(from);
             }
         }
-        let event = Event::new(segment, now, from);
+        let event = SegmentRecord::new(segment, now, from);
         // The same packet, captured twice on its way through one machine.
-        let twice = |last: &Event| segment.data > 0 && last.repeats(&event) && now - last.time < 200_000;
-        if self.events.iter().rev().take(2).any(twice) {
+        let twice = |last: &SegmentRecord| segment.data > 0 && last.repeats(&event) && now - last.time < 200_000;
+        if self.segments.iter().rev().take(2).any(twice) {
             return;
         }
         if let Some((value, echo)) = segment.timestamps() {
@@ -306,7 +309,7 @@ impl Connection {
             self.echoes[from].receive(echo, now);
         }
         let syn = u32::from(segment.flags.has(Flags::SYN));
-        let offsets = self.offsets[from].get_or_insert_with(|| Offsets::from(segment.sequence));
+        let offsets = self.offsets[from].get_or_insert_with(|| StreamOffsets::from(segment.sequence));
         if segment.data > 0
             && let Some(at) = offsets.of(segment.sequence.wrapping_add(syn))
         {
@@ -314,6 +317,6 @@ impl Connection {
         }
         self.closed[from] |= segment.flags.has(Flags::FIN);
         self.reset |= segment.flags.has(Flags::RST);
-        self.events.push(event);
+        self.segments.push(event);
     }
 }

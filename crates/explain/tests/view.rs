@@ -4,21 +4,25 @@
 use std::path::Path;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use explain::{Keep, explain_keeping, json::Asked, match_ends, view};
+use explain::{
+    KeepPackets, PacketStore, explain_keeping, pair_captures,
+    render::{PredictionRequest, page},
+};
 use serde_json::Value;
 
 const SEED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/traces/browser-upload.snoop.txt");
 
 /// What a page draws of a capture.
 fn document(file: &str) -> Value {
-    let keeper = view::Keeper::default();
+    let keeper = PacketStore::default();
     let mut source = capture::open(Path::new(file), None).expect("it is a capture");
-    let (explanation, broken) = explain_keeping(&mut *source, Keep { for_page: Some(&keeper), ..Keep::default() });
+    let (explanation, broken) =
+        explain_keeping(&mut *source, KeepPackets { for_page: Some(&keeper), ..KeepPackets::default() });
     assert!(broken.is_none(), "{broken:?}");
     let packets = explanation.packets;
     let names = [file.to_owned()];
-    let seen = match_ends([explanation]);
-    serde_json::to_value(view::document(&names, &seen, packets, &Asked::default())).expect("it is JSON")
+    let seen = pair_captures([explanation]);
+    serde_json::to_value(page::document(&names, &seen, packets, &PredictionRequest::default())).expect("it is JSON")
 }
 
 /// Reads numbers as `view`'s page on traces says.

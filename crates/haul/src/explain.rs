@@ -13,7 +13,11 @@ use std::{
 };
 
 use capture::Format;
-use explain::{Explanation, Keep, Seen, json, replica::WhatIf, text, view};
+use explain::{
+    Explanation, KeepPackets, PacketStore, PairedConnection,
+    render::{PredictionRequest, json, page, text},
+    replica::WhatIf,
+};
 use units::Size;
 
 /// Say what the time of captured transfers was spent on, and what would change it
@@ -70,24 +74,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     if args.json.iter().chain(&args.html).filter(|path| is_stdout(path)).count() > 1 {
         return Err("--json and --html cannot both go to standard output; name a file for one of them".into());
     }
-    let keeper = args.html.as_ref().map(|_| view::Keeper::default());
-    let keep = Keep { for_ends: args.files.len() > 1, for_page: keeper.as_ref() };
+    let store = args.html.as_ref().map(|_| PacketStore::default());
+    let keep = KeepPackets { for_pairing: args.files.len() > 1, for_page: store.as_ref() };
     let (explanations, unread) = read(&args.files, args.format, keep);
     let status = if unread { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     let packets = explanations.iter().map(|explanation| explanation.packets).sum();
     if unread && packets == 0 {
         return Ok(status);
     }
-    let mut connections = explain::match_ends(explanations);
+    let mut connections = explain::pair_captures(explanations);
     filter(&mut connections, args)?;
-    let asked = json::Asked { what_if: args.what_if.clone(), bytes: args.bytes.map(Size::as_bytes) };
+    let request = PredictionRequest { what_if: args.what_if.clone(), bytes: args.bytes.map(Size::as_bytes) };
     let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
     if let Some(path) = &args.html {
-        report::save(path, &view::document(&names, &connections, packets, &asked))?;
+        report::save(path, &page::document(&names, &connections, packets, &request))?;
     }
-    let document = json::document(&names, &connections, &asked);
+    let document = json::document(&names, &connections, &request);
     if !args.json.iter().chain(&args.html).any(|path| is_stdout(path)) {
-        crate::print(text::render(&connections, packets, &asked, &look(args.top)).as_bytes())?;
+        crate::print(text::render(&connections, packets, &request, &look(args.top)).as_bytes())?;
     }
     if let Some(path) = &args.json {
         let written = output::write(path, |to| {
@@ -105,7 +109,7 @@ fn is_stdout(path: &Path) -> bool {
 
 /// Reads the captures, as many at a time as there are processors, and says what is wrong with them. What breaks off is
 /// explained as far as it goes; true where nothing of one could be read.
-fn read(files: &[PathBuf], format: Option<Format>, keep: Keep) -> (Vec<Explanation>, bool) {
+fn read(files: &[PathBuf], format: Option<Format>, keep: KeepPackets) -> (Vec<Explanation>, bool) {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Explanation, Option<capture::Error>)>> = Mutex::new(Vec::new());
     let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
@@ -139,14 +143,14 @@ fn read(files: &[PathBuf], format: Option<Format>, keep: Keep) -> (Vec<Explanati
     (explanations.collect(), unread)
 }
 
-/// Keeps what was asked for, of captures that have anything at all.
-fn filter(connections: &mut Vec<Seen>, args: &Args) -> Result<(), String> {
+/// Keeps what was request for, of captures that have anything at all.
+fn filter(connections: &mut Vec<PairedConnection>, args: &Args) -> Result<(), String> {
     if let Some(wanted) = &args.connection {
         keep(connections, "connection", wanted, |seen| seen.connection.ends().contains(wanted))?;
     }
     if let Some(wanted) = &args.transfer {
         keep(connections, "transfer", wanted, |seen| {
-            seen.connection.transfers.retain(|transfer| transfer.what.contains(wanted));
+            seen.connection.transfers.retain(|transfer| transfer.request.contains(wanted));
             !seen.connection.transfers.is_empty()
         })?;
     }
@@ -154,10 +158,10 @@ fn filter(connections: &mut Vec<Seen>, args: &Args) -> Result<(), String> {
 }
 
 fn keep(
-    connections: &mut Vec<Seen>,
+    connections: &mut Vec<PairedConnection>,
     what: &str,
     wanted: &str,
-    mut is_wanted: impl FnMut(&mut Seen) -> bool,
+    mut is_wanted: impl FnMut(&mut PairedConnection) -> bool,
 ) -> Result<(), String> {
     let any = !connections.is_empty();
     connections.retain_mut(|seen| is_wanted(seen));

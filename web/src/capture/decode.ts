@@ -1,5 +1,5 @@
 // From a trace's text to columns. A packet is some nine bytes: numbers of variable length, each the difference from
-// what was to be expected; the Rust module `explain::view::trace` says of which. 200,000 of them take some 20 ms.
+// what was to be expected; the Rust module `explain::packet_trace` says of which. 200,000 of them take some 20 ms.
 
 import type { TraceText } from "./schema";
 

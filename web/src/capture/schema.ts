@@ -1,4 +1,4 @@
-// The schema `longhaul.view/1`: what `explain::view` writes. Times are in seconds from the first cause of the first
+// The schema `longhaul.view/1`: what `explain::render::page` writes. Times are in seconds from the first cause of the first
 // connection on.
 
 export interface CaptureView {
@@ -51,7 +51,7 @@ export interface Connection {
   trace: TraceText | null;
 }
 
-/** Packets and pieces of time, coded as the Rust module `explain::view::trace` says. */
+/** Packets and pieces of time, coded as the Rust module `explain::packet_trace` says. */
 export interface TraceText {
   begin_s: number;
   count: number;

@@ -3,13 +3,13 @@
 //! From when the last answer's last byte had arrived, or the connection was open, until the request's first byte left;
 //! the time on the way is `propagation`.
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Side, Wait, ms};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Side, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ClientThink, avoidable: true, title: "the client thinking", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    matches!(wait.end, End::Turn { side: Side::Client, .. } | End::Tls { .. }).then_some((wait.from, wait.to))
+    matches!(wait.end, WaitEnd::Turn { side: Side::Client, .. } | WaitEnd::Tls { .. }).then_some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {

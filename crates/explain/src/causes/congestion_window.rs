@@ -6,7 +6,7 @@
 //! Fixes: Linux' `ip-sysctl`; Microsoft's reference of `netsh interface` (`congestionprovider`); illumos' ipadm(8);
 //! Oracle's Administering TCP/IP Networks in Solaris 11.3, "Implementing Traffic Congestion Control".
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, bytes, ms};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, bytes, ms};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::CongestionWindow,
@@ -18,15 +18,15 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    matches!(wait.end, End::Data(data) if data.known).then_some((wait.from, wait.to))
+    matches!(wait.end, WaitEnd::Data(data) if data.known).then_some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {
-    let lost = if evidence.lost { "After losses the" } else { "The" };
+    let lost = if evidence.has_loss { "After losses the" } else { "The" };
     format!(
         "{lost} sender's congestion window allowed {} at most, less than the path carries in a round trip of {}: it \
          waited for acknowledgements for {} in all.",
-        bytes(evidence.peak),
+        bytes(evidence.max_in_flight),
         ms(evidence.rtt),
         ms(evidence.total)
     )

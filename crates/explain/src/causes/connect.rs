@@ -4,13 +4,13 @@
 //!
 //! Fixes: Apache's `core` (5 s unless told) and nginx's `ngx_http_core_module` (75 s); Linux' `ip-sysctl`.
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::Connect, avoidable: true, title: "opening the connection", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    matches!(wait.end, End::Connect).then_some((wait.from, wait.to))
+    matches!(wait.end, WaitEnd::Connect).then_some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {

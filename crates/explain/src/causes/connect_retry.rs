@@ -6,13 +6,13 @@
 //! both 511 unless told; Microsoft's reference of `netsh interface` (`initialrto`, 3000 ms unless told); Oracle's
 //! Solaris 11 Tunable Parameters Reference Manual (`_conn_req_max_q`, 128 unless told) and illumos' `tcp_tunables.c`.
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ConnectRetry, avoidable: true, title: "a lost SYN", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    matches!(wait.end, End::SynAgain).then_some((wait.from, wait.to))
+    matches!(wait.end, WaitEnd::SynRetry).then_some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {

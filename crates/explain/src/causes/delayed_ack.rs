@@ -12,7 +12,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Cause, Chunk, Data, End, Evidence, Fix, Rule, Wait, ms, plural};
+use super::{Cause, Chunk, Evidence, Fix, Rule, SendContext, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::DelayedAck,
@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    let End::Data(Data { released: Some(release), .. }) = wait.end else { return None };
+    let WaitEnd::Data(SendContext { released: Some(release), .. }) = wait.end else { return None };
     (release.held > 0).then(|| (release.at.saturating_sub(release.held), release.at))
 }
 

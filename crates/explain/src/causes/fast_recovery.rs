@@ -6,15 +6,15 @@
 //! Fixes: Linux' `ip-sysctl`; Microsoft's reference of `netsh interface` (`congestionprovider`, `loopbacklargemtu`);
 //! since which release there is BBR2, and that it stalls loopback, only users say.
 
-use super::{Cause, Chunk, End, Evidence, Fix, Repair, Rule, Wait, ms};
+use super::{Cause, Chunk, Evidence, Fix, RetransmitTrigger, Rule, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::FastRecovery, avoidable: true, title: "repairing losses", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let repairs = match wait.end {
-        End::Again(by) => by == Repair::Acks,
-        End::Data(data) => data.recovers == Some(Repair::Acks),
+        WaitEnd::Retransmission(by) => by == RetransmitTrigger::Acks,
+        WaitEnd::Data(data) => data.recovers == Some(RetransmitTrigger::Acks),
         _ => false,
     };
     repairs.then_some((wait.from, wait.to))

@@ -2,18 +2,18 @@
 //!
 //! The sender had room in TCP, and went on when the receiver gave it room in a stream or the connection (RFC 9113 §5.2,
 //! §6.9). The default of 65,535 bytes is one such window for each round trip. Its frames say so in the clear; inside
-//! TLS it is told only by a sender that stops after the same number of bytes again and again ([`crate::talk`]).
+//! TLS it is told only by a sender that stops after the same number of bytes again and again ([`crate::infer::control_frames`]).
 //!
 //! Fixes: nginx's `ngx_http_v2_module` (64k unless told); Apache's `mod_http2` (65,535 bytes unless told); curl's
 //! issues 1102, 11162 and pull requests 11167 (10 MiB), 14326.
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::HttpFlowControl, avoidable: true, title: "HTTP/2's own window", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    matches!(wait.end, End::Data(data) if data.flow_control).then_some((wait.from, wait.to))
+    matches!(wait.end, WaitEnd::Data(data) if data.flow_control).then_some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {

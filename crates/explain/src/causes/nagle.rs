@@ -6,13 +6,13 @@
 //! Fixes: tcp(7); nginx's `ngx_http_core_module` (on unless told); Apache's `listen.c`; illumos' `tcp_tunables.c`
 //! (`_naglim_def`, 4095 bytes unless told).
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::Nagle, avoidable: true, title: "Nagle's algorithm", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    let End::Data(data) = wait.end else { return None };
+    let WaitEnd::Data(data) = wait.end else { return None };
     let release = data.released?;
     (data.small && release.all && data.room.is_some() && !data.window).then_some((wait.from, wait.to))
 }

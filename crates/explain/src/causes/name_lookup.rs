@@ -6,13 +6,13 @@
 //!
 //! Fixes: resolvectl(1); Microsoft's reference of the module `DnsClient`; scutil(8) and networksetup(8).
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::NameLookup, avoidable: true, title: "waiting for the name server", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    matches!(wait.end, End::Lookup).then_some((wait.from, wait.to))
+    matches!(wait.end, WaitEnd::Lookup).then_some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {

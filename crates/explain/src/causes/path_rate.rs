@@ -5,14 +5,14 @@
 //! wait for an acknowledgement belongs here too while as much is outstanding as the path carries in a round trip: then
 //! the link, not the window, sets the pace.
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, rate_text};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, rate_text};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::PathRate, avoidable: false, title: "the path was busy with it", claim, why, fixes };
 
 #[allow(clippy::unnecessary_wraps, reason = "the form of a claim")]
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    let full = matches!(wait.end, End::Data(data) if data.full && data.recovers.is_none() && data.closed.is_none());
+    let full = matches!(wait.end, WaitEnd::Data(data) if data.full && data.recovers.is_none() && data.closed.is_none());
     Some((wait.from, if full { wait.to } else { wait.busy_until }))
 }
 

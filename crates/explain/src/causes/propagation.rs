@@ -4,7 +4,7 @@
 //! connection removes them, only fewer turns or a shorter way. So is a round trip that a sender waited for an
 //! acknowledgement, where too little of the connection was seen to say which window it waited for.
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::Propagation, avoidable: false, title: "the way itself", claim, why, fixes };
@@ -12,8 +12,8 @@ pub(super) const RULE: Rule =
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     match wait.end {
         // Behind the time that the link was busy.
-        End::Turn { travel, .. } => Some((wait.from, wait.busy_until.clamp(wait.from, wait.to) + travel)),
-        End::Arrival | End::Data(_) => Some((wait.from, wait.to)),
+        WaitEnd::Turn { travel, .. } => Some((wait.from, wait.busy_until.clamp(wait.from, wait.to) + travel)),
+        WaitEnd::Arrival | WaitEnd::Data(_) => Some((wait.from, wait.to)),
         _ => None,
     }
 }

@@ -7,13 +7,13 @@
 //! 128,000 bytes unless told) and illumos' ipadm(8); Microsoft's reference of `netsh interface` (`autotuninglevel`);
 //! xnu's `tcp_input.c` (`autorcvbufmax`).
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, bytes, ms, rate_text};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, bytes, ms, rate_text};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ReceiveWindow, avoidable: true, title: "the receiver's small window", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    matches!(wait.end, End::Data(data) if data.window).then_some((wait.from, wait.to))
+    matches!(wait.end, WaitEnd::Data(data) if data.window).then_some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {

@@ -3,13 +3,13 @@
 //! The receiver offered less than a segment, because its program did not read what had come (RFC 9293 §3.8.6; less than
 //! a segment is as good as nothing, §3.8.6.2.1), until it offered more.
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ReceiverStalled, avoidable: true, title: "a receiver that did not read", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    let End::Data(data) = wait.end else { return None };
+    let WaitEnd::Data(data) = wait.end else { return None };
     data.closed
 }
 

@@ -8,7 +8,7 @@
 //! than `delayedacktimeout`; `rack` and `taillossprobe`, best together); illumos' `tcp_tunables.c`
 //! (`_rexmit_interval_min`: 400 ms unless told), which Oracle's manual names too, under "Additional Cautions".
 
-use super::{Cause, Chunk, End, Evidence, Fix, Repair, Rule, Wait, ms};
+use super::{Cause, Chunk, Evidence, Fix, RetransmitTrigger, Rule, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::RetransmissionTimeout,
@@ -21,8 +21,8 @@ pub(super) const RULE: Rule = Rule {
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let timer = match wait.end {
-        End::Again(by) => by == Repair::Timer,
-        End::Data(data) => data.recovers == Some(Repair::Timer),
+        WaitEnd::Retransmission(by) => by == RetransmitTrigger::Timer,
+        WaitEnd::Data(data) => data.recovers == Some(RetransmitTrigger::Timer),
         _ => false,
     };
     timer.then_some((wait.from, wait.to))

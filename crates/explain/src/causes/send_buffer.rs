@@ -9,7 +9,7 @@
 //! unless told, up to `max_buf`) and illumos' ipadm(8); Microsoft's Windows Server 2003 TCP/IP, Appendix C
 //! (`DefaultSendWindow`: 8192 bytes unless told); xnu's `tcp_usrreq.c`.
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, bytes, ms, plural};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, bytes, ms, plural};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::SendBuffer,
@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    let End::Data(data) = wait.end else { return None };
+    let WaitEnd::Data(data) = wait.end else { return None };
     if data.window || data.idle || data.answers {
         return None;
     }
@@ -44,7 +44,7 @@ fn why(evidence: &Evidence) -> String {
         None => format!(
             "The sender never had more than {} outstanding although the windows allowed more: its socket's buffer \
              holds no more, and is emptied once in a round trip of {}.",
-            bytes(evidence.peak),
+            bytes(evidence.max_in_flight),
             ms(evidence.rtt)
         ),
     }

@@ -3,13 +3,13 @@
 //! The windows had room, nothing was to be repaired, and it went on at a time of its own, or when the other side had
 //! said something: T-RAT's and Siekkinen's application limit.
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::SenderIdle, avoidable: true, title: "a sender with nothing to send", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    let End::Data(data) = wait.end else { return None };
+    let WaitEnd::Data(data) = wait.end else { return None };
     let own_time = data.idle || (data.answers || !data.answers_acks) && data.room.is_some();
     if data.window || !own_time {
         return None;

@@ -6,13 +6,13 @@
 //! Fixes: Apache's `mod_log_config` (`%D`, in microseconds); nginx's `ngx_http_log_module` and
 //! `ngx_http_upstream_module`.
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Side, Wait, ms};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Side, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ServerThink, avoidable: true, title: "the server thinking", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    matches!(wait.end, End::Turn { side: Side::Server, .. }).then_some((wait.from, wait.to))
+    matches!(wait.end, WaitEnd::Turn { side: Side::Server, .. }).then_some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {

@@ -7,18 +7,18 @@
 //! illumos' `tcp_tunables.c` and `tcp_impl.h` (`_slow_start_initial`: RFC 3390's unless told, 16 at most; Solaris
 //! 11.2 has 10 by itself and allows no more).
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::SlowStart, avoidable: true, title: "a window that was still opening", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    matches!(wait.end, End::Data(data) if data.grows).then_some((wait.from, wait.to))
+    matches!(wait.end, WaitEnd::Data(data) if data.grows).then_some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {
     let trips = evidence.round_trips(evidence.total);
-    let small = match evidence.began_with {
+    let small = match evidence.initial_window {
         Some(segments) => format!("congestion window of {}, where RFC 6928 allows 10,", plural(segments, "segment")),
         None => "small congestion window".to_owned(),
     };

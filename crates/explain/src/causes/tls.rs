@@ -5,15 +5,15 @@
 //!
 //! Fixes: Apache's `mod_ssl`, which keeps no sessions unless told; nginx's `ngx_http_ssl_module`, nor does it.
 
-use super::{Cause, Chunk, End, Evidence, Fix, Rule, Wait, ms, plural};
+use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::Tls, avoidable: true, title: "the TLS handshake", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     match wait.end {
-        End::Tls { over: false, .. } => Some((wait.from, wait.to)),
-        End::Tls { over: true, travel } => Some((wait.from, wait.busy_until + travel)),
+        WaitEnd::Tls { over: false, .. } => Some((wait.from, wait.to)),
+        WaitEnd::Tls { over: true, travel } => Some((wait.from, wait.busy_until + travel)),
         _ => None,
     }
 }

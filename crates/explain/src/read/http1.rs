@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{HEAD, Message};
-use crate::event::Side;
+use crate::side::Side;
 
 /// Of a request's method: what it does to the length of the response (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

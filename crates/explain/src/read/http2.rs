@@ -3,7 +3,7 @@
 //! Over TLS none of this can be read, and the connection is looked at as turns.
 
 use super::Message;
-use crate::event::Side;
+use crate::side::Side;
 
 /// What a client begins with (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

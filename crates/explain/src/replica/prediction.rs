@@ -5,7 +5,7 @@ use std::time::Duration;
 use units::Size;
 
 use super::{Model, ReplayError, WhatIf, replay};
-use crate::time_text;
+use crate::format::time_text;
 
 /// Beyond this, a replica is of something else, and what it says of changes is worth nothing.
 const MOST_ERROR: f64 = 0.10;

@@ -55,18 +55,18 @@ proptest! {
             let place = place.index(other.len());
             other[place] ^= bits;
         }
-        let keeper = explain::view::Keeper::default();
-        let keep = explain::Keep { for_ends: true, for_page: Some(&keeper) };
+        let keeper = explain::PacketStore::default();
+        let keep = explain::KeepPackets { for_pairing: true, for_page: Some(&keeper) };
         let ends = [&script, &other].map(|script| explain::explain_keeping(&mut Script::new(script), keep).0);
-        let seen = explain::match_ends(ends);
-        for page in explain::pages(&seen) {
+        let seen = explain::pair_captures(ends);
+        for page in explain::page_loads(&seen) {
             prop_assert_eq!(u128::from(page.times.sum()), page.duration.as_nanos());
         }
         let names = ["one".to_owned(), "other".to_owned()];
-        let asked = explain::json::Asked::default();
-        serde_json::to_writer(std::io::sink(), &explain::json::document(&names, &seen, &asked)).unwrap();
-        serde_json::to_writer(std::io::sink(), &explain::view::document(&names, &seen, 1, &asked)).unwrap();
-        explain::text::render(&seen, 1, &asked, &explain::text::Look { width: 100, colour: false, top: 5 });
+        let asked = explain::render::PredictionRequest::default();
+        serde_json::to_writer(std::io::sink(), &explain::render::json::document(&names, &seen, &asked)).unwrap();
+        serde_json::to_writer(std::io::sink(), &explain::render::page::document(&names, &seen, 1, &asked)).unwrap();
+        explain::render::text::render(&seen, 1, &asked, &explain::render::text::Look { width: 100, colour: false, top: 5 });
     }
 
     #[test]

@@ -4,7 +4,10 @@ use std::{io, net::Ipv4Addr, time::Duration};
 
 use capture::{Direction, Error, LinkType, Packet, Source};
 use etherparse::PacketBuilder;
-use explain::{Explanation, json, match_ends, text};
+use explain::{
+    Explanation, pair_captures,
+    render::{PredictionRequest, json, text},
+};
 
 /// How many bytes say what a packet is.
 pub(crate) const STEP: usize = 10;
@@ -140,9 +143,9 @@ pub(crate) fn check(explanation: Explanation) {
         assert!(dearest <= transfer.duration, "of {transfer:?}");
     }
     let packets = explanation.packets;
-    let seen = match_ends([explanation]);
+    let seen = pair_captures([explanation]);
     let change = "rtt=20ms,rate=10mbit,deferred-ack=1ms,no-loss".parse().expect("changes");
-    let asked = json::Asked { what_if: Some(change), bytes: Some(50_000) };
+    let asked = PredictionRequest { what_if: Some(change), bytes: Some(50_000) };
     let names = ["capture".to_owned()];
     serde_json::to_writer(io::sink(), &json::document(&names, &seen, &asked)).expect("a document");
     let text = text::render(&seen, packets, &asked, &text::Look { width: 100, colour: true, top: 5 });

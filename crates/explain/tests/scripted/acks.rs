@@ -1,6 +1,6 @@
 //! The receiver's ACK rule, from what its acknowledgements cover.
 
-use explain::{AckHabit, replica::AckRule};
+use explain::{AckPolicy, replica::AckRule};
 use units::Size;
 
 use crate::line::{
@@ -16,7 +16,7 @@ fn habit(
     quick: u32,
     is_due: impl Fn(u32, u64) -> bool,
     end: crate::line::End,
-) -> Option<AckHabit> {
+) -> Option<AckPolicy> {
     let mut line = Line::new(40_000, 20.0);
     let mut now = line.open(0.0) + 1.0;
     let mut quick = quick;

@@ -73,7 +73,7 @@ fn what_is_cut_to_headers_is_told_by_turns() {
         let mut captured = Captured::at(&[line.clone()], end, 0.0);
         captured.cut = Some(100);
         let transfers = &captured.explained().connections[0].transfers;
-        let told: Vec<_> = transfers.iter().map(|transfer| (&*transfer.what, transfer.bytes > 2900)).collect();
+        let told: Vec<_> = transfers.iter().map(|transfer| (&*transfer.request, transfer.bytes > 2900)).collect();
         assert_eq!(told, [("GET /a", true), ("GET /b", true)], "{end:?}");
         assert!(transfers.iter().all(|transfer| transfer.times[Cause::ServerThink] > 25_000_000), "{end:?}");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use explain::{Keep, Seen, explain_keeping, match_ends};
+use explain::{KeepPackets, PairedConnection, explain_keeping, pair_captures};
 
 use crate::line::{
     Captured,
@@ -14,14 +14,15 @@ use crate::line::{
 const AHEAD: f64 = 1234.0;
 
 /// A connection captured at both ends, as both captures together explain it.
-fn both(line: &Line) -> Seen {
+fn both(line: &Line) -> PairedConnection {
     let captures = [(Client, 0.0), (Server, AHEAD)].map(|(end, ahead)| {
         let mut captured = Captured::at(std::slice::from_ref(line), end, ahead);
-        let (explanation, broken) = explain_keeping(&mut captured, Keep { for_ends: true, ..Keep::default() });
+        let (explanation, broken) =
+            explain_keeping(&mut captured, KeepPackets { for_pairing: true, ..KeepPackets::default() });
         assert!(broken.is_none());
         explanation
     });
-    match_ends(captures).remove(0)
+    pair_captures(captures).remove(0)
 }
 
 /// An upload in writes that wait to be acknowledged, which takes so long at the receiver and so long on the way.
@@ -50,8 +51,8 @@ fn the_clocks_the_ways_and_what_waited_on_them_are_told_apart() {
         now = line.data(Server, came + 2.0, b"answer") + 3.0;
     }
     let seen = both(&line);
-    let ways = seen.ways.expect("two ends");
-    assert!((ways.ahead as f64 / 1e6 - AHEAD).abs() < 0.5, "{ways:?}");
+    let ways = seen.one_way.expect("two ends");
+    assert!((ways.clock_ahead as f64 / 1e6 - AHEAD).abs() < 0.5, "{ways:?}");
     assert!(near(ways.up.least, 20.0) && near(ways.up.typical, 20.0) && near(ways.up.most, 37.0), "{ways:?}");
     assert!(near(ways.down.least, 20.0) && near(ways.down.most, 20.0), "{ways:?}");
     assert_eq!((ways.up.lost, ways.down.lost, ways.captures), (0, 0, [0, 1]));
@@ -67,7 +68,7 @@ fn a_packet_that_never_came_is_named() {
     let now = line.ack(Server, came);
     let came = line.data(Client, now, b"third");
     line.data(Server, came, b"answer");
-    let ways = both(&line).ways.expect("two ends");
+    let ways = both(&line).one_way.expect("two ends");
     // Behind the handshake's two and the first.
     assert_eq!((ways.up.lost, &ways.up.packets[..], ways.down.lost), (1, &[5][..], 0), "{ways:?}");
     assert!(near(ways.up.most, 20.0), "{ways:?}");

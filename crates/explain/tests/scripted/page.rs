@@ -1,6 +1,6 @@
 //! What one client does over several connections.
 
-use explain::{Cause, Page, match_ends, pages};
+use explain::{Cause, PageLoad, page_loads, pair_captures};
 
 use crate::line::{
     Captured,
@@ -37,22 +37,22 @@ fn page(begin: f64, port: u16) -> [Line; 3] {
     [first, second, third]
 }
 
-fn found(lines: &[Line], end: End) -> Vec<Page> {
-    let seen = match_ends([Captured::at(lines, end, 0.0).explained()]);
-    let pages = pages(&seen);
-    for page in &pages {
+fn found(lines: &[Line], end: End) -> Vec<PageLoad> {
+    let seen = pair_captures([Captured::at(lines, end, 0.0).explained()]);
+    let page_loads = page_loads(&seen);
+    for page in &page_loads {
         assert_eq!(u128::from(page.times.sum()), page.duration.as_nanos());
         let along: std::time::Duration = page.path.iter().map(|step| step.duration).sum();
         assert_eq!(along, page.duration);
     }
-    pages
+    page_loads
 }
 
 #[test]
 fn a_page_is_told_along_what_waited_for_what() {
     for end in [Client, Server] {
-        let pages = found(&page(0.0, 40_000), end);
-        let [page] = &pages[..] else { panic!("one page, and not {pages:?}") };
+        let page_loads = found(&page(0.0, 40_000), end);
+        let [page] = &page_loads[..] else { panic!("one page, and not {page_loads:?}") };
         assert_eq!((page.connections, page.transfers), (3, 4));
         let path: Vec<_> = page.path.iter().map(|step| (step.connection, step.transfer)).collect();
         assert_eq!(path, [(0, 0), (1, 0), (0, 1)], "{end:?}");

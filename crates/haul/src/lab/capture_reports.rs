@@ -10,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use explain::{Keep, json::Asked, view};
+use explain::{
+    KeepPackets, PacketStore,
+    render::{self, PredictionRequest},
+};
 use lab::{report_data, results::RunResult};
 
 /// How long all of them together may take.
@@ -33,13 +36,13 @@ pub(super) fn write(folder: &Path, run: &RunResult, stop: impl Fn() -> bool) {
             break;
         }
         let Ok(mut source) = capture::open(&file, None) else { continue };
-        let keeper = view::Keeper::default();
+        let keeper = PacketStore::default();
         let (explanation, _) =
-            explain::explain_keeping(&mut *source, Keep { for_page: Some(&keeper), ..Keep::default() });
+            explain::explain_keeping(&mut *source, KeepPackets { for_page: Some(&keeper), ..KeepPackets::default() });
         let packets = explanation.packets;
-        let connections = explain::match_ends(vec![explanation]);
+        let connections = explain::pair_captures(vec![explanation]);
         let names = [capture.display().to_string()];
-        let document = view::document(&names, &connections, packets, &Asked::default());
+        let document = render::page::document(&names, &connections, packets, &PredictionRequest::default());
         // A full disk is told of by the report, which is written next.
         let _ = report::save(&html, &document);
     }

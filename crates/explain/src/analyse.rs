@@ -1,0 +1,232 @@
+//! From a captured connection to an explained one: its transfers, their times by cause, and the findings.
+
+mod infer_model;
+
+use std::time::Duration;
+
+use crate::{
+    causes::{
+        Cause,
+        evidence::{Chunk, Evidence},
+    },
+    collect::CapturedConnection,
+    critical_path::{
+        message_history::ObservedMessage,
+        timeline::{Interval, Timeline},
+    },
+    explanation::{Connection, Direction, Transfer},
+    finding::Finding,
+    infer::{
+        ack_policy::AckPolicy,
+        exchange::{self, Exchange},
+        facts::Facts,
+        survey,
+        vantage::VantagePoint,
+    },
+    packet_store::{PacketStore, Worth},
+    side::{PerSide, Side},
+};
+
+use infer_model::ModelInput;
+
+/// The longest pause between two exchanges that counts as the client's think time, in nanoseconds. After a longer one,
+/// the client has returned to an idle connection.
+const MAX_PAUSE: u64 = 5_000_000_000;
+
+/// The smallest share of a transfer's time that makes a finding.
+const MIN_SHARE: f64 = 0.1;
+
+/// The shortest time that makes a finding, in nanoseconds: nobody notices less.
+const MIN_COST: u64 = 1_000_000;
+
+/// The smallest number of waits for a window that makes a finding. Fewer are normal at the start of a connection.
+const MIN_WINDOW_WAITS: u32 = 3;
+
+/// The initial window, in full segments (RFC 6928 §2).
+const INITIAL_WINDOW: u64 = 10;
+
+/// The maximum number of packets that a finding names.
+const MAX_PACKETS: usize = 5;
+
+/// Explains a connection; none if it carried nothing: late packets of a connection that is over.
+pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStore>) -> Option<Connection> {
+    let opened = connection.syn.client.is_some();
+    if !opened && connection.segments.iter().all(|segment| segment.len <= 1) {
+        return None;
+    }
+    let vantage = VantagePoint::of(connection);
+    let facts = survey::facts(connection, &vantage);
+    let exchanges = exchange::exchanges(connection, &vantage);
+    let timeline = Timeline::of(connection, &vantage, &facts, &exchanges);
+    let ack_policies = PerSide::of(|side| AckPolicy::of(&timeline.stats[side].acks, facts[side].mss));
+    let analysis = Analysis { connection, vantage: &vantage, facts: &facts, timeline: &timeline, ack_policies };
+    let transfers = analysis.transfers(&exchanges);
+    let sent = |side| {
+        let transfers = transfers.iter().filter(|transfer| transfer.direction.sender() == side);
+        transfers.map(|transfer| transfer.bytes).sum::<u64>()
+    };
+    let sender = if sent(Side::Client) > sent(Side::Server) { Side::Client } else { Side::Server };
+    let first = connection.segments.first();
+    let mut explained = Connection {
+        client: connection.ends.client,
+        server: connection.ends.server,
+        names: [None, None],
+        isn: connection.syn.client.map(|syn| syn.isn),
+        start: Duration::from_nanos(first.map_or(0, |segment| segment.time)),
+        packet: first.map_or(0, |segment| segment.number),
+        packets: connection.segments.len() as u64,
+        rtt: Duration::from_nanos(vantage.rtt()),
+        mss: facts[sender].mss,
+        rate: facts[sender].rate,
+        chunk: facts[sender].chunk,
+        rtt_to_client: Duration::from_nanos(vantage.rtt_to.client),
+        acks: ack_policies[sender],
+        vantage: vantage.position,
+        transfers,
+        packets_kept: None,
+        segments: Vec::new(),
+    };
+    explained.packets_kept = store.and_then(|store| {
+        let worst = explained.transfers.iter().max_by_key(|transfer| (transfer.avoidable(), transfer.duration))?;
+        let worth = Worth::new(worst.avoidable(), worst.duration, connection);
+        store.keep(connection, &timeline, worth, worst.start)
+    });
+    Some(explained)
+}
+
+/// A connection and what was inferred of it.
+struct Analysis<'a> {
+    connection: &'a CapturedConnection,
+    vantage: &'a VantagePoint,
+    facts: &'a PerSide<Facts>,
+    timeline: &'a Timeline,
+    /// How the data of each side is acknowledged.
+    ack_policies: PerSide<Option<AckPolicy>>,
+}
+
+impl Analysis<'_> {
+    fn transfers(&self, exchanges: &[Exchange]) -> Vec<Transfer> {
+        let Some(begin) = self.timeline.intervals.first().map(|interval| interval.from) else { return Vec::new() };
+        if exchanges.is_empty() {
+            // The connection was opened, or tried, and carried no data.
+            return vec![self.transfer(&Exchange::default(), &PerSide::default(), begin, self.timeline.end())];
+        }
+        let mut previous_end: Option<u64> = None;
+        let mut transfers = Vec::new();
+        for (exchange, messages) in exchanges.iter().zip(&self.timeline.messages) {
+            let Some(first) = messages.client.first.or(messages.server.first) else { continue };
+            let start = match previous_end {
+                None => begin,
+                Some(end) if end <= first && first - end <= MAX_PAUSE => end,
+                Some(_) => first,
+            };
+            let last = if messages.server.first.is_some() { &messages.server } else { &messages.client };
+            let end = last.acked.unwrap_or(0).max(last.last).max(start).min(self.timeline.end().max(start));
+            previous_end = Some(end);
+            transfers.push(self.transfer(exchange, messages, start, end));
+        }
+        // Most connections have one transfer, and there may be very many connections.
+        transfers.shrink_to_fit();
+        transfers
+    }
+
+    fn transfer(&self, exchange: &Exchange, messages: &PerSide<ObservedMessage>, start: u64, end: u64) -> Transfer {
+        let upload = messages.client.bytes > messages.server.bytes;
+        let direction = if upload { Direction::Upload } else { Direction::Download };
+        let sender = direction.sender();
+        let times = self.timeline.times(start, end);
+        let avoidable = || times.ranked().into_iter().filter(|(cause, _)| cause.is_avoidable());
+        let initial_window = self.small_initial_window(messages, sender);
+        let findings =
+            avoidable().filter_map(|(cause, cost)| self.finding(sender, initial_window, cause, cost, start, end));
+        let mut findings: Vec<Finding> = findings.collect();
+        findings.shrink_to_fit();
+        let input = ModelInput {
+            connection: self.connection,
+            vantage: self.vantage,
+            facts: self.facts,
+            stats: &self.timeline.stats,
+            messages,
+            times: &times,
+            ack_policy: self.ack_policies[sender],
+            sender,
+            start,
+            lead: self.timeline.times(start, messages[sender].first.unwrap_or(start)),
+        };
+        Transfer {
+            request: exchange.request.clone(),
+            status: exchange.status.clone(),
+            direction,
+            start: Duration::from_nanos(start),
+            duration: Duration::from_nanos(end - start),
+            bytes: messages.client.bytes + messages.server.bytes,
+            times,
+            cause: avoidable().next().map(|(cause, _)| cause),
+            findings,
+            recorded: input.recorded().map(Box::new),
+        }
+    }
+
+    /// The initial window of the connection's first message in full segments, if it is smaller than RFC 6928 allows
+    /// and data had to wait for it.
+    fn small_initial_window(&self, messages: &PerSide<ObservedMessage>, side: Side) -> Option<u64> {
+        let (message, mss) = (&messages[side], self.facts[side].mss);
+        let first_flight = message.history.first_flight;
+        let small = message.history.initial_cwnd.is_none()
+            && first_flight < message.bytes
+            && first_flight < INITIAL_WINDOW * mss;
+        (small && self.facts[side].from_start).then(|| first_flight.div_ceil(mss))
+    }
+
+    fn finding(
+        &self,
+        sender: Side,
+        initial_window: Option<u64>,
+        cause: Cause,
+        cost: u64,
+        start: u64,
+        end: u64,
+    ) -> Option<Finding> {
+        if cost < MIN_COST || (cost as f64) < MIN_SHARE * (end - start) as f64 {
+            return None;
+        }
+        let intervals = self.timeline.between(start, end).filter(|interval| interval.cause == cause);
+        let mut intervals: Vec<Interval> = intervals.collect();
+        intervals.sort_by_key(|interval| std::cmp::Reverse(interval.to - interval.from));
+        let length = |interval: Option<&Interval>| interval.map_or(0, |interval| interval.to - interval.from);
+        let longest = length(intervals.first());
+        // Only waits that matter count: at least a tenth of the longest.
+        let count = intervals.iter().filter(|interval| (interval.to - interval.from) * 10 >= longest).count() as u32;
+        let is_window = matches!(cause, Cause::SlowStart | Cause::CongestionWindow | Cause::ReceiveWindow);
+        let has_small_window = cause == Cause::SlowStart && initial_window.is_some();
+        if is_window && !has_small_window && count < MIN_WINDOW_WAITS {
+            return None;
+        }
+        let stats = &self.timeline.stats[sender];
+        let held = stats.acks.iter().map(|ack| ack.held).filter(|held| *held > 0);
+        let evidence = Evidence {
+            facts: &self.facts[sender],
+            rtt: self.vantage.rtt(),
+            total: cost,
+            longest,
+            typical: length(intervals.get(count as usize / 2)),
+            count,
+            held: held.clone().min().zip(held.clone().max()).map(|(min, max)| (min, max, held.count())),
+            window: stats.max_window,
+            max_in_flight: stats.max_in_flight,
+            initial_window,
+            has_loss: stats.retransmissions > 0,
+        };
+        let mut packets: Vec<u32> = intervals.iter().take(MAX_PACKETS).map(|interval| interval.number).collect();
+        packets.sort_unstable();
+        packets.dedup();
+        Some(Finding {
+            cause,
+            cost: Duration::from_nanos(cost),
+            packets,
+            why: (cause.rule().why)(&evidence),
+            chunk: evidence.facts.chunk.map(|bytes| Chunk { bytes, segment: evidence.facts.mss }),
+            what_if: infer_model::remedy(cause),
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! A wait: the time before a step of a connection, and what is known of the event that ended it.
+//!
+//! A wait is an edge of the critical path. The event that ends it let the connection go on: an acknowledgement arrived,
+//! a window opened, a timer fired, a program wrote. Each cause ([`crate::causes`]) claims a part of the wait.
+
+use crate::{
+    infer::send_context::{RetransmitTrigger, SendContext},
+    side::Side,
+};
+
+/// The time before a step of a connection, in nanoseconds since the epoch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wait {
+    /// When the step before happened.
+    pub(crate) from: u64,
+    /// When the wait was over.
+    pub(crate) to: u64,
+    /// Until when the bottleneck was busy with what had been sent before.
+    pub(crate) busy_until: u64,
+    pub(crate) end: WaitEnd,
+}
+
+/// What ended a wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum WaitEnd {
+    /// The answer of a name server.
+    Lookup,
+    /// A repeated SYN or SYN-ACK.
+    SynRetry,
+    /// A step of the TCP handshake.
+    Connect,
+    /// A step of the TLS handshake.
+    Tls {
+        /// Whether the handshake is over: this is the client's first application data, which it may have prepared in
+        /// this time.
+        over: bool,
+        /// The part of the wait that packets spent on the path, in nanoseconds.
+        travel: u64,
+    },
+    /// The first data of a message.
+    Turn {
+        /// Who sent it.
+        side: Side,
+        /// The part of the wait that packets spent on the path, in nanoseconds.
+        travel: u64,
+    },
+    /// New data within a message.
+    Data(SendContext),
+    /// Retransmitted data.
+    Retransmission(RetransmitTrigger),
+    /// The arrival of the last data.
+    Arrival,
+}

@@ -1,0 +1,77 @@
+//! What happened to a message: the part of it that a replica needs to know.
+
+use crate::infer::{send_context::SendContext, sender_state::AckRecord};
+
+/// The maximum number of losses, pauses and stalls that are kept of a message.
+const MAX_INCIDENTS: usize = 1000;
+
+/// What happened to a message that no rule of its sender or receiver explains. Offsets are relative to its first byte.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MessageHistory {
+    /// The least that the congestion window can have been when the message began, in bytes; none for the connection's
+    /// first message.
+    pub(crate) initial_cwnd: Option<u64>,
+    /// The byte ranges that were retransmitted, and how often.
+    pub(crate) losses: Vec<(u64, u64, u32)>,
+    /// The offsets before which the program paused, and for how long, in nanoseconds.
+    pub(crate) pauses: Vec<(u64, u64)>,
+    /// The offsets after which the receiving program stopped reading, and for how long its window was closed, in
+    /// nanoseconds.
+    pub(crate) stalls: Vec<(u64, u64)>,
+    /// The number of bytes sent before the first acknowledgement of the message can have arrived.
+    pub(crate) first_flight: u64,
+    /// The number of small segments that Nagle's algorithm held.
+    pub(crate) nagle_holds: u64,
+}
+
+/// A message as it was captured. Times are in nanoseconds since the epoch.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ObservedMessage {
+    /// When its first byte passed.
+    pub(crate) first: Option<u64>,
+    /// When its last packet passed, retransmissions included.
+    pub(crate) last: u64,
+    /// When all of it was acknowledged, less the time for which the receiver delayed that acknowledgement.
+    pub(crate) acked: Option<u64>,
+    /// The number of its bytes that passed.
+    pub(crate) bytes: u64,
+    pub(crate) history: MessageHistory,
+}
+
+/// Counters of one direction of a connection.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DirectionStats {
+    pub(crate) retransmissions: u64,
+    /// The largest number of bytes in flight.
+    pub(crate) max_in_flight: u64,
+    /// The largest window that the receiver offered, and the first, in bytes.
+    pub(crate) max_window: u64,
+    pub(crate) first_window: u64,
+    pub(crate) acks: Vec<AckRecord>,
+}
+
+impl MessageHistory {
+    /// Records new data at this offset, sent after a wait.
+    pub(crate) fn record_data(&mut self, context: &SendContext, at: u64, waited: u64) {
+        if context.idle && at > 0 && self.pauses.len() < MAX_INCIDENTS {
+            self.pauses.push((at, waited));
+        }
+        let held = context.small && context.room.is_some() && !context.window;
+        self.nagle_holds += u64::from(held && context.released.is_some_and(|release| release.all));
+        if let Some((from, to)) = context.closed
+            && self.stalls.len() < MAX_INCIDENTS
+        {
+            self.stalls.push((at, to.saturating_sub(from)));
+        }
+    }
+
+    /// Records a retransmission of these bytes.
+    pub(crate) fn record_retransmission(&mut self, from: u64, to: u64) {
+        let has_room = self.losses.len() < MAX_INCIDENTS;
+        match self.losses.iter_mut().find(|loss| loss.0 == from) {
+            Some(loss) => loss.2 += 1,
+            None if has_room => self.losses.push((from, to, 1)),
+            None => {}
+        }
+    }
+}

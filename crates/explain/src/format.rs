@@ -1,0 +1,29 @@
+//! Rounded numbers in the text of an explanation.
+
+use std::time::Duration;
+
+pub use units::rounded::{rate as rate_text, size as bytes, time as time_text};
+
+/// `1 round trip`, `3 round trips`; `once`, `twice`.
+pub(crate) fn plural(number: u64, what: &str) -> String {
+    match (number, what) {
+        (1, "time") => "once".to_owned(),
+        (2, "time") => "twice".to_owned(),
+        _ => units::rounded::count(number, what),
+    }
+}
+
+/// A time in nanoseconds, rounded: `93 ms`, `1.2 s`, `4.1 min`.
+pub(crate) fn ms(nanos: u64) -> String {
+    time_text(Duration::from_nanos(nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plural;
+
+    #[test]
+    fn plural_writes_once_and_twice_for_times() {
+        assert_eq!([(1, "time"), (3, "round trip")].map(|(n, what)| plural(n, what)), ["once", "3 round trips"]);
+    }
+}

@@ -1,0 +1,273 @@
+//! The explanation for programs: schema `longhaul.explain/1`.
+
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+
+use serde::{Serialize, Serializer};
+use units::Size;
+
+use super::PredictionRequest;
+use crate::{
+    AckPolicy, Cause, CauseTimes, PairedConnection, explanation, page_loads,
+    replica::{AckRule, WhatIf},
+};
+
+/// The name of the schema.
+pub const SCHEMA: &str = "longhaul.explain/1";
+
+/// An explanation. Times are in seconds; those of `time_s` add up to `duration_s`.
+///
+/// It is made while it is written, connection by connection: there may be very many.
+#[derive(Debug, Serialize)]
+pub struct Document<'a> {
+    schema: &'static str,
+    captures: &'a [String],
+    connections: Connections<'a>,
+    pages: Vec<Page>,
+}
+
+#[derive(Debug)]
+struct Connections<'a> {
+    captures: &'a [String],
+    seen: &'a [PairedConnection],
+    request: &'a PredictionRequest,
+}
+
+#[derive(Debug, Serialize)]
+struct Connection {
+    client: String,
+    server: String,
+    capture: String,
+    also: Vec<String>,
+    rtt_ms: f64,
+    mss: u64,
+    rate_bits: Option<f64>,
+    chunk: Option<u64>,
+    acks: Option<Acks>,
+    ways: Option<Ways>,
+    vantage: &'static str,
+    packets: u64,
+    transfers: Vec<Transfer>,
+}
+
+#[derive(Debug, Serialize)]
+struct Ways {
+    captures: [String; 2],
+    clock_ahead_ms: f64,
+    up: Way,
+    down: Way,
+}
+
+#[derive(Debug, Serialize)]
+struct Way {
+    least_ms: f64,
+    typical_ms: f64,
+    most_ms: f64,
+    sent: u64,
+    lost: u64,
+    packets: Vec<u32>,
+}
+
+impl Way {
+    fn of(way: &crate::OneWay) -> Self {
+        let [least_ms, typical_ms, most_ms] = [way.least, way.typical, way.most].map(|time| time.as_secs_f64() * 1e3);
+        Self { least_ms, typical_ms, most_ms, sent: way.sent, lost: way.lost, packets: way.packets.clone() }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Page {
+    client: String,
+    /// Since the epoch.
+    start_s: f64,
+    duration_s: f64,
+    connections: usize,
+    transfers: usize,
+    bytes: u64,
+    time_s: BTreeMap<&'static str, f64>,
+    path: Vec<Step>,
+}
+
+#[derive(Debug, Serialize)]
+struct Step {
+    connection: usize,
+    transfer: usize,
+    /// Since the page began.
+    start_s: f64,
+    duration_s: f64,
+}
+
+impl Page {
+    fn of(page: &crate::PageLoad) -> Self {
+        let step = |step: &crate::PageStep| Step {
+            connection: step.connection,
+            transfer: step.transfer,
+            start_s: step.start.saturating_sub(page.start).as_secs_f64(),
+            duration_s: step.duration.as_secs_f64(),
+        };
+        Self {
+            client: page.client.to_string(),
+            start_s: page.start.as_secs_f64(),
+            duration_s: page.duration.as_secs_f64(),
+            connections: page.connections,
+            transfers: page.transfers,
+            bytes: page.bytes,
+            time_s: seconds(&page.times),
+            path: page.path.iter().map(step).collect(),
+        }
+    }
+}
+
+/// Seconds by cause.
+fn seconds(times: &CauseTimes) -> BTreeMap<&'static str, f64> {
+    times.ranked().into_iter().map(|(cause, time)| (cause.name(), time as f64 / 1e9)).collect()
+}
+
+#[derive(Debug, Serialize)]
+struct Acks {
+    rule: &'static str,
+    /// Packets, segments or bytes, as the rule counts.
+    count: u64,
+    timer_ms: Option<f64>,
+    quick: u32,
+}
+
+impl Acks {
+    fn of(habit: AckPolicy) -> Self {
+        let (rule, count) = match habit.rule {
+            AckRule::Packets(count) => ("packets", count.into()),
+            AckRule::Segments(count) => ("segments", count.into()),
+            AckRule::MoreThanSegment => ("more_than_segments", 1),
+            AckRule::Bytes(Size(count)) => ("bytes", count),
+        };
+        Self { rule, count, timer_ms: habit.timer.map(|timer| timer.as_secs_f64() * 1e3), quick: habit.quick }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Transfer {
+    what: String,
+    status: String,
+    direction: &'static str,
+    /// From the connection's first packet.
+    start_s: f64,
+    duration_s: f64,
+    bytes: u64,
+    time_s: BTreeMap<&'static str, f64>,
+    cause: Option<&'static str>,
+    findings: Vec<Finding>,
+    what_if: Option<Predicted>,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    cause: &'static str,
+    cost_s: f64,
+    packets: Vec<u32>,
+    why: String,
+    fix: Vec<Fix>,
+    predicted_s: Option<f64>,
+    model_error: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Fix {
+    system: &'static str,
+    how: Cow<'static, str>,
+    but: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+#[allow(clippy::struct_field_names, reason = "the schema's names")]
+struct Predicted {
+    change: String,
+    bytes: Option<u64>,
+    predicted_s: f64,
+    model_error: f64,
+}
+
+/// The explanation of captures of these names.
+pub fn document<'a>(
+    captures: &'a [String],
+    seen: &'a [PairedConnection],
+    request: &'a PredictionRequest,
+) -> Document<'a> {
+    let pages = page_loads(seen).iter().map(Page::of).collect();
+    Document { schema: SCHEMA, captures, connections: Connections { captures, seen, request }, pages }
+}
+
+impl Serialize for Connections<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.seen.iter().map(|seen| self.one(seen)))
+    }
+}
+
+impl Connections<'_> {
+    fn one(&self, seen: &PairedConnection) -> Connection {
+        let name = |capture: &usize| self.captures.get(*capture).cloned().unwrap_or_default();
+        let one = &seen.connection;
+        let [client, server] = one.end_names();
+        Connection {
+            client,
+            server,
+            capture: name(&seen.capture),
+            also: seen.also_in.iter().map(name).collect(),
+            rtt_ms: one.rtt.as_secs_f64() * 1e3,
+            mss: one.mss,
+            rate_bits: one.rate,
+            chunk: one.chunk,
+            acks: one.acks.map(Acks::of),
+            ways: seen.one_way.as_ref().map(|ways| Ways {
+                captures: ways.captures.each_ref().map(name),
+                clock_ahead_ms: ways.clock_ahead as f64 / 1e6,
+                up: Way::of(&ways.up),
+                down: Way::of(&ways.down),
+            }),
+            vantage: one.vantage.name(),
+            packets: one.packets,
+            transfers: one.transfers.iter().map(|transfer| Transfer::of(transfer, one.start, self.request)).collect(),
+        }
+    }
+}
+
+impl Transfer {
+    fn of(transfer: &explanation::Transfer, start: Duration, request: &PredictionRequest) -> Self {
+        let predict = |what_if: &WhatIf, bytes| transfer.what_if(what_if, bytes)?.ok();
+        let findings = transfer.findings.iter().map(|finding| {
+            let predicted = finding.what_if.as_ref().and_then(|what_if| predict(what_if, None));
+            Finding {
+                cause: finding.cause.name(),
+                cost_s: finding.cost.as_secs_f64(),
+                packets: finding.packets.clone(),
+                why: finding.why.clone(),
+                fix: finding
+                    .fixes()
+                    .into_iter()
+                    .map(|fix| Fix { system: fix.system, how: fix.how, but: fix.but })
+                    .collect(),
+                predicted_s: predicted.map(|predicted| predicted.duration.as_secs_f64()),
+                model_error: predicted.map(|predicted| predicted.model_error),
+            }
+        });
+        let bytes = request.bytes.map(Size);
+        let wanted = request.what_if.is_some() || bytes.is_some();
+        let change = request.what_if.clone().unwrap_or_default();
+        let what_if = wanted.then(|| predict(&change, bytes)).flatten().map(|predicted| Predicted {
+            change: change.to_string(),
+            bytes: request.bytes,
+            predicted_s: predicted.duration.as_secs_f64(),
+            model_error: predicted.model_error,
+        });
+        Self {
+            what: transfer.request.to_string(),
+            status: transfer.status.to_string(),
+            direction: transfer.direction.name(),
+            start_s: transfer.start.as_secs_f64() - start.as_secs_f64(),
+            duration_s: transfer.duration.as_secs_f64(),
+            bytes: transfer.bytes,
+            time_s: seconds(&transfer.times),
+            cause: transfer.cause.map(Cause::name),
+            findings: findings.collect(),
+            what_if,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Before and after: how long a transfer would take with each change that a finding asks for, and with all of them.
+
+use serde::Serialize;
+use units::Size;
+
+use crate::{Transfer, render::PredictionRequest, replica::WhatIf};
+
+/// What is predicted of a transfer.
+#[derive(Debug, Serialize)]
+pub(super) struct Predictions {
+    /// How long the replica of what was seen takes; null if nothing is predicted.
+    before_s: Option<f64>,
+    /// How much longer that is than what was seen, as a share of it.
+    model_error: Option<f64>,
+    /// Why nothing is predicted.
+    declined: Option<String>,
+    after: Vec<After>,
+}
+
+/// How long a transfer would take.
+#[derive(Debug, Serialize)]
+struct After {
+    /// As `--what-if` is written; empty: nothing but the number of bytes.
+    change: String,
+    /// Of so many bytes, where another number was request for.
+    bytes: Option<u64>,
+    duration_s: f64,
+}
+
+impl Predictions {
+    /// Of a transfer; none where it carried nothing.
+    pub(super) fn of(transfer: &Transfer, request: &PredictionRequest) -> Option<Self> {
+        if transfer.findings.is_empty() && request.what_if.is_none() && request.bytes.is_none() {
+            return None;
+        }
+        let unchanged = match transfer.what_if(&WhatIf::default(), None)? {
+            Ok(unchanged) => unchanged,
+            Err(error) => {
+                let declined = Some(error.to_string());
+                return Some(Self { before_s: None, model_error: None, declined, after: Vec::new() });
+            }
+        };
+        let mut changes: Vec<WhatIf> = Vec::new();
+        for change in transfer.findings.iter().filter_map(|finding| finding.what_if.clone()) {
+            if !changes.contains(&change) {
+                changes.push(change);
+            }
+        }
+        if changes.len() > 1 {
+            let all: Vec<String> = changes.iter().map(ToString::to_string).collect();
+            changes.extend(all.join(",").parse());
+        }
+        changes.extend(request.what_if.clone());
+        let as_seen = changes.iter().cloned().map(|change| (change, None));
+        let scaled = request.bytes.into_iter().flat_map(|bytes| {
+            let all = [WhatIf::default()].into_iter().chain(changes.clone());
+            all.map(move |change| (change, Some(bytes)))
+        });
+        let after = as_seen.chain(scaled).filter_map(|(change, bytes)| {
+            let predicted = transfer.what_if(&change, bytes.map(Size))?.ok()?;
+            Some(After { change: change.to_string(), bytes, duration_s: predicted.duration.as_secs_f64() })
+        });
+        Some(Self {
+            before_s: Some(unchanged.duration.as_secs_f64()),
+            model_error: Some(unchanged.model_error),
+            declined: None,
+            after: after.collect(),
+        })
+    }
+}

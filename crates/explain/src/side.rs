@@ -1,0 +1,54 @@
+//! The two ends of a connection.
+
+use std::ops::{Index, IndexMut, Not};
+
+/// An end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The one that opened it.
+    Client,
+    /// The one that was asked.
+    Server,
+}
+
+impl Not for Side {
+    type Output = Self;
+    fn not(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+/// Something that each end has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PerSide<T> {
+    pub(crate) client: T,
+    pub(crate) server: T,
+}
+
+impl<T> PerSide<T> {
+    pub(crate) fn of(mut make: impl FnMut(Side) -> T) -> Self {
+        Self { client: make(Side::Client), server: make(Side::Server) }
+    }
+}
+
+impl<T> Index<Side> for PerSide<T> {
+    type Output = T;
+    fn index(&self, side: Side) -> &T {
+        match side {
+            Side::Client => &self.client,
+            Side::Server => &self.server,
+        }
+    }
+}
+
+impl<T> IndexMut<Side> for PerSide<T> {
+    fn index_mut(&mut self, side: Side) -> &mut T {
+        match side {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.server,
+        }
+    }
+}
