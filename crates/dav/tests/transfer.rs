@@ -13,7 +13,7 @@ use dav::{
     Dav, LockPolicy, RemotePath,
     transfer::{Event, Options, Skip, Summary, Verify, Watch, download, upload},
 };
-use haul_http::{Client, Origin, Pipelining, Settings, credentials::Authenticator};
+use haul_http::{Client, Origin, Pipelining, Settings, auth::Authenticator};
 use tempfile::TempDir;
 use tokio::{sync::Notify, task::JoinHandle};
 

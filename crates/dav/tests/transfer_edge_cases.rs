@@ -6,7 +6,7 @@ use dav::{
     Dav, RemotePath,
     transfer::{Event, Options, Summary, download},
 };
-use haul_http::{Client, Origin, Settings, credentials::Authenticator};
+use haul_http::{Client, Origin, Settings, auth::Authenticator};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

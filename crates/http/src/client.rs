@@ -16,16 +16,15 @@ use http::{
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 use tower_service::Service;
+use transport::{ConnectSettings, Connector, Dial, Facts, Offer, Paths, SettingsError};
 
 use crate::{
-    Alternative, Asked, Body, Budget, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Journey, Knowledge,
-    Options, Origin, Pipelining, Timeouts, Windows,
-    connect::{ConnectSettings, Connector, Facts, Offer, Paths, SettingsError},
-    credentials::{Attempt, Authenticator, take_userinfo},
-    dial::Dial,
+    AltSvc, Asked, Body, Budget, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Journey, Options, Origin,
+    Pipelining, PipeliningHistory, Timeouts, Windows,
+    auth::{Attempt, Authenticator, take_userinfo},
     digest::Checked,
     dispatch::{self, Asking, Demand},
-    follow::{Followed, Follower},
+    follow_up::{Followed, Follower},
     method::is_safe,
 };
 
@@ -138,12 +137,12 @@ pub(crate) struct Shared {
     pub(crate) dialer: Arc<dyn Dial>,
     authenticator: Mutex<Authenticator>,
     cookies: Mutex<Cookies>,
-    knowledge: Mutex<HashMap<Origin, Knowledge>>,
+    pipelining_history: Mutex<HashMap<Origin, PipeliningHistory>>,
     facts: Mutex<HashMap<Origin, Facts>>,
     noted: Notify,
     windows: Mutex<HashMap<Origin, Windows>>,
     paths: Arc<Paths>,
-    alternatives: Mutex<HashMap<Origin, Alternative>>,
+    alt_svc: Mutex<HashMap<Origin, AltSvc>>,
 }
 
 impl Client {
@@ -160,24 +159,23 @@ impl Client {
         Self::with(settings, authenticator, connector, paths)
     }
 
-    /// A client whose connections are made otherwise.
-    pub(crate) fn with(
-        settings: Settings,
-        authenticator: Authenticator,
-        dialer: Arc<dyn Dial>,
-        paths: Arc<Paths>,
-    ) -> Self {
+    /// A client whose connections come from `dialer`, such as a model of a network in a test.
+    pub fn with_dialer(settings: Settings, authenticator: Authenticator, dialer: Arc<dyn Dial>) -> Self {
+        Self::with(settings, authenticator, dialer, Arc::default())
+    }
+
+    fn with(settings: Settings, authenticator: Authenticator, dialer: Arc<dyn Dial>, paths: Arc<Paths>) -> Self {
         let shared = Shared {
             settings,
             dialer,
             authenticator: authenticator.into(),
             cookies: Mutex::default(),
-            knowledge: Mutex::default(),
+            pipelining_history: Mutex::default(),
             facts: Mutex::default(),
             noted: Notify::new(),
             windows: Mutex::default(),
             paths,
-            alternatives: Mutex::default(),
+            alt_svc: Mutex::default(),
         };
         Self { inner: Arc::new(Inner { shared: Arc::new(shared), origins: Mutex::default() }) }
     }
@@ -298,8 +296,8 @@ impl Client {
         self.demand(origin, Demand::Request(asking));
         let answer = answer.await.unwrap_or(Err(Error::Shutdown))?;
         if let Some(alt_svc) = answer.headers().get(ALT_SVC).filter(|_| origin.is_tls()) {
-            let mut alternatives = lock(&self.inner.shared.alternatives);
-            alternatives.entry(origin.clone()).or_default().heard(alt_svc, dispatch::now().seconds);
+            let mut known = lock(&self.inner.shared.alt_svc);
+            known.entry(origin.clone()).or_default().heard(alt_svc, dispatch::now().seconds);
         }
         Ok(answer)
     }
@@ -380,38 +378,38 @@ impl Client {
     }
 
     /// What is known of an origin's pipelining.
-    pub fn knowledge(&self, origin: &Origin) -> Knowledge {
-        lock(&self.inner.shared.knowledge).get(origin).copied().unwrap_or_default()
+    pub fn pipelining_history(&self, origin: &Origin) -> PipeliningHistory {
+        lock(&self.inner.shared.pipelining_history).get(origin).copied().unwrap_or_default()
     }
 
     /// What is known of an origin's HTTP/3.
-    pub fn alternative(&self, origin: &Origin) -> Alternative {
-        lock(&self.inner.shared.alternatives).get(origin).cloned().unwrap_or_default()
+    pub fn alt_svc(&self, origin: &Origin) -> AltSvc {
+        lock(&self.inner.shared.alt_svc).get(origin).cloned().unwrap_or_default()
     }
 
     /// Tells what is known of an origin's HTTP/3 from earlier.
-    pub fn remember_alternative(&self, origin: Origin, known: Alternative) {
-        lock(&self.inner.shared.alternatives).insert(origin, known);
+    pub fn remember_alt_svc(&self, origin: Origin, known: AltSvc) {
+        lock(&self.inner.shared.alt_svc).insert(origin, known);
     }
 
     /// Whether a request to an origin may stand behind others on a connection: HTTP/1.1 is spoken, and the server is
     /// not known to be bad at it.
     pub fn pipelines(&self, origin: &Origin) -> bool {
         let shared = &self.inner.shared;
-        let depth = self.knowledge(origin).allowed(shared.settings.pipelining, dispatch::now().seconds).0;
+        let depth = self.pipelining_history(origin).allowed(shared.settings.pipelining, dispatch::now().seconds).0;
         shared.offer(origin) == Offer::Http1 && depth > 1
     }
 
     /// Tells what is known from earlier. It counts for origins that were not asked yet.
-    pub fn remember(&self, origin: Origin, known: Knowledge) {
-        lock(&self.inner.shared.knowledge).insert(origin, known);
+    pub fn remember_pipelining(&self, origin: Origin, known: PipeliningHistory) {
+        lock(&self.inner.shared.pipelining_history).insert(origin, known);
     }
 
     fn demand(&self, origin: &Origin, demand: Demand) {
         let mut origins = lock(&self.inner.origins);
         let driver = origins.entry(origin.clone()).or_insert_with(|| {
             let (demands, taken) = mpsc::unbounded_channel();
-            let (shared, known) = (self.inner.shared.clone(), self.knowledge(origin));
+            let (shared, known) = (self.inner.shared.clone(), self.pipelining_history(origin));
             tokio::spawn(dispatch::run(shared, origin.clone(), known, taken));
             demands
         });

@@ -14,18 +14,17 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{sleep, sleep_until},
 };
+use transport::{ConnectError, Dialed, Offer};
 
 use crate::{
     Asked, Body, Cause, Class, Error, Incoming, Options, Origin, Settings, Step,
     client::Shared,
-    connect::Offer,
-    dial::Dialed,
     h1, http2, http3,
     identity::Marks,
-    knowledge::Knowledge,
+    messages::{CallBack, ConnectionId, Job, JobId, Report, Sent},
     method::{is_idempotent, is_safe},
+    pipelining_history::PipeliningHistory,
     scheduler::{Action, Limits, Moment, Scheduler, Shape},
-    wire::{CallBack, ConnectionId, Job, JobId, Report, Sent},
 };
 
 /// A request, and where its answer goes.
@@ -51,21 +50,21 @@ const BIG: u64 = 4 * 1024 * 1024;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A connection attempt's outcome.
-type Opened = (ConnectionId, Result<Dialed, Error>);
+type Opened = (ConnectionId, Result<Dialed, ConnectError>);
 
 /// The way to a connection. It ends when this is gone and all it was given is done.
-pub(crate) struct Line {
+pub(crate) struct ConnectionHandle {
     pub(crate) jobs: mpsc::UnboundedSender<Job>,
     call_backs: mpsc::UnboundedSender<CallBack>,
 }
 
 /// Has a connection serve the jobs that it is given.
-pub(crate) fn run_line(
+pub(crate) fn start_connection(
     dialed: Dialed,
     id: ConnectionId,
     settings: &Settings,
     reports: &mpsc::UnboundedSender<Report>,
-) -> Line {
+) -> ConnectionHandle {
     let (jobs, taken) = mpsc::unbounded_channel();
     let (call_backs, called_back) = mpsc::unbounded_channel();
     let (timeouts, reports) = (settings.timeouts, reports.clone());
@@ -91,7 +90,7 @@ pub(crate) fn run_line(
             }
         }
     }
-    Line { jobs, call_backs }
+    ConnectionHandle { jobs, call_backs }
 }
 
 struct Dispatch {
@@ -99,9 +98,9 @@ struct Dispatch {
     origin: Origin,
     scheduler: Scheduler,
     jobs: HashMap<JobId, Job>,
-    lines: HashMap<ConnectionId, Line>,
+    lines: HashMap<ConnectionId, ConnectionHandle>,
     /// Why the last attempt to connect failed.
-    failure: Option<Error>,
+    failure: Option<ConnectError>,
     last_job: u64,
     /// Who waits until everything up to a request is settled.
     settling: Vec<(JobId, oneshot::Sender<()>)>,
@@ -113,7 +112,7 @@ struct Dispatch {
 pub(crate) async fn run(
     shared: Arc<Shared>,
     origin: Origin,
-    known: Knowledge,
+    known: PipeliningHistory,
     mut demands: mpsc::UnboundedReceiver<Demand>,
 ) {
     let limits = Limits {
@@ -193,12 +192,9 @@ impl Dispatch {
         let dialed = match outcome {
             Ok(dialed) => dialed,
             Err(error) => {
-                let cause = match &error {
-                    Error::Connect { cause, .. } => cause.clone(),
-                    other => Cause::Protocol(other.to_string()),
-                };
+                self.scheduler.open_failed(id, &error.cause, now());
                 self.failure = Some(error);
-                return self.scheduler.open_failed(id, &cause, now());
+                return;
             }
         };
         self.failure = None;
@@ -209,7 +205,7 @@ impl Dispatch {
             return;
         }
         self.shared.note(&self.origin, dialed.facts().clone());
-        let line = run_line(dialed, id, &self.shared.settings, &self.reports);
+        let line = start_connection(dialed, id, &self.shared.settings, &self.reports);
         self.lines.insert(id, line);
     }
 
@@ -247,7 +243,7 @@ impl Dispatch {
                 self.scheduler.closed(connection, &cause, &fates, now);
             }
         }
-        self.shared.learn(&self.origin, self.scheduler.knowledge());
+        self.shared.learn(&self.origin, self.scheduler.pipelining_history());
     }
 
     /// Carries out what was decided.
@@ -272,7 +268,7 @@ impl Dispatch {
                         let asked = Asked::of(&job.request);
                         let error = match self.failure.take_if(|_| self.lines.is_empty() && !undecided) {
                             // Why nothing can be asked there at all.
-                            Some(failure) => self.failure.insert(failure).clone(),
+                            Some(failure) => self.failure.insert(failure).clone().into(),
                             None if undecided => Error::Undecided { asked, cause: cause.0 },
                             None => Error::Exchange { asked, cause: cause.0 },
                         };

@@ -26,8 +26,8 @@
 //! The exchanges are futures within the connection's task, not tasks: they share a wake-up, need no channel back,
 //! and are gone when it is.
 
-mod ear;
 mod exchange;
+mod frame_tap;
 mod liveness;
 mod receive;
 mod send;
@@ -50,22 +50,22 @@ use tokio::{
     sync::mpsc,
     time::timeout,
 };
+use transport::Io;
 
 use self::{
-    ear::{Ear, Overheard},
     exchange::Begun,
+    frame_tap::{FrameTap, Overheard},
     liveness::Liveness,
 };
 use crate::{
     Asked, Cause, Error, Step, Timeouts,
-    connect::Io,
+    messages::{ConnectionId, Job, Report},
     streams::{
         self, Count,
-        clock::{Alarm, Traffic},
         connection::Exchanges,
         head,
+        stall_timer::{Alarm, Traffic},
     },
-    wire::{ConnectionId, Job, Report},
 };
 
 /// The most that the head of an answer may be, in bytes.
@@ -155,7 +155,7 @@ impl Connection {
         &mut self,
         mut sender: SendRequest<Bytes>,
         mut h2: client::Connection<T, Bytes>,
-        ear: Ear,
+        ear: FrameTap,
     ) -> Cause {
         let stall = self.exchanges.common.timeouts.stall;
         let mut liveness = Liveness::new(h2.ping_pong(), ear.clone(), stall);
@@ -242,7 +242,7 @@ impl Connection {
         self.exchanges.farewell.take().unwrap_or(Cause::Closed)
     }
 
-    fn tell_limits(&mut self, sender: &SendRequest<Bytes>, ear: &Ear) {
+    fn tell_limits(&mut self, sender: &SendRequest<Bytes>, ear: &FrameTap) {
         let news = ear.with(|heard| heard.news(self.exchanges.common.traffic.sent()));
         let Some(windows) = news.or(self.told.map(|(_, windows)| windows)) else { return };
         let limit = sender.current_max_send_streams();

@@ -28,14 +28,13 @@ use tokio::{
     sync::mpsc,
     time::{Instant, timeout, timeout_at},
 };
+use transport::{EarlyData, Pending, Quic, QuicSettings, TlsFacts, connection_error, frame_guard::Guarded};
 
 use self::exchange::Begun;
 use crate::{
     Cause, Step, Timeouts,
-    connect::{EarlyData, Pending, Quic, QuicSettings, TlsFacts, end_of_quic},
-    frame_guard::Guarded,
-    streams::{Count, Outcome, clock::Traffic, connection::Exchanges},
-    wire::{ConnectionId, Job, Report},
+    messages::{ConnectionId, Job, Report},
+    streams::{Count, Outcome, connection::Exchanges, stall_timer::Traffic},
 };
 
 /// How long a handshake may go on under early data: a second for the first packet to be taken for lost and sent again
@@ -165,7 +164,7 @@ impl Connection {
     /// What the connection ended from, if it did.
     fn ended(&self) -> Option<Cause> {
         let waiting = if self.pending.is_some() { Step::Quic } else { Step::Receive };
-        self.quic.close_reason().map(|error| end_of_quic(&error, waiting))
+        self.quic.close_reason().map(|error| connection_error(&error, waiting))
     }
 
     fn begin(&mut self, job: Job, sender: &Sender) {

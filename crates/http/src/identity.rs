@@ -26,7 +26,10 @@ use http::{
     header::{CONTENT_RANGE, ETAG, LAST_MODIFIED, RANGE},
 };
 
-use crate::{Expected, Options, method::is_safe};
+use crate::{
+    Expected, Options,
+    method::{is_multi_status, is_safe},
+};
 
 /// What marks a request's answer. Texts are hashed: where hashes differ, so do the texts, and equal ones only cost a
 /// pipeline.
@@ -83,7 +86,7 @@ impl Marks {
         let range = request.headers().get(RANGE).and_then(|range| range.to_str().ok());
         let kind = match request.method() {
             &Method::GET => Kind::File,
-            method if matches!(method.as_str(), "PROPFIND" | "REPORT") => Kind::MultiStatus,
+            method if is_multi_status(method) => Kind::MultiStatus,
             method if is_safe(method) => Kind::Other,
             _ => Kind::Change,
         };
@@ -105,7 +108,7 @@ impl Marks {
         }
     }
 
-    /// Those of a PROPFIND right behind it, about the same path.
+    /// Those of a follow-up right behind it, about the same path.
     pub(crate) fn of_look(self) -> Self {
         Self { kind: Kind::MultiStatus, ..self }
     }

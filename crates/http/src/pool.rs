@@ -15,7 +15,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::connect::Io;
+use transport::Io;
 
 /// How an idle connection is chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

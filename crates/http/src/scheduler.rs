@@ -26,11 +26,11 @@
 //! `plan` decides where requests go, `lanes` how many connections are used, `first` when one goes ahead of the others,
 //! `ends` what becomes of requests that come back, and `line` is a connection as it is known here.
 
-mod ends;
-mod first;
-mod lanes;
-mod line;
+mod concurrency;
+mod connection;
+mod first_connection;
 mod plan;
+mod requeue;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -40,16 +40,16 @@ use std::{
 use http::Version;
 
 use self::{
-    first::First,
-    lanes::Lanes,
-    line::{Line, Slow, State, Waiting},
+    concurrency::Concurrency,
+    connection::{Connection, Slow, State, Waiting},
+    first_connection::FirstConnection,
 };
 use crate::{
     Cause, Class,
     identity::{Marks, Shown},
-    knowledge::{Fault, Knowledge, Pipelining},
+    messages::{ConnectionId, JobId, Sent, Told},
+    pipelining_history::{Fault, Pipelining, PipeliningHistory},
     pool::{Choice, Window},
-    wire::{ConnectionId, JobId, Sent, Told},
 };
 
 /// So often a server that was there is looked for again, with a pause that doubles: six seconds in all.
@@ -152,10 +152,10 @@ impl Eq for Shared {}
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     limits: Limits,
-    knowledge: Knowledge,
-    lines: BTreeMap<ConnectionId, Line>,
-    lanes: Lanes,
-    first: First,
+    pipelining_history: PipeliningHistory,
+    lines: BTreeMap<ConnectionId, Connection>,
+    lanes: Concurrency,
+    first: FirstConnection,
     queue: VecDeque<Waiting>,
     actions: Vec<Action>,
     /// Connections so far.
@@ -171,13 +171,13 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(crate) fn new(limits: Limits, knowledge: Knowledge) -> Self {
+    pub(crate) fn new(limits: Limits, pipelining_history: PipeliningHistory) -> Self {
         Self {
             limits,
-            knowledge,
+            pipelining_history,
             lines: BTreeMap::new(),
-            lanes: Lanes::new(limits.connections),
-            first: First::default(),
+            lanes: Concurrency::new(limits.connections),
+            first: FirstConnection::default(),
             queue: VecDeque::new(),
             actions: Vec::new(),
             opened: 0,
@@ -193,8 +193,8 @@ impl Scheduler {
         std::mem::take(&mut self.actions)
     }
 
-    pub(crate) fn knowledge(&self) -> Knowledge {
-        self.knowledge
+    pub(crate) fn pipelining_history(&self) -> PipeliningHistory {
+        self.pipelining_history
     }
 
     /// Whether the server takes nothing but HTTP/1.1.
@@ -268,7 +268,7 @@ impl Scheduler {
 
     /// An HTTP/2 connection takes so many requests at a time.
     pub(crate) fn streams(&mut self, connection: ConnectionId, limit: usize, now: Moment) {
-        if let Some(Line { state: State::Multiplexed { streams }, .. }) = self.lines.get_mut(&connection) {
+        if let Some(Connection { state: State::Multiplexed { streams }, .. }) = self.lines.get_mut(&connection) {
             *streams = limit;
         }
         self.plan(now);
@@ -308,17 +308,17 @@ impl Scheduler {
         line.retiring |= told.last;
         // An answer that stood behind another has come; and one that ends what it begins shows that none ever does.
         if !line.is_multiplexed() && line.company == Some(true) {
-            self.knowledge.succeeded(line.depth, now.seconds);
+            self.pipelining_history.succeeded(line.depth, now.seconds);
         } else if !line.is_multiplexed() && told.last && line.company.is_none() && line.jobs.len() > 1 {
-            self.knowledge.failed(Fault::Cut, self.limits.pipelining, now.seconds);
+            self.pipelining_history.failed(Fault::Cut, self.limits.pipelining, now.seconds);
         }
         if told.version == Version::HTTP_10 && line.state == (State::Serial { old: false }) {
             line.state = State::Serial { old: true };
-            self.knowledge.failed(Fault::Old, self.limits.pipelining, now.seconds);
+            self.pipelining_history.failed(Fault::Old, self.limits.pipelining, now.seconds);
         } else if !line.is_multiplexed() && !line.is_part(job) && told.length.is_some_and(|length| length > LARGE) {
             line.slow.get_or_insert(Slow { job, stalled: false, called_back: false });
             if line.jobs.len() > 1 {
-                self.knowledge.failed(Fault::Large, self.limits.pipelining, now.seconds);
+                self.pipelining_history.failed(Fault::Large, self.limits.pipelining, now.seconds);
             }
         }
         self.plan(now);

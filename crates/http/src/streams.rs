@@ -3,9 +3,9 @@
 //! `http2` and `http3` differ in how a stream is opened, written and read. What becomes of the job, its reader and
 //! its bounds is the same, and is here.
 
-pub(crate) mod clock;
 pub(crate) mod connection;
 pub(crate) mod head;
+pub(crate) mod stall_timer;
 
 use std::{
     io,
@@ -23,15 +23,15 @@ use http_body::Body as _;
 use tokio::sync::{mpsc, oneshot};
 
 use self::{
-    clock::{Clock, Sending},
     connection::Common,
+    stall_timer::{Sending, StallTimer},
 };
 use crate::{
     Asked, Body, Cause, Chunks, Error, Incoming, Journey, Step,
     body::Piece,
     identity::Marks,
+    messages::{Job, JobId, NOISE, Report, Sent, Told},
     method::is_idempotent,
-    wire::{Job, JobId, NOISE, Report, Sent, Told},
 };
 
 /// Why a body was not sent whole.
@@ -82,7 +82,7 @@ impl<E> From<Unreceived<E>> for End<E> {
 pub(crate) async fn both<E>(
     sending: impl Future<Output = Result<(), Unsent>>,
     receiving: impl Future<Output = Result<StatusCode, Unreceived<E>>>,
-    clock: &Clock,
+    clock: &StallTimer,
 ) -> End<E> {
     let (mut sending, mut receiving, mut overdue) = (pin!(sending), pin!(receiving), pin!(clock.overdue()));
     let (mut all_sent, mut answered) = (false, false);
@@ -201,7 +201,7 @@ pub(crate) async fn conclude<E>(
     end: End<E>,
     answer: Answer,
     job: Errand,
-    clock: &Clock,
+    clock: &StallTimer,
     fate: impl FnOnce(&E, &Answer) -> Fate,
 ) -> Outcome {
     let Errand { id, request, sendings, follows, marks } = job;
@@ -239,7 +239,7 @@ pub(crate) async fn conclude<E>(
     }
 }
 
-pub(crate) fn over(job: JobId, clock: &Clock, whole: bool) -> Outcome {
+pub(crate) fn over(job: JobId, clock: &StallTimer, whole: bool) -> Outcome {
     let (sent, received) = clock.counts();
     Outcome::Over { job, sent, received, whole }
 }

@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use haul_http::connect::TcpInfo;
 use http::header::ALT_SVC;
 use http::{HeaderValue, Request};
 use http_body_util::BodyExt;
@@ -24,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use transport::TcpInfo;
 
 use crate::activity::{Activity, RequestGuard};
 use crate::admission::ConnectionGuard;

@@ -16,10 +16,6 @@ use std::{
 
 use bytes::{Buf, Bytes};
 use h3::{error::Code, server::RequestStream};
-use haul_http::{
-    frame_guard::{self, Guarded},
-    told_length,
-};
 use http::{Request, Response, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -29,6 +25,10 @@ use quinn::{
 use rustls::ServerConfig;
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use transport::{
+    content_length,
+    frame_guard::{self, Guarded},
+};
 
 use crate::early_data::HandshakeState;
 
@@ -104,7 +104,7 @@ where
                         let head = timeout(HEAD_TIMEOUT, resolver.resolve_request()).await;
                         let Ok(Ok((request, stream))) = head else { return };
                         let (mut up, down) = stream.split();
-                        let length = match told_length(request.headers()) {
+                        let length = match content_length(request.headers()) {
                             Ok(length) => length,
                             Err(wrong) => {
                                 tracing::debug!("a request for {} is malformed: it {wrong}", request.uri().path());

@@ -188,7 +188,7 @@ fn addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>, Error> {
     for listener in listeners {
         listener.set_nonblocking(true).map_err(Error::Listener)?;
         // Enables TCP Fast Open where the kernel has it.
-        let _ = haul_http::connect::listen_fast_open(listener);
+        let _ = transport::listen_fast_open(listener);
     }
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
     let addresses = addresses.map_err(Error::Listener)?;

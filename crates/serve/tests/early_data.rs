@@ -10,14 +10,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{LIMIT, start, until};
-use haul_http::connect::{ConnectSettings, Connector, EarlyData, Offer, TlsSettings};
-use haul_http::{Body, Lone, Origin, Settings};
+use haul_http::{Body, Origin, Settings, SingleConnection};
 use http::Request;
 use http_body_util::BodyExt;
 use serve::Tls;
 use tempfile::TempDir;
 use tokio::time::timeout;
+use transport::{ConnectSettings, Connector, EarlyData, Offer, TlsSettings};
+
+use common::{LIMIT, start, until};
 
 /// The program, if it is there; a skipped test is told of.
 fn program(name: &str, package: &str) -> Option<PathBuf> {
@@ -66,7 +67,7 @@ fn origin(port: u16) -> Origin {
 
 /// Gets the file over a connection of its own: what became of early data, and the header `x-early`.
 async fn get(connector: &Connector, port: u16, offer: Offer, early: bool) -> (EarlyData, Option<String>) {
-    let lone = Lone::open(connector, &origin(port), offer, early, &Settings::default()).await.unwrap();
+    let lone = SingleConnection::open(connector, &origin(port), offer, early, &Settings::default()).await.unwrap();
     let request = Request::get(format!("https://127.0.0.1:{port}/file")).body(Body::empty()).unwrap();
     let answer = timeout(LIMIT, lone.send(request)).await.unwrap().unwrap();
     assert_eq!(answer.status(), 200);

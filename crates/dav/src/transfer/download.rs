@@ -41,7 +41,8 @@ use std::{
 };
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream, stream::FuturesUnordered};
-use haul_http::{Body, Expected, connect};
+use haul_http::{Body, Expected};
+
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 use self::{hedge::Hedge, listing::Found, prefetch::Prefetch, range_request::FAR, sync_snapshot::SyncSnapshot};
@@ -356,7 +357,7 @@ impl Download<'_> {
     }
 
     /// What the last connection's handshake has shown.
-    fn facts(&self) -> Option<connect::Facts> {
+    fn facts(&self) -> Option<transport::Facts> {
         self.dav.client().facts(self.dav.requests().origin())
     }
 

@@ -14,7 +14,7 @@ use dav::{
     Dav, Error, RemotePath,
     transfer::{Event, Options, Skip, Summary, Verify, Watch, download, upload},
 };
-use haul_http::{Client, Origin, Pipelining, Settings, Timeouts, credentials::Authenticator};
+use haul_http::{Client, Origin, Pipelining, Settings, Timeouts, auth::Authenticator};
 pub(crate) use servers::noise;
 use tokio::{sync::Notify, time::timeout};
 

@@ -8,7 +8,7 @@ use std::{
 use dav::{Confirmed, Dav, ETag, Error, If, Precondition, Setting, Wanted};
 use haul_http::{
     Body, Client, Options, Origin, Pipelining, Settings,
-    credentials::{Authenticator, Clear, Credential, Credentials, Netrc},
+    auth::{Authenticator, Clear, Credential, Credentials, Netrc},
 };
 use http::HeaderMap;
 use servers::{DigestAuth, Double, Fault};

@@ -8,13 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haul_http::connect::TcpInfo;
 use link::{
     cable::{Cable, Options},
     host::Host,
     spec::LinkSpec,
 };
 use socket2::{Domain, Socket, Type};
+use transport::TcpInfo;
 
 use crate::{
     cases::Case,

@@ -14,10 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haul_http::connect::TcpInfo;
 use link::host::Host;
 use nix::{setsockopt_impl, sockopt_impl, sys::socket::setsockopt};
 use socket2::{Domain, Socket, Type};
+use transport::TcpInfo;
 
 use crate::scenario::{End, Protocol, Scenario};
 

@@ -18,11 +18,9 @@ use std::{
 };
 
 use dav::RemotePath;
-use haul_http::{
-    Alternative, Knowledge, Origin,
-    connect::fast_open::{self, Way},
-};
+use haul_http::{AltSvc, Origin, PipeliningHistory};
 use serde::{Deserialize, Serialize};
+use transport::fast_open::{self, Way};
 
 use super::settings::base;
 use crate::say;
@@ -53,9 +51,9 @@ struct Kept {
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 pub(super) struct Server {
     #[serde(flatten)]
-    pub(super) pipelining: Knowledge,
+    pub(super) pipelining: PipeliningHistory,
     #[serde(default)]
-    pub(super) http3: Alternative,
+    pub(super) http3: AltSvc,
 }
 
 impl Default for Kept {

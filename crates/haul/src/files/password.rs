@@ -8,7 +8,7 @@ use std::{
     process::ExitCode,
 };
 
-use haul_http::credentials::{Environment, Keyring, LARGEST_KEY, Secret};
+use haul_http::auth::{Environment, Keyring, LARGEST_KEY, Secret};
 use zeroize::Zeroizing;
 
 use super::{

@@ -12,7 +12,7 @@ use std::{
 };
 
 use dav::RemotePath;
-use haul_http::{Origin, credentials};
+use haul_http::{Origin, auth};
 
 use super::settings;
 use crate::usage;
@@ -149,7 +149,7 @@ pub(super) fn remote(text: &str) -> Result<Remote, Unusable> {
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     let no_host = || Unusable(format!("`{}` is no host", host.escape_debug()));
     let url = format!("{scheme}://{authority}/").parse().map_err(|_| no_host())?;
-    let (url, userinfo) = credentials::take_userinfo(&url).map_err(|error| Unusable(error.to_string()))?;
+    let (url, userinfo) = auth::take_userinfo(&url).map_err(|error| Unusable(error.to_string()))?;
     if userinfo.as_ref().is_some_and(|who| who.password.is_some()) {
         return unusable(format!(
             "the URL of {host} has a password in it, which others on this machine can read in the list of processes: \

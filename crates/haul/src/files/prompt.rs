@@ -5,7 +5,7 @@ use std::{
     io::{self, BufRead, BufReader, IsTerminal, Write},
 };
 
-use haul_http::credentials::Secret;
+use haul_http::auth::Secret;
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 
 /// Whether there is anybody to ask: one who sees what is said, and is not a program's input.

@@ -15,12 +15,12 @@ use std::{
 use dav::{Dav, RemotePath};
 use haul_http::{
     Client, Origin, Versions,
-    connect::FastOpen,
-    credentials::{
+    auth::{
         Authenticator, Credential, Credentials, Environment, Exposed, GiveUp, Keyring, Netrc, Secret, Userinfo,
         default_netrc,
     },
 };
+use transport::FastOpen;
 
 use super::{
     memory::{self, Confirmed, Server},
@@ -80,8 +80,8 @@ impl Session {
         let (client, who) = (client(&credentials)?, who(&credentials, remote, &settings));
         let memory = memory::place();
         if let Some(known) = memory.as_deref().and_then(|path| memory::recall(path, &remote.origin)) {
-            client.remember(remote.origin.clone(), known.server.pipelining);
-            client.remember_alternative(remote.origin.clone(), known.server.http3);
+            client.remember_pipelining(remote.origin.clone(), known.server.pipelining);
+            client.remember_alt_svc(remote.origin.clone(), known.server.http3);
             client.paths().remember(known.ways);
         }
         let known = known(&client, &remote.origin);
@@ -112,7 +112,7 @@ impl Drop for Session {
 
 /// What a client knows by now.
 fn known(client: &Client, origin: &Origin) -> Confirmed {
-    let server = Server { pipelining: client.knowledge(origin), http3: client.alternative(origin) };
+    let server = Server { pipelining: client.pipelining_history(origin), http3: client.alt_svc(origin) };
     Confirmed { server, ways: client.paths().all() }
 }
 

@@ -25,16 +25,12 @@ use std::{
 };
 
 use dav::LockPolicy;
-use haul_http::{
-    Origin, Pipelining, Timeouts, Versions,
-    connect::{ConnectSettings, FastOpen, Identity, Proxies, TlsSettings},
-    credentials::Clear,
-};
+use haul_http::{Origin, Pipelining, Timeouts, Versions, auth::Clear};
+use http::HeaderMap;
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
+use transport::{ConnectSettings, FastOpen, Identity, Proxies, TlsSettings};
 use units::Span;
-
-use http::HeaderMap;
 
 use super::options::{Http, Lock, Manner, Pipeline, Tfo, Verify, Way};
 use super::{bandwidth::Timetable, headers};

@@ -1,14 +1,10 @@
 //! What a client's parts share: how connections are made, and what is learnt of each origin.
 
 use http::Request;
+use transport::{ConnectError, Dialed, Facts, Offer, TlsFacts, race};
 
 use super::{Proof, Shared, Versions, lock, target};
-use crate::{
-    Body, Error, Knowledge, Origin, Windows,
-    connect::{Facts, Offer, TlsFacts},
-    dial::{Dialed, race},
-    dispatch,
-};
+use crate::{Body, Origin, PipeliningHistory, Windows, dispatch};
 
 impl Shared {
     /// Signs a request that goes out once more.
@@ -27,7 +23,7 @@ impl Shared {
             Versions::Http3 => Offer::Http3,
             Versions::Brief if self.knows_http3(origin) => Offer::Http3,
             Versions::Auto | Versions::Brief => {
-                let known = lock(&self.knowledge).get(origin).copied().unwrap_or_default();
+                let known = lock(&self.pipelining_history).get(origin).copied().unwrap_or_default();
                 let seconds = dispatch::now().seconds;
                 // In the clear there is no choice to offer.
                 if known.is_banned(seconds) && origin.is_tls() { Offer::Both } else { Offer::Http1 }
@@ -38,18 +34,18 @@ impl Shared {
     /// Whether an origin said that it has HTTP/3, and the way there is not known to be blocked.
     fn knows_http3(&self, origin: &Origin) -> bool {
         let now = dispatch::now().seconds;
-        lock(&self.alternatives).get(origin).is_some_and(|known| known.is_offered(now) && !known.is_avoided(now))
+        lock(&self.alt_svc).get(origin).is_some_and(|known| known.is_offered(now) && !known.is_avoided(now))
     }
 
     /// Makes a connection. HTTP/3 has TCP run beside it, and where that is first, UDP is left
     /// alone for a while.
-    pub(crate) async fn dial(&self, origin: &Origin, offer: Offer) -> Result<Dialed, Error> {
+    pub(crate) async fn dial(&self, origin: &Origin, offer: Offer) -> Result<Dialed, ConnectError> {
         let (within, early) = (self.settings.timeouts.connect, self.settings.early_data);
         if offer != Offer::Http3 {
             return self.dialer.dial(origin, offer, early, None, within).await;
         }
         let now = dispatch::now().seconds;
-        let known = lock(&self.alternatives).get(origin).cloned().unwrap_or_default();
+        let known = lock(&self.alt_svc).get(origin).cloned().unwrap_or_default();
         let tcp = self.dialer.dial(origin, Offer::Both, early, None, within);
         if known.is_avoided(now) || !self.dialer.takes_quic(origin) {
             return tcp.await;
@@ -57,8 +53,8 @@ impl Shared {
         let at = known.elsewhere(origin, now);
         let quic = self.dialer.dial(origin, Offer::Http3, early, at.as_ref(), within);
         let raced = race(quic, tcp).await;
-        let mut alternatives = lock(&self.alternatives);
-        let known = alternatives.entry(origin.clone()).or_default();
+        let mut alt_svc = lock(&self.alt_svc);
+        let known = alt_svc.entry(origin.clone()).or_default();
         match &raced {
             Ok(Dialed::Quic(quic)) if quic.pending.is_none() => known.worked(),
             Ok(Dialed::Stream(_)) => known.failed(now),
@@ -69,7 +65,7 @@ impl Shared {
 
     /// UDP did not get through to an origin where it did before.
     pub(crate) fn lost_quic(&self, origin: &Origin) {
-        lock(&self.alternatives).entry(origin.clone()).or_default().failed(dispatch::now().seconds);
+        lock(&self.alt_svc).entry(origin.clone()).or_default().failed(dispatch::now().seconds);
     }
 
     /// A handshake that was not waited for is over.
@@ -77,14 +73,14 @@ impl Shared {
         if let Some(facts) = lock(&self.facts).get_mut(origin) {
             if facts.quic {
                 facts.tcp = tls.handshake;
-                lock(&self.alternatives).entry(origin.clone()).or_default().worked();
+                lock(&self.alt_svc).entry(origin.clone()).or_default().worked();
             }
             facts.tls = Some(tls);
         }
     }
 
-    pub(crate) fn learn(&self, origin: &Origin, known: Knowledge) {
-        lock(&self.knowledge).insert(origin.clone(), known);
+    pub(crate) fn learn(&self, origin: &Origin, known: PipeliningHistory) {
+        lock(&self.pipelining_history).insert(origin.clone(), known);
     }
 
     pub(crate) fn see(&self, origin: &Origin, windows: Windows) {

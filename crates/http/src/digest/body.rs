@@ -131,11 +131,10 @@ mod tests {
     use http_body_util::{BodyExt, StreamBody};
     use proptest::prelude::*;
 
+    use transport::{Cause, ConnectError, Origin};
+
     use super::*;
-    use crate::{
-        Cause,
-        digest::{Algorithm, Digests, Field},
-    };
+    use crate::digest::{Algorithm, Digests, Field};
 
     fn asked(url: &'static str) -> Asked {
         Asked::new(&Method::GET, &Uri::from_static(url))
@@ -199,13 +198,13 @@ mod tests {
     #[tokio::test]
     async fn a_body_that_fails_fails_as_it_did() {
         let mut frames = chunks(b"abc", 1);
-        frames.push(Err(Error::Connect {
-            origin: crate::Origin::of(&Uri::from_static("http://a")).unwrap(),
+        frames.push(Err(Error::Connect(ConnectError {
+            origin: Origin::of(&Uri::from_static("http://a")).unwrap(),
             cause: Cause::Closed,
-        }));
+        })));
         let (got, error) = read(checked(Some((Field::ContentMd5, b"abc")), frames)).await;
         assert_eq!(got, b"ab");
-        assert!(matches!(error, Some(Error::Connect { .. })));
+        assert!(matches!(error, Some(Error::Connect(_))));
     }
 
     #[tokio::test]

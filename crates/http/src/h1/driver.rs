@@ -5,12 +5,12 @@
 //! The reader of an answer sets its pace: while it lags, nothing is read from the network, and TCP's window tells
 //! the server.
 
-mod give_back;
-mod pace;
+mod in_flight_limit;
 mod read;
+mod requeue;
 #[cfg(test)]
 mod tests;
-mod waits;
+mod timeouts;
 mod write;
 
 use std::{
@@ -29,9 +29,10 @@ use tokio::{
     sync::mpsc,
     time::{Instant, Sleep, timeout},
 };
+use transport::Io;
 
 use self::{
-    pace::Pace,
+    in_flight_limit::InFlightLimit,
     read::{Reader, give},
     write::Sending,
 };
@@ -41,9 +42,8 @@ use super::{
 };
 use crate::{
     Asked, Cause, Timeouts,
-    connect::Io,
+    messages::{CallBack, ConnectionId, Job, JobId, MOVEMENT, Report},
     method::is_safe,
-    wire::{CallBack, ConnectionId, Job, JobId, MOVEMENT, Report},
 };
 
 /// How far the writing of bodies may run ahead of the network, beside the kernel's own buffer.
@@ -97,8 +97,8 @@ struct Driver {
     /// When a byte last moved, or a wait began.
     moved: Instant,
     /// Of what comes, and of what is sent and answered.
-    inward: Pace,
-    outward: Pace,
+    inward: InFlightLimit,
+    outward: InFlightLimit,
     /// Bytes of an answer that came since they last counted; an answer's first one counts.
     crumbs: usize,
     alarm: Pin<Box<Sleep>>,
@@ -165,8 +165,8 @@ impl Driver {
             looked: now,
             told_slow: None,
             patience: Self::PATIENCE,
-            inward: Pace::default(),
-            outward: Pace::default(),
+            inward: InFlightLimit::default(),
+            outward: InFlightLimit::default(),
             crumbs: MOVEMENT,
             alarm: Box::pin(tokio::time::sleep_until(now)),
         }

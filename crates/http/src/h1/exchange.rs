@@ -25,7 +25,7 @@ use super::{
 use crate::{
     Cause, Expected, Options,
     identity::{Marks, Shown, first_byte, opaque},
-    wire::{JobId, MOST_INTERIM, NOISE},
+    messages::{JobId, MOST_INTERIM, NOISE},
 };
 
 /// Why a connection ends that the server ended in good order (`Connection: close`).

@@ -11,8 +11,9 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
 };
+use transport::content_length;
 
-use crate::{Origin, length::told_length, wire::Keep};
+use crate::{Origin, messages::Keep};
 
 /// The longest head taken from a server. Browsers take 256 KiB, curl 300 KiB; WebDAV servers send some hundred
 /// bytes.
@@ -150,7 +151,7 @@ fn framing(method: &Method, status: StatusCode, version: Version, headers: &Head
         return Ok(Framing::Length(0));
     }
     let codings: Vec<_> = tokens(headers, &TRANSFER_ENCODING).collect();
-    let length = told_length(headers).map_err(|wrong| format!("the answer {wrong}"))?;
+    let length = content_length(headers).map_err(|wrong| format!("the answer {wrong}"))?;
     match (&codings[..], length) {
         ([], Some(length)) => Ok(Framing::Length(length)),
         ([], None) => Ok(Framing::Close),

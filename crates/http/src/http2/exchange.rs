@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     Cause, Chunks, Journey, Options,
-    streams::{Answer, Count, End, Errand, Fate, Outcome, both, clock::Clock, conclude, connection::Common},
-    wire::{Job, JobId, Sent},
+    messages::{Job, JobId, Sent},
+    streams::{Answer, Count, End, Errand, Fate, Outcome, both, conclude, connection::Common, stall_timer::StallTimer},
 };
 
 /// A request whose head is on its way.
@@ -42,7 +42,7 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
         unanswered: (count, behind),
     } = begun;
     let bounds = request.extensions().get::<Options>().and_then(|options| options.timeouts).unwrap_or(common.timeouts);
-    let clock = Clock::new(common.traffic.clone(), bounds);
+    let clock = StallTimer::new(common.traffic.clone(), bounds);
     let journey = Journey {
         connection: common.id.0,
         version: Version::HTTP_2,
@@ -76,7 +76,7 @@ async fn receive(
     job: JobId,
     journey: Journey,
     common: &Common,
-    clock: &Clock,
+    clock: &StallTimer,
 ) -> Result<StatusCode, Unreceived> {
     let head = {
         let Answer::Owed(reply, _) = answer else { return Err(Unreceived::Unwanted) };

@@ -13,14 +13,14 @@ use std::{
 use h2::{Ping, PingPong};
 use tokio::time::Instant;
 
-use super::ear::Ear;
-use crate::streams::clock::Alarm;
+use super::frame_tap::FrameTap;
+use crate::streams::stall_timer::Alarm;
 
 /// Watches over a connection while any of its exchanges is under way.
 #[derive(Debug)]
 pub(super) struct Liveness {
     ping: Option<PingPong>,
-    ear: Ear,
+    ear: FrameTap,
     third: Duration,
     /// When the last PING was sent, if nothing came since.
     asked: Option<Instant>,
@@ -28,7 +28,7 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    pub(super) fn new(ping: Option<PingPong>, ear: Ear, stall: Duration) -> Self {
+    pub(super) fn new(ping: Option<PingPong>, ear: FrameTap, stall: Duration) -> Self {
         Self { ping, ear, third: stall / 3, asked: None, alarm: Alarm::new() }
     }
 

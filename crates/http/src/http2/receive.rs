@@ -18,18 +18,21 @@ use tokio::sync::mpsc;
 use crate::{
     Incoming,
     body::Piece,
+    messages::MOST_INTERIM,
     streams::{
         self,
-        clock::{Clock, Receiving},
+        stall_timer::{Receiving, StallTimer},
     },
-    wire::MOST_INTERIM,
 };
 
 /// Why an answer did not come whole.
 pub(super) type Unreceived = streams::Unreceived<h2::Error>;
 
 /// The answer's head; informational ones (RFC 9110 §15.2) are passed over, but show that the server is at work.
-pub(super) async fn head(response: &mut ResponseFuture, clock: &Clock) -> Result<Response<RecvStream>, Unreceived> {
+pub(super) async fn head(
+    response: &mut ResponseFuture,
+    clock: &StallTimer,
+) -> Result<Response<RecvStream>, Unreceived> {
     clock.receiving(Receiving::Head);
     let mut interim = 0;
     let head = poll_fn(|context| {
@@ -59,7 +62,11 @@ pub(super) fn channel(head: &Response<RecvStream>, window: u32) -> (mpsc::Sender
 }
 
 /// Hands the body to its reader, all but the end, which is not told before the request is whole.
-pub(super) async fn body(body: &mut RecvStream, pieces: &mpsc::Sender<Piece>, clock: &Clock) -> Result<(), Unreceived> {
+pub(super) async fn body(
+    body: &mut RecvStream,
+    pieces: &mpsc::Sender<Piece>,
+    clock: &StallTimer,
+) -> Result<(), Unreceived> {
     let mut taken = Taken { flow: body.flow_control().clone(), pieces, lengths: VecDeque::new() };
     loop {
         taken.room(clock).await?;
@@ -89,7 +96,7 @@ struct Taken<'a> {
 
 impl Taken<'_> {
     /// Waits until there is room for a piece.
-    async fn room(&mut self, clock: &Clock) -> Result<(), Unreceived> {
+    async fn room(&mut self, clock: &StallTimer) -> Result<(), Unreceived> {
         if self.pieces.capacity() == 0 {
             clock.receiving(Receiving::Reader);
         }
@@ -100,7 +107,7 @@ impl Taken<'_> {
     }
 
     /// Waits for the next piece of the body, and meanwhile gives the window back when the reader has taken all.
-    async fn or_next(&mut self, body: &mut RecvStream, clock: &Clock) -> Result<Option<Bytes>, Unreceived> {
+    async fn or_next(&mut self, body: &mut RecvStream, clock: &StallTimer) -> Result<Option<Bytes>, Unreceived> {
         loop {
             clock.receiving(Receiving::Body);
             tokio::select! {

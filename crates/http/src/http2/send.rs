@@ -14,7 +14,7 @@ use crate::{
     Chunks,
     streams::{
         Unsent,
-        clock::{Clock, Sending},
+        stall_timer::{Sending, StallTimer},
         wrong_length,
     },
 };
@@ -27,7 +27,7 @@ pub(super) async fn send(
     stream: &mut SendStream<Bytes>,
     mut chunks: Chunks,
     told: Option<u64>,
-    clock: &Clock,
+    clock: &StallTimer,
 ) -> Result<(), Unsent> {
     let mut left = told;
     let mut held = Bytes::new();
@@ -54,7 +54,11 @@ pub(super) async fn send(
 }
 
 /// The next chunk that has any bytes.
-async fn next(chunks: &mut Chunks, stream: &mut SendStream<Bytes>, clock: &Clock) -> Result<Option<Bytes>, Unsent> {
+async fn next(
+    chunks: &mut Chunks,
+    stream: &mut SendStream<Bytes>,
+    clock: &StallTimer,
+) -> Result<Option<Bytes>, Unsent> {
     clock.sending(Sending::Source);
     poll_fn(|context| {
         loop {
@@ -69,7 +73,7 @@ async fn next(chunks: &mut Chunks, stream: &mut SendStream<Bytes>, clock: &Clock
 }
 
 /// Sends a chunk, in pieces as the windows open.
-async fn pour(stream: &mut SendStream<Bytes>, mut chunk: Bytes, last: bool, clock: &Clock) -> Result<(), Unsent> {
+async fn pour(stream: &mut SendStream<Bytes>, mut chunk: Bytes, last: bool, clock: &StallTimer) -> Result<(), Unsent> {
     while !chunk.is_empty() {
         clock.sending(Sending::Window);
         stream.reserve_capacity(chunk.len().min(TURN));

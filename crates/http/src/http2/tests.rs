@@ -29,7 +29,7 @@ use tokio::{
 use super::*;
 use crate::{
     Body, Incoming, Journey,
-    wire::{JobId, Sent},
+    messages::{JobId, Sent},
 };
 
 type Reply = oneshot::Receiver<Result<Response<Incoming>, Error>>;

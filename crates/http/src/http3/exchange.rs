@@ -13,21 +13,23 @@ use h3::{
 };
 use http::{Method, Request, Response, StatusCode, Version};
 use tokio::sync::mpsc;
+use transport::{
+    content_length,
+    frame_guard::{self, TooLong},
+};
 
 use super::Sender;
 use crate::{
     Asked, Body, Cause, Chunks, Error, Incoming, Journey, Options, Step,
     body::Piece,
-    frame_guard::{self, TooLong},
-    length::told_length,
+    messages::{Job, JobId, MOST_INTERIM, Sent},
     streams::{
-        self, Answer, Count, End, Errand, Fate, Outcome, Unreceived, Unsent, both,
-        clock::{Clock, Receiving, Sending},
-        conclude,
+        self, Answer, Count, End, Errand, Fate, Outcome, Unreceived, Unsent, both, conclude,
         connection::Common,
-        head, over, wrong_length,
+        head, over,
+        stall_timer::{Receiving, Sending, StallTimer},
+        wrong_length,
     },
-    wire::{Job, JobId, MOST_INTERIM, Sent},
 };
 
 /// How many pieces of an answer wait for their reader.
@@ -72,7 +74,7 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     let Begun { job: Job { id, mut request, reply, sendings, follows, marks }, sender, unanswered: (count, behind) } =
         begun;
     let bounds = request.extensions().get::<Options>().and_then(|options| options.timeouts).unwrap_or(common.timeouts);
-    let clock = Clock::new(common.traffic.clone(), bounds);
+    let clock = StallTimer::new(common.traffic.clone(), bounds);
     let journey = Journey {
         connection: common.id.0,
         version: Version::HTTP_3,
@@ -139,7 +141,7 @@ async fn begin(
     mut sender: Sender,
     head: Request<()>,
     answer: &mut Answer,
-    clock: &Clock,
+    clock: &StallTimer,
 ) -> Result<(Upstream, Downstream), End<Failure>> {
     let Answer::Owed(reply, _) = answer else { return Err(End::Unwanted) };
     clock.sending(Sending::Window);
@@ -156,7 +158,7 @@ async fn begin(
 
 /// Sends the body. If its length was told, the last bytes go only once the source has ended: a body that turns out
 /// longer than told is an error on both sides of the connection, not a file cut short.
-async fn send(stream: &mut Upstream, mut chunks: Chunks, told: Option<u64>, clock: &Clock) -> Result<(), Unsent> {
+async fn send(stream: &mut Upstream, mut chunks: Chunks, told: Option<u64>, clock: &StallTimer) -> Result<(), Unsent> {
     let mut left = told;
     let mut held = Bytes::new();
     loop {
@@ -185,7 +187,7 @@ async fn send(stream: &mut Upstream, mut chunks: Chunks, told: Option<u64>, cloc
     Ok(())
 }
 
-async fn pour(stream: &mut Upstream, mut chunk: Bytes, clock: &Clock) -> Result<(), Unsent> {
+async fn pour(stream: &mut Upstream, mut chunk: Bytes, clock: &StallTimer) -> Result<(), Unsent> {
     while !chunk.is_empty() {
         clock.sending(Sending::Window);
         let piece = chunk.split_to(chunk.len().min(TURN));
@@ -203,7 +205,7 @@ async fn receive(
     (job, method): (JobId, &Method),
     journey: Journey,
     common: &Common,
-    clock: &Clock,
+    clock: &StallTimer,
 ) -> Result<StatusCode, Unreceived<Failure>> {
     clock.receiving(Receiving::Head);
     let head = {
@@ -227,7 +229,7 @@ async fn receive(
         }
     };
     let (parts, ()) = head.into_parts();
-    let told = told_length(&parts.headers).map_err(|wrong| malformed(format!("the answer {wrong}")))?;
+    let told = content_length(&parts.headers).map_err(|wrong| malformed(format!("the answer {wrong}")))?;
     let bare = *method == Method::HEAD || matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let length = if bare { Some(0) } else { told };
     let (pieces, incoming) = Incoming::channel(length, PIECES);
@@ -241,7 +243,7 @@ async fn body(
     stream: &mut Downstream,
     pieces: &mpsc::Sender<Piece>,
     length: Option<u64>,
-    clock: &Clock,
+    clock: &StallTimer,
 ) -> Result<(), Unreceived<Failure>> {
     let mut left = length;
     let wrong = || malformed("the answer's body is not as long as its head says".to_owned());
@@ -274,7 +276,7 @@ async fn body(
 }
 
 /// Waits until the reader takes a piece more.
-async fn room(pieces: &mpsc::Sender<Piece>, clock: &Clock) -> Result<(), Unreceived<Failure>> {
+async fn room(pieces: &mpsc::Sender<Piece>, clock: &StallTimer) -> Result<(), Unreceived<Failure>> {
     if pieces.capacity() == 0 {
         clock.receiving(Receiving::Reader);
     }

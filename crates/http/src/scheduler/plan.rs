@@ -17,9 +17,9 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::{
     Action, Moment, Scheduler, Shape, Shared,
-    line::{Line, State, Waiting},
+    connection::{Connection, State, Waiting},
 };
-use crate::{Cause, Class, pool::History, wire::ConnectionId};
+use crate::{Cause, Class, messages::ConnectionId, pool::History};
 
 /// So many waiting requests are looked at for one that can go now.
 const LOOK_AHEAD: usize = 64;
@@ -121,7 +121,7 @@ impl Scheduler {
     pub(super) fn open(&mut self, pause: Duration) {
         self.opened += 1;
         let id = ConnectionId(self.opened);
-        let line = Line {
+        let line = Connection {
             state: State::Opening,
             jobs: VecDeque::new(),
             history: History::default(),
@@ -140,10 +140,10 @@ impl Scheduler {
 
     /// The best connection that can take the request now.
     fn place(&self, shape: &Shape, now: Moment) -> Option<ConnectionId> {
-        let own = |line: &Line| line.reserved.is_none_or(|job| job == shape.id);
-        let takes = |line: &Line| line.takes_more(now.instant) && own(line) && line.is_open_to(shape);
+        let own = |line: &Connection| line.reserved.is_none_or(|job| job == shape.id);
+        let takes = |line: &Connection| line.takes_more(now.instant) && own(line) && line.is_open_to(shape);
         let usable = || self.lines.iter().filter(|(id, line)| takes(line) && self.has_lane(**id, shape));
-        let free = |line: &Line| match line.state {
+        let free = |line: &Connection| match line.state {
             State::Multiplexed { streams } => line.jobs.len() < streams,
             State::Serial { .. } => line.jobs.is_empty(),
             State::Opening => false,
@@ -167,7 +167,7 @@ impl Scheduler {
         let others_open = self.opening() > 0;
         let is_like = |job: &Shape| job.pipelinable && job.class == shape.class && job.safe == shape.safe;
         let fits = |job: &Shape| (job.follows || is_like(job)) && job.marks.differ(&shape.marks, self.shown);
-        let takes = |line: &Line| {
+        let takes = |line: &Connection| {
             self.may_pipeline(line, now)
                 && line.has_room(shape, others_open)
                 && line.jobs.iter().all(|job| fits(&job.shape))
@@ -179,15 +179,15 @@ impl Scheduler {
     }
 
     /// Whether a request may stand behind others there, as far as the server is known.
-    fn may_pipeline(&self, line: &Line, now: Moment) -> bool {
-        let pipelines = self.knowledge.allowed(self.limits.pipelining, now.seconds).1;
-        let is_deep = |line: &&Line| line.jobs.len() > 1 && !line.is_multiplexed();
+    fn may_pipeline(&self, line: &Connection, now: Moment) -> bool {
+        let pipelines = self.pipelining_history.allowed(self.limits.pipelining, now.seconds).1;
+        let is_deep = |line: &&Connection| line.jobs.len() > 1 && !line.is_multiplexed();
         self.has_depth(line, now) && (is_deep(&line) || self.lines.values().filter(is_deep).count() < pipelines)
     }
 
     /// Whether one more request makes no pipeline deeper than the server is trusted with.
-    fn has_depth(&self, line: &Line, now: Moment) -> bool {
-        let depth = self.knowledge.allowed(self.limits.pipelining, now.seconds).0;
+    fn has_depth(&self, line: &Connection, now: Moment) -> bool {
+        let depth = self.pipelining_history.allowed(self.limits.pipelining, now.seconds).0;
         line.state == (State::Serial { old: false }) && line.jobs.len() < depth as usize
     }
 

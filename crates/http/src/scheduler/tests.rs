@@ -12,7 +12,7 @@ use http::Request;
 use super::*;
 use crate::{
     Expected, Options, Step,
-    wire::{Keep, Sent},
+    messages::{Keep, Sent},
 };
 
 struct Play {
@@ -25,7 +25,7 @@ impl Play {
     fn new(connections: usize, pipelining: Pipelining) -> Self {
         let limits = Limits { connections, pipelining, choice: Choice::default(), shares: false };
         let now = Moment { instant: Instant::now(), seconds: 0.0 };
-        Self { scheduler: Scheduler::new(limits, Knowledge::default()), now, jobs: 0 }
+        Self { scheduler: Scheduler::new(limits, PipeliningHistory::default()), now, jobs: 0 }
     }
 
     fn ask(&mut self, change: impl Fn(&mut Shape)) -> JobId {
@@ -118,7 +118,7 @@ fn one_part_waits_behind_another_and_makes_way_for_what_is_older() {
     let told = Told { version: Version::HTTP_11, length: Some(1 << 20), keep: None, last: false };
     play.scheduler.head(ConnectionId(1), parts[0], &told, play.now);
     assert_eq!(play.scheduler.actions(), []);
-    assert!(play.scheduler.knowledge() == Knowledge::default(), "no fault");
+    assert!(play.scheduler.pipelining_history() == PipeliningHistory::default(), "no fault");
     let small = play.asks(1)[0];
     play.scheduler.done(ConnectionId(1), parts[0], (100, 1 << 20), None, play.now);
     assert_eq!(play.run(), [(1, parts[4])], "it came before");
@@ -213,7 +213,7 @@ fn a_servers_last_requests_are_counted() {
         &[(others[1], Sent::Something), (sent[0].1, Sent::Something)],
         play.now,
     );
-    assert_eq!(play.scheduler.knowledge().allowed(Pipelining::Aggressive, 0.0).0, 256);
+    assert_eq!(play.scheduler.pipelining_history().allowed(Pipelining::Aggressive, 0.0).0, 256);
     assert_eq!(play.run().len(), 2, "they are sent again");
 }
 

@@ -14,10 +14,10 @@ use std::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::mpsc;
 
-use super::{Outcome, clock::Traffic};
+use super::{Outcome, stall_timer::Traffic};
 use crate::{
     Cause, Timeouts,
-    wire::{ConnectionId, Job, JobId, Report, Sent},
+    messages::{ConnectionId, Job, JobId, Report, Sent},
 };
 
 /// What the exchanges of a connection have in common.

@@ -8,8 +8,9 @@ use http::{
     header::{self, HeaderName},
     uri::Authority,
 };
+use transport::{Origin, UrlError};
 
-use crate::{Body, Error, Origin};
+use crate::{Body, Error};
 
 const OF_THE_CONNECTION: [HeaderName; 6] = [
     header::CONNECTION,
@@ -67,7 +68,7 @@ fn strip(headers: &mut HeaderMap) {
 }
 
 fn unusable(url: &Uri, why: &'static str) -> Error {
-    Error::Url { url: url.path().to_owned(), why }
+    UrlError { url: url.path().to_owned(), why }.into()
 }
 
 #[cfg(test)]
@@ -112,6 +113,6 @@ mod tests {
     #[test]
     fn what_is_no_host_is_refused() {
         let request = Request::get("http://a/").header("host", "a b").body(Body::empty()).unwrap();
-        assert!(matches!(head(&request), Err(Error::Url { .. })));
+        assert!(matches!(head(&request), Err(Error::Url(_))));
     }
 }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use haul_http::{Body, Client, Settings, Timeouts, Versions, connect::ConnectSettings, credentials::Authenticator};
+use haul_http::{Body, Client, Settings, Timeouts, Versions, auth::Authenticator};
 use http::Request;
 use rustls::ServerConfig;
 use tokio::{
@@ -18,6 +18,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
+use transport::ConnectSettings;
 
 use crate::doubles::{AMPLE, Authority, Server, hold, origin, outwaited, serve};
 

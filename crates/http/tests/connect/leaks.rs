@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use haul_http::{
     Body, Client, Origin, Settings,
-    connect::{ConnectSettings, Connector, Offer, Proxies},
-    credentials::{Authenticator, Clear, Credential, Credentials, Netrc},
+    auth::{Authenticator, Clear, Credential, Credentials, Netrc},
 };
 use http::{Request, StatusCode};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional};
+use transport::{ConnectSettings, Connector, Offer, Proxies};
 
 use crate::doubles::{AMPLE, FAR, origin, serve, tunnel};
 
@@ -79,7 +79,7 @@ async fn no_credential_follows_a_redirect_to_another_origin() {
         let mut credentials = Credentials::new(if given.is_none() && own.is_none() { netrc } else { Netrc::default() });
         match given {
             Some(credential) => credentials.set(first.clone(), credential),
-            None => drop(credentials.admit(&first, None, &haul_http::credentials::Environment::default(), |_| None)),
+            None => drop(credentials.admit(&first, None, &haul_http::auth::Environment::default(), |_| None)),
         }
         let settings = Settings { cookies: true, ..Settings::default() };
         let client = Client::new(settings, Authenticator::new(credentials, Clear::Allowed)).unwrap();

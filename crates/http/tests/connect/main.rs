@@ -1,9 +1,7 @@
-//! Connections over loopback: to servers that speak TLS in every mood, and through proxies of every kind.
+//! The client over loopback: requests that are given up, and credentials that stay where they belong.
 
+#[path = "../../../transport/tests/connect/doubles.rs"]
+#[expect(dead_code, reason = "the rest is for the tests of `transport`")]
 mod doubles;
 mod given_up;
 mod leaks;
-mod named;
-mod plain;
-mod proxy;
-mod tls;

@@ -13,11 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haul_http::{
-    Body, Client, Pipelining, Settings, Versions,
-    connect::{FastOpen, fast_open::Tally, listen_fast_open},
-    credentials::Authenticator,
-};
+use haul_http::{Body, Client, Pipelining, Settings, Versions, auth::Authenticator};
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -28,6 +24,7 @@ use link::{
     sandbox,
     spec::LinkSpec,
 };
+use transport::{FastOpen, fast_open::Tally, listen_fast_open};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T, E = Error> = std::result::Result<T, E>;

@@ -16,7 +16,6 @@ use std::{
     time::Duration,
 };
 
-use haul_http::connect::TcpInfo;
 use http::Uri;
 use nix::sys::socket::{setsockopt, sockopt::TcpMaxSeg};
 use tokio::{
@@ -24,6 +23,7 @@ use tokio::{
     net::{TcpSocket, TcpStream},
     task::yield_now,
 };
+use transport::TcpInfo;
 
 use super::{Contender, Failure, Prepared, Registered, Sample, Values};
 use crate::{

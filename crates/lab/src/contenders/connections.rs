@@ -9,11 +9,9 @@
 
 use std::time::Duration;
 
-use haul_http::{
-    Origin,
-    connect::{ConnectSettings, Connector, FastOpen, Offer},
-};
+use haul_http::Origin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use transport::{ConnectSettings, Connector, FastOpen, Offer};
 
 use super::{Contender, Failure, Prepared, Ready, Registered, Sample, curl::CURL, io_failure};
 use crate::{

@@ -13,12 +13,10 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use haul_http::{
-    Body, Choice, Class, Client, Expected, Options, Pipelining, Settings, Versions, connect::ConnectSettings,
-    credentials::Authenticator,
-};
+use haul_http::{Body, Choice, Class, Client, Expected, Options, Pipelining, Settings, Versions, auth::Authenticator};
 use http::Request;
 use http_body_util::BodyExt;
+use transport::ConnectSettings;
 
 use super::{Contender, Failure, Prepared, Registered, Sample, Values, io_failure};
 use crate::{

@@ -8,14 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haul_http::{
-    Body, Client, Expected, Options, Pipelining, Settings, Versions,
-    connect::{ConnectSettings, Connector, FastOpen, SettingsError},
-    credentials::Authenticator,
-};
+use haul_http::{Body, Client, Expected, Options, Pipelining, Settings, Versions, auth::Authenticator};
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tokio::{sync::mpsc, task::JoinSet};
+use transport::{ConnectSettings, Connector, FastOpen, SettingsError};
 
 use super::{
     order::{Action, Order},

@@ -11,7 +11,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use h3::error::{Code, StreamError};
 use haul_http::Origin;
-use haul_http::connect::Offer;
 use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response, StatusCode};
 use rustls::pki_types::pem::PemObject;
@@ -21,6 +20,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
+use transport::Offer;
 
 use crate::common::{LIMIT, Running};
 use crate::{open, secure, trusting};

@@ -7,16 +7,17 @@ mod hostile;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{LIMIT, Running, start};
-use haul_http::connect::{ConnectSettings, Connector, EarlyData, Facts, Offer, TlsSettings};
-use haul_http::credentials::Authenticator;
-use haul_http::{Alternative, Body, Client, Lone, Origin, Settings, Versions};
+use haul_http::auth::Authenticator;
+use haul_http::{AltSvc, Body, Client, Origin, Settings, SingleConnection, Versions};
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt;
 use serve::{Config, Responder, Server, Tls};
 use tokio::time::timeout;
+use transport::{ConnectSettings, Connector, EarlyData, Facts, Offer, TlsSettings};
+
+use common::{LIMIT, Running, start};
 
 fn secure() -> Running {
     start(|config| config.tls = Some(Tls::SelfSigned))
@@ -45,8 +46,8 @@ fn trusting() -> Connector {
     Connector::new(ConnectSettings { tls, ..ConnectSettings::default() }).unwrap()
 }
 
-async fn open(connector: &Connector, origin: &Origin, offer: Offer, early: bool) -> Lone {
-    Lone::open(connector, origin, offer, early, &Settings::default()).await.unwrap()
+async fn open(connector: &Connector, origin: &Origin, offer: Offer, early: bool) -> SingleConnection {
+    SingleConnection::open(connector, origin, offer, early, &Settings::default()).await.unwrap()
 }
 
 fn request(method: Method, server: &Running, path: &str, body: impl Into<Body>) -> Request<Body> {
@@ -54,7 +55,7 @@ fn request(method: Method, server: &Running, path: &str, body: impl Into<Body>) 
     Request::builder().method(method).uri(url).body(body.into()).unwrap()
 }
 
-async fn ask(lone: &Lone, request: Request<Body>) -> (StatusCode, Vec<u8>) {
+async fn ask(lone: &SingleConnection, request: Request<Body>) -> (StatusCode, Vec<u8>) {
     let answer = timeout(LIMIT, lone.send(request)).await.expect("an answer in time").unwrap();
     let status = answer.status();
     (status, timeout(LIMIT, answer.into_body().collect()).await.unwrap().unwrap().to_bytes().to_vec())
@@ -191,14 +192,14 @@ async fn client_learns_alt_svc_and_uses_http3_on_request() {
     let (tcp, _folder) = client(&server, Versions::Http1);
     let answer = tcp.send(get()).await.unwrap();
     assert_eq!(answer.version(), Version::HTTP_11);
-    assert!(tcp.alternative(&origin(&server)).is_offered(0.0));
+    assert!(tcp.alt_svc(&origin(&server)).is_offered(0.0));
 
     // TCP may win the race where the machine is busy; not again and again.
-    let speaks = async |versions, known: Option<Alternative>| {
+    let speaks = async |versions, known: Option<AltSvc>| {
         for _ in 0..20 {
             let (quic, folder) = client(&server, versions);
             if let Some(known) = known.clone() {
-                quic.remember_alternative(origin(&server), known);
+                quic.remember_alt_svc(origin(&server), known);
             }
             if timeout(LIMIT, quic.send(get())).await.unwrap().unwrap().version() == Version::HTTP_3 {
                 return (quic, folder);
@@ -215,7 +216,7 @@ async fn client_learns_alt_svc_and_uses_http3_on_request() {
     // Who asks for little takes it where it is known.
     let (brief, _folder) = client(&server, Versions::Brief);
     assert_eq!(brief.send(get()).await.unwrap().version(), Version::HTTP_11);
-    speaks(Versions::Brief, Some(tcp.alternative(&origin(&server)))).await;
+    speaks(Versions::Brief, Some(tcp.alt_svc(&origin(&server)))).await;
 
     // A port where nobody speaks QUIC, and TCP does.
     let listen = |address| start(|config| (config.tls, config.listen) = (Some(Tls::SelfSigned), vec![address]));
@@ -227,6 +228,6 @@ async fn client_learns_alt_svc_and_uses_http3_on_request() {
     let get = request(Method::GET, &deaf, "/", Body::empty());
     let answer = timeout(LIMIT, both.send(get)).await.unwrap().unwrap();
     assert_eq!(answer.version(), Version::HTTP_2);
-    assert!(both.alternative(&origin(&deaf)).is_avoided(0.0));
+    assert!(both.alt_svc(&origin(&deaf)).is_avoided(0.0));
     drop(taken);
 }

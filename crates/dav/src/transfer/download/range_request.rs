@@ -2,7 +2,8 @@
 
 use std::{ops::Range, time::Duration};
 
-use haul_http::{Answer, Class, Expected, connect::Facts};
+use haul_http::{Answer, Class, Expected};
+use transport::Facts;
 use http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{CONTENT_RANGE, ETAG, RANGE},

@@ -35,6 +35,7 @@ use tokio::{
     io::AsyncWriteExt,
     sync::{Notify, mpsc},
 };
+use transport::Facts;
 
 use super::{
     Download,

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haul_http::connect::TcpInfo;
+use transport::TcpInfo;
 
 use super::PATIENCE;
 use crate::scenario::{Exchange, Protocol, Reads, Scenario, Writes};

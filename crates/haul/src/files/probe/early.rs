@@ -7,17 +7,15 @@
 
 use std::time::{Duration, Instant};
 
-use haul_http::{
-    Origin,
-    connect::{
-        ConnectSettings, Connected, Connector, FastOpen, Offer,
-        fast_open::{State, Tally},
-    },
-};
+use haul_http::Origin;
 use serde::Serialize;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
+};
+use transport::{
+    ConnectSettings, Connected, Connector, FastOpen, Offer,
+    fast_open::{State, Tally},
 };
 
 use super::{super::session::Session, origin};

@@ -6,8 +6,7 @@ use ::dav::{Capabilities, Depth, ETags, Entry, RemotePath, Wanted};
 use futures_util::future::join_all;
 use haul_http::{
     Answer, Body, Class, Client, Journey, Options, Versions,
-    connect::{ConnectSettings, Connector, Facts, FastOpen, Io, Offer},
-    credentials::Authenticator,
+    auth::Authenticator,
     digest::{Algorithm, Field, claims, want},
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
@@ -16,6 +15,7 @@ use tokio::{
     io::AsyncReadExt,
     time::{sleep, timeout},
 };
+use transport::{ConnectSettings, Connector, Facts, FastOpen, Io, Offer};
 
 use super::{super::session::Session, Connection, Dav, Found, Pipelining, Tls, early, origin};
 
@@ -200,7 +200,7 @@ async fn pipeline(session: &Session, path: &RemotePath, found: &mut Found) {
         journeys.extend(answer.extensions().get::<Journey>().copied());
         drain(answer).await;
     }
-    let known = session.dav.client().knowledge(origin(session));
+    let known = session.dav.client().pipelining_history(origin(session));
     let pipelined = journeys.iter().any(|journey| journey.behind > 0);
     let whole = journeys.len() == PIPELINE && journeys.iter().all(|journey| journey.sendings == 1);
     found.http.pipelining = match (pipelined, whole && known.is_tested()) {

@@ -16,8 +16,8 @@ use crate::{
     Cause, Incoming, Journey,
     body::Piece,
     h1::exchange::Event,
+    messages::{ConnectionId, Job, JobId, MOVEMENT, Report, Sent, Told},
     pool::{Moved, Window},
-    wire::{ConnectionId, Job, JobId, MOVEMENT, Report, Sent, Told},
 };
 
 /// How much is read from the network at once.

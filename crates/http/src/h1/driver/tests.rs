@@ -6,9 +6,10 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, DuplexStream, ReadBuf},
     sync::oneshot,
 };
+use transport::TcpInfo;
 
 use super::*;
-use crate::{Body, Chunks, Error, Incoming, Step as Wait, connect::TcpInfo, wire::Sent};
+use crate::{Body, Chunks, Error, Incoming, Step as Wait, messages::Sent};
 
 type Reply = oneshot::Receiver<Result<Response<Incoming>, Error>>;
 

@@ -13,8 +13,8 @@ use futures_util::StreamExt;
 use super::{AHEAD, Driver, UnderWay, head};
 use crate::{
     Asked, Cause, Chunks, Class, Error, Options,
+    messages::{Job, Report},
     method::is_safe,
-    wire::{Job, Report},
 };
 
 /// The body being written: that of the youngest job under way.

@@ -1,13 +1,12 @@
 //! Every wait ends, and ends for the right reason.
 
 use std::pin::Pin;
-
 use std::sync::atomic::AtomicBool;
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use transport::TcpInfo;
 
 use super::*;
-use crate::connect::TcpInfo;
 
 async fn for_ever() {
     std::future::pending::<()>().await;

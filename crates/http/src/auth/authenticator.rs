@@ -1,0 +1,386 @@
+//! What a request carries to prove who asks, and what follows a `401`.
+//!
+//! Many requests are under way at once, so what one has tried is its own ([`Attempt`]), and only what holds for
+//! all is kept here: the server's latest `Digest` nonce, and the realms that refused. A password that was refused
+//! is not tried again by the requests behind; servers lock out who insists.
+
+use std::collections::HashMap;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use ring::rand::{SecureRandom, SystemRandom};
+use zeroize::Zeroizing;
+
+use super::{
+    Challenge, Credential, Credentials, Secret,
+    challenge::{challenges, parameter},
+    response::Session,
+};
+use crate::Origin;
+
+/// So many nonces in a row may be called stale while no request is accepted.
+const MOST_RENEWALS: u8 = 4;
+
+/// Whether a password or token may travel for anybody on the way to read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Clear {
+    /// No: only through TLS, and on loopback.
+    #[default]
+    Refused,
+    /// The user allows it.
+    Allowed,
+}
+
+/// What one request has tried. It goes with the request, and comes back with its `401`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attempt {
+    /// It came with a header of its own.
+    own: bool,
+    /// `Basic` or `Bearer`.
+    plain: bool,
+    digest: Option<Tried>,
+    /// So many nonces of its own were called stale in a row, while no request was accepted.
+    renewals: u8,
+    /// So many requests had been accepted by then.
+    accepted: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Tried {
+    nonce: Vec<u8>,
+    /// The nonce came with this request's own `401`, not with an earlier one.
+    fresh: bool,
+}
+
+/// Why a `401` stands. Each sentence says what the server wants; none says a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GiveUp {
+    /// Nothing is known that could be sent.
+    #[error(
+        "{origin} wants {wants}, and nothing is known to send: set HAUL_USER and HAUL_PASSWORD, add the host to ~/.netrc, or run `haul password set`"
+    )]
+    Unknown {
+        /// Who asks.
+        origin: Origin,
+        /// For what.
+        wants: String,
+    },
+    /// It was sent, and is wrong.
+    #[error("{origin} refused the {what}: it wants {wants}")]
+    Refused {
+        /// Who asks.
+        origin: Origin,
+        /// What was sent.
+        what: String,
+        /// For what.
+        wants: String,
+    },
+    /// It would have to be sent for all to read.
+    #[error("{origin} wants {wants}, which would send the {what} in the clear: use https, or allow it explicitly")]
+    Clear {
+        /// Who asks.
+        origin: Origin,
+        /// What would be sent.
+        what: &'static str,
+        /// For what.
+        wants: String,
+    },
+    /// Nothing that is done here, or nothing that goes with what is known.
+    #[error("{origin} wants {wants}, which cannot be done with a {what}")]
+    Unsupported {
+        /// Who asks.
+        origin: Origin,
+        /// What is known.
+        what: &'static str,
+        /// For what.
+        wants: String,
+    },
+    /// A `401` without a challenge, against RFC 9110 §15.5.2.
+    #[error("{origin} answered 401 and did not say what it wants")]
+    Mute {
+        /// Who asks.
+        origin: Origin,
+    },
+    /// The header that came with the request was refused.
+    #[error("{origin} refused the Authorization that came with the request: it wants {wants}")]
+    Own {
+        /// Who asks.
+        origin: Origin,
+        /// For what.
+        wants: String,
+    },
+    /// Nonce after nonce, none lived long enough.
+    #[error("{origin} calls even a new nonce stale: its clock or its configuration is wrong")]
+    Stale {
+        /// Who asks.
+        origin: Origin,
+    },
+    /// What is known does not fit into a header.
+    #[error("the {what} for {origin} cannot be sent: {why}")]
+    Unspeakable {
+        /// For whom.
+        origin: Origin,
+        /// What it is.
+        what: &'static str,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+/// Decides, for all requests of a client.
+#[derive(Debug, Default)]
+pub struct Authenticator {
+    credentials: Credentials,
+    clear: Clear,
+    known: HashMap<Origin, Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    session: Option<Session>,
+    /// Requests that were accepted by a nonce.
+    accepted: u64,
+    /// Realms that refused what is known.
+    refused: Vec<Vec<u8>>,
+}
+
+impl Authenticator {
+    /// With these credentials.
+    pub fn new(credentials: Credentials, clear: Clear) -> Self {
+        Self { credentials, clear, known: HashMap::new() }
+    }
+
+    /// Gives an origin another credential, such as the answer to a prompt, and forgets that the last was refused.
+    pub fn set(&mut self, origin: Origin, credential: Credential) {
+        self.known.remove(&origin);
+        self.credentials.set(origin, credential);
+    }
+
+    /// Before a request goes out for the first time: adds what can be sent unasked. `target` is the request target
+    /// as it will stand in the request line (RFC 9112 §3.2). A header that the request has already is left alone.
+    pub fn authorize(&mut self, origin: &Origin, method: &Method, target: &str, headers: &mut HeaderMap) -> Attempt {
+        if headers.contains_key(header::AUTHORIZATION) {
+            return Attempt { own: true, ..Attempt::default() };
+        }
+        let Some(credential) = self.credentials.get(origin) else { return Attempt::default() };
+        let safe = self.is_safe(origin);
+        let known = self.known.entry(origin.clone()).or_default();
+        let plain = Attempt { plain: true, ..Attempt::default() };
+        let made = match (&credential, &mut known.session) {
+            (Credential::Password { user, password }, Some(session)) => {
+                let digest = Some(Tried { nonce: session.nonce.clone(), fresh: false });
+                session
+                    .respond(user, password, method, target)
+                    .map(|value| (Attempt { digest, ..Attempt::default() }, value))
+            }
+            (Credential::Password { user, password }, None) if safe && known.refused.is_empty() => {
+                basic(user, password).map(|value| (plain, value))
+            }
+            (Credential::Token(token), _) if safe && known.refused.is_empty() => {
+                bearer(token).map(|value| (plain, value))
+            }
+            _ => None,
+        };
+        let Some((attempt, value)) = made else { return Attempt::default() };
+        put(headers, value);
+        attempt
+    }
+
+    /// Before a request goes out once more with the headers of an earlier sending, whose answer was lost: the count of
+    /// the nonce's uses grows with every one (`nc`, RFC 7616 §3.4), or a server takes it for somebody else's replay. The
+    /// server's latest nonce is taken, which the `attempt` then tells.
+    pub fn again(
+        &mut self,
+        origin: &Origin,
+        method: &Method,
+        target: &str,
+        attempt: &mut Attempt,
+        headers: &mut HeaderMap,
+    ) {
+        let session = self.known.get_mut(origin).and_then(|known| known.session.as_mut());
+        if let (Some(tried), Some(session), Some(Credential::Password { user, password })) =
+            (&mut attempt.digest, session, self.credentials.get(origin))
+            && let Some(value) = session.respond(&user, &password, method, target)
+        {
+            tried.fresh &= tried.nonce == session.nonce;
+            tried.nonce.clone_from(&session.nonce);
+            put(headers, value);
+        }
+    }
+
+    /// After a `401` with the headers `answer`: puts what to try next into the request's `headers`, or says why
+    /// there is nothing. A password is tried once in the clear and once with a nonce of the request's own. Where a
+    /// nonce lasts for a few requests and many are under way, others may have used it up by then: it is replaced a few
+    /// times, and as long as some requests are accepted. So a request is answered `401` eight times at most while none
+    /// is, and mostly once.
+    pub fn retry(
+        &mut self,
+        origin: &Origin,
+        method: &Method,
+        target: &str,
+        attempt: &Attempt,
+        answer: &HeaderMap,
+        headers: &mut HeaderMap,
+    ) -> Result<Attempt, GiveUp> {
+        let offered = challenges(answer);
+        let origin = origin.clone();
+        if offered.is_empty() {
+            return Err(GiveUp::Mute { origin });
+        }
+        let wants = wants(&offered);
+        if attempt.own {
+            return Err(GiveUp::Own { origin, wants });
+        }
+        let Some(credential) = self.credentials.get(&origin) else { return Err(GiveUp::Unknown { origin, wants }) };
+        let safe = self.is_safe(&origin);
+        let known = self.known.entry(origin.clone()).or_default();
+        let (scheme, what) = match &credential {
+            Credential::Password { .. } => ("basic", "password"),
+            Credential::Token(_) => ("bearer", "token"),
+        };
+        let plain = offered.iter().find(|challenge| challenge.is(scheme));
+        let refuse = |known: &mut Known, realm: &[u8]| {
+            if !known.refused.iter().any(|refused| refused == realm) {
+                known.refused.push(realm.to_vec());
+            }
+            known.session.take_if(|session| session.realm == realm);
+            let what = match &credential {
+                Credential::Password { user, .. } => format!("password of {user:?}"),
+                Credential::Token(_) => "token".to_owned(),
+            };
+            Err(GiveUp::Refused { origin: origin.clone(), what, wants: wants.clone() })
+        };
+
+        if let Credential::Password { user, password } = &credential
+            && let Some((mut session, stale)) = strongest(&offered)
+            && !(attempt.plain && plain.is_some())
+        {
+            let realm = session.realm.clone();
+            if known.refused.contains(&realm) {
+                return refuse(known, &realm);
+            }
+            let mut renewals = if known.accepted > attempt.accepted { 0 } else { attempt.renewals };
+            if let Some(Tried { nonce, fresh }) = &attempt.digest {
+                if !stale && (*fresh || *nonce == session.nonce) {
+                    return refuse(known, &realm);
+                }
+                if stale && (renewals >= MOST_RENEWALS || *nonce == session.nonce) {
+                    return Err(GiveUp::Stale { origin });
+                }
+                renewals += u8::from(stale && *fresh);
+            }
+            // Several requests may be told of one nonce: its uses are counted for all of them.
+            if let Some(known) = known.session.take_if(|known| known.is_same(&session)) {
+                session = known;
+            }
+            let Some(value) = session.respond(user, password, method, target) else {
+                return Err(GiveUp::Unspeakable { origin, what, why: "the server's challenge cannot be repeated" });
+            };
+            let digest = Some(Tried { nonce: session.nonce.clone(), fresh: true });
+            known.session = Some(session);
+            put(headers, value);
+            return Ok(Attempt { digest, renewals, accepted: known.accepted, ..attempt.clone() });
+        }
+
+        let Some(plain) = plain else { return Err(GiveUp::Unsupported { origin, what, wants }) };
+        let realm = plain.bytes("realm").unwrap_or_default();
+        // What was refused under Digest is not given away to who then asks for it openly.
+        let proved = attempt.digest.as_ref().is_some_and(|tried| tried.fresh);
+        if attempt.plain || proved || known.refused.iter().any(|refused| refused == realm) {
+            return refuse(known, realm);
+        }
+        if !safe {
+            return Err(GiveUp::Clear { origin, what, wants });
+        }
+        let (value, why) = match &credential {
+            Credential::Password { user, password } => {
+                (basic(user, password), "Basic allows no colon in a user's name")
+            }
+            Credential::Token(token) => (bearer(token), "a header cannot hold all of its characters"),
+        };
+        put(headers, value.ok_or(GiveUp::Unspeakable { origin, what, why })?);
+        known.session = None;
+        Ok(Attempt { plain: true, ..attempt.clone() })
+    }
+
+    /// After any answer but a `401`: the server may have named the nonce it wants next (RFC 7616 §3.5), which
+    /// saves the round trip of being told.
+    pub fn accepted(&mut self, origin: &Origin, attempt: &Attempt, answer: &HeaderMap) {
+        let Some(Tried { nonce, .. }) = &attempt.digest else { return };
+        let known = self.known.entry(origin.clone()).or_default();
+        known.accepted += 1;
+        let next = answer
+            .get(HeaderName::from_static("authentication-info"))
+            .and_then(|value| parameter(value.as_bytes(), "nextnonce"));
+        if let (Some(next), Some(session)) = (next, known.session.as_mut())
+            && session.nonce == *nonce
+        {
+            session.renew(next);
+        }
+    }
+
+    fn is_safe(&self, origin: &Origin) -> bool {
+        self.clear == Clear::Allowed || origin.is_tls() || origin.is_loopback()
+    }
+}
+
+/// The strongest `Digest` challenge that can be answered, and whether it only replaces a nonce.
+fn strongest(offered: &[Challenge]) -> Option<(Session, bool)> {
+    offered
+        .iter()
+        .filter(|challenge| challenge.is("digest"))
+        .filter_map(|challenge| {
+            let stale = challenge.text("stale").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+            Some((Session::begin(challenge, own_nonce())?, stale))
+        })
+        // Of equals, the server's first.
+        .reduce(|best, next| if next.0.hash > best.0.hash { next } else { best })
+}
+
+fn own_nonce() -> String {
+    let mut bytes = [0; 18];
+    SystemRandom::new().fill(&mut bytes).expect("the system has random numbers, or TLS would not work either");
+    STANDARD.encode(bytes)
+}
+
+/// RFC 7617 §2; always UTF-8 (§2.1).
+fn basic(user: &str, password: &Secret) -> Option<HeaderValue> {
+    if user.contains(':') {
+        return None;
+    }
+    let pair = Zeroizing::new([user, password.reveal()].join(":"));
+    let text = Zeroizing::new(format!("Basic {}", Zeroizing::new(STANDARD.encode(pair.as_bytes())).as_str()));
+    HeaderValue::from_str(&text).ok()
+}
+
+/// RFC 6750 §2.1.
+fn bearer(token: &Secret) -> Option<HeaderValue> {
+    HeaderValue::from_str(&Zeroizing::new(format!("Bearer {}", token.reveal()))).ok()
+}
+
+fn put(headers: &mut HeaderMap, mut value: HeaderValue) {
+    value.set_sensitive(true);
+    headers.insert(header::AUTHORIZATION, value);
+}
+
+/// The challenges in words: `Digest (SHA-256) for "files", or Basic for "files"`. What the server wrote is
+/// escaped and cut, for it goes to a terminal.
+fn wants(offered: &[Challenge]) -> String {
+    let short = |text: &str| text.chars().take(80).collect::<String>();
+    let one = |challenge: &Challenge| {
+        let mut scheme = short(challenge.scheme());
+        if let Some(first) = scheme.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        let detail =
+            challenge.text("algorithm").map_or(String::new(), |name| format!(" ({})", short(&name).escape_debug()));
+        let detail = challenge.text("qop").filter(|qop| *qop == "auth-int").map_or(detail, |qop| format!(" ({qop})"));
+        let realm = challenge.text("realm").map_or(String::new(), |realm| format!(" for {:?}", short(&realm)));
+        format!("{scheme}{detail}{realm}")
+    };
+    offered.iter().map(one).collect::<Vec<_>>().join(", or ")
+}
+
+#[cfg(test)]
+mod tests;

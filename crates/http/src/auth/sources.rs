@@ -1,0 +1,226 @@
+//! Where credentials are found.
+
+use std::{
+    ffi::OsString,
+    fmt,
+    fs::File,
+    io::{self, Read},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use http::Uri;
+use percent_encoding::percent_decode_str;
+use transport::UrlError;
+use zeroize::Zeroizing;
+
+use super::{Netrc, Secret};
+
+/// A password file has one line; what is longer than this is some other file.
+const LARGEST: u64 = 1 << 20;
+
+/// Why credentials could not be read. No message quotes any of them.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// A file.
+    #[error("cannot read {}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: Arc<io::Error>,
+    },
+    /// A file of words.
+    #[error("{}, line {line}: {why}", path.display())]
+    Netrc {
+        /// Which.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong there.
+        why: &'static str,
+    },
+    /// A file without any.
+    #[error("{} is empty: its first line should be the password or token", path.display())]
+    Empty {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A variable.
+    #[error("the environment variable {variable} is not UTF-8: set it anew, or use a file")]
+    Variable {
+        /// Which.
+        variable: &'static str,
+    },
+}
+
+/// A warning: others may read a file that holds a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exposed(PathBuf);
+
+impl fmt::Display for Exposed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.0.display();
+        write!(f, "{path} holds a password and others than you may read it: chmod 600 {path}")
+    }
+}
+
+impl Secret {
+    /// The first line of a file, without its end; and a warning if others may read the file.
+    pub fn read(path: &Path) -> Result<(Self, Option<Exposed>), SourceError> {
+        let (text, exposed) = read(path).map_err(failed(path))?;
+        match text.lines().next().filter(|line| !line.is_empty()) {
+            Some(line) => Ok((line.into(), exposed)),
+            None => Err(SourceError::Empty { path: path.into() }),
+        }
+    }
+}
+
+impl Netrc {
+    /// Reads the file, if there is one; and a warning if others may read it too.
+    pub fn read(path: &Path) -> Result<(Self, Option<Exposed>), SourceError> {
+        match read(path) {
+            Ok((text, exposed)) => Ok((Self::parse(&text, path)?, exposed)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((Self::default(), None)),
+            Err(error) => Err(failed(path)(error)),
+        }
+    }
+}
+
+/// Where a user's `netrc` is: `$NETRC`, or `.netrc` at home.
+pub fn default_netrc() -> Option<PathBuf> {
+    std::env::var_os("NETRC")
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
+        .or_else(|| std::env::home_dir().map(|home| home.join(".netrc")))
+}
+
+fn failed(path: &Path) -> impl Fn(io::Error) -> SourceError {
+    move |source| SourceError::File { path: path.into(), source: Arc::new(source) }
+}
+
+fn read(path: &Path) -> io::Result<(Zeroizing<String>, Option<Exposed>)> {
+    let file = File::open(path)?;
+    let about = file.metadata()?;
+    if about.len() > LARGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large to be a file of passwords"));
+    }
+    let mut text = Zeroizing::new(String::with_capacity(about.len() as usize + 1));
+    file.take(LARGEST).read_to_string(&mut text)?;
+    let exposed = about.is_file() && about.permissions().mode() & 0o044 != 0;
+    Ok((text, exposed.then(|| Exposed(path.into()))))
+}
+
+/// What the environment says: `HAUL_USER`, `HAUL_PASSWORD`, `HAUL_TOKEN`. An empty variable is none.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// The user's name.
+    pub user: Option<String>,
+    /// The user's password.
+    pub password: Option<Secret>,
+    /// A token for `Bearer`.
+    pub token: Option<Secret>,
+}
+
+impl Environment {
+    /// Reads it by `variable`, which is `std::env::var_os` anywhere but in tests.
+    pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, SourceError> {
+        let text = |name: &'static str| match variable(name).filter(|text| !text.is_empty()) {
+            Some(text) => text.into_string().map(Some).map_err(|_| SourceError::Variable { variable: name }),
+            None => Ok(None),
+        };
+        Ok(Self {
+            user: text("HAUL_USER")?,
+            password: text("HAUL_PASSWORD")?.map(Secret::from),
+            token: text("HAUL_TOKEN")?.map(Secret::from),
+        })
+    }
+}
+
+/// The user, and perhaps the password, that a URL named (RFC 3986 §3.2.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Userinfo {
+    /// The user's name.
+    pub user: String,
+    /// The password, if the URL had a colon after the name.
+    pub password: Option<Secret>,
+}
+
+/// Takes user and password out of a URL: nothing that prints, logs or sends a URL may see them (RFC 9110 §4.2.4).
+pub fn take_userinfo(url: &Uri) -> Result<(Uri, Option<Userinfo>), UrlError> {
+    let Some((userinfo, host)) = url.authority().and_then(|authority| authority.as_str().rsplit_once('@')) else {
+        return Ok((url.clone(), None));
+    };
+    let wrong = |why| UrlError { url: host.to_owned(), why };
+    let mut parts = url.clone().into_parts();
+    parts.authority = Some(host.parse().map_err(|_| wrong("it names no host"))?);
+    let url = Uri::from_parts(parts).map_err(|_| wrong("it is not a URL without its user either"))?;
+    let decode = |text: &str| {
+        percent_decode_str(text)
+            .decode_utf8()
+            .map(String::from)
+            .map_err(|_| UrlError { url: url.to_string(), why: "its user or password is not UTF-8" })
+    };
+    let (user, password) = match userinfo.split_once(':') {
+        Some((user, password)) => (user, Some(Secret::from(decode(password)?))),
+        None => (userinfo, None),
+    };
+    let user = decode(user)?;
+    Ok((url, Some(Userinfo { user, password })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_loses_its_user_and_password() {
+        let taken = |url: &str| take_userinfo(&url.parse().unwrap());
+        let (url, user) = taken("https://me%40home:p%3Ass%C3%A9@example.org:8443/a?b").unwrap();
+        assert_eq!(url, "https://example.org:8443/a?b");
+        assert_eq!(user, Some(Userinfo { user: "me@home".into(), password: Some("p:ssé".into()) }));
+        let (url, user) = taken("http://me@[::1]/").unwrap();
+        assert_eq!((url.to_string().as_str(), user.unwrap().password), ("http://[::1]/", None));
+        assert_eq!(taken("http://example.org/@").unwrap().1, None);
+        let told = taken("http://me:hunter2%FF@example.org/").unwrap_err().to_string();
+        assert!(told.contains("http://example.org/") && !told.contains("hunter2"), "{told}");
+    }
+
+    #[test]
+    fn the_environment_is_read_by_name() {
+        let read = |variables: &'static [(&str, &str)]| {
+            Environment::read(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+        };
+        let found = read(&[("HAUL_USER", "me"), ("HAUL_PASSWORD", "p"), ("HAUL_TOKEN", "")]).unwrap();
+        assert_eq!((found.user.as_deref(), found.password, found.token), (Some("me"), Some("p".into()), None));
+    }
+
+    #[test]
+    fn a_variable_that_is_no_text_is_named() {
+        use std::os::unix::ffi::OsStringExt;
+        let read = Environment::read(|name| (name == "HAUL_PASSWORD").then(|| OsString::from_vec(vec![0xFF])));
+        assert!(read.unwrap_err().to_string().contains("HAUL_PASSWORD"));
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_is_warned_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        assert!(Netrc::read(&path).unwrap().0.machine("a", None).is_none());
+        assert!(Secret::read(&path).is_err());
+        std::fs::write(&path, "machine a login b password c\n").unwrap();
+        for (mode, warned) in [(0o600, false), (0o640, true), (0o604, true)] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let (netrc, exposed) = Netrc::read(&path).unwrap();
+            assert!(netrc.machine("a", None).is_some());
+            assert_eq!(exposed.is_some(), warned);
+            let (secret, exposed) = Secret::read(&path).unwrap();
+            assert_eq!(secret.reveal(), "machine a login b password c");
+            assert_eq!(exposed.is_some(), warned);
+        }
+        std::fs::write(&path, "\n").unwrap();
+        assert!(matches!(Secret::read(&path), Err(SourceError::Empty { .. })));
+    }
+}

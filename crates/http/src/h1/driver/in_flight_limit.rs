@@ -1,0 +1,107 @@
+//! How much to have under way: to ask for, or to send, before what was is done.
+//!
+//! A connection should have more to do while it does what it was given, and giving it that takes a round trip: in it a
+//! wide window lets megabytes through, and a narrow one a hundred kilobytes. The scheduler gives each what it will do
+//! until then. What is more than that no other can do that is quicker, and a sender that may send all at once overruns
+//! the queue before the link while its window opens: what it was not given is not lost there.
+//!
+//! So it is counted how much moves in a round trip, the shortest one that was seen, without a queue. While that grows
+//! by a quarter or more, four times as much is to be under way, as a window that opens doubles (RFC 5681 §3.1) and the
+//! next count is a round trip away; when it does not, the link is full, as BBR concludes too (draft-ietf-ccwg-bbr,
+//! "full pipe"), and twice the most that there was of late is: what is on its way, and as much behind it, for when
+//! something is late.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use transport::Io;
+
+/// So much may come at once without having waited for anything.
+const BURST: u64 = 64 * 1024;
+
+/// The pace of one connection, one way.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct InFlightLimit {
+    /// Since when it is counted, over what round trip, and how much has moved since.
+    counted: Option<(Instant, Duration, u64)>,
+    /// The most that a round trip has moved of late, and what is to be under way after the last one.
+    best: u64,
+    ahead: u64,
+}
+
+impl InFlightLimit {
+    /// So many bytes have moved.
+    pub(super) fn moves(&mut self, bytes: u64, io: &dyn Io) {
+        let round_trip = || io.tcp_info().map(|tcp| tcp.min_rtt.unwrap_or(tcp.rtt));
+        self.counts(bytes, Instant::now(), round_trip);
+    }
+
+    /// So many bytes have moved; the round trip is looked up when a count begins.
+    fn counts(&mut self, bytes: u64, now: Instant, round_trip: impl FnOnce() -> Option<Duration>) {
+        if let Some((since, lasts, so_far)) = self.counted {
+            let so_far = so_far + bytes;
+            if now - since < lasts {
+                self.counted = Some((since, lasts, so_far));
+                return;
+            }
+            let seen = (so_far as f64 * lasts.div_duration_f64(now - since)) as u64;
+            // More than twice as much has waited for a packet that was lost.
+            let seen = if self.best == 0 { seen } else { seen.min(2 * self.best.max(BURST)) };
+            let grows = seen * 4 >= self.best * 5;
+            // Others may have come onto the link, or a window become narrower.
+            self.best = seen.max(self.best - self.best / 32);
+            self.ahead = self.best * if grows { 4 } else { 2 };
+        }
+        let round_trip = round_trip().filter(|lasts| !lasts.is_zero());
+        self.counted = round_trip.map(|lasts| (now, lasts, 0));
+    }
+
+    /// Nothing more is to move for now.
+    pub(super) fn rests(&mut self) {
+        self.counted = None;
+    }
+
+    /// How many bytes to have under way; 0 if that is not known.
+    pub(super) fn ahead(&self) -> u64 {
+        self.ahead
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND_TRIP: Duration = Duration::from_millis(200);
+
+    #[test]
+    fn more_while_it_grows_and_less_when_it_does_not() {
+        let start = Instant::now();
+        let mut pace = InFlightLimit::default();
+        let moves = |pace: &mut InFlightLimit, bytes, trips: f64| {
+            pace.counts(bytes, start + ROUND_TRIP.mul_f64(trips), || Some(ROUND_TRIP));
+            pace.ahead()
+        };
+        moves(&mut pace, 900_000, 1.0);
+        assert_eq!(moves(&mut pace, 50_000, 1.1), 0, "a tenth of a round trip tells nothing");
+        assert_eq!(moves(&mut pace, 50_000, 2.0), 400_000, "what came first has moved before");
+        moves(&mut pace, 100_000, 2.5);
+        assert_eq!(moves(&mut pace, 100_000, 3.25), 640_000, "two hundred in a round trip and a quarter");
+
+        assert_eq!(moves(&mut pace, 9_000_000, 4.25), 1_280_000, "what comes at once has waited");
+        assert_eq!(moves(&mut pace, 320_000, 5.25), 640_000, "it does not grow");
+        assert_eq!(moves(&mut pace, 80_000, 6.25), 620_000, "the most is forgotten little by little");
+
+        pace.rests();
+        assert_eq!(moves(&mut pace, 50_000, 90.0), 620_000, "a pause does not count");
+        assert_eq!(moves(&mut pace, 400_000, 91.0), 1_600_000, "it opens further");
+    }
+
+    #[test]
+    fn without_a_round_trip_there_is_none() {
+        let mut pace = InFlightLimit::default();
+        for _ in 0..3 {
+            pace.counts(1000, Instant::now(), || None);
+        }
+        assert_eq!(pace.ahead(), 0);
+    }
+}

@@ -1,0 +1,105 @@
+//! Requests that go back without an answer: at the connection's end, or before it, from behind a slow answer.
+
+use tokio::sync::mpsc;
+
+use super::{Driver, UnderWay, read::Reader};
+use crate::{
+    Cause, Error,
+    body::Piece,
+    messages::{CallBack, Job, Report, Sent},
+    method::is_safe,
+};
+
+/// Why what is called back has no answer.
+const SLOW: Cause = Cause::Retired("it stood behind a slow answer");
+
+impl Driver {
+    /// Gives back what has not left, and perhaps what may be asked for twice. Answers to the latter come
+    /// all the same, so the connection ends before them.
+    pub(super) fn call_back(&mut self, CallBack { behind, sent }: CallBack) {
+        if self.under_way.front().is_none_or(|first| first.id != behind) {
+            return;
+        }
+        while let Some(Ok(job)) = self.jobs.as_mut().map(mpsc::UnboundedReceiver::try_recv) {
+            self.waiting.push_back(job);
+        }
+        let mut back: Vec<(Job, Sent)> = self.waiting.drain(..).rev().map(|job| (job, Sent::Nothing)).collect();
+        while self.under_way.len() > 1
+            && let Some(last) = self.under_way.pop_back()
+        {
+            let gone = last.start < self.written;
+            let UnderWay { job: Some(mut job), .. } = last else { break };
+            if gone && !(sent && may_be_asked_for_twice(&job)) {
+                self.under_way.push_back(UnderWay { job: Some(job), ..last });
+                break;
+            }
+            self.exchanges.forget();
+            if last.end.is_none() {
+                self.sending = None;
+            }
+            if gone {
+                job.sendings += 1;
+                self.ending = true;
+                back.push((job, Sent::Something));
+            } else {
+                self.out.truncate((last.start - self.written) as usize);
+                back.push((job, Sent::Nothing));
+            }
+        }
+        if self.ending {
+            let _ = self.reports.send(Report::Draining { connection: self.id, cause: SLOW });
+        }
+        for (job, sent) in back {
+            let _ = self.reports.send(Report::Returned { connection: self.id, job: job.into(), sent, cause: SLOW });
+        }
+    }
+
+    /// Gives every job back that got no answer, and tells the reader of an answer that it is cut.
+    ///
+    /// What it has begun and not ended is given up. It may wait in the kernel for a link that comes back in an hour,
+    /// and must not take effect by then: whoever asked has been told, and may have asked again.
+    pub(super) async fn end(mut self, cause: Cause) {
+        if !self.under_way.is_empty() {
+            self.io.abort();
+        }
+        drop(self.io);
+        let mut unanswered = Vec::new();
+        let mut cut = None;
+        for under_way in self.under_way.drain(..) {
+            match under_way.job {
+                Some(mut job) => {
+                    let sent = if under_way.start < self.written { Sent::Something } else { Sent::Nothing };
+                    job.sendings += u32::from(sent == Sent::Something);
+                    unanswered.push((job, sent));
+                }
+                None => cut = Some(under_way.asked),
+            }
+        }
+        let mut never = Vec::from(std::mem::take(&mut self.waiting));
+        if let Some(mut jobs) = self.jobs.take() {
+            jobs.close();
+            while let Ok(job) = jobs.try_recv() {
+                never.push(job);
+            }
+        }
+        unanswered.extend(never.into_iter().map(|job| (job, Sent::Nothing)));
+        let _ = self.reports.send(Report::Closed { connection: self.id, cause: cause.clone(), unanswered });
+        if let Reader::Somebody(sender, waiting) = self.reader
+            && let Some(sender) = sender.get_ref()
+        {
+            let failed = cut.map(|asked| Piece::Failed(Error::Exchange { asked, cause }));
+            // For as long as there is a reader: what has come is the reader's, at whatever pace.
+            for piece in waiting.into_iter().chain(failed) {
+                if sender.send(piece).await.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Whether a request that has left may be asked for once more while it is: it changes nothing, and it is the first
+/// time. What follows another does so only once.
+fn may_be_asked_for_twice(job: &Job) -> bool {
+    !job.follows && is_safe(job.request.method()) && job.request.body().is_repeatable() && job.sendings == 0
+}

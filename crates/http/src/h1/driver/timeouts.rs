@@ -1,0 +1,109 @@
+//! How long is waited, and for what.
+//!
+//! Two bounds lie over the oldest request's answer. The caller's (`Timeouts`) ends the connection. A shorter one of
+//! our own ends nothing: it tells the scheduler that those behind would be better off elsewhere.
+
+use std::time::Duration;
+
+use tokio::{sync::mpsc::Sender, time::Instant};
+use transport::TcpInfo;
+
+use super::{Driver, read::Reader};
+use crate::{Cause, Step as Wait, messages::Report, scheduler::LARGE};
+
+/// After so long without a movement, or so long into a large answer, those behind it have waited long enough: as
+/// Firefox had it. On a longest of links, after so many round trips.
+const PATIENCE: Duration = Duration::from_millis(1500);
+const ROUND_TRIPS: u32 = 4;
+
+impl Driver {
+    /// When something must be decided at the latest.
+    pub(super) fn alarm_at(&self) -> Option<Instant> {
+        let deadline = self.deadline().map(|(at, _)| at);
+        deadline.into_iter().chain(self.out_of_patience()).chain(self.look_at()).min()
+    }
+
+    /// When to give up, and as what.
+    fn deadline(&self) -> Option<(Instant, Cause)> {
+        let timed_out = |wait, after| Some((self.moved + after, Cause::TimedOut(wait, after)));
+        let first = self.under_way.front()?;
+        // A follower is no company: its leader is waited for as if it were alone.
+        let in_company = first.behind > 0 || self.under_way.iter().skip(1).any(|other| !other.follows);
+        let first = &first.timeouts;
+        let unwritten = !self.out.is_empty() || self.unflushed;
+        if matches!(self.reader, Reader::Somebody(_, Some(_))) {
+            // The reader takes its time; only what is written can be late.
+            return if unwritten { timed_out(Wait::Send, first.stall) } else { None };
+        }
+        if matches!(self.reader, Reader::Nobody) {
+            // A connection is not worth more than those behind wait for.
+            Some((self.moved + self.patience, Cause::Retired("nobody waits for the end of its answer any more")))
+        } else if self.exchanges.is_answering() {
+            timed_out(Wait::Receive, first.stall)
+        } else if unwritten || self.sending.is_some() {
+            timed_out(Wait::Send, first.stall)
+        } else if in_company {
+            timed_out(Wait::FirstByte, first.pipelined.min(first.first_byte))
+        } else {
+            timed_out(Wait::FirstByte, first.first_byte)
+        }
+    }
+
+    /// When those behind the oldest have waited for long enough, unless that was said.
+    fn out_of_patience(&self) -> Option<Instant> {
+        let first = self.under_way.front().filter(|first| self.told_slow != Some(first.id))?;
+        let is_large = !first.is_part
+            && first.job.is_none()
+            && self.exchanges.left().map_or(self.exchanges.received() > LARGE, |left| left > LARGE);
+        Some(if is_large { self.begun } else { self.moved } + self.patience)
+    }
+
+    /// When to look whether an answer that stands still has a reader yet: one that goes is noticed only by the next
+    /// piece for it.
+    fn look_at(&self) -> Option<Instant> {
+        let waits = matches!(self.reader, Reader::Somebody(_, None)) && self.exchanges.is_answering();
+        waits.then(|| self.moved.max(self.looked) + PATIENCE)
+    }
+
+    /// A bound has passed, or was thought to.
+    pub(super) fn late(&mut self) -> Result<(), Cause> {
+        let now = Instant::now();
+        if self.look_at().is_some_and(|at| at <= now) {
+            self.looked = now;
+            if matches!(&self.reader, Reader::Somebody(to, None) if to.get_ref().is_none_or(Sender::is_closed)) {
+                self.reader_has(false)?;
+            }
+        }
+        if self.out_of_patience().is_some_and(|at| at <= now) {
+            self.patience = PATIENCE.max(self.io.tcp_info().map_or(PATIENCE, |tcp| tcp.rtt * ROUND_TRIPS));
+            if self.out_of_patience().is_some_and(|at| at <= now)
+                && let Some(first) = self.under_way.front()
+            {
+                self.told_slow = Some(first.id);
+                let _ = self.reports.send(Report::Stalled { connection: self.id, job: first.id });
+            }
+        }
+        match self.deadline() {
+            Some((at, cause)) if at <= now => self.overdue(cause, now),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the kernel took long ago may have come to the server's not long ago, on a slow link: the wait begins there.
+    fn overdue(&mut self, cause: Cause, now: Instant) -> Result<(), Cause> {
+        let tcp = self.io.tcp_info();
+        let acknowledged = tcp.and_then(|tcp| tcp.bytes_acked).unwrap_or(0);
+        if acknowledged <= self.acknowledged {
+            return Err(cause);
+        }
+        self.acknowledged = acknowledged;
+        let heard = tcp.and_then(|TcpInfo { last_ack, .. }| now.checked_sub(last_ack)).unwrap_or(now);
+        self.moved = self.moved.max(heard);
+        match self.deadline() {
+            Some((at, cause)) if at <= now => Err(cause),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) const PATIENCE: Duration = PATIENCE;
+}

@@ -1,0 +1,314 @@
+//! When a wait has lasted too long, and whose fault it is.
+//!
+//! A stream is given up when the server owes it something and nothing of it has moved for the bound. Three things
+//! are not the server's fault: a body of ours that is slow to read from its source, a reader of ours that does not
+//! take what came, and other readers of ours that together hold the whole connection's window. A fourth is hard to
+//! tell: on a slow link with many streams, each may wait long for its turn. Giving it up then would put it on the
+//! link a second time and make all others wait longer still. So while other streams move, one that stands still is
+//! borne with, though not for ever.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::{Step, Timeouts, messages::MOVEMENT};
+
+/// How many times the bound a stream may stand still while others on its connection move.
+const PATIENCE: u32 = 5;
+
+/// A timer that is put forward only when it would ring too late: moving it with every byte would cost more than
+/// ringing now and then for nothing.
+#[derive(Debug)]
+pub(crate) struct Alarm(Pin<Box<Sleep>>);
+
+impl Alarm {
+    pub(crate) fn new() -> Self {
+        Self(Box::pin(sleep_until(Instant::now())))
+    }
+
+    /// Ready when the time has come; otherwise the task is woken then, or before.
+    pub(crate) fn poll_at(&mut self, time: Instant, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if time <= Instant::now() {
+                return Poll::Ready(());
+            }
+            if self.0.is_elapsed() || self.0.deadline() > time {
+                self.0.as_mut().reset(time);
+            }
+            ready!(self.0.as_mut().poll(context));
+        }
+    }
+}
+
+/// What the streams of a connection know of each other.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    /// What may be under way to one stream, and to all together, in bytes.
+    stream_window: u32,
+    connection_window: u32,
+    /// When anything of any stream last moved.
+    moved: Mutex<Instant>,
+    /// How many streams wait for their readers.
+    held_up: AtomicUsize,
+    /// How much of the server's connection window was used so far, in bytes.
+    sent: AtomicU64,
+}
+
+impl Traffic {
+    pub(crate) fn new(stream_window: u32, connection_window: u32) -> Self {
+        let moved = Mutex::new(Instant::now());
+        Self { stream_window, connection_window, moved, held_up: AtomicUsize::new(0), sent: AtomicU64::new(0) }
+    }
+
+    /// How much may be under way to one stream, in bytes.
+    pub(crate) fn stream_window(&self) -> u32 {
+        self.stream_window
+    }
+
+    /// How many bytes of bodies were sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Whether readers that do not read may have used the connection's window up.
+    fn is_dammed(&self) -> bool {
+        let held = self.held_up.load(Ordering::Relaxed) as u64 * u64::from(self.stream_window);
+        held >= u64::from(self.connection_window)
+    }
+}
+
+/// What the sending half of an exchange does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// It waits for the source of the body.
+    Source,
+    /// It waits for the server's window, or for the network to take what it wrote.
+    Window,
+    /// All is sent.
+    Done,
+}
+
+/// What the receiving half of an exchange does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Receiving {
+    /// It waits for the answer's head.
+    Head,
+    /// It waits for more of the body.
+    Body,
+    /// It waits for the reader.
+    Reader,
+    /// All has come.
+    Done,
+}
+
+/// The clock of one exchange, and the count of what it moved.
+#[derive(Debug)]
+pub(crate) struct StallTimer {
+    traffic: Arc<Traffic>,
+    bounds: Timeouts,
+    state: Mutex<State>,
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Since when nothing moved.
+    since: Instant,
+    /// Bytes of the answer that came since they last counted.
+    crumbs: usize,
+    sending: Sending,
+    receiving: Receiving,
+}
+
+impl StallTimer {
+    pub(crate) fn new(traffic: Arc<Traffic>, bounds: Timeouts) -> Self {
+        let state = State { since: Instant::now(), crumbs: 0, sending: Sending::Source, receiving: Receiving::Head };
+        Self { traffic, bounds, state: Mutex::new(state), sent: AtomicU64::new(0), received: AtomicU64::new(0) }
+    }
+
+    /// So many bytes of the request's body went out.
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.traffic.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.moved();
+    }
+
+    /// So many bytes of the answer's body came in.
+    pub(crate) fn received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+        let mut state = self.state();
+        state.crumbs += bytes;
+        if state.crumbs >= MOVEMENT {
+            state.crumbs = 0;
+            drop(state);
+            self.moved();
+        }
+    }
+
+    /// How many bytes of bodies went out and came in.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
+    }
+
+    /// Some of this stream moved.
+    pub(crate) fn moved(&self) {
+        let now = Instant::now();
+        self.state().since = now;
+        *lock(&self.traffic.moved) = now;
+    }
+
+    /// The sending half waits for something else now.
+    pub(crate) fn sending(&self, sending: Sending) {
+        let mut state = self.state();
+        if state.sending != sending {
+            (state.sending, state.since) = (sending, Instant::now());
+        }
+    }
+
+    /// The receiving half waits for something else now.
+    pub(crate) fn receiving(&self, receiving: Receiving) {
+        let mut state = self.state();
+        if state.receiving != receiving {
+            self.count_held_up(state.receiving, receiving);
+            (state.receiving, state.since) = (receiving, Instant::now());
+        }
+    }
+
+    /// Ends when the server has kept this stream waiting for too long.
+    pub(crate) async fn overdue(&self) -> (Step, Duration) {
+        let mut alarm = Alarm::new();
+        std::future::poll_fn(|context| {
+            let Some((step, bound)) = self.due() else { return Poll::Pending };
+            ready!(alarm.poll_at(self.end_of_patience(step, bound), context));
+            Poll::Ready((step, bound))
+        })
+        .await
+    }
+
+    /// What the server owes, and how long it may.
+    fn due(&self) -> Option<(Step, Duration)> {
+        let state = self.state();
+        match (state.sending, state.receiving) {
+            (Sending::Window, _) => Some((Step::Send, self.bounds.stall)),
+            (_, Receiving::Body) => Some((Step::Receive, self.bounds.stall)),
+            (Sending::Done, Receiving::Head) => Some((Step::FirstByte, self.bounds.first_byte)),
+            _ => None,
+        }
+    }
+
+    fn end_of_patience(&self, step: Step, bound: Duration) -> Instant {
+        if step == Step::Receive && self.traffic.is_dammed() {
+            return Instant::now() + bound;
+        }
+        let since = self.state().since;
+        (since.max(*lock(&self.traffic.moved)) + bound).min(since + bound * PATIENCE)
+    }
+
+    fn count_held_up(&self, before: Receiving, after: Receiving) {
+        if after == Receiving::Reader {
+            self.traffic.held_up.fetch_add(1, Ordering::Relaxed);
+        } else if before == Receiving::Reader {
+            self.traffic.held_up.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl Drop for StallTimer {
+    fn drop(&mut self) {
+        self.receiving(Receiving::Done);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock(traffic: &Arc<Traffic>) -> StallTimer {
+        StallTimer::new(traffic.clone(), Timeouts::default())
+    }
+
+    async fn rings_after(clock: &StallTimer) -> Option<(Step, Duration)> {
+        let start = Instant::now();
+        let (step, _) = tokio::time::timeout(Duration::from_hours(1), clock.overdue()).await.ok()?;
+        Some((step, start.elapsed()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_the_server_owes_is_timed() {
+        let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
+        let clock = clock(&traffic);
+        let seconds = Duration::from_secs;
+        assert_eq!(rings_after(&clock).await, None, "our own source is slow");
+        clock.sending(Sending::Window);
+        assert_eq!(rings_after(&clock).await, Some((Step::Send, seconds(30))));
+        clock.sending(Sending::Done);
+        assert_eq!(rings_after(&clock).await, Some((Step::FirstByte, seconds(60))));
+        clock.receiving(Receiving::Body);
+        assert_eq!(rings_after(&clock).await, Some((Step::Receive, seconds(30))));
+        clock.receiving(Receiving::Reader);
+        assert_eq!(rings_after(&clock).await, None, "our own reader is slow");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_byte_now_and_then_is_no_movement() {
+        let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
+        for (piece, patient) in [(1, false), (MOVEMENT, true)] {
+            let clock = clock(&traffic);
+            clock.receiving(Receiving::Body);
+            let trickle = async {
+                for _ in 0..100 {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    clock.received(piece);
+                }
+            };
+            let lasted = tokio::select! { _ = clock.overdue() => false, () = trickle => true };
+            assert_eq!(lasted, patient);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_waits_its_turn_while_others_move_but_not_for_ever() {
+        let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
+        let (waits, moves) = (clock(&traffic), clock(&traffic));
+        waits.receiving(Receiving::Body);
+        let busy = async {
+            loop {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                moves.moved();
+            }
+        };
+        let rang = tokio::select! { rang = rings_after(&waits) => rang, () = busy => None };
+        assert_eq!(rang, Some((Step::Receive, Duration::from_secs(150))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_that_hold_the_whole_window_are_no_fault_of_the_server() {
+        let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
+        let starved = clock(&traffic);
+        starved.receiving(Receiving::Body);
+        let mut holders: Vec<_> = (0..4).map(|_| clock(&traffic)).collect();
+        for holder in &holders {
+            holder.receiving(Receiving::Reader);
+        }
+        assert_eq!(rings_after(&starved).await, None);
+        holders.pop();
+        assert!(rings_after(&starved).await.is_some());
+    }
+}

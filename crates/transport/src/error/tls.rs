@@ -1,0 +1,168 @@
+//! What TLS says, in a sentence for somebody who did not write TLS.
+
+use std::io;
+
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, pki_types::UnixTime};
+
+/// How many names of a certificate are told.
+const NAMED: usize = 4;
+
+/// One sentence on what went wrong. Certificates that are wrong, and alerts: also those that come after the
+/// handshake, where TLS 1.3 puts the server's judgement on the client's certificate (RFC 8446 §4.4.2.4).
+pub(crate) fn explain(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(problem) => certificate(problem),
+        Error::AlertReceived(alert) => received(*alert),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "what answers does not speak TLS; is it plain http?".into()
+        }
+        Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13) => {
+            "the server speaks neither TLS 1.3 nor TLS 1.2".into()
+        }
+        Error::NoApplicationProtocol => "the server speaks none of the protocols offered".into(),
+        other => format!("the TLS handshake failed: {other}"),
+    }
+}
+
+/// What rustls said, inside what tokio-rustls says.
+pub(crate) fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Whether a server showed an authority's certificate as its own.
+pub(crate) fn is_an_authority(problem: &CertificateError) -> bool {
+    let CertificateError::Other(other) = problem else { return false };
+    matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
+}
+
+fn certificate(problem: &CertificateError) -> String {
+    use CertificateError::{
+        BadEncoding, BadSignature, Expired, ExpiredContext, InvalidPurpose, InvalidPurposeContext, NotValidForName,
+        NotValidForNameContext, NotValidYet, NotValidYetContext, Other, Revoked, UnhandledCriticalExtension,
+        UnknownIssuer,
+    };
+    match problem {
+        UnknownIssuer => {
+            "nobody trusted here vouches for the server's certificate; if you trust it, name its authority's file"
+                .into()
+        }
+        BadSignature => {
+            "the authority that the server's certificate names did not sign it; was that authority made anew?".into()
+        }
+        NotValidForNameContext { expected, presented } => {
+            format!("the server's certificate is for {}, not for {}", names(presented), expected.to_str())
+        }
+        NotValidForName => "the server's certificate is for another name".into(),
+        ExpiredContext { time, not_after } => {
+            format!("the server's certificate expired {} ago", days(*not_after, *time))
+        }
+        Expired => "the server's certificate has expired".into(),
+        NotValidYetContext { time, not_before } => {
+            let left = days(*time, *not_before);
+            format!("the server's certificate begins to be valid in {left}; is the clock of this machine right?")
+        }
+        NotValidYet => "the server's certificate is not valid yet; is the clock of this machine right?".into(),
+        Revoked => "the server's certificate was revoked".into(),
+        InvalidPurpose | InvalidPurposeContext { .. } => {
+            "the server's certificate was not issued for servers (its extended key usage lacks serverAuth)".into()
+        }
+        UnhandledCriticalExtension => {
+            "the server's certificate has a critical extension that is not known here; let its authority issue another"
+                .into()
+        }
+        BadEncoding => "the server's certificate is damaged: it cannot be decoded".into(),
+        problem if is_an_authority(problem) => {
+            "the server shows an authority's certificate (CA:TRUE) as its own; if you trust it, name that certificate's \
+             file"
+                .into()
+        }
+        Other(other) => format!("the server's certificate is not valid: {}", words(&other.0.to_string())),
+        other => format!("the server's certificate cannot be trusted: {other}"),
+    }
+}
+
+/// The words of a name such as `EndEntityUsedAsCa`, as which webpki tells what is wrong.
+fn words(name: &str) -> String {
+    let mut text = String::new();
+    for char in name.chars() {
+        if char.is_ascii_uppercase() && !text.is_empty() {
+            text.push(' ');
+        }
+        text.push(char.to_ascii_lowercase());
+    }
+    text
+}
+
+/// The first few names of a certificate. rustls gives each as it debugs it, `DnsName("example.org")`, with whatever
+/// bytes stand in the certificate.
+fn names(presented: &[String]) -> String {
+    let mut names: Vec<_> = presented
+        .iter()
+        .take(NAMED)
+        .map(|name| {
+            let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
+            inner.trim_matches('"').escape_debug().to_string()
+        })
+        .collect();
+    if presented.is_empty() {
+        names.push("no name at all".into());
+    } else if presented.len() > NAMED {
+        names.push(format!("{} more", presented.len() - NAMED));
+    }
+    names.join(", ")
+}
+
+fn days(from: UnixTime, to: UnixTime) -> String {
+    match to.as_secs().saturating_sub(from.as_secs()) / (24 * 60 * 60) {
+        0 => "less than a day".into(),
+        1 => "a day".into(),
+        days => format!("{days} days"),
+    }
+}
+
+fn received(alert: AlertDescription) -> String {
+    match alert {
+        AlertDescription::CertificateRequired => "the server demands a client certificate".into(),
+        AlertDescription::NoApplicationProtocol => "the server speaks none of the protocols offered".into(),
+        AlertDescription::ProtocolVersion => "the server speaks neither TLS 1.3 nor TLS 1.2".into(),
+        AlertDescription::UnrecognisedName => "the server knows no host of that name".into(),
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::UnknownCA
+        | AlertDescription::AccessDenied => format!("the server does not accept the client certificate ({alert:?})"),
+        // TLS 1.2 has no alert of its own for a client that shows no certificate (RFC 5246 §7.4.6).
+        AlertDescription::HandshakeFailure => {
+            "the server broke the TLS handshake off: it shares no cipher with us, or demands a client certificate"
+                .into()
+        }
+        other => format!("the server ended TLS with the alert {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_without_a_sentence_is_told_in_words() {
+        use std::sync::Arc;
+        let told = |problem| {
+            explain(&Error::InvalidCertificate(CertificateError::Other(rustls::OtherError(Arc::new(problem)))))
+        };
+        let ends = told(webpki::Error::EndEntityUsedAsCa);
+        assert_eq!(ends, "the server's certificate is not valid: end entity used as ca");
+        assert!(told(webpki::Error::CaUsedAsEndEntity).contains("(CA:TRUE)"));
+    }
+
+    #[test]
+    fn names_are_few_and_harmless() {
+        let told = |presented: &[&str]| names(&presented.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(told(&[]), "no name at all");
+        assert_eq!(told(&["DnsName(\"*.a\")", "IpAddress(::1)", "Unsupported(0x81)"]), "*.a, ::1, 0x81");
+        assert_eq!(told(&["DnsName(\"\u{1b}[2J\")"]), "\\u{1b}[2J");
+        assert_eq!(told(&["a"; 9]), "a, a, a, a, 5 more");
+    }
+}

@@ -1,0 +1,290 @@
+//! A connection whose handshake carries what is written first.
+//!
+//! Nothing is sent before the first write, which goes into the SYN. From then on a copy of what was written is kept,
+//! until it is certain that the SYN was no mistake: that it was answered, and, on a way where this has not worked
+//! before, that something came back. If that does not come within the bounded wait of the path's memory, a plain
+//! connection is made beside it, to any of the host's addresses, and given the copy; whoever has an answer first is
+//! the connection from then on, and the other is closed. What was written may so arrive twice. (Data in a SYN may
+//! do so anyhow: RFC 7413 §2.1.) Hence whoever writes says beforehand whether that is harmless, and if nobody does,
+//! the handshake is a plain one.
+//!
+//! All of it is polled by one task at a time, as the connections of this engine are.
+
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    net::TcpStream,
+    time::{Sleep, sleep},
+};
+
+use super::{
+    memory::Event,
+    paths::Path,
+    race::{self, Fast, Move, decide},
+};
+use crate::{happy_eyeballs, io::Io, resolve::lost, tcp::Tcp, tcp_info::TcpInfo};
+
+/// So much may be written before an answer, and be kept to be written again: on a way not known to work, a longer
+/// request is trusted to its connection once the handshake is done.
+const KEPT: usize = 64 * 1024;
+
+/// The plain connection beside.
+enum Plain {
+    No,
+    Connecting(BoxFuture<'static, happy_eyeballs::Outcome<TcpStream>>),
+    /// It is there since so long after it began, and has been given so many bytes of the copy.
+    Open(TcpStream, Duration, usize),
+    Failed(io::Error),
+}
+
+/// A connection that begins with its first write.
+pub(super) struct FastStream {
+    /// The one whose SYN carries data, while it may still win.
+    fast: Option<TcpStream>,
+    plain: Plain,
+    /// The connection, once it is decided.
+    settled: Option<TcpStream>,
+    /// What was written so far; once it is decided, what of it the connection still has to be given.
+    copy: Vec<u8>,
+    /// Whether all that was written may arrive twice, as far as anybody has said.
+    repeatable: Option<bool>,
+    /// Whether silence after the handshake is no reason to doubt.
+    trusted: bool,
+    /// When the bounded wait is over; it begins with the SYN.
+    alarm: Option<Pin<Box<Sleep>>>,
+    /// The way, whose memory learns from this.
+    path: Path,
+    /// All ways to the host, for the plain connection.
+    addresses: Vec<SocketAddr>,
+    tcp: Tcp,
+}
+
+impl FastStream {
+    /// With a socket whose SYN waits for data.
+    pub(super) fn new(fast: TcpStream, proven: bool, path: Path, addresses: Vec<SocketAddr>, tcp: Tcp) -> Self {
+        Self {
+            fast: Some(fast),
+            plain: Plain::No,
+            settled: None,
+            copy: Vec::new(),
+            repeatable: None,
+            trusted: proven,
+            alarm: None,
+            path,
+            addresses,
+            tcp,
+        }
+    }
+
+    /// Goes on with whatever is open, until it is decided which connection it is.
+    fn poll_settle(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.settled.is_none() {
+            let Some(alarm) = &mut self.alarm else { return Poll::Pending };
+            let late = alarm.as_mut().poll(context).is_ready();
+            let fast = self.poll_fast(context)?;
+            let plain = self.poll_plain(context);
+            match decide(fast, plain, late, self.trusted) {
+                Move::Wait => return Poll::Pending,
+                Move::Begin => self.begin_plain(),
+                Move::TakeFast(learned) => {
+                    self.path.happened(learned);
+                    if let Some(fast) = &self.fast {
+                        self.path.see(fast);
+                    }
+                    (self.settled, self.plain) = (self.fast.take(), Plain::No);
+                    self.copy = Vec::new();
+                }
+                Move::TakePlain(learned) => {
+                    if let Plain::Open(stream, took, given) = std::mem::replace(&mut self.plain, Plain::No) {
+                        self.path.happened(learned);
+                        self.path.round_trip(took);
+                        (self.settled, self.fast) = (Some(stream), None);
+                        self.copy.drain(..given);
+                    }
+                }
+                Move::Lost => {
+                    // The next connection is to say itself why there is none.
+                    self.path.happened(Event::Forgotten);
+                    let Plain::Failed(error) = &self.plain else { return Poll::Pending };
+                    return Poll::Ready(Err(io::Error::new(error.kind(), error.to_string())));
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn begin_plain(&mut self) {
+        let (addresses, tcp) = (self.addresses.clone(), self.tcp.clone());
+        self.plain =
+            Plain::Connecting(Box::pin(async move { happy_eyeballs::run(addresses, |to| tcp.connect(to)).await }));
+    }
+
+    /// How far the connection with data in its SYN is.
+    fn poll_fast(&mut self, context: &mut Context<'_>) -> io::Result<Fast> {
+        let Some(fast) = &self.fast else { return Ok(Fast::Failed) };
+        let info = loop {
+            if fast.poll_write_ready(context).is_pending() {
+                return Ok(Fast::Silent);
+            }
+            let info = TcpInfo::of(fast)?;
+            if !info.connecting {
+                break info;
+            }
+            // It was writable only for the SYN's sake; that is over, and the next time it is so for good.
+            let _ = fast.try_io(Interest::WRITABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+        };
+        if fast.take_error()?.is_some() {
+            self.fast = None;
+            return Ok(Fast::Failed);
+        }
+        let accepted = info.syn_data_accepted;
+        Ok(if info.bytes_received.unwrap_or(1) > 0 || fast.poll_read_ready(context).is_ready() {
+            Fast::Answered { accepted }
+        } else {
+            Fast::Open { accepted }
+        })
+    }
+
+    /// How far the plain one is; it is given what was written as soon as it is there, unless the other's SYN was never
+    /// answered, where it is the connection as it is.
+    fn poll_plain(&mut self, context: &mut Context<'_>) -> race::Plain {
+        if let Plain::Connecting(connecting) = &mut self.plain
+            && let Poll::Ready(outcome) = connecting.as_mut().poll(context)
+        {
+            self.plain = match outcome {
+                Ok((_, stream, took)) => Plain::Open(stream, took, 0),
+                Err(failures) => Plain::Failed(lost(&failures)),
+            };
+        }
+        match &mut self.plain {
+            Plain::No => race::Plain::No,
+            Plain::Connecting(_) => race::Plain::Silent,
+            Plain::Failed(_) => race::Plain::Failed,
+            Plain::Open(stream, _, given) => {
+                while *given < self.copy.len() {
+                    match Pin::new(&mut *stream).poll_write(context, &self.copy[*given..]) {
+                        Poll::Ready(Ok(wrote)) => *given += wrote,
+                        Poll::Ready(Err(error)) => {
+                            self.plain = Plain::Failed(error);
+                            return race::Plain::Failed;
+                        }
+                        Poll::Pending => break,
+                    }
+                }
+                if stream.poll_read_ready(context).is_ready() { race::Plain::Answered } else { race::Plain::Open }
+            }
+        }
+    }
+
+    /// Gives the settled connection what it is owed.
+    fn poll_owed(&mut self, context: &mut Context<'_>) -> Poll<io::Result<&mut TcpStream>> {
+        ready!(self.poll_settle(context))?;
+        let Some(stream) = &mut self.settled else { return Poll::Pending };
+        while !self.copy.is_empty() {
+            let wrote = ready!(Pin::new(&mut *stream).poll_write(context, &self.copy))?;
+            self.copy.drain(..wrote);
+        }
+        Poll::Ready(Ok(stream))
+    }
+
+    /// The first write, or one before it is decided. `None`: it is decided now, and nothing was written.
+    fn poll_early(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<Option<usize>>> {
+        if self.alarm.is_none() {
+            // A socket just made is not known to be writable before the runtime has looked, and the SYN would leave
+            // without its data.
+            if self.fast.as_ref().is_some_and(|fast| fast.poll_write_ready(context).is_pending()) {
+                return Poll::Pending;
+            }
+            // Without consent, its handshake is a plain one: as if the other had failed.
+            if self.repeatable != Some(true) {
+                (self.fast, self.path.declined) = (None, true);
+            }
+            if let Some(fast) = &mut self.fast {
+                match ready!(Pin::new(fast).poll_write(context, bytes)) {
+                    Ok(wrote) => {
+                        self.copy.extend_from_slice(&bytes[..wrote]);
+                        self.alarm = Some(Box::pin(sleep(self.path.wait())));
+                        return Poll::Ready(Ok(Some(wrote)));
+                    }
+                    Err(_) => self.fast = None,
+                }
+            }
+            self.alarm = Some(Box::pin(sleep(Duration::ZERO)));
+        }
+        if self.repeatable != Some(true) || self.copy.len() + bytes.len() > KEPT {
+            self.trusted = true;
+        }
+        if self.poll_settle(context)?.is_ready() {
+            return Poll::Ready(Ok(None));
+        }
+        // The handshake is done and nothing came back yet.
+        match &mut self.fast {
+            Some(fast) if !self.copy.is_empty() && !TcpInfo::of(fast)?.connecting => {
+                let wrote = ready!(Pin::new(fast).poll_write(context, bytes))?;
+                self.copy.extend_from_slice(&bytes[..wrote]);
+                Poll::Ready(Ok(Some(wrote)))
+            }
+            _ => Poll::Pending,
+        }
+    }
+}
+
+impl Io for FastStream {
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        let plain = if let Plain::Open(stream, ..) = &self.plain { Some(stream) } else { None };
+        TcpInfo::of(self.settled.as_ref().or(self.fast.as_ref()).or(plain)?).ok()
+    }
+
+    fn abort(&self) {
+        let plain = if let Plain::Open(stream, ..) = &self.plain { Some(stream) } else { None };
+        self.settled.iter().chain(&self.fast).chain(plain).for_each(Io::abort);
+    }
+
+    fn repeatable(&mut self, yes: bool) {
+        self.repeatable = Some(self.repeatable.unwrap_or(true) && yes);
+    }
+}
+
+impl AsyncRead for FastStream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let stream = ready!(self.get_mut().poll_owed(context))?;
+        Pin::new(stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for FastStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.settled.is_none()
+            && let Some(wrote) = ready!(this.poll_early(context, bytes))?
+        {
+            return Poll::Ready(Ok(wrote));
+        }
+        let stream = ready!(this.poll_owed(context))?;
+        Pin::new(stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        // Before it is decided, all that was written is with the kernel already.
+        if this.settled.is_some() { this.poll_owed(context).map_ok(|_| ()) } else { Poll::Ready(Ok(())) }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.alarm.is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        let stream = ready!(this.poll_owed(context))?;
+        Pin::new(stream).poll_shutdown(context)
+    }
+}
