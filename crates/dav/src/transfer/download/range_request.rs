@@ -3,11 +3,11 @@
 use std::{ops::Range, time::Duration};
 
 use haul_http::{Answer, Class, Expected};
-use transport::Facts;
 use http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{CONTENT_RANGE, ETAG, RANGE},
 };
+use transport::Facts;
 
 use crate::{ETag, client::compare::as_stored};
 

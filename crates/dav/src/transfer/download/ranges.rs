@@ -35,7 +35,6 @@ use tokio::{
     io::AsyncWriteExt,
     sync::{Notify, mpsc},
 };
-use transport::Facts;
 
 use super::{
     Download,
