@@ -63,6 +63,7 @@ impl Origin {
     }
 
     /// The same scheme at another port, and at another host unless that is empty.
+    #[must_use]
     pub fn at(&self, host: &str, port: u16) -> Self {
         let host = if host.is_empty() { self.host.clone() } else { host.to_owned() };
         Self { tls: self.tls, host, port }
