@@ -1,7 +1,7 @@
 //! `--bwlimit`: a rate, or a timetable of rates, as rclone takes them.
 //!
-//! `10M`, `1M:off` (up, down), `08:00,512k 19:00,10M 23:00,off`, `Mon-08:00,512k Sat-00:00,off`. Each entry holds until the
-//! next one begins; before the first of the week the last one holds.
+//! `10M`, `1M:off` (up:down), `08:00,512k 19:00,10M 23:00,off`, `Mon-08:00,512k Sat-00:00,off`. An entry is valid until the
+//! next one; the last one of the week is valid until the first.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -17,7 +17,7 @@ const DAY: u32 = 24 * 60;
 pub(super) struct Timetable(Vec<(u32, Rates)>);
 
 impl Timetable {
-    /// The bound that this is, by the clock of this machine.
+    /// The bandwidth budget, by the local clock.
     pub(super) fn budget(&self) -> Arc<Budget> {
         let table = self.clone();
         Arc::new(Budget::new(move || {
@@ -42,7 +42,7 @@ impl FromStr for Timetable {
         }
         let mut table = Vec::new();
         for entry in text.split_whitespace() {
-            let wrong = || format!("`{entry}` is no entry of a timetable; write it like 08:00,512k or Mon-08:00,off");
+            let wrong = || format!("invalid timetable entry `{entry}`; write it like 08:00,512k or Mon-08:00,off");
             let (time, rate) = entry.split_once(',').ok_or_else(wrong)?;
             let (days, time) = match time.split_once('-') {
                 Some((day, time)) => {
@@ -59,19 +59,19 @@ impl FromStr for Timetable {
         }
         table.sort_by_key(|(begin, _)| *begin);
         if table.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-            return Err("two entries of the timetable begin at the same time".into());
+            return Err("two timetable entries have the same time".into());
         }
         Ok(Self(table))
     }
 }
 
-/// A rate for both directions, or one for each.
+/// Parses one rate for both directions, or one for each.
 fn rates(text: &str) -> Result<Rates, String> {
     let (up, down) = text.split_once(':').unwrap_or((text, text));
     Ok(Rates { up: rate(up)?, down: rate(down)? })
 }
 
-/// Bytes per second; none without a bound.
+/// Parses bytes per second; `None` is unlimited.
 fn rate(text: &str) -> Result<Option<u64>, String> {
     if matches!(text, "off" | "0") {
         return Ok(None);
@@ -83,12 +83,12 @@ fn rate(text: &str) -> Result<Option<u64>, String> {
         }
         Err(_) => {
             return Err(format!(
-                "`{text}` is no rate; write bytes per second like 512k or 10M, bits like 80mbit, or off"
+                "invalid rate `{text}`; write bytes per second like 512k or 10M, bits like 80mbit, or off"
             ));
         }
     };
     if bytes == 0 {
-        Err(format!("`{text}` is less than a byte per second; write off for no limit"))
+        Err(format!("`{text}` is less than a byte per second; use off for no limit"))
     } else {
         Ok(Some(bytes))
     }

@@ -1,7 +1,7 @@
-//! What a terminal shows while files move: how many, how many bytes, how fast, and how long yet.
+//! The progress bar: files, bytes, rate and time left.
 //!
-//! Bytes alone would tell that badly: of many small files and a large one, the small ones take most of the time and
-//! hardly any of the bytes. So a file counts as some bytes more than are in it.
+//! Bytes alone are a poor estimate: among many small files and a large one, the small ones take most of the time and few of
+//! the bytes. So every file counts as some more bytes than it has.
 
 use std::{
     io::{self, IsTerminal},
@@ -14,16 +14,16 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressState, 
 
 use super::show;
 
-/// What a file costs besides its bytes, in bytes.
+/// The cost of a file besides its bytes, in bytes.
 const FILE: u64 = 32 * 1024;
-/// So many characters are the bar, and its steps.
+/// Width of the bar in characters, and its number of steps.
 const WIDTH: usize = 12;
 const STEPS: u64 = 1000;
-/// An estimate needs some time to rest on, and some of the work.
+/// Minimum time and share of work before an estimate.
 const EARLY: Duration = Duration::from_secs(1);
 const LITTLE: f64 = 0.02;
 
-/// How far a transfer is.
+/// The progress of a transfer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) files: u64,
@@ -52,7 +52,7 @@ impl Counts {
 
     fn line(&self, took: Duration) -> String {
         if self.files == 0 {
-            return "looking".to_owned();
+            return "listing".to_owned();
         }
         let bytes = self.moved.saturating_add(self.bytes_skipped).min(self.bytes);
         let (bytes, all) = (show::size(bytes), show::size(self.bytes));
@@ -100,7 +100,7 @@ impl Bar {
         Self { bar, counts }
     }
 
-    /// Counts what has happened.
+    /// Updates the counts.
     pub(super) fn count(&self, change: impl FnOnce(&mut Counts)) {
         let mut counts = locked(&self.counts);
         change(&mut counts);
@@ -112,12 +112,12 @@ impl Bar {
         }
     }
 
-    /// Says something above it.
+    /// Prints above the bar.
     pub(super) fn suspend(&self, say: impl FnOnce()) {
         self.bar.suspend(say);
     }
 
-    /// Takes it away.
+    /// Removes the bar.
     pub(super) fn clear(&self) {
         self.bar.finish_and_clear();
     }
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn small_files_count_for_the_time_that_is_left() {
         let mut counts = Counts::default();
-        assert_eq!(counts.line(EARLY), "looking");
+        assert_eq!(counts.line(EARLY), "listing");
         counts = Counts { files: 3001, bytes: 300_000_000, settled: 3, moved: 12, ..counts };
         assert_eq!(counts.line(EARLY), "3 of 3001 files, 12 B of 286.1 MiB, 12 B/s");
         counts = Counts { settled: 1500, moved: 7000, ..counts };

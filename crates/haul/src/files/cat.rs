@@ -1,4 +1,4 @@
-//! `haul cat`: what is in a file.
+//! `haul cat`: print files.
 
 use std::io;
 
@@ -15,12 +15,12 @@ use tokio::io::{AsyncWriteExt, Stdout};
 use super::{Outcome, named::Named, report::Report, session::Session};
 use crate::{say, usage};
 
-/// Print files of a server to standard output, one after the other
+/// Print files from a server to standard output
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     named: Named,
-    /// Ask for a digest, and say if there is none. One that comes unasked is checked anyway
+    /// Request a digest, and warn if the server sends none. Unrequested digests are always verified
     #[arg(long)]
     digest: bool,
 }
@@ -34,14 +34,14 @@ struct Found {
 /// Why a file was not printed.
 enum Stop {
     Failed(dav::Error),
-    /// The reader has gone.
+    /// The reader has closed the pipe.
     Closed,
     Output(io::Error),
 }
 
 pub(super) async fn run(args: Args) -> Outcome {
     if args.named.way.json_to_stdout() {
-        return Err(usage("standard output is for the files: write the JSON to a file"));
+        return Err(usage("standard output is for the files; write the JSON to a file"));
     }
     let (session, paths, report) = args.named.open("cat").await?;
     let digest = args.digest || session.settings.verify == Verify::Digest;
@@ -55,13 +55,13 @@ pub(super) async fn print_all(session: &Session, paths: &[RemotePath], digest: b
     for path in paths {
         match print(session, path, digest, &mut output, &mut found.bytes).await {
             Ok(()) => found.files += 1,
-            // Some say that there is nothing.
+            // Some servers answer GET of a folder with 404.
             Err(Stop::Failed(error)) if error.refusal().is_some() && is_folder(session, path).await => {
-                report.fail(path, format_args!("{path}: it is a folder, which `haul ls` lists"));
+                report.fail(path, format_args!("{path}: is a folder; list it with haul ls"));
             }
             Err(Stop::Failed(error)) => report.fail(path, error),
             Err(Stop::Closed) => break,
-            Err(Stop::Output(error)) => return Err(format!("cannot print {path}: {error}").into()),
+            Err(Stop::Output(error)) => return Err(format!("cannot write {path} to standard output: {error}").into()),
         }
     }
     report.finish(found)
@@ -71,7 +71,7 @@ async fn is_folder(session: &Session, path: &RemotePath) -> bool {
     matches!(session.dav.stat(path, Wanted::LISTING).await, Ok(Some(entry)) if entry.path.is_folder())
 }
 
-/// Prints a file as it comes.
+/// Prints a file as it arrives.
 async fn print(
     session: &Session,
     path: &RemotePath,
@@ -83,7 +83,7 @@ async fn print(
     let options = Options { class: Class::Large, ..Options::default() };
     let answer = session.dav.get(path, HeaderMap::from_iter(wanted), options).await.map_err(Stop::Failed)?;
     if digest && claims(answer.headers()).is_empty() {
-        say(format_args!("{path}: the server gives no digest, so the content is not checked"));
+        say(format_args!("{path}: not verified: the server sends no digest"));
     }
     let mut body = answer.into_body();
     while let Some(frame) = body.frame().await {

@@ -1,4 +1,4 @@
-//! What a mirror deletes, and what keeps it from deleting too much.
+//! Options for deletions by `haul sync`, and the limits on them.
 
 use std::{error::Error, path::Path};
 
@@ -7,23 +7,23 @@ use dav::transfer::{Backup, Filter, Options};
 use super::place::{Place, place};
 use crate::usage;
 
-/// What is deleted in TO.
+/// Deletions in TO.
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Deletions")]
 pub(super) struct Deletion {
-    /// Delete in TO what is not in FROM
+    /// Delete files and folders in TO that are missing in FROM
     #[arg(long)]
     delete: bool,
-    /// With --delete, delete in TO also what the filters leave out
+    /// With --delete, also delete excluded files in TO
     #[arg(long, requires = "delete")]
     delete_excluded: bool,
-    /// Delete nothing if more than N files and folders would be deleted
+    /// Delete nothing if there are more than N files and folders to delete
     #[arg(long, value_name = "N", requires = "delete")]
     max_delete: Option<u64>,
-    /// Delete although something could not be read or copied
+    /// Delete even after errors in reading or copying
     #[arg(long, requires = "delete")]
     ignore_errors: bool,
-    /// Keep what would be replaced or deleted in this folder, on the side of TO
+    /// Move replaced and deleted files into this folder, which is on the same side as TO
     #[arg(long, value_name = "DIR|URL")]
     backup_dir: Option<String>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Deletion {
 impl Deletion {
     /// Options of a transfer, with what was chosen here.
     pub(super) fn apply(&self, options: Options, to: &Place) -> Result<Options, Box<dyn Error>> {
-        // What is left out is deleted too: then there is no place in TO.
+        // With --delete-excluded, no folder inside TO is safe.
         let seen = if self.delete_excluded { Filter::default() } else { options.filter.clone() };
         let backup = self.backup_dir.as_deref().map(|text| backup(text, to, &seen)).transpose()?;
         let Self { delete, delete_excluded, max_delete, ignore_errors, .. } = *self;
@@ -39,14 +39,10 @@ impl Deletion {
     }
 }
 
-/// The folder that backups go to: beside what is mirrored, or in it where the filters leave it out.
+/// The backup folder: outside TO, or excluded by the filters.
 fn backup(text: &str, to: &Place, filter: &Filter) -> Result<Backup, Box<dyn Error>> {
-    let inside = || {
-        usage(format_args!(
-            "--backup-dir {text}: it is in TO, and would be mirrored itself: name another folder, or --exclude it"
-        ))
-    };
-    let around = || usage(format_args!("--backup-dir {text}: TO is in it: name another folder"));
+    let inside = || usage(format_args!("--backup-dir {text}: is inside TO; use another folder, or --exclude it"));
+    let around = || usage(format_args!("--backup-dir {text}: contains TO; use another folder"));
     match (place(text).map_err(usage)?, to) {
         (Place::Here(folder), Place::Here(to)) => {
             let (folder, to) = (real(&folder)?, real(to)?);
@@ -70,11 +66,11 @@ fn backup(text: &str, to: &Place, filter: &Filter) -> Result<Backup, Box<dyn Err
             }
             Ok(Backup::There(path))
         }
-        _ => Err(usage(format_args!("--backup-dir {text}: name a folder on the side of TO, on the same server"))),
+        _ => Err(usage(format_args!("--backup-dir {text}: must be on the same side as TO, and on the same server"))),
     }
 }
 
-/// A path without links, of which the end need not be there yet.
+/// A path with its links resolved; its last parts may be missing.
 fn real(path: &Path) -> Result<std::path::PathBuf, Box<dyn Error>> {
     let whole = std::path::absolute(path)?;
     for above in whole.ancestors() {

@@ -1,4 +1,4 @@
-//! Which files are copied: the options that people know from rclone and rsync.
+//! Filter options, as in rclone and rsync.
 
 use std::{
     error::Error,
@@ -16,11 +16,11 @@ use crate::usage;
 
 const DAY: f64 = 86_400.0;
 
-/// Which files are copied, and compared by a sync.
+/// Selects files by name, size and age.
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Filters")]
 pub(super) struct Filters {
-    /// Leave out what matches PATTERN, as in .gitignore; repeatable
+    /// Exclude files and folders that match PATTERN, as in .gitignore; repeatable
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
     /// Copy only files that match PATTERN; repeatable
@@ -29,16 +29,16 @@ pub(super) struct Filters {
     /// Add a rule: `+ PATTERN` includes, `- PATTERN` excludes, the first match decides; repeatable
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     filter: Vec<String>,
-    /// Read patterns to exclude from FILE, one on a line (`-`: standard input)
+    /// Read exclude patterns from FILE, one per line (`-`: standard input)
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
-    /// Read patterns to include from FILE, one on a line (`-`: standard input)
+    /// Read include patterns from FILE, one per line (`-`: standard input)
     #[arg(long, value_name = "FILE")]
     include_from: Vec<PathBuf>,
-    /// Read filter rules from FILE, one on a line (`-`: standard input)
+    /// Read filter rules from FILE, one per line (`-`: standard input)
     #[arg(long, value_name = "FILE")]
     filter_from: Vec<PathBuf>,
-    /// Copy only the files named in FILE, one path on a line (`-`: standard input)
+    /// Copy only the files named in FILE, one path per line (`-`: standard input)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["exclude", "include", "filter", "exclude_from", "include_from", "filter_from"])]
     files_from: Vec<PathBuf>,
     /// Copy only files of at least this size, as in 10K or 1.5M (powers of 1024)
@@ -47,16 +47,16 @@ pub(super) struct Filters {
     /// Copy only files of at most this size
     #[arg(long, value_name = "SIZE")]
     max_size: Option<Size>,
-    /// Copy only files changed at least this long ago (10m, 2h, 3d, 1w, 1M, 1y), or before a date (2026-11-30)
+    /// Copy only files modified at least this long ago (10m, 2h, 3d, 1w, 1M, 1y), or before a date (2026-11-30)
     #[arg(long, value_name = "TIME|DATE", value_parser = moment)]
     min_age: Option<SystemTime>,
-    /// Copy only files changed within this time, or since a date
+    /// Copy only files modified within this time, or since a date
     #[arg(long, value_name = "TIME|DATE", value_parser = moment)]
     max_age: Option<SystemTime>,
 }
 
 impl Filters {
-    /// Whether any of the options was given.
+    /// Whether no option was given.
     pub(super) fn is_empty(&self) -> bool {
         let texts = [&self.exclude, &self.include, &self.filter];
         let files = [&self.exclude_from, &self.include_from, &self.filter_from, &self.files_from];
@@ -65,8 +65,8 @@ impl Filters {
         texts.iter().all(|texts| texts.is_empty()) && files.iter().all(|files| files.is_empty()) && bounds && ages
     }
 
-    /// The filter. Rules stand in rclone's order: includes, excludes, filters, each kind as given, those of files after
-    /// those of the command line; and if there are includes, at last an exclude of everything.
+    /// The filter. The rules have rclone's order: includes, excludes, filters; of each kind first the command line's, then
+    /// those from files; with includes, a last rule excludes everything else.
     pub(super) fn read(&self) -> Result<Filter, Box<dyn Error>> {
         let mut input = Input::default();
         let mut rules = Vec::new();
@@ -112,12 +112,12 @@ fn rule(text: &str) -> Result<Rule, String> {
     let include = match sign {
         "+" => true,
         "-" => false,
-        _ => return Err(format!("`{}` is no rule: write `+ PATTERN` or `- PATTERN`", text.escape_debug())),
+        _ => return Err(format!("invalid filter rule `{}`: write `+ PATTERN` or `- PATTERN`", text.escape_debug())),
     };
     Ok(Rule { include, pattern: pattern.trim().to_owned() })
 }
 
-/// Reads lists; standard input once.
+/// Reads lists; standard input only once.
 #[derive(Default)]
 struct Input {
     taken: bool,
@@ -128,7 +128,7 @@ impl Input {
     fn lines(&mut self, file: &Path) -> Result<Vec<String>, Box<dyn Error>> {
         let text = if file == Path::new("-") {
             if std::mem::replace(&mut self.taken, true) {
-                return Err(usage("standard input can be read only once: name files for the other lists"));
+                return Err(usage("standard input can be read only once; use files for the other lists"));
             }
             let mut text = String::new();
             io::stdin().read_to_string(&mut text).map(|_| text)
@@ -145,9 +145,9 @@ fn entries(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';']))
 }
 
-/// A time ago, or a date.
+/// Parses an age or a date.
 fn moment(text: &str) -> Result<SystemTime, String> {
-    let wrong = || "write a time like 10m, 2h, 3d, 1w, 1M, 1y, or a date like 2026-11-30".to_owned();
+    let wrong = || "expected an age like 10m, 2h, 3d, 1w, 1M, 1y, or a date like 2026-11-30".to_owned();
     let end = text.find(|char: char| char.is_ascii_alphabetic()).unwrap_or(text.len());
     if let Ok(number) = text[..end].trim().parse::<f64>() {
         let seconds = match &text[end..] {

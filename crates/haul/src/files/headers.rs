@@ -1,8 +1,8 @@
-//! Headers that the user adds to requests (`--header`). Their values may be secrets, so no message quotes them.
+//! Additional request headers (`--header`). Their values may be secrets, so no message quotes them.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// What frames, guards or describes a request: with another value it would be another request.
+/// Headers that define a request; another value would make it another request.
 const OURS: [HeaderName; 14] = [
     header::HOST,
     header::CONNECTION,
@@ -22,9 +22,9 @@ const OURS: [HeaderName; 14] = [
 
 /// Headers written as `Name: value`.
 pub(super) fn headers<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<HeaderMap, String> {
-    let pairs = lines.into_iter().map(|line| {
-        line.split_once(':').ok_or_else(|| "--header: write it as 'Name: value'; there is no `:` in it".to_owned())
-    });
+    let pairs = lines
+        .into_iter()
+        .map(|line| line.split_once(':').ok_or_else(|| "--header: no `:`; write it as 'Name: value'".to_owned()));
     let mut headers = HeaderMap::new();
     for pair in pairs {
         let (name, value) = pair?;
@@ -35,13 +35,13 @@ pub(super) fn headers<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<He
 
 /// Adds a header.
 pub(super) fn add(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
-    let name: HeaderName = name.trim().parse().map_err(|_| "--header: its name is no name of a header".to_owned())?;
+    let name: HeaderName = name.trim().parse().map_err(|_| "--header: invalid header name".to_owned())?;
     let is_condition = name.as_str().starts_with("if-") || name == "if" || name == "overwrite" || name == "lock-token";
     if OURS.contains(&name) || is_condition {
-        return Err(format!("--header {name}: it belongs to the request itself, and cannot be set"));
+        return Err(format!("--header {name}: haul sets this header itself"));
     }
-    let mut value = HeaderValue::from_str(value.trim())
-        .map_err(|_| format!("--header {name}: its value has a character that no header may have"))?;
+    let mut value =
+        HeaderValue::from_str(value.trim()).map_err(|_| format!("--header {name}: invalid character in the value"))?;
     value.set_sensitive(true);
     headers.append(name, value);
     Ok(())

@@ -1,10 +1,10 @@
-//! `haul ls`: what is in a folder.
+//! `haul ls`: list folders.
 //!
-//! One request lists a folder. For a tree, folders are listed many at a time, so that it costs as many round trips as
-//! it is deep; in one request (`Depth: infinity`) most servers refuse it.
+//! One request lists a folder. A tree is listed with many requests in flight, which takes as many round trips as the tree
+//! is deep; most servers refuse it in one request (`Depth: infinity`).
 //!
-//! Sorting needs all names of a folder in memory. `--unsorted` keeps none: it prints each entry as it arrives, which is
-//! how a folder of millions is listed.
+//! Sorting needs all names of a folder in memory. `--unsorted` prints each entry as it arrives and keeps none, for folders
+//! of millions of files.
 
 use std::{error::Error, time::SystemTime};
 
@@ -15,11 +15,11 @@ use serde::{Serialize, Serializer};
 
 use super::{Outcome, named::Named, report::Report, session::Session, show};
 
-/// Listings under way at once. More would wait in a queue of the engine's or the server's.
+/// Maximum number of listings in flight. More would only wait in a queue.
 const AT_ONCE: usize = 64;
-/// The width of a length where the longest is not known: up to a terabyte.
+/// Column width for lengths if the longest is unknown: up to a terabyte.
 const WIDEST: usize = 12;
-/// So many bytes of entries are printed at once.
+/// Bytes of output per write.
 const PRINTED: usize = 16 * 1024;
 
 /// List a folder on a server, as ls(1) does
@@ -28,16 +28,16 @@ const PRINTED: usize = 16 * 1024;
 pub(crate) struct Args {
     #[command(flatten)]
     named: Named,
-    /// One line each, with length and time
+    /// One line per entry, with length and time
     #[arg(short, long)]
     long: bool,
-    /// Folders with all that is below them
+    /// List subfolders recursively
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Also the temporary files of unfinished transfers
+    /// Include temporary files of unfinished transfers
     #[arg(short, long)]
     all: bool,
-    /// In the server's order, each entry as it arrives, one to a line
+    /// Do not sort; print each entry as it arrives, one per line
     #[arg(short = 'U', long)]
     unsorted: bool,
 }
@@ -74,7 +74,7 @@ impl Line {
     }
 }
 
-/// What is kept of an entry: there may be very many.
+/// The part of an entry that is kept; there may be millions.
 pub(super) struct Row {
     path: RemotePath,
     length: Option<u64>,
@@ -89,7 +89,7 @@ impl Row {
     }
 }
 
-/// Entries for a program, made one by one.
+/// Entries for a program, serialized one by one.
 struct Lines<'a>(&'a Session, Vec<Row>);
 
 impl Serialize for Lines<'_> {
@@ -98,7 +98,7 @@ impl Serialize for Lines<'_> {
     }
 }
 
-/// A folder, or a file that was asked for, and what the server says is there.
+/// A requested folder or file, and its entries.
 struct Listing {
     asked: RemotePath,
     entries: Vec<Row>,
@@ -141,9 +141,9 @@ pub(super) async fn run(args: Args) -> Outcome {
     report.finish(Found { entries: Lines(&session, output.kept.unwrap_or_default()) })
 }
 
-/// What was printed so far, and what is kept for the JSON.
+/// The state of the output, and the entries kept for the JSON.
 struct Output {
-    /// Each folder's entries stand below its name.
+    /// Whether to print each folder's name above its entries.
     is_headed: bool,
     is_first: bool,
     is_long: bool,
@@ -166,14 +166,14 @@ impl Output {
         Ok(())
     }
 
-    /// What stands before the entries.
+    /// The heading above the entries.
     fn head(&mut self, asked: &RemotePath) -> String {
         let gap = if self.is_headed && !std::mem::take(&mut self.is_first) { "\n" } else { "" };
         if self.is_headed && asked.is_folder() { format!("{gap}{asked}:\n") } else { gap.to_owned() }
     }
 }
 
-/// Lists all of these, and what is below if asked to; hands on each listing when it is whole.
+/// Lists folders, recursively if requested, and passes on each complete listing.
 async fn list(
     dav: &Dav,
     asked: Vec<RemotePath>,
@@ -221,7 +221,7 @@ async fn one(dav: &Dav, asked: RemotePath, all: bool) -> Result<Listing, (Remote
     Ok(Listing { asked, entries, misplaced })
 }
 
-/// Lists a folder, or a file, and prints each entry as it comes.
+/// Lists a folder or a file, and prints each entry as it arrives.
 async fn stream(
     dav: &Dav,
     asked: RemotePath,
@@ -265,18 +265,18 @@ async fn stream(
     Ok(())
 }
 
-/// Whether an entry is listed: what was asked for is, and all that is not a temporary file of ours.
+/// Whether to show an entry: temporary files only if requested.
 fn is_shown(all: bool, asked: &RemotePath, path: &RemotePath) -> bool {
     all || path.same_place(asked) || !path.name().is_some_and(is_temporary)
 }
 
-/// The name, with a `/` behind a folder's.
+/// The name; folders end in `/`.
 fn name(entry: &Row) -> String {
     let name = show::name(entry.path.name().unwrap_or(b"/"));
     if entry.path.is_folder() { name + "/" } else { name }
 }
 
-/// In columns on a terminal, a line each elsewhere.
+/// Columns on a terminal, else one entry per line.
 fn short(entries: &[Row]) -> String {
     let names: Vec<String> = entries.iter().map(name).collect();
     let terminal = Term::stdout();
@@ -296,16 +296,16 @@ fn length(entry: &Row) -> String {
     }
 }
 
-/// An entry with its length, which is at most so wide, and its time.
+/// An entry with its length, right-aligned to `widest`, and its time.
 fn line(entry: &Row, widest: usize) -> String {
     let time = entry.modified.map_or_else(|| "-".to_owned(), show::minute);
     format!("{:>widest$}  {time:16}  {}\n", length(entry), name(entry))
 }
 
-/// What is at a path, or an error that says that there is nothing.
+/// The entry at a path, or an error.
 pub(super) async fn look(session: &Session, path: &RemotePath, wanted: Wanted) -> Result<Entry, Box<dyn Error>> {
     match session.dav.stat(path, wanted).await? {
         Some(entry) => Ok(entry),
-        None => Err(format!("{path}: there is nothing of this name at {}", session.dav.requests().origin()).into()),
+        None => Err(format!("{path}: not found at {}", session.dav.requests().origin()).into()),
     }
 }

@@ -1,10 +1,8 @@
-//! What is remembered of servers from run to run: how well they pipeline, what is known of their HTTP/3, whether the
-//! ways to them bear data in a SYN, and where what a mirrored folder had is kept.
+//! The cache of server facts: pipelining, HTTP/3, TCP Fast Open per network path, and the snapshots of synced folders.
 //!
-//! A test of a server costs round trips, so its outcome is kept in `~/.cache/longhaul/servers.json`. Several `haul`s
-//! may learn at once, so each reads the file anew before it writes, under a lock on the folder, and changes the one
-//! entry it knows better. None of it is worth a failure: what cannot be read is as if it were not there, what cannot be
-//! written is learned again.
+//! Testing a server costs round trips, so the results are cached in `~/.cache/longhaul/servers.json`. Several `haul`
+//! processes may write at the same time, so each one reads the file again under a lock on the folder, and changes only its
+//! own entry. Cache errors never fail a command: an unreadable cache counts as empty, an unwritten result is tested again.
 
 use std::{
     collections::BTreeMap,
@@ -102,7 +100,7 @@ pub(super) struct Confirmed {
 /// What is known, if anything is. A broken file is told of.
 pub(super) fn recall(path: &Path, origin: &Origin) -> Option<Confirmed> {
     let servers = read(path).unwrap_or_else(|why| {
-        say(format_args!("{} cannot be used, so servers are tested anew: {why}", path.display()));
+        say(format_args!("ignoring the invalid cache {}: {why}", path.display()));
         Kept::default()
     });
     let way = |(name, memory): (&String, _)| {

@@ -1,4 +1,4 @@
-//! `haul mkdir`: make folders.
+//! `haul mkdir`: create folders.
 
 use std::error::Error;
 
@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::{Outcome, named::Named, say_checked};
 
-/// Make folders on a server
+/// Create folders on a server
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     named: Named,
-    /// With the folders they are in, as far as those are missing; what is there already is no failure
+    /// Create missing parent folders, and ignore existing ones
     #[arg(short, long)]
     parents: bool,
 }
@@ -34,15 +34,14 @@ pub(super) async fn run(args: Args) -> Outcome {
     report.finish(Done { made: made.iter().map(RemotePath::decoded).collect() })
 }
 
-/// Makes a folder. The folder itself is tried first: where only that is missing, which is the rule, it is one round
-/// trip.
+/// Creates a folder. Tries the folder itself first: usually only that is missing, and it takes one round trip.
 async fn make(dav: &Dav, path: &RemotePath, parents: bool, made: &mut Vec<RemotePath>) -> Result<(), Box<dyn Error>> {
     let mut next = path.clone();
     let mut missing = Vec::new();
     let new = loop {
         match dav.mkcol(&next).await {
             Ok(new) => break new,
-            // 409 says that there is no folder to make it in (RFC 4918 §9.3.1); some say 404.
+            // 409: the parent is missing (RFC 4918 §9.3.1); some servers answer 404.
             Err(error) if parents && (error.is(409) || error.is(404)) => match next.parent() {
                 Some(parent) if parent.name().is_some() => missing.push(std::mem::replace(&mut next, parent)),
                 _ => return Err(error.into()),
@@ -51,7 +50,7 @@ async fn make(dav: &Dav, path: &RemotePath, parents: bool, made: &mut Vec<Remote
         }
     };
     if new.is_none() && !parents {
-        return Err(format!("{path}: there is a folder of this name already").into());
+        return Err(format!("{path}: exists already").into());
     }
     let mut keep = |path: RemotePath, done: Confirmed| {
         say_checked(done, format_args!("{path}: made"));

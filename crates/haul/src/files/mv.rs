@@ -1,4 +1,4 @@
-//! `haul mv`: rename and move on a server.
+//! `haul mv`: rename and move files on a server.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::usage;
 
-/// Rename a file or folder on its server, or move several into a folder
+/// Rename a file or folder on a server, or move several into a folder
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -24,7 +24,7 @@ struct Done {
 pub(super) async fn run(args: Args) -> Outcome {
     let (session, paths, mut report) = args.named.open("mv").await?;
     let Some((to, sources @ [_, ..])) = paths.split_last() else {
-        return Err(usage("name what is moved, and last where to"));
+        return Err(usage("give at least one source, and the target last"));
     };
     let moved = carry(&session, Verb::Move, sources, to, true, &mut report).await;
     report.finish(Done { moved })

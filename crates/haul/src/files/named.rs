@@ -1,4 +1,4 @@
-//! What most commands are told: what on a server they are about, and the way there.
+//! The arguments of most commands: URLs on one server, and how to connect.
 
 use std::error::Error;
 
@@ -13,7 +13,7 @@ use super::{
 
 #[derive(clap::Args)]
 pub(super) struct Named {
-    /// What on the server; all on one
+    /// Files or folders, all on one server
     #[arg(value_name = "URL", required = true)]
     urls: Vec<String>,
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// The server, what on it is meant, and the command's report.
+    /// Opens the session; returns it with the paths and the command's report.
     pub(super) async fn open(
         &self,
         command: &'static str,

@@ -1,10 +1,9 @@
-//! Copying and renaming on one server, by COPY and MOVE: no file comes here and goes back.
+//! Server-side copy and rename, with COPY and MOVE: no file content crosses the network.
 //!
-//! What a COPY or MOVE may replace is whatever is there, and a folder goes with all that is in it (RFC 4918 §9.8.4). So
-//! nothing may be replaced at first, and only if the server says that something is in the way it is looked at: a file
-//! gives way to a file, as cp(1) and mv(1) have it, and nothing else does. That holds also for what somebody puts there
-//! meanwhile, where the server tells states apart by strong entity tags (RFC 4918 §10.4), and costs a round trip only
-//! where something is in the way.
+//! A COPY or MOVE with `Overwrite: T` replaces whatever is at the target, even a folder with everything in it (RFC 4918
+//! §9.8.4). So the first request has `Overwrite: F`. Only if the server reports a conflict the target is looked up: a file
+//! replaces a file, as with cp(1) and mv(1), and nothing else is replaced. An `If` header with the target's strong entity
+//! tag (RFC 4918 §10.4) protects files that others create meanwhile. The extra round trip occurs only on conflict.
 
 use std::{collections::HashSet, fmt};
 
@@ -20,7 +19,7 @@ pub(super) enum Verb {
     Move,
 }
 
-/// What was copied or moved, for a program.
+/// A file copied or moved, for programs.
 #[derive(Serialize)]
 pub(super) struct Carried {
     from: String,
@@ -47,14 +46,17 @@ pub(super) async fn carry(
         }
     };
     if !folder && sources.len() > 1 {
-        report.fail(to, format_args!("{to}: there is no folder of this name, and several cannot have one name"));
+        report.fail(to, format_args!("{to}: not found; several sources need an existing folder as the target"));
         return Vec::new();
     }
     let (mut steps, mut names) = (Vec::new(), HashSet::new());
     for (source, found) in sources.iter().zip(found) {
         match found.map_err(|error| error.to_string()).and_then(|found| step(source, found, to, folder, recursive)) {
             Ok((_, to)) if !names.insert(to.clone().as_folder(false)) => {
-                report.fail(source, format_args!("{source}: another one has become {to} already: choose another name"));
+                report.fail(
+                    source,
+                    format_args!("{source}: another source is copied to {to} already; choose another name"),
+                );
             }
             Ok(step) => steps.push(step),
             Err(why) => report.fail(source, why),
@@ -79,7 +81,7 @@ pub(super) async fn carry(
     carried
 }
 
-/// From where to where.
+/// Source and target of one copy or move.
 fn step(
     source: &RemotePath,
     found: Option<Entry>,
@@ -87,30 +89,30 @@ fn step(
     folder: bool,
     recursive: bool,
 ) -> Result<(RemotePath, RemotePath), String> {
-    let Some(found) = found else { return Err(format!("{source}: there is nothing of this name")) };
+    let Some(found) = found else { return Err(format!("{source}: not found")) };
     let is_folder = found.path.is_folder();
     if is_folder && !recursive {
-        return Err(format!("{source}: it is a folder: -r copies it with all that is in it"));
+        return Err(format!("{source}: is a folder; add -r to copy it with everything in it"));
     }
     if !is_folder && !folder && to.is_folder() {
-        return Err(format!("{to}: there is no folder of this name"));
+        return Err(format!("{to}: not found"));
     }
     let from = source.clone().as_folder(is_folder);
     let to = match source.name() {
-        None => return Err(format!("{source}: this is all that the server has, and has no name")),
+        None => return Err(format!("{source}: is the server's root and cannot be copied or moved")),
         Some(name) if folder => to.join(name, is_folder).map_err(|error| error.to_string())?,
         Some(_) => to.clone().as_folder(is_folder),
     };
     if to.same_place(&from) {
-        return Err(format!("{from}: it would become itself"));
+        return Err(format!("{from}: source and target are the same"));
     }
     if is_folder && to.relative_to(&from).is_some() {
-        return Err(format!("{from}: it would go into itself, as {to}"));
+        return Err(format!("{from}: the target {to} is inside the source"));
     }
     Ok((from, to))
 }
 
-/// Why one was not carried.
+/// Why a copy or move failed.
 enum Stop {
     Failed(dav::Error),
     InTheWay(RemotePath, &'static str),
@@ -127,7 +129,7 @@ impl fmt::Display for Stop {
         match self {
             Self::Failed(error) => error.fmt(f),
             Self::InTheWay(path, what) => {
-                write!(f, "{path}: {what} is there already, and would be lost: choose another name")
+                write!(f, "{path}: {what} exists already; choose another name")
             }
         }
     }
@@ -144,13 +146,13 @@ async fn once(dav: &Dav, verb: Verb, from: &RemotePath, to: &RemotePath) -> Resu
         other => return Ok(other?),
     }
     match dav.stat(to, Wanted::LISTING).await? {
-        Some(there) if there.path.is_folder() => Err(Stop::InTheWay(to.clone(), "a folder of this name")),
-        Some(_) if from.is_folder() => Err(Stop::InTheWay(to.clone(), "a file of this name")),
+        Some(there) if there.path.is_folder() => Err(Stop::InTheWay(to.clone(), "a folder")),
+        Some(_) if from.is_folder() => Err(Stop::InTheWay(to.clone(), "a file")),
         Some(there) => {
             let tag = there.properties.etag.filter(|tag| !tag.is_weak());
             let Some(tag) = tag else { return Ok(send(true, &none).await?) };
             match send(true, &If::default().unchanged(to, tag.clone())).await {
-                // A server that does not know states says so of each.
+                // Some servers answer 412 to every `If` with an entity tag.
                 Err(error) if error.is(412) && dav.is_still(to, &tag).await => Ok(send(true, &none).await?),
                 other => Ok(other?),
             }

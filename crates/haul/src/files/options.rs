@@ -1,4 +1,4 @@
-//! What the commands' options have in common.
+//! Options that several commands share.
 
 use std::path::{Path, PathBuf};
 
@@ -9,36 +9,36 @@ use units::Span;
 
 use super::bandwidth::Timetable;
 
-/// The way to the server.
+/// How to connect to the server.
 #[derive(clap::Args, Debug, Clone, Default)]
-#[command(next_help_heading = "The way to the server")]
+#[command(next_help_heading = "Connection")]
 pub(super) struct Way {
-    /// Which HTTP: `auto` pipelines over HTTP/1.1, and takes HTTP/2 where that is known to go wrong; what moves no
-    /// trees takes HTTP/3 where the server is known to have it
+    /// HTTP version. `auto`: HTTP/1.1 with pipelining, HTTP/2 where pipelining fails; commands other than cp and sync also
+    /// use HTTP/3 where the server offers it [default: auto]
     #[arg(long, value_enum, env = "HAUL_HTTP", value_name = "VERSION")]
     pub(super) http: Option<Http>,
-    /// How boldly requests are sent before earlier ones are answered, over HTTP/1.1
+    /// HTTP/1.1 pipelining: when to send requests before earlier ones are answered [default: safe]
     #[arg(long, value_enum, env = "HAUL_PIPELINE", value_name = "MODE")]
     pub(super) pipeline: Option<Pipeline>,
-    /// Whether a connection's first message travels in its SYN (TCP Fast Open), where the way is known to bear it
+    /// TCP Fast Open: send data in the SYN where the network path supports it [default: private]
     #[arg(long, value_enum, env = "HAUL_TFO", value_name = "MODE")]
     pub(super) tfo: Option<Tfo>,
-    /// Connections at a time, at most [6 unless said otherwise]
+    /// Maximum number of connections [default: 6]
     #[arg(long, env = "HAUL_CONNECTIONS", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(super) connections: Option<u8>,
-    /// A PEM file of certificates to trust besides the system's
+    /// PEM file with additional CA certificates to trust
     #[arg(long, env = "HAUL_CA", value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
-    /// Take any certificate: whoever is on the way can then read and change everything
+    /// Accept any server certificate. Anyone on the network path can then read and change everything
     #[arg(long)]
     pub(super) insecure: bool,
-    /// A PEM file with our own certificate, for servers that ask for one
+    /// PEM file with a client certificate
     #[arg(long, env = "HAUL_CLIENT_CERT", value_name = "FILE")]
     pub(super) client_cert: Option<PathBuf>,
-    /// A PEM file with its key [the same file unless said otherwise]
+    /// PEM file with the client certificate's key [default: the certificate's file]
     #[arg(long, env = "HAUL_CLIENT_KEY", value_name = "FILE")]
     pub(super) client_key: Option<PathBuf>,
-    /// The longest wait for a connection, for an answer to begin, and for anything to move, as in 30s
+    /// Timeout for connecting, for the first byte of a response, and for stalled transfers, as in 30s
     #[arg(long, env = "HAUL_TIMEOUT", value_name = "TIME", value_parser = crate::patience)]
     pub(super) timeout: Option<Span>,
     /// Maximum bandwidth in bytes per second, as in 10M, 1M:off (up:down), or a timetable: "08:00,512k 19:00,10M 23:00,off"
@@ -47,13 +47,13 @@ pub(super) struct Way {
     /// Add a header to each request to the server of the URL, as in 'X-Key: value'; repeatable
     #[arg(long, value_name = "HEADER")]
     pub(super) header: Vec<String>,
-    /// A file whose first line is the password
+    /// File with the password in its first line
     #[arg(long, env = "HAUL_PASSWORD_FILE", value_name = "FILE")]
     pub(super) password_file: Option<PathBuf>,
-    /// Send the password without TLS too, where everybody on the way can read it
+    /// Send the password without TLS as well, readable for anyone on the network path
     #[arg(long)]
     pub(super) cleartext: bool,
-    /// Write what was found or done to FILE, as JSON (`-`: standard output)
+    /// Write the results to FILE as JSON (`-`: standard output)
     #[arg(long, value_name = "FILE|-")]
     pub(super) json: Option<PathBuf>,
 }
@@ -65,40 +65,40 @@ impl Way {
     }
 }
 
-/// How files are moved.
+/// How files are transferred.
 #[derive(clap::Args, Debug, Clone, Default)]
-#[command(next_help_heading = "How files are moved")]
+#[command(next_help_heading = "Transfer")]
 pub(super) struct Manner {
-    /// Which files are locked before they are written: none, those that are there already, or all
+    /// Which files to lock during an upload [default: never]
     #[arg(long, value_enum, env = "HAUL_LOCK", value_name = "WHICH")]
     pub(super) lock: Option<Lock>,
-    /// What is compared once a file has been moved
+    /// How to verify a file after its transfer [default: size]
     #[arg(long, value_enum, env = "HAUL_VERIFY", value_name = "WHAT")]
     pub(super) verify: Option<Verify>,
-    /// Upload under a temporary name, and rename when all is there
+    /// Upload under a temporary name, then rename [default: no]
     #[arg(long, env = "HAUL_TEMPORARY", value_name = "yes|no", num_args = 0..=1, require_equals = true,
         default_missing_value = "yes", value_parser = clap::builder::BoolishValueParser::new())]
     pub(super) temporary: Option<bool>,
 }
 
-/// Which files are copied, and by what they are known to be the same.
+/// Which files to copy.
 #[derive(clap::Args, Debug, Clone, Default)]
-#[command(next_help_heading = "Which files are copied")]
+#[command(next_help_heading = "Files to copy")]
 pub(super) struct Selection {
-    /// Treat times that differ by no more than this as equal, as in 2s for FAT; in whole seconds
+    /// Maximum difference between equal modification times, as in 2s for FAT; whole seconds
     #[arg(long, value_name = "DURATION", default_value_t)]
     pub(super) modify_window: Span,
-    /// Symbolic links below a local folder: skip them, or copy what they lead to. A link named as a source is followed
+    /// Symbolic links in a local folder. A link named as the source itself is always followed
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     pub(super) links: Links,
 }
 
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Links {
-    /// Leave them out, with a warning
+    /// Skip them, with a warning
     #[default]
     Skip,
-    /// Copy what they lead to
+    /// Copy the files that they point to
     Follow,
 }
 
@@ -132,23 +132,23 @@ pub(super) enum Http {
 #[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Pipeline {
-    /// One request at a time on a connection
+    /// One request at a time per connection
     Off,
     /// After a test, and deeper with every success
     #[default]
     Safe,
-    /// At once and deep
+    /// Without a test, at full depth
     Aggressive,
 }
 
 #[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Tfo {
-    /// Never, and no cookie is asked for
+    /// Never; request no cookie
     Off,
-    /// Also with cookies from other programs and networks
+    /// Also with cookies that other programs have obtained, or in other networks
     On,
-    /// Only with cookies that were given in the network that we are in
+    /// Only with cookies obtained in the current network
     #[default]
     Private,
 }
@@ -156,23 +156,23 @@ pub(super) enum Tfo {
 #[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Lock {
-    /// None: entity tags keep others' versions from being overwritten
+    /// None; preconditions (If-Match) protect other people's changes
     #[default]
     Never,
-    /// Those that are there already
+    /// Existing files
     Edit,
-    /// All
+    /// All files
     Always,
 }
 
 #[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Verify {
-    /// Nothing: the server's word is taken
+    /// Do not verify
     None,
-    /// The length
+    /// Compare the length
     #[default]
     Size,
-    /// A digest, or the bytes themselves, read back
+    /// Compare a digest, or read the file back and compare its bytes
     Digest,
 }

@@ -1,4 +1,4 @@
-//! `haul password`: put passwords into the kernel's keyring, and remove them.
+//! `haul password`: store passwords in the kernel's keyring, and remove them.
 
 use std::{
     error::Error,
@@ -20,18 +20,18 @@ use super::{
 };
 use crate::{say, usage};
 
-/// Keep passwords in the kernel's keyring, until a reboot or three days without use
+/// Store passwords in the kernel's keyring until the next reboot, or for three days without use
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Store a password: typed at the terminal, or the first line of standard input
+    /// Store a password, typed at the terminal or from the first line of standard input
     Set(Args),
-    /// Remove a password: of the user in the URL, or of the user stored last
+    /// Remove the password of the user in the URL, or of the user stored last
     Remove(Args),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The server, as in https://USER@HOST/; the password holds for all its paths
+    /// Server, as in https://USER@HOST/; the password is valid for all its paths
     url: String,
 }
 
@@ -44,7 +44,7 @@ pub(super) async fn run(command: Command) -> Outcome {
 
 async fn set(remote: &Remote) -> Outcome {
     let origin = &remote.origin;
-    // Nobody types a password that cannot be stored.
+    // Fail before the user types a password that cannot be stored.
     Keyring::open()?;
     let user = match known_user(remote)? {
         Some(user) => user,
@@ -54,17 +54,17 @@ async fn set(remote: &Remote) -> Outcome {
     if user.is_empty() {
         let host = origin.host();
         return Err(usage(format_args!(
-            "the password for {origin} needs a user: write USER@{host} in the URL, or set HAUL_USER"
+            "the password for {origin} needs a user; write USER@{host} in the URL, or set HAUL_USER"
         )));
     }
     let password = if io::stdin().is_terminal() {
         prompt::ask_secret(&format!("Password of {user} at {origin}: ")).await?
     } else {
-        // Not by `io::stdin`, whose buffer would keep the password.
+        // Not with `io::stdin`, whose buffer would keep the password in memory.
         first_line(File::from(io::stdin().as_fd().try_clone_to_owned()?))?
     };
     if password.reveal().is_empty() {
-        return Err(format!("the password of {user} at {origin} is empty: nothing was stored").into());
+        return Err(format!("the password of {user} at {origin} is empty; nothing stored").into());
     }
     Keyring::open()?.set(origin, &user, &password)?;
     say(format_args!("stored the password of {user} at {origin} in the kernel's keyring"));
@@ -79,7 +79,7 @@ fn remove(remote: &Remote) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let whose = user.map(|user| format!(" of {user}")).unwrap_or_default();
-    Err(format!("the kernel's keyring has no password{whose} for {origin}: name the user and server as in `set`")
+    Err(format!("the kernel's keyring has no password{whose} for {origin}; give the user and server as for `set`")
         .into())
 }
 
@@ -93,9 +93,9 @@ fn known_user(remote: &Remote) -> Result<Option<String>, Box<dyn Error>> {
     Ok(environment.user.or(settings.user))
 }
 
-/// The first line, of at most as many bytes as a key takes. What is longer is an error, so nothing is cut off.
+/// Reads the first line. A line longer than a key can be is an error, not truncated.
 fn first_line(input: impl Read) -> Result<Secret, Box<dyn Error>> {
-    // Never grown, so that no copy of a part of it stays behind.
+    // Never reallocated, so that no copy stays in memory.
     let mut bytes = Zeroizing::new(Vec::with_capacity(LARGEST_KEY + 2));
     for byte in BufReader::with_capacity(1, input).bytes() {
         match byte? {

@@ -1,4 +1,4 @@
-//! `haul cp - URL` and `haul cp URL -`: what comes from a pipe, and goes into one.
+//! `haul cp - URL`: uploads standard input.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 
 use super::{Outcome, report::Report, runtime::Stop, session::Session};
 
-/// How much is read at once.
+/// Bytes per read.
 const PIECE: usize = 64 * 1024;
 
 #[derive(Serialize)]

@@ -1,4 +1,4 @@
-//! What an argument names: something here, or something on a server.
+//! Parses arguments: local paths and URLs.
 //!
 //! A URL of a known scheme is there, and so is what a server of the settings file is named for (`cloud:photos`);
 //! everything else is here. `dav` and `davs` are other names for `http` and `https`,
@@ -92,7 +92,7 @@ pub(super) fn place(text: &str) -> Result<Place, Unusable> {
             unusable(format!("write `//` after `{scheme}:`, as in {scheme}://example.org/folder/"))
         }
         (other, true) if !other.is_empty() && !other.contains('/') => {
-            unusable(format!("nothing is known here of `{}://`; write https:// or http://", other.escape_debug()))
+            unusable(format!("unsupported scheme `{}://`; use https:// or http://", other.escape_debug()))
         }
         ("", _) if text.is_empty() => unusable("the name is empty"),
         _ => Ok(match named(text)? {
@@ -109,7 +109,7 @@ fn named(text: &str) -> Result<Option<Remote>, Unusable> {
     };
     let Some(server) = settings::server(name).map_err(Unusable)? else { return Ok(None) };
     if !server.url.contains("://") {
-        return unusable(format!("[servers.{name}] in the settings file: its url begins with https:// or http://"));
+        return unusable(format!("[servers.{name}] in the settings file: the url must begin with https:// or http://"));
     }
     let folder =
         remote(&server.url).map_err(|why| Unusable(format!("[servers.{name}] in the settings file: {why}")))?;
@@ -117,7 +117,7 @@ fn named(text: &str) -> Result<Option<Remote>, Unusable> {
     let path = rest.map_err(|error| Unusable(error.to_string().replace(": left out", "")))?;
     if let Some(sign) = text.chars().find(|char| matches!(char, '?' | '#')) {
         let code = if sign == '?' { "%3F" } else { "%23" };
-        return unusable(format!("files have no query: write a `{sign}` in a name as {code}"));
+        return unusable(format!("a file URL has no query or fragment; write `{sign}` in a name as {code}"));
     }
     Ok(Some(Remote { path, user: folder.user.or(server.user), ..folder }))
 }
@@ -143,23 +143,23 @@ pub(super) fn remote(text: &str) -> Result<Remote, Unusable> {
             return Ok(remote);
         }
         let like = if is_host(text) { text } else { "HOST/PATH" };
-        return unusable(format!("`{}` is no URL: write https://{}", text.escape_debug(), like.escape_debug()));
+        return unusable(format!("`{}` is not a URL; write https://{}", text.escape_debug(), like.escape_debug()));
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let no_host = || Unusable(format!("`{}` is no host", host.escape_debug()));
+    let no_host = || Unusable(format!("invalid host `{}`", host.escape_debug()));
     let url = format!("{scheme}://{authority}/").parse().map_err(|_| no_host())?;
     let (url, userinfo) = auth::take_userinfo(&url).map_err(|error| Unusable(error.to_string()))?;
     if userinfo.as_ref().is_some_and(|who| who.password.is_some()) {
         return unusable(format!(
-            "the URL of {host} has a password in it, which others on this machine can read in the list of processes: \
+            "the URL of {host} contains a password, which other users can see in the process list; \
              put it into ~/.netrc, HAUL_PASSWORD or a file for --password-file"
         ));
     }
     let origin = Origin::of(&url).map_err(|error| Unusable(error.to_string()))?;
     if let Some(sign) = path.chars().find(|char| matches!(char, '?' | '#')) {
         let code = if sign == '?' { "%3F" } else { "%23" };
-        return unusable(format!("files have no query: write a `{sign}` in a name as {code}"));
+        return unusable(format!("a file URL has no query or fragment; write `{sign}` in a name as {code}"));
     }
     let path = RemotePath::from_url_path(if path.is_empty() { "/" } else { path });
     let path = path.map_err(|error| Unusable(error.to_string().replace(": left out", "")))?;
@@ -169,11 +169,11 @@ pub(super) fn remote(text: &str) -> Result<Remote, Unusable> {
 /// The one server that all of them are on.
 pub(super) fn one_server<'a>(places: impl IntoIterator<Item = &'a Remote>) -> Result<&'a Remote, Box<dyn Error>> {
     let mut places = places.into_iter();
-    let first = places.next().ok_or_else(|| usage("name a URL"))?;
+    let first = places.next().ok_or_else(|| usage("give a URL"))?;
     match places.find(|place| (&place.origin, &place.user) != (&first.origin, &first.user)) {
         None => Ok(first),
         Some(other) => Err(usage(format_args!(
-            "{} and {} are two servers or two users, and one command speaks with one: run it for each",
+            "{} and {} are different servers or users; run the command once for each",
             first.origin, other.origin
         ))),
     }
@@ -204,13 +204,13 @@ mod tests {
     #[test]
     fn what_cannot_be_meant_is_told_and_no_password_with_it() {
         for (text, said) in [
-            ("https://me:hunter2@h/a", "list of processes"),
-            ("https://me:@h/a", "list of processes"),
+            ("https://me:hunter2@h/a", "process list"),
+            ("https://me:@h/a", "process list"),
             ("http:/h/a", "write `//`"),
             ("ftp://me:hunter2@h/", "`ftp://`"),
-            ("https://", "is no host"),
-            ("https://me:hunter2@/", "is no host"),
-            ("https://a b/", "is no host"),
+            ("https://", "invalid host"),
+            ("https://me:hunter2@/", "invalid host"),
+            ("https://a b/", "invalid host"),
             ("https://h/a?b", "%3F"),
             ("https://h/a#b", "%23"),
             ("https://h?b", "%3F"),

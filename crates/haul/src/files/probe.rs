@@ -1,9 +1,8 @@
-//! `haul probe`: what a server and a path offer, and what Longhaul makes of it.
+//! `haul probe`: what a server and the network path support, and how Longhaul will use it.
 //!
-//! It looks and changes nothing: two connections, one after the other, for TLS and its resumption, and up to three for
-//! TCP Fast Open; then OPTIONS and
-//! PROPFIND, a few of them in a pipeline; and one byte of a file, if there is one. What is learned of the server's
-//! pipelining is remembered as from any other command.
+//! The probe changes nothing. It opens two connections to test TLS session resumption and up to three to test TCP Fast
+//! Open; sends OPTIONS and PROPFIND, some of them pipelined; and requests one byte of a file, if there is one. As with any
+//! other command, the result of the pipelining test is cached.
 
 mod advice;
 mod early;
@@ -23,29 +22,29 @@ use super::{
 };
 use crate::usage;
 
-/// Find out what a server and a path offer, and how Longhaul will use it
+/// Test what a server and the network path support, and show how Longhaul will use it
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A folder, or a file
+    /// Folder or file
     #[arg(value_name = "URL")]
     url: String,
     #[command(flatten)]
     way: Way,
 }
 
-/// What was found. What is null is not known.
+/// The results; null means unknown.
 #[derive(Debug, Clone, Default, Serialize)]
 struct Found {
     url: String,
     server: Option<String>,
     family: String,
-    /// Who we are to the server, if it was told.
+    /// The user name sent to the server.
     user: Option<String>,
     connection: Connection,
     http: Http,
     dav: Dav,
     files: Files,
-    /// What Longhaul will do, one sentence each.
+    /// How Longhaul will use the server, one sentence each.
     settings: Vec<String>,
 }
 
@@ -88,12 +87,12 @@ struct Http {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Pipelining {
-    /// It was not tried, since HTTP/2 was asked for, or no pipelining.
+    /// Not tested: HTTP/2 or no pipelining was requested.
     #[default]
     Untried,
-    /// All of a pipeline was answered, in order.
+    /// All pipelined requests were answered in order.
     Works,
-    /// The server ended the pipeline, or did worse.
+    /// The server broke the pipeline.
     Fails,
 }
 
@@ -129,7 +128,7 @@ pub(super) async fn run(args: Args) -> Outcome {
     let remote = remote(&args.url).map_err(usage)?;
     let report = Report::new("probe", args.way.json.as_deref());
     let chosen = Settings::of(&remote.origin, &args.way, &Manner::default())?;
-    // One connection, on which a pipeline is seen.
+    // One connection, so that requests are pipelined.
     let way = Way { connections: Some(1), http: Some(args.way.http.unwrap_or(options::Http::One)), ..args.way };
     let session = Session::open(&remote, &way, &Manner::default()).await?;
     let mut found = Found { url: session.url(&remote.path), user: session.user.clone(), ..Found::default() };

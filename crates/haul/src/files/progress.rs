@@ -1,4 +1,4 @@
-//! How far a transfer is: a bar on a terminal, and in the end one line.
+//! Progress of a transfer: a bar on a terminal, and a last line.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::say;
 
-/// Something that was done, or would be.
+/// A change made, or that a dry run would make.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Change {
     did: &'static str,
@@ -23,22 +23,22 @@ pub(super) struct Change {
     bytes: Option<u64>,
 }
 
-/// Hears what a transfer does, and shows it.
+/// Receives a transfer's events, and shows them.
 pub(super) struct Progress {
     bar: Bar,
     state: Mutex<State>,
     dry_run: bool,
-    /// Whether each change is kept for a program.
+    /// Whether changes are kept for the JSON.
     keep: bool,
     /// Whether each change of a dry run is printed.
     show: bool,
-    /// What is told to the person.
+    /// What is printed on the terminal.
     level: Level,
 }
 
 #[derive(Default)]
 struct State {
-    /// The last failure that was told: for all that is in a folder there is one reason.
+    /// The last error printed; all files of a folder may fail for the same reason.
     told: String,
     changes: Vec<Change>,
     journal: Option<Journal>,
@@ -66,7 +66,7 @@ impl Progress {
             if let Some(why) = broken {
                 self.bar.suspend(|| say(why));
             }
-            // Failures and notes are told below; what would be done is printed below.
+            // Failures, notes and a dry run's changes are printed below.
             if let Some((level, line)) = what.line(self.dry_run)
                 && (Level::Verbose..=self.level).contains(&level)
                 && (!self.show || matches!(what, What::Skipped { .. }))
@@ -110,7 +110,7 @@ impl Progress {
                 "deleted" => "delete",
                 _ => "make",
             };
-            // Whoever has stopped reading does not mind.
+            // A closed pipe is no error.
             let _ = crate::print(format!("{would} {}\n", show::name(path.as_bytes())).as_bytes());
         }
         if self.keep {
@@ -118,19 +118,19 @@ impl Progress {
         }
     }
 
-    /// All begins again, for what has failed.
+    /// Starts another attempt for failed files.
     pub(super) fn begin_again(&self, why: &str) {
         self.hear(&Event::Note(why));
         self.bar.count(|counts| *counts = Counts::default());
         self.state().told.clear();
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn clear(&self) {
         self.bar.clear();
     }
 
-    /// The end: one line of what was done, and all of it for a program.
+    /// Prints the last line and writes the JSON.
     pub(super) fn finish(&self, mut report: Report, summary: &Summary) -> super::Outcome {
         let line = last_line(summary, self.dry_run);
         if report.is_good() && self.level > Level::Always {
@@ -191,8 +191,8 @@ fn last_line(summary: &Summary, dry_run: bool) -> String {
             parts.push(what);
         }
     };
-    also(*skipped, format!("{skipped} {} there already", if *skipped == 1 { "was" } else { "were" }));
-    also(*folders, format!("{} {would}made", show::count(*folders, "folder")));
+    also(*skipped, format!("{skipped} unchanged or skipped"));
+    also(*folders, format!("{} {would}created", show::count(*folders, "folder")));
     also(*deleted, format!("{deleted} {would}deleted"));
     also(failed.len() as u64, format!("{} failed", failed.len()));
     parts.join("; ")
@@ -214,7 +214,7 @@ mod tests {
         summary.deleted = 3;
         assert_eq!(
             last_line(&summary, true),
-            "200 files (2.0 MiB) would be copied; 1 was there already; 2 folders would be made; 3 would be deleted"
+            "200 files (2.0 MiB) would be copied; 1 unchanged or skipped; 2 folders would be created; 3 would be deleted"
         );
     }
 }

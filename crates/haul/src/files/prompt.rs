@@ -1,4 +1,4 @@
-//! Asking a person at the terminal.
+//! Prompts on the terminal.
 
 use std::{
     fs::{File, OpenOptions},
@@ -8,19 +8,19 @@ use std::{
 use haul_http::auth::Secret;
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 
-/// Whether there is anybody to ask: one who sees what is said, and is not a program's input.
+/// Whether a prompt is possible: standard input and standard error are terminals.
 pub(super) fn possible() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks for a line.
+/// Prompts for a line.
 pub(super) async fn ask(question: &str) -> io::Result<String> {
     let mut terminal = terminal()?;
     write!(terminal, "{question}")?;
     Ok(line(terminal).await?.reveal().trim().to_owned())
 }
 
-/// Asks for a line that is not shown while it is typed.
+/// Prompts for a line without echo.
 pub(super) async fn ask_secret(question: &str) -> io::Result<Secret> {
     let mut terminal = terminal()?;
     let _quiet = Quiet::begin(&terminal)?;
@@ -32,13 +32,13 @@ fn terminal() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open("/dev/tty")
 }
 
-/// Reads a line. The reading cannot be called off; whoever no longer waits for it leaves it behind.
+/// Reads a line, on a thread of its own: the read cannot be cancelled.
 async fn line(terminal: File) -> io::Result<Secret> {
     let read = tokio::task::spawn_blocking(move || {
         let mut text = String::new();
         let length = BufReader::new(terminal).read_line(&mut text)?;
         if length == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "nothing was typed"));
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "no input"));
         }
         let typed = text.trim_end_matches(['\n', '\r']).len();
         text.truncate(typed);
@@ -47,7 +47,7 @@ async fn line(terminal: File) -> io::Result<Secret> {
     read.await.map_err(io::Error::other)?
 }
 
-/// A terminal that does not show what is typed, until this is dropped: at Ctrl-C too.
+/// Turns the terminal's echo off until dropped, also on Ctrl-C.
 struct Quiet {
     terminal: File,
     before: Termios,

@@ -1,4 +1,4 @@
-//! What a command found, did and could not do, for a program that asked for it (`--json`), and how it ends.
+//! A command's results as JSON (`--json`), its errors, and its exit status.
 
 use std::{
     fmt::Display,
@@ -13,7 +13,7 @@ use crate::say;
 
 const SCHEMA: &str = "longhaul.files/1";
 
-/// A command's report, while it runs.
+/// A command's results while it runs.
 pub(super) struct Report {
     command: &'static str,
     json: Option<PathBuf>,
@@ -21,7 +21,7 @@ pub(super) struct Report {
     differs: bool,
 }
 
-/// Something that was not done.
+/// A failure.
 #[derive(Debug, Clone, Serialize)]
 struct Failed {
     path: String,
@@ -62,32 +62,32 @@ impl Report {
         self.failed.is_empty()
     }
 
-    /// Prints for a person, unless standard output is a program's.
+    /// Prints to standard output, unless the JSON goes there.
     pub(super) fn print(&self, text: &str) -> Result<(), Box<dyn std::error::Error>> {
         if self.owns_stdout() { Ok(()) } else { crate::print(text.as_bytes()) }
     }
 
-    /// Something was not done: tells why, in a sentence that names it.
+    /// Prints and records a failure.
     pub(super) fn fail(&mut self, path: impl Display, why: impl Display) {
         say(&why);
         self.note(path, why);
     }
 
-    /// The same, where the person has been told.
+    /// Records a failure that has been printed already.
     pub(super) fn note(&mut self, path: impl Display, why: impl Display) {
         self.failed.push(Failed { path: path.to_string(), why: why.to_string() });
     }
 
-    /// What was compared is not the same: nothing has failed, and the exit status says so.
+    /// Records a difference: not a failure, but the exit status is 1.
     pub(super) fn differs(&mut self) {
         self.differs = true;
     }
 
-    /// The end: writes the JSON, with what was found in it.
+    /// Writes the JSON, and returns the exit status.
     pub(super) fn finish(self, found: impl Serialize) -> Outcome {
         if let Some(path) = &self.json {
             let document = Document { schema: SCHEMA, command: self.command, found, failed: &self.failed };
-            // As it is made: it may be long.
+            // Streamed: it may be large.
             let written = output::write(path, |to| {
                 serde_json::to_writer_pretty(&mut *to, &document)?;
                 to.write_all(b"\n")

@@ -1,7 +1,7 @@
-//! `haul rm`: delete files, and folders with all that is in them.
+//! `haul rm`: delete files and folders.
 //!
-//! On a server one request deletes a folder with everything in it, so what a name stands for is looked at first: that
-//! round trip keeps a slip of the hand from being expensive. All names are looked at together.
+//! On a server a single request deletes a folder with everything in it. So the command looks up every name first, all in
+//! one round trip: a typing error should not be expensive.
 
 use dav::{Entry, If, Precondition, RemotePath, Wanted};
 use futures_util::{StreamExt, future::join_all, stream};
@@ -9,15 +9,15 @@ use serde::Serialize;
 
 use super::{Outcome, named::Named, say_checked, session::Session};
 
-/// Delete files of a server, and with -r folders
+/// Delete files on a server, and with -r folders
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     named: Named,
-    /// Folders too, with all that is in them
+    /// Delete folders with everything in them
     #[arg(short, long)]
     recursive: bool,
-    /// What is not there is no failure
+    /// Ignore missing files
     #[arg(short, long)]
     force: bool,
 }
@@ -38,7 +38,7 @@ pub(super) async fn run(args: Args) -> Outcome {
                 Err(why) => report.fail(path, format_args!("{path}: {why}")),
             },
             Ok(None) if args.force => {}
-            Ok(None) => report.fail(path, format_args!("{path}: there is nothing of this name to delete")),
+            Ok(None) => report.fail(path, format_args!("{path}: not found")),
             Err(error) => report.fail(path, error),
         }
     }
@@ -59,11 +59,11 @@ pub(super) async fn run(args: Args) -> Outcome {
     report.finish(Done { deleted })
 }
 
-/// Whether it may be deleted.
+/// Checks whether an entry may be deleted.
 fn fit(entry: &Entry, recursive: bool) -> Result<(), &'static str> {
     match entry.path.is_folder() {
-        true if entry.path.name().is_none() => Err("this is all that the server has: name the folders in it to delete"),
-        true if !recursive => Err("it is a folder: -r deletes it with all that is in it"),
+        true if entry.path.name().is_none() => Err("is the server's root; name the folders in it instead"),
+        true if !recursive => Err("is a folder; add -r to delete it with everything in it"),
         _ => Ok(()),
     }
 }

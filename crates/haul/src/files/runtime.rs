@@ -1,8 +1,8 @@
-//! How a command runs, and how it stops.
+//! Runs a command, and stops it on Ctrl-C.
 //!
-//! Ctrl-C asks a command that puts things in order itself to do so ([`Stop::minded`]), and drops every other's future,
-//! wherever it is. What still goes on then goes on in tasks of its own, so the end is when no task is left; or after
-//! some seconds, or a second Ctrl-C: a server that no longer answers must not keep anybody.
+//! Ctrl-C notifies a command that cleans up itself ([`Stop::minded`]), and drops the future of every other command. Cleanup
+//! tasks that were spawned continue, so the program exits when no task is left, after some seconds, or on a second Ctrl-C:
+//! a server that no longer responds must not keep the program running.
 
 use std::{
     pin::pin,
@@ -22,13 +22,13 @@ use tokio::{
 
 use super::Outcome;
 
-/// How long an interrupted command may take to put things in order.
+/// How long an interrupted command may clean up.
 const FAREWELL: Duration = Duration::from_secs(12);
 
-/// How often it is seen whether it has.
+/// How often to check for remaining tasks.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The wish of a person that a command should stop.
+/// The user's request to stop a command.
 #[derive(Default)]
 pub(super) struct Stop {
     wish: Notify,
@@ -37,12 +37,12 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// Whether it has been wished.
+    /// Whether the user has requested it.
     pub(super) fn is_wished(&self) -> bool {
         self.wished.load(Ordering::Relaxed)
     }
 
-    /// Where the wish will be heard. From now on the command ends by itself when it is.
+    /// The notification of the request. From now on the command ends by itself when notified.
     pub(super) fn minded(&self) -> &Notify {
         self.minded.store(true, Ordering::Relaxed);
         &self.wish
@@ -74,9 +74,9 @@ pub(super) fn conduct<F: Future<Output = Outcome>>(command: impl FnOnce(Arc<Stop
             _ = timeout(FAREWELL, at_rest()) => {}
             () = signals.next() => {}
         }
-        Err("interrupted; what was done until then stays done".into())
+        Err("interrupted; completed changes are kept".into())
     });
-    // A read of the terminal, or a write to a pipe that nobody reads, must not keep the program.
+    // A blocking read or write must not keep the program running.
     runtime.shutdown_timeout(Duration::from_millis(200));
     outcome
 }

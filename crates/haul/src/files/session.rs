@@ -61,7 +61,7 @@ impl Session {
 
     async fn with(settings: Settings, remote: &Remote, way: &Way) -> Result<Self, Box<dyn Error>> {
         if way.insecure {
-            say("--insecure: whoever is on the way to the server can read and change everything");
+            say("--insecure: anyone on the network path to the server can read and change everything");
         }
         let (mut credentials, mut user, found) = credentials(remote, &settings)?;
         let client = |credentials: &Credentials| {
@@ -105,7 +105,7 @@ impl Drop for Session {
             // Where nothing may be kept it is so each time, and known.
             && !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
         {
-            say(format_args!("cannot remember the server in {}, so it is tested anew: {error}", path.display()));
+            say(format_args!("cannot write {}, so the server will be tested again: {error}", path.display()));
         }
     }
 }
@@ -141,7 +141,7 @@ fn credentials(remote: &Remote, settings: &Settings) -> Result<(Credentials, Opt
         let Some(user) = user else {
             let host = remote.origin.host();
             return Err(usage(format_args!(
-                "the password in {} needs a user: write USER@{host} in the URL, or set HAUL_USER",
+                "the password in {} needs a user; write USER@{host} in the URL, or set HAUL_USER",
                 path.display()
             )));
         };

@@ -1,6 +1,6 @@
-//! Settings: flags over environment over `~/.config/longhaul/config.toml` over what is good for most.
+//! Settings: options override the environment, which overrides `~/.config/longhaul/config.toml`, which overrides defaults.
 //!
-//! The file has a table for all servers and one for each that is different:
+//! The file has a table for all servers and one per server with other settings:
 //!
 //! ```toml
 //! [defaults]
@@ -12,8 +12,8 @@
 //! lock = "edit"
 //! ```
 //!
-//! A key that nobody knows is an error: a misspelt `pipeline` would go unnoticed for ever. Not in the file, on
-//! purpose: `--insecure`, which is for one look, and passwords themselves.
+//! Unknown keys are errors; otherwise a misspelt `pipeline` would go unnoticed. The file deliberately has no key for
+//! `--insecure`, which is for single commands, and none for passwords.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ use super::options::{Http, Lock, Manner, Pipeline, Tfo, Verify, Way};
 use super::{bandwidth::Timetable, headers};
 use crate::usage;
 
-/// What a table of the file may say.
+/// A table of the file.
 #[derive(Deserialize, Debug, Clone, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Table {
@@ -69,7 +69,7 @@ struct File {
     servers: BTreeMap<String, Named>,
 }
 
-/// A folder on a server that has a name here, as in `cloud:photos`.
+/// A named server or folder, as in `cloud:photos`.
 #[derive(Deserialize, Debug, Clone, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Named {
@@ -77,19 +77,19 @@ pub(super) struct Named {
     pub(super) user: Option<String>,
 }
 
-/// What a name before a `:` stands for, if the file has it.
+/// Looks up the name before a `:`.
 pub(super) fn server(name: &str) -> Result<Option<Named>, String> {
     let file = file().map_or(Ok(File::default()), |path| File::read(&path))?;
     Ok(file.servers.get(name).cloned())
 }
 
-/// Whether it may be the name of a server.
+/// Whether a server may have this name.
 pub(super) fn is_server_name(name: &str) -> bool {
     let is_fit = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
     !name.is_empty() && name.chars().all(is_fit) && !matches!(name, "http" | "https" | "dav" | "davs")
 }
 
-/// What holds for one command and one server.
+/// The settings of one command for one server.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) client: haul_http::Settings,
@@ -118,26 +118,26 @@ impl Settings {
     }
 }
 
-/// Where the file is.
+/// The file's path.
 fn file() -> Option<PathBuf> {
     base("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("longhaul/config.toml"))
 }
 
-/// A folder of the XDG Base Directory Specification: by its variable, if that is absolute, or at its place at home.
+/// A folder of the XDG Base Directory Specification: from its variable, if absolute, or the default below home.
 pub(super) fn base(variable: &str, at_home: &str) -> Option<PathBuf> {
     let named = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     named.or_else(|| std::env::home_dir().map(|home| home.join(at_home)))
 }
 
 impl File {
-    /// None is as good as an empty one.
+    /// A missing file is empty.
     fn read(path: &Path) -> Result<Self, String> {
         match fs::read_to_string(path) {
             Ok(text) => Self::parse(&text, path),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Ok(Self::default())
             }
-            Err(error) => Err(format!("cannot read the settings {}: {error}", path.display())),
+            Err(error) => Err(format!("cannot read the settings file {}: {error}", path.display())),
         }
     }
 
@@ -150,7 +150,7 @@ impl File {
         };
         let mut file: Self = toml::from_str(text).map_err(|error| at(error.span(), error.message()))?;
         if let Some(name) = file.servers.keys().find(|name| !is_server_name(name)) {
-            let what = "a server's name has letters, digits, `-` and `_`, and is not the name of a protocol";
+            let what = "a server name consists of letters, digits, `-` and `_`, and is not a protocol";
             return Err(format!("{}: [servers.{}]: {what}", path.display(), name.escape_debug()));
         }
         let Table { user, password_file, cleartext, headers, .. } = &file.defaults;
@@ -161,7 +161,7 @@ impl File {
             ("headers", headers.as_ref().map(Spanned::span)),
         ];
         if let Some((key, span)) = spans.into_iter().find(|(_, span)| span.is_some()) {
-            let why = format!("`{key}` belongs to one server: put it into a table [host.\"example.org\"]");
+            let why = format!("`{key}` is for one server; put it into a table [host.\"example.org\"]");
             return Err(at(span, &why));
         }
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -173,7 +173,7 @@ impl File {
         Ok(file)
     }
 
-    /// The table of a server, or an empty one. One with a port is nearer than one without.
+    /// The table of a server, or an empty one. A table with a port takes precedence.
     fn table(&self, origin: &Origin) -> Table {
         let with_port = format!("{}:{}", origin.host(), origin.port());
         let named = |name: &str| self.host.iter().find(|(host, _)| host.eq_ignore_ascii_case(name));
@@ -199,7 +199,7 @@ impl File {
             Identity { origin: origin.clone(), certificate, key }
         });
         let own = way.ca.clone().or(host.ca);
-        // What is granted to this server is not granted to whom it leads to.
+        // Trust in this server does not extend to redirects to others.
         let only = (way.insecure || own.is_some()).then(|| origin.host().to_owned());
         let authorities = own.or_else(|| all.ca.clone()).into_iter().collect();
         let tls = TlsSettings { authorities, only, identity, unverified: way.insecure, fresh: false };
@@ -254,7 +254,7 @@ impl File {
     }
 }
 
-/// No wait is longer than this; how long an idle connection is kept is no wait.
+/// Limits every timeout but the idle timeout of connections.
 fn within(longest: Duration) -> Timeouts {
     let usual = Timeouts::default();
     Timeouts {
@@ -266,7 +266,7 @@ fn within(longest: Duration) -> Timeouts {
     }
 }
 
-/// A path in the file: `~/` is home, and a relative one begins where the file is.
+/// Resolves a path in the file: `~/` is home, and relative paths start at the file's folder.
 fn place(path: &Path, folder: &Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::home_dir()) {
         (Ok(rest), Some(home)) => home.join(rest),
@@ -278,7 +278,7 @@ fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
     let text = String::deserialize(from)?;
     let span: Span = text.parse().map_err(de::Error::custom)?;
     if span.0.is_zero() {
-        return Err(de::Error::custom("nothing happens in no time: write a time like \"30s\""));
+        return Err(de::Error::custom("the timeout is zero; write a time like \"30s\""));
     }
     Ok(Some(span))
 }
@@ -287,7 +287,7 @@ fn connections<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u8>, D::Erro
     let number = u64::deserialize(from)?;
     match u8::try_from(number) {
         Ok(number @ 1..=64) => Ok(Some(number)),
-        _ => Err(de::Error::custom("write a number of connections from 1 to 64")),
+        _ => Err(de::Error::custom("expected a number from 1 to 64")),
     }
 }
 

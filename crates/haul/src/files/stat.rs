@@ -1,4 +1,4 @@
-//! `haul stat`: all that a server tells of a file or folder.
+//! `haul stat`: show the properties of files and folders.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use super::{
     show,
 };
 
-/// Show all that a server tells of files and folders
+/// Show the properties of files and folders
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -112,15 +112,15 @@ fn text(session: &Session, entry: &Entry) -> String {
     if about.executable == Some(true) {
         say("executable", "yes".to_owned());
     }
-    for (what, bytes) in [("used", about.quota_used), ("room left", about.quota_available)] {
+    for (what, bytes) in [("used", about.quota_used), ("available", about.quota_available)] {
         if let Some(bytes) = bytes.filter(|_| folder) {
             say(what, show::size(bytes));
         }
     }
     for lock in &about.locks {
-        let owner = lock.owner.as_deref().unwrap_or("somebody");
-        let left = lock.timeout.map_or(String::new(), |left| format!(", for another {} s", left.as_secs()));
-        let shared = if lock.shared { ", with others" } else { "" };
+        let owner = lock.owner.as_deref().unwrap_or("unknown owner");
+        let left = lock.timeout.map_or(String::new(), |left| format!(", expires in {} s", left.as_secs()));
+        let shared = if lock.shared { ", shared lock" } else { "" };
         say("locked by", format!("{owner}{shared}{left}"));
     }
     text

@@ -1,46 +1,46 @@
-//! What is said while files move: on the terminal, in a log, and as events for programs.
+//! Output during a transfer: on the terminal, in a log file, and as events for programs.
 
 use std::path::{Path, PathBuf};
 
 use super::{journal::Journal, report::Report};
 use crate::usage;
 
-/// What is said while files move.
+/// Output during a transfer.
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Output")]
 pub(super) struct Verbosity {
-    /// Print a line for each file that is copied, deleted or skipped; twice: also for each that is unchanged
+    /// Print a line for each file copied, deleted or skipped; -vv also for unchanged files
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// Print nothing but warnings and errors
+    /// Print only warnings and errors
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
-    /// Append a line for each file to FILE, with the time; with -vv also for each that is unchanged
+    /// Append a line with the time for each file to FILE; with -vv also for unchanged files
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// Try at most N times, each time what failed before
+    /// Maximum number of attempts; each one retries what failed before
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     retries: u32,
-    /// Write each event to FILE as it happens, as JSON lines (`-`: standard output)
+    /// Write events to FILE as they happen, as JSON lines (`-`: standard output)
     #[arg(long, value_name = "FILE|-")]
     events: Option<PathBuf>,
 }
 
-/// How much is told: the greater, the more.
+/// How much is printed, in increasing order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     /// Errors and warnings.
     Always,
-    /// How it ended.
+    /// The last line.
     Usual,
-    /// Each file that something was done about.
+    /// Each changed file.
     Verbose,
     /// Each file.
     All,
 }
 
 impl Verbosity {
-    /// What is told to the person.
+    /// What is printed on the terminal.
     pub(super) fn level(&self) -> Level {
         match self.verbose {
             0 if self.quiet => Level::Always,
@@ -50,7 +50,7 @@ impl Verbosity {
         }
     }
 
-    /// The log and the events, begun.
+    /// Opens the log and the events.
     pub(super) fn journal(
         &self,
         command: &'static str,
@@ -58,17 +58,17 @@ impl Verbosity {
     ) -> Result<Journal, Box<dyn std::error::Error>> {
         let to_stdout = self.events.as_deref() == Some(Path::new("-"));
         if to_stdout && report.owns_stdout() {
-            return Err(usage("--json and --events cannot both go to standard output: write one of them to a file"));
+            return Err(usage("--json and --events cannot both use standard output; write one of them to a file"));
         }
         Journal::begin(command, self.log_file.as_deref(), self.level().max(Level::Verbose), self.events.as_deref())
     }
 
-    /// How often it is tried, at most.
+    /// Maximum number of attempts.
     pub(super) fn retries(&self) -> u32 {
         self.retries.max(1)
     }
 
-    /// Whether standard output belongs to the events.
+    /// Whether events go to standard output.
     pub(super) fn owns_stdout(&self) -> bool {
         self.events.as_deref() == Some(Path::new("-"))
     }

@@ -1,4 +1,4 @@
-//! The settings that Longhaul will choose, and why, one sentence each.
+//! How Longhaul will use the server, and why: one sentence each.
 
 use ::dav::{LockPolicy, transfer::Verify};
 use haul_http::{Pipelining as Mode, Versions};
@@ -18,43 +18,41 @@ pub(super) fn settings(found: &Found, settings: &Settings) -> Vec<String> {
     said.extend(window(found));
     said.push(guards(found).to_owned());
     said.push(match settings.lock {
-        LockPolicy::Never => "No file is locked before it is written.".to_owned(),
-        _ if !found.dav.locks => "Locks are asked for, but the server offers none.".to_owned(),
-        LockPolicy::OnEdit => {
-            "Files that are there already are locked while they are written, two round trips each.".to_owned()
-        }
-        LockPolicy::Always => "Every file is locked while it is written, two round trips each.".to_owned(),
+        LockPolicy::Never => "Uploads take no locks.".to_owned(),
+        _ if !found.dav.locks => "--lock is set, but the server does not support locks.".to_owned(),
+        LockPolicy::OnEdit => "Uploads lock existing files: two more round trips each.".to_owned(),
+        LockPolicy::Always => "Uploads lock every file: two more round trips each.".to_owned(),
     });
     said.push(match found.files.ranges {
         Some(true) if found.files.etags == Some("strong") => {
             let connections = settings.client.connections;
-            format!("Files from 8 MiB on are downloaded in parts, over up to {connections} connections.")
+            format!("Files of 8 MiB and more are downloaded in ranges, over up to {connections} connections.")
         }
         Some(true) => {
-            "Files are downloaded in one piece: without strong entity tags, parts might be of two versions.".to_owned()
+            "Files are downloaded in one request: without strong entity tags, ranges could mix two versions.".to_owned()
         }
-        Some(false) => "Files are downloaded in one piece: the server does not send parts.".to_owned(),
-        None => "Whether files can be downloaded in parts is found out with the first large one.".to_owned(),
+        Some(false) => "Files are downloaded in one request: the server does not support ranges.".to_owned(),
+        None => "The first large download will show whether the server supports ranges.".to_owned(),
     });
-    said.extend(abilities(found));
+    said.extend(capabilities(found));
     said.push(verify(found, settings).to_owned());
     said.push(
         if found.dav.sets_mtime {
-            "Files keep their times (X-OC-Mtime)."
+            "Uploads keep modification times (X-OC-Mtime)."
         } else {
-            "An uploaded file's time is that of its upload: this server sets no other."
+            "Uploaded files get the time of their upload: the server cannot set modification times."
         }
         .to_owned(),
     );
     said
 }
 
-/// What this server can do beyond the usual, and when that is used.
-fn abilities(found: &Found) -> Vec<String> {
+/// Optional capabilities, and when they are used.
+fn capabilities(found: &Found) -> Vec<String> {
     let mut said = Vec::new();
     if found.dav.content_range_put {
         said.push(
-            "Files from 128 MiB on, or with --resume or --temporary from 8 MiB on, are uploaded in parts, over several \
+            "Files of 128 MiB and more, with --resume or --temporary of 8 MiB and more, are uploaded in ranges, over several \
              connections."
                 .to_owned(),
         );
@@ -62,10 +60,10 @@ fn abilities(found: &Found) -> Vec<String> {
     if let Some(parallel) = found.dav.chunks_in_parallel {
         let largest = found.dav.chunk_largest.map_or(CHUNK, |largest| largest.clamp(SMALLEST_CHUNK, CHUNK));
         let size = show::size(largest);
-        said.push(format!("Files above {size} are uploaded in chunks, up to {parallel} at a time (below dav/files)."));
+        said.push(format!("Files above {size} are uploaded in chunks, up to {parallel} at a time (under dav/files)."));
     }
     if found.dav.bulk_upload {
-        said.push("Files up to 128 KiB for a new folder are uploaded many to a request (below dav/files).".to_owned());
+        said.push("Files up to 128 KiB for a new folder are uploaded in bulk requests (under dav/files).".to_owned());
     }
     said
 }
@@ -79,30 +77,30 @@ fn protocol(found: &Found, settings: &Settings) -> String {
     let banned = http.pipelining == Pipelining::Fails;
     match (client.versions, client.pipelining) {
         (Versions::Http2, _) if !http.versions.contains(&"2") && found.connection.tls.is_some() => {
-            "HTTP/2 is asked for, and the server does not speak it: nothing will be done.".to_owned()
+            "--http 2 is set, but the server does not support HTTP/2: every command will fail.".to_owned()
         }
-        (Versions::Http2, _) => "HTTP/2 is spoken, as asked for.".to_owned(),
-        (Versions::Http3, _) => "HTTP/3 is spoken, as asked for, unless UDP does not get through.".to_owned(),
+        (Versions::Http2, _) => "HTTP/2, as requested.".to_owned(),
+        (Versions::Http3, _) => "HTTP/3, as requested; TCP if UDP is blocked.".to_owned(),
         (Versions::Auto, _) if banned && http.versions.contains(&"2") => {
-            "HTTP/2 is spoken, as pipelining over HTTP/1.1 goes wrong.".to_owned()
+            "HTTP/2, because HTTP/1.1 pipelining fails.".to_owned()
         }
         (_, Mode::Off) => {
-            format!("HTTP/1.1 is spoken over {connections}, one request at a time on each, as asked for.")
+            format!("HTTP/1.1 over {connections}, one request at a time on each, as requested.")
         }
         (_, Mode::Safe) if banned => {
-            format!("HTTP/1.1 is spoken over {connections}, one request at a time on each, as pipelining goes wrong.")
+            format!("HTTP/1.1 over {connections}, one request at a time on each, because pipelining fails.")
         }
-        _ => format!("HTTP/1.1 is spoken over {connections}, with requests sent before earlier ones are answered."),
+        _ => format!("HTTP/1.1 with pipelining over {connections}."),
     }
 }
 
-/// What HTTP/2's window would mean on this link (RFC 9113 §5.2); on a short one it means nothing.
+/// The upload rate that HTTP/2's window allows on this link (RFC 9113 §5.2); irrelevant at short RTTs.
 fn window(found: &Found) -> Option<String> {
     const SHORT: f64 = 0.001;
     let (window, rtt) = (found.http.http2_stream_window?, found.connection.rtt_ms? / 1000.0);
     let rate = (rtt >= SHORT).then(|| f64::from(window) / rtt)?;
     Some(format!(
-        "Over HTTP/2 one upload could carry {}/s at most: the server's window of {} per RTT.",
+        "Over HTTP/2 one upload could reach at most {}/s: the server's window of {} per RTT.",
         show::size(rate as u64),
         show::size(window.into())
     ))
@@ -110,29 +108,28 @@ fn window(found: &Found) -> Option<String> {
 
 fn guards(found: &Found) -> &'static str {
     match (found.dav.guards, found.files.etags) {
-        (Some(false), _) => "Uploads replace what is there unseen: this server does not mind conditions.",
+        (Some(false), _) => "Uploads may overwrite other people's changes: the server ignores preconditions.",
         (None, _) => {
-            "Uploads are sent with conditions (If-None-Match, If-Match); whether this server minds them is not known: some \
-             replace what is there unseen."
+            "Uploads have preconditions (If-None-Match, If-Match); it is unknown whether the server honours them."
         }
         (Some(true), Some("weak" | "none")) => {
-            "Uploads of new files keep others' of the same name, and uploads over files replace them unseen: without strong \
-             entity tags, versions cannot be told apart."
+            "New uploads never overwrite a file, but updates may overwrite other people's changes: the server has no strong \
+             entity tags."
         }
         (Some(true), _) => {
-            "Uploads are conditional (If-None-Match, If-Match), so that nobody's newer version is overwritten unseen."
+            "Uploads have preconditions (If-None-Match, If-Match), which protect other people's changes."
         }
     }
 }
 
 fn verify(found: &Found, settings: &Settings) -> &'static str {
     match settings.verify {
-        Verify::None => "What was moved is not compared, as asked for.",
-        Verify::Size => "What was moved is compared in length.",
+        Verify::None => "Transfers are not verified, as requested.",
+        Verify::Size => "Transfers are verified by length.",
         Verify::Digest if found.dav.checksums.is_empty() && found.files.digests.is_empty() => {
-            "What was uploaded is read back and compared, as the server gives no digests."
+            "Uploads are verified by reading them back, because the server has no digests."
         }
-        Verify::Digest => "What was moved is compared by the server's digests.",
+        Verify::Digest => "Transfers are verified by the server's digests.",
     }
 }
 
@@ -154,10 +151,10 @@ mod tests {
 
     #[test]
     fn what_a_server_can_do_is_told_with_its_measure() {
-        assert!(abilities(&Found::default()).is_empty());
+        assert!(capabilities(&Found::default()).is_empty());
         let dav =
             Dav { chunks_in_parallel: Some(3), chunk_largest: Some(6_291_456), bulk_upload: true, ..Dav::default() };
-        let said = abilities(&Found { dav, ..Found::default() });
+        let said = capabilities(&Found { dav, ..Found::default() });
         assert_eq!(said.len(), 2);
         assert!(said[0].contains("above 6.0 MiB") && said[0].contains("up to 3"), "{said:?}");
     }
@@ -171,9 +168,9 @@ mod tests {
                 ..Found::default()
             })
         };
-        assert!(with(Some(false), Some("strong")).contains("unseen:"));
-        assert!(with(Some(true), Some("weak")).contains("cannot be told apart"));
-        assert!(with(Some(true), Some("strong")).contains("nobody's newer version"));
-        assert!(with(None, Some("strong")).contains("is not known"));
+        assert!(with(Some(false), Some("strong")).contains("ignores preconditions"));
+        assert!(with(Some(true), Some("weak")).contains("no strong"));
+        assert!(with(Some(true), Some("strong")).contains("protect"));
+        assert!(with(None, Some("strong")).contains("is unknown"));
     }
 }

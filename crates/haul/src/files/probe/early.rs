@@ -1,4 +1,4 @@
-//! What the server and the way to it do with data in a SYN: TCP Fast Open.
+//! Probes TCP Fast Open: the server's and the network path's support for data in a SYN.
 //!
 //! It takes three connections at most. The first asks for a cookie with the option of RFC 7413 (kind 34); where none
 //! comes, the second asks with the experimental one (kind 254), as Linux has it. The last one has something to say in
@@ -100,13 +100,13 @@ fn state(connector: &Connector) -> State {
 
 fn breaks(early: InSyn, tally: Tally) -> Option<&'static str> {
     Some(match (early.cookie, tally) {
-        (None, Tally { unanswered: 1.., .. }) => "a SYN that asks for a cookie is not answered",
-        (None, _) => "no cookie comes: the server gives none, or a box takes the option away",
-        (_, Tally { unanswered: 1.., .. }) => "a SYN with data is not answered",
-        (_, Tally { swallowed: 1.., .. }) => "a SYN with data is answered, and nothing comes after it",
+        (None, Tally { unanswered: 1.., .. }) => "a SYN with a cookie request gets no answer",
+        (None, _) => "no cookie: the server sends none, or a middlebox strips the option",
+        (_, Tally { unanswered: 1.., .. }) => "a SYN with data gets no answer",
+        (_, Tally { swallowed: 1.., .. }) => "a SYN with data is answered, but nothing follows",
         (_, Tally { ignored: 1.., .. }) => {
-            "the data is not taken: a box takes it out, our address is translated to another each time, or the servers \
-             do not share their key"
+            "the data is not accepted: a middlebox strips it, NAT changes our address, or the servers do not share their \
+             key"
         }
         _ => return None,
     })
@@ -116,16 +116,16 @@ fn breaks(early: InSyn, tally: Tally) -> Option<&'static str> {
 pub(super) fn text(early: Option<InSyn>) -> String {
     let Some(early) = early else { return "not tried".to_owned() };
     let cookie = match early.cookie {
-        Some("held") => "there was a cookie".to_owned(),
-        Some(kind) => format!("a cookie by option {kind}"),
+        Some("held") => "cookie cached".to_owned(),
+        Some(kind) => format!("cookie by option {kind}"),
         None => return format!("does not work: {}", early.breaks.unwrap_or_default()),
     };
     match (early.data_accepted, early.early_reply) {
         (Some(true), Some(true)) => {
-            format!("works: {cookie}, and an answer {:.1} ms sooner", early.saved_ms.unwrap_or_default())
+            format!("works: {cookie}, response {:.1} ms earlier", early.saved_ms.unwrap_or_default())
         }
-        (Some(true), _) => format!("works: {cookie}, and data taken with the SYN"),
-        _ => format!("does not work: {cookie}, but {}", early.breaks.unwrap_or("the data is not taken")),
+        (Some(true), _) => format!("works: {cookie}, data accepted in the SYN"),
+        _ => format!("does not work: {cookie}, but {}", early.breaks.unwrap_or("the data is not accepted")),
     }
 }
 
@@ -140,14 +140,14 @@ mod tests {
             text(Some(InSyn { breaks: breaks(early, tally), ..early }))
         };
         let unanswered = Tally { unanswered: 1, ..Tally::default() };
-        assert!(told(None, None, Tally::default()).contains("no cookie comes"));
-        assert!(told(None, None, unanswered).contains("asks for a cookie is not answered"));
+        assert!(told(None, None, Tally::default()).contains("no cookie:"));
+        assert!(told(None, None, unanswered).contains("cookie request gets no answer"));
         assert!(
-            told(Some("34"), Some(false), unanswered).ends_with("by option 34, but a SYN with data is not answered")
+            told(Some("34"), Some(false), unanswered).ends_with("by option 34, but a SYN with data gets no answer")
         );
-        assert!(told(Some("254"), Some(false), Tally { swallowed: 1, ..Tally::default() }).contains("nothing comes"));
+        assert!(told(Some("254"), Some(false), Tally { swallowed: 1, ..Tally::default() }).contains("nothing follows"));
         assert!(told(Some("34"), Some(false), Tally { ignored: 1, ..Tally::default() }).contains("share their key"));
-        assert!(told(Some("34"), Some(true), Tally::default()).starts_with("works: a cookie by option 34"));
+        assert!(told(Some("34"), Some(true), Tally::default()).starts_with("works: cookie by option 34"));
         assert_eq!(text(None), "not tried");
     }
 }

@@ -1,4 +1,4 @@
-//! What was found, for a person.
+//! The probe's results as text.
 
 use std::fmt::Write;
 
@@ -13,24 +13,21 @@ pub(super) fn text(found: &Found) -> String {
     let yes = |it: bool| if it { "yes" } else { "no" };
     let list = |items: &[String]| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
 
-    row("server", found.server.clone().unwrap_or_else(|| "does not say".to_owned()));
+    row("server", found.server.clone().unwrap_or_else(|| "unknown".to_owned()));
     if let Some(user) = &found.user {
         row("user", user.clone());
     }
     let connection = &found.connection;
-    let proxy = connection.proxy.as_ref().map_or(String::new(), |proxy| format!(", the proxy {proxy}"));
+    let proxy = connection.proxy.as_ref().map_or(String::new(), |proxy| format!(", proxy {proxy}"));
     row("address", format!("{}{proxy}", connection.address));
     let rtt = connection.rtt_ms.unwrap_or(connection.tcp_handshake_ms);
-    row(
-        "RTT",
-        format!("{rtt:.2} ms; look-up {:.1} ms, TCP {:.1} ms", connection.look_up_ms, connection.tcp_handshake_ms),
-    );
+    row("RTT", format!("{rtt:.2} ms; DNS {:.1} ms, TCP {:.1} ms", connection.look_up_ms, connection.tcp_handshake_ms));
     match &connection.tls {
-        None => row("TLS", "none: everybody on the way can read along".to_owned()),
+        None => row("TLS", "none: readable for anyone on the network path".to_owned()),
         Some(tls) => {
-            let again = if tls.resumes { "is resumed" } else { "is not resumed" };
+            let again = if tls.resumes { "resumed" } else { "not resumed" };
             row("TLS", format!("{}, {}, {:.1} ms", tls.version, tls.cipher_suite, tls.handshake_ms));
-            row("", format!("a second connection {again}, {:.1} ms", tls.second_handshake_ms));
+            row("", format!("second connection {again}, {:.1} ms", tls.second_handshake_ms));
         }
     }
     row("TCP Fast Open", super::early::text(connection.fast_open));
@@ -39,37 +36,37 @@ pub(super) fn text(found: &Found) -> String {
     let pipelining = match http.pipelining {
         Pipelining::Untried => "not tried",
         Pipelining::Works => "works",
-        Pipelining::Fails => "goes wrong",
+        Pipelining::Fails => "fails",
     };
     row("pipelining", pipelining.to_owned());
     if let (Some(stream), Some(connection)) = (http.http2_stream_window, http.http2_connection_window) {
         let (stream, connection) = (show::size(stream.into()), show::size(connection.into()));
-        row("HTTP/2 window", format!("{stream} for each upload, {connection} for all"));
+        row("HTTP/2 window", format!("{stream} per upload, {connection} per connection"));
     }
     match (&http.keep_alive, http.closes) {
-        (_, true) => row("keep-alive", "none: each connection is closed after one answer".to_owned()),
+        (_, true) => row("keep-alive", "none: the server closes each connection after one response".to_owned()),
         (Some(limits), _) => row("keep-alive", limits.clone()),
-        (None, _) => row("keep-alive", "no limit is told".to_owned()),
+        (None, _) => row("keep-alive", "no limit announced".to_owned()),
     }
     let dav = &found.dav;
     row("methods", list(&dav.methods));
     row("DAV classes", list(&dav.classes));
     row("locks", yes(dav.locks).to_owned());
-    row("changes since", if dav.sync_collection { "sync-collection" } else { "no" }.to_owned());
-    row("entity tags", found.files.etags.unwrap_or("not known").to_owned());
+    row("sync-collection", yes(dav.sync_collection).to_owned());
+    row("entity tags", found.files.etags.unwrap_or("unknown").to_owned());
     let tried =
-        found.files.tried.as_ref().map_or("no file to try with".to_owned(), |file| format!("tried with {file}"));
+        found.files.tried.as_ref().map_or("no file to test with".to_owned(), |file| format!("tested with {file}"));
     row("ranges", found.files.ranges.map_or(tried.clone(), |ranges| format!("{}, {tried}", yes(ranges))));
     row("digests", if found.files.digests.is_empty() { list(&dav.checksums) } else { found.files.digests.join(", ") });
     let chunks = dav.chunks_in_parallel.map(|parallel| match dav.chunk_largest {
-        Some(largest) => format!("chunks up to {}, {parallel} at once", show::size(largest)),
-        None => format!("chunks, {parallel} at once"),
+        Some(largest) => format!("chunks up to {}, {parallel} in parallel", show::size(largest)),
+        None => format!("chunks, {parallel} in parallel"),
     });
-    let bulk = dav.bulk_upload.then(|| "many files in one request".to_owned());
-    let part = dav.content_range_put.then(|| "parts (Content-Range)".to_owned());
+    let bulk = dav.bulk_upload.then(|| "bulk requests".to_owned());
+    let part = dav.content_range_put.then(|| "ranges (Content-Range)".to_owned());
     row("uploads in", list(&[chunks, bulk, part].into_iter().flatten().collect::<Vec<_>>()));
     if let Some(room) = dav.quota_available {
-        row("room left", show::size(room));
+        row("available", show::size(room));
     }
     text.push('\n');
     for sentence in &found.settings {
