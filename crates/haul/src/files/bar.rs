@@ -28,9 +28,9 @@ const LITTLE: f64 = 0.02;
 pub(super) struct Counts {
     pub(super) files: u64,
     pub(super) bytes: u64,
-    /// Of the files, those that are done, were there already or failed.
+    /// Files that are done, skipped or failed.
     pub(super) settled: u64,
-    /// Of these, those that were there already.
+    /// Skipped files among them.
     pub(super) skipped: u64,
     pub(super) bytes_skipped: u64,
     /// Bytes that have moved, some perhaps twice.

@@ -1,4 +1,4 @@
-//! `haul cp`: copy files, here to there, there to here, or on a server.
+//! `haul cp`: copy files to, from, on and between servers.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -21,20 +21,20 @@ use super::{
 };
 use crate::usage;
 
-/// Copy files to a server, from one, on one, or from one to another
+/// Copy files to, from, on or between servers
 ///
-/// A URL (http, https, dav, davs) is on a server, everything else is here. As with cp(1), what is copied goes into the
-/// last if that is a folder, and gets its name if it is not; several go into a folder. `-` is standard input or output.
+/// Sources and target are URLs (http, https, dav, davs) or local paths. As with cp(1), an existing target folder receives
+/// the sources; otherwise the single source is copied to that name. `-` is standard input or output.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What is copied, and last where to
+    /// Sources, and the target last
     #[arg(value_name = "FILE|URL", required = true, num_args = 2..)]
     places: Vec<String>,
-    /// Folders too, with all that is in them
+    /// Copy folders recursively
     #[arg(short, long)]
     recursive: bool,
-    /// Go on with a copy that was interrupted: what is there already, of the same length and not older, stays; a large
-    /// file leaves what has arrived and goes on from there (to a server only if that is Apache or Nextcloud)
+    /// Resume an interrupted copy: skip files of the same length that are not older, and continue large files where they
+    /// stopped (uploads: only to Apache and Nextcloud)
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
@@ -62,11 +62,11 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     let filter = args.filters.read()?;
     let apart = to.remote().zip(sources.there.first()).filter(|(to, from)| !to.is_same_server(from));
     if !args.filters.is_empty() && !sources.there.is_empty() && to.remote().is_some() && apart.is_none() {
-        return Err(usage("the server copies a folder as a whole: filters are for copies from here or to here"));
+        return Err(usage("filters do not apply to copies on one server, which copies folders as a whole"));
     }
     let mut report = Report::new("cp", args.way.json.as_deref());
     if apart.is_some() && (!args.way.header.is_empty() || args.way.password_file.is_some()) {
-        return Err(usage("--header and --password-file are for one server, and these are two: use the settings file"));
+        return Err(usage("--header and --password-file are for one server; with two servers, use the settings file"));
     }
     let one = one_server(sources.there.iter().copied().chain(to.remote().filter(|_| apart.is_none())))?;
     let session = Session::open(one, &args.way, &args.manner).await?;
@@ -75,7 +75,7 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     let options = args.selection.apply(moving::options(&session));
     let options = args.sparing.apply(dav::transfer::Options { recursive, skip, resume, filter, ..options });
     if sources.is_stdin() {
-        let Place::There(to) = to else { return Err(usage("name the file on a server that the input becomes")) };
+        let Place::There(to) = to else { return Err(usage("the target of standard input must be a file on a server")) };
         return pipes::from_stdin(&session, &to.path, &stop, report).await;
     }
     let there: Vec<_> = sources.there.iter().map(|source| source.path.clone()).collect();
@@ -85,7 +85,7 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
         }
         Place::Here(to) if to.as_os_str() == "-" => {
             if report.owns_stdout() {
-                return Err(usage("standard output is for the files: write the JSON to a file"));
+                return Err(usage("standard output is for the files; write the JSON to a file"));
             }
             cat::print_all(&session, &there, session.settings.verify == Verify::Digest, report).await
         }
@@ -114,9 +114,9 @@ impl Sources<'_> {
     }
 }
 
-/// The sources, all of one side, and the target.
+/// The sources, either all local or all remote, and the target.
 fn split(places: &[Place]) -> Result<(Sources<'_>, &Place), Box<dyn std::error::Error>> {
-    let Some((to, from)) = places.split_last() else { return Err(usage("name what is copied, and where to")) };
+    let Some((to, from)) = places.split_last() else { return Err(usage("give at least one source, and the target last")) };
     let mut sources = Sources { here: Vec::new(), there: Vec::new() };
     for place in from {
         match place {
@@ -125,13 +125,13 @@ fn split(places: &[Place]) -> Result<(Sources<'_>, &Place), Box<dyn std::error::
         }
     }
     if !sources.here.is_empty() && !sources.there.is_empty() {
-        return Err(usage("some are here and some on a server: copy them with one command each"));
+        return Err(usage("the sources are both local and remote; copy them with one command each"));
     }
     if sources.is_stdin() && sources.here.len() > 1 {
-        return Err(usage("`-` is standard input, and comes alone; a file of this name is ./-"));
+        return Err(usage("`-` is standard input and must be the only source; write ./- for a file of this name"));
     }
     if sources.there.is_empty() && to.remote().is_none() {
-        return Err(usage("all of them are here, where cp(1) copies; a URL begins with http:// or https://"));
+        return Err(usage("all paths are local; use cp(1), or a URL that begins with http:// or https://"));
     }
     Ok((sources, to))
 }

@@ -191,7 +191,7 @@ fn last_line(summary: &Summary, dry_run: bool) -> String {
             parts.push(what);
         }
     };
-    also(*skipped, format!("{skipped} unchanged or skipped"));
+    also(*skipped, format!("{skipped} skipped"));
     also(*folders, format!("{} {would}created", show::count(*folders, "folder")));
     also(*deleted, format!("{deleted} {would}deleted"));
     also(failed.len() as u64, format!("{} failed", failed.len()));
@@ -214,7 +214,7 @@ mod tests {
         summary.deleted = 3;
         assert_eq!(
             last_line(&summary, true),
-            "200 files (2.0 MiB) would be copied; 1 unchanged or skipped; 2 folders would be created; 3 would be deleted"
+            "200 files (2.0 MiB) would be copied; 1 skipped; 2 folders would be created; 3 would be deleted"
         );
     }
 }

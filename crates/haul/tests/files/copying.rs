@@ -110,7 +110,7 @@ fn what_is_there_already_stays_when_a_copy_is_resumed() {
     let before = place.requests("PUT");
     let resumed = place.haul(&["cp", "-r", "all/there", &place.url, "--resume"]);
     printed(&resumed);
-    assert!(last_line(&resumed).contains("62 were there already"), "{}", last_line(&resumed));
+    assert!(last_line(&resumed).contains("62 skipped"), "{}", last_line(&resumed));
     assert_eq!(place.requests("PUT"), before + 2);
     assert!(tree(&place.path("all/there")) == tree(&place.served("there")));
 }
@@ -123,7 +123,7 @@ fn a_mirror_becomes_what_it_mirrors() {
     printed(&place.haul(&["sync", "source", &there]));
     assert!(tree(&place.path("source")) == tree(&place.served("mirror")));
     let again = place.haul(&["sync", "source", &there]);
-    assert_eq!(last_line(&again), "haul: 0 files (0 B) copied; 64 were there already");
+    assert_eq!(last_line(&again), "haul: 0 files (0 B) copied; 64 skipped");
 
     write(&place.path("source"), &[("new", "n"), ("many/03", "longer than before")]);
     fs::remove_dir_all(place.path("source/x")).unwrap();

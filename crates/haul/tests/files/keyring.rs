@@ -115,7 +115,7 @@ fn password_needs_a_user_and_some_text() {
     }
     assert!(nobody.status.code() == Some(2) && text(&nobody.stderr).contains("needs a user"), "{nobody:?}");
     let empty = in_namespace(&place, "HAUL_LOG=warn haul password set \"$ANN\" < /dev/null");
-    assert!(one_sentence(&empty, 1).contains("nothing was stored"));
+    assert!(one_sentence(&empty, 1).contains("nothing stored"));
     let in_url = in_namespace(&place, "haul password set http://ann:hunter2@127.0.0.1/");
     assert!(in_url.status.code() == Some(2) && !text(&in_url.stderr).contains("hunter2"), "{in_url:?}");
 }

@@ -51,7 +51,7 @@ fn one_file_is_told_in_full() {
     }
     let found = json(&fs::read(place.path("found.json")).unwrap(), "stat");
     assert_eq!((&found["entries"][0]["bytes"], &found["entries"][0]["locks"]), (&5.into(), &serde_json::json!([])));
-    assert!(one_sentence(&place.haul(&["stat", &place.at("x")]), 1).contains("/x: there is nothing of this name"));
+    assert!(one_sentence(&place.haul(&["stat", &place.at("x")]), 1).contains("/x: not found"));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_folder_is_told_from_what_is_not_there() {
             let _ = write!(stream, "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
         }
     });
-    assert!(one_sentence(&place.haul(&["cat", &url]), 1).contains("/folder: it is a folder"));
+    assert!(one_sentence(&place.haul(&["cat", &url]), 1).contains("/folder: is a folder"));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_reader_that_goes_is_no_failure() {
 fn folders_are_made_with_their_parents_if_asked() {
     let place = Place::new();
     printed(&place.haul(&["mkdir", &place.at("a"), &place.at("b c")]));
-    assert!(one_sentence(&place.haul(&["mkdir", &place.at("a")]), 1).contains("/a/: there is a folder"));
+    assert!(one_sentence(&place.haul(&["mkdir", &place.at("a")]), 1).contains("/a/: exists already"));
     assert!(one_sentence(&place.haul(&["mkdir", &place.at("x/y")]), 1).contains("make that first (409)"));
     let made = json(printed(&place.haul(&["mkdir", "-p", "--json", "-", &place.at("a/b/c")])).as_bytes(), "mkdir");
     assert_eq!(made["made"], serde_json::json!(["/a/b/", "/a/b/c/"]));
@@ -123,12 +123,12 @@ fn a_move_replaces_a_file_and_never_a_folder() {
     printed(&place.haul(&["mv", &place.at("one"), &place.at("second"), &place.at("dir")]));
     assert_eq!(fs::read(place.served("dir/one")).unwrap(), b"1");
     for (from, to, said) in [
-        ("sub", "dir", "/dir/sub/: a folder of this name is there already"),
-        ("sub", "dir/one", "/dir/one/: a file of this name is there already"),
-        ("dir", "dir/sub", "/dir/: it would go into itself"),
-        ("dir/one", "dir", "/dir/one: it would become itself"),
-        ("dir/one", "none/", "/none/: there is no folder of this name"),
-        ("nothing", "dir", "/nothing: there is nothing of this name"),
+        ("sub", "dir", "/dir/sub/: a folder exists already"),
+        ("sub", "dir/one", "/dir/one/: a file exists already"),
+        ("dir", "dir/sub", "/dir/: the target /dir/sub/dir/ is inside"),
+        ("dir/one", "dir", "/dir/one: source and target are the same"),
+        ("dir/one", "none/", "/none/: not found"),
+        ("nothing", "dir", "/nothing: not found"),
     ] {
         let said_this = one_sentence(&place.haul(&["mv", &place.at(from), &place.at(to)]), 1);
         assert!(said_this.contains(said), "{said_this}");
@@ -156,7 +156,7 @@ fn two_of_one_name_do_not_become_one() {
         let place = Place::new();
         write(&place.path("served"), &[("a/same", "1"), ("b/same", "2"), ("dir/x", "")]);
         let said = one_sentence(&place.haul(&[verb, &place.at("a/same"), &place.at("b/same"), &place.at("dir")]), 1);
-        assert!(said.contains("/b/same: another one has become /dir/same already"), "{said}");
+        assert!(said.contains("/b/same: another source is copied to /dir/same already"), "{said}");
         assert_eq!(fs::read(place.served("dir/same")).unwrap(), b"1");
         assert_eq!(fs::read(place.served("b/same")).unwrap(), b"2");
     }
@@ -180,9 +180,9 @@ fn only_minus_r_deletes_a_folder_and_nothing_deletes_all() {
     let place = Place::new();
     write(&place.path("served"), &[("a/x", ""), ("b", ""), ("c", "")]);
     let ended = place.haul(&["rm", &place.at("a"), &place.at("b")]);
-    assert!(one_sentence(&ended, 1).contains("/a: it is a folder: -r"));
-    assert!(one_sentence(&place.haul(&["rm", "-r", &place.url]), 1).contains("all that the server has"));
-    assert!(one_sentence(&place.haul(&["rm", &place.at("b")]), 1).contains("nothing of this name"));
+    assert!(one_sentence(&ended, 1).contains("/a: is a folder; add -r"));
+    assert!(one_sentence(&place.haul(&["rm", "-r", &place.url]), 1).contains("server's root"));
+    assert!(one_sentence(&place.haul(&["rm", &place.at("b")]), 1).contains("/b: not found"));
     printed(&place.haul(&["rm", "-f", &place.at("b")]));
     let deleted = json(printed(&place.haul(&["rm", "-r", "--json", "-", &place.at("a")])).as_bytes(), "rm");
     assert_eq!(deleted["deleted"], serde_json::json!(["/a/"]));

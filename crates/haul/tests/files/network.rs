@@ -32,7 +32,7 @@ fn a_bandwidth_limit_holds_in_both_directions() {
     assert!(up > least && down > least, "{up:?} {down:?}");
     assert!(fs::read(place.served("there")).unwrap() == content && fs::read(place.path("back")).unwrap() == content);
     let ended = place.haul(&["cp", "source", &place.at("x"), "--bwlimit", "quick"]);
-    assert!(ended.status.code() == Some(2) && text(&ended.stderr).contains("no rate"), "{}", text(&ended.stderr));
+    assert!(ended.status.code() == Some(2) && text(&ended.stderr).contains("invalid rate"), "{}", text(&ended.stderr));
 }
 
 /// A server that answers each request by its head, in small letters, and reads its body.

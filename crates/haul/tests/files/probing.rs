@@ -38,7 +38,7 @@ fn a_person_reads_rows_and_sentences() {
     for part in [
         "TLS            none",
         "pipelining     not tried",
-        "ranges         no file to try with",
+        "ranges         no file to test with",
         "one request at a time",
     ] {
         assert!(told.contains(part), "{part}: {told}");

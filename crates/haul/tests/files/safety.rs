@@ -77,12 +77,12 @@ fn a_backup_folder_in_the_mirror_is_refused_unless_it_is_excluded() {
     let place = both_sides();
     let (up, inside, elsewhere) = (place.at("up"), place.at("up/kept"), place.at("kept"));
     for (arguments, said) in [
-        (["source", &up, "--backup-dir", &inside], "it is in TO"),
-        (["source", &up, "--backup-dir", "here"], "on the side of TO"),
-        (["source", &up, "--backup-dir", &place.at("")], "TO is in it"),
-        ([&place.at("from"), "down", "--backup-dir", "down/kept"], "it is in TO"),
-        ([&place.at("from"), "down", "--backup-dir", &elsewhere], "on the side of TO"),
-        ([&place.at("from"), "down", "--backup-dir", "."], "TO is in it"),
+        (["source", &up, "--backup-dir", &inside], "is inside TO"),
+        (["source", &up, "--backup-dir", "here"], "on the same side as TO"),
+        (["source", &up, "--backup-dir", &place.at("")], "contains TO"),
+        ([&place.at("from"), "down", "--backup-dir", "down/kept"], "is inside TO"),
+        ([&place.at("from"), "down", "--backup-dir", &elsewhere], "on the same side as TO"),
+        ([&place.at("from"), "down", "--backup-dir", "."], "contains TO"),
     ] {
         let ended = place.haul(&[&["sync"], &arguments[..]].concat());
         let told = text(&ended.stderr);
