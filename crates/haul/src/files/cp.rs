@@ -116,7 +116,9 @@ impl Sources<'_> {
 
 /// The sources, either all local or all remote, and the target.
 fn split(places: &[Place]) -> Result<(Sources<'_>, &Place), Box<dyn std::error::Error>> {
-    let Some((to, from)) = places.split_last() else { return Err(usage("give at least one source, and the target last")) };
+    let Some((to, from)) = places.split_last() else {
+        return Err(usage("give at least one source, and the target last"));
+    };
     let mut sources = Sources { here: Vec::new(), there: Vec::new() };
     for place in from {
         match place {
