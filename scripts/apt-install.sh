@@ -3,23 +3,22 @@
 #
 #   scripts/apt-install.sh PACKAGE...
 #
-# A Debian package starts its daemon at once and enables it for every boot. Longhaul starts its
-# servers itself, on hosts of its own, so neither may happen here. While dpkg runs, policy-rc.d
-# (which invoke-rc.d and deb-systemd-invoke ask) forbids every start; when it is done, whatever was
-# newly enabled is disabled again. What has to be undone is written down first, in $journal: a run
-# that was killed outright is put right by the next one.
+# A Debian package starts its daemon at once and enables it for every boot. Longhaul starts its servers itself, on hosts of
+# its own, so neither may happen here. While dpkg runs, policy-rc.d (which invoke-rc.d and deb-systemd-invoke query) forbids
+# every start. Afterwards, newly enabled services are disabled again. $journal records first what has to be undone, so that
+# the next run can repair a killed one.
 set -euo pipefail
 
 journal=/var/lib/longhaul-setup
 policy=/usr/sbin/policy-rc.d
 mark='Longhaul is installing packages'
 
-# NEEDRESTART_SUSPEND: the hook of that name would restart other people's services.
+# NEEDRESTART_SUSPEND: otherwise needrestart would restart unrelated services.
 apt=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -qq
   -o APT::Get::Assume-Yes=true -o APT::Get::Remove=false -o APT::Install-Recommends=false
   -o DPkg::Lock::Timeout=300 -o Acquire::Retries=2 -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30)
 
-# Every link that makes something start at boot, for systemd and for SysV init.
+# Every link that starts a service at boot, for systemd and for SysV init.
 enabled() { find /etc/systemd/system /etc/systemd/user /etc/rc[2-5S].d -type l 2>/dev/null | LC_ALL=C sort; }
 
 forbid_starts() {
@@ -27,12 +26,12 @@ forbid_starts() {
   if [[ -e $policy || -L $policy ]]; then cp -a "$policy" "$journal/policy-rc.d"; fi
   enabled >"$journal/enabled.new"
   mv "$journal/enabled.new" "$journal/enabled"
-  printf '#!/bin/sh\n# %s: nothing may start meanwhile.\nexit 101\n' "$mark" >"$policy.new"
+  printf '#!/bin/sh\n# %s: no service may start meanwhile.\nexit 101\n' "$mark" >"$policy.new"
   chmod 0755 "$policy.new"
   mv -f "$policy.new" "$policy"
 }
 
-put_right() {
+undo() {
   [[ -d $journal ]] || return 0
   local link name
   if [[ -e $journal/enabled ]]; then
@@ -55,22 +54,22 @@ put_right() {
   rm -rf "$journal"
 }
 
-# One installation at a time. Children keep the lock: a killed run's dpkg is waited for as well.
+# One installation at a time. Children keep the lock, so this also waits for the dpkg of a killed run.
 exec 9</var/lib/dpkg
-flock --wait 600 9 || { echo "apt-install: another installation has gone on for ten minutes; try again when it is over" >&2; exit 1; }
+flock --wait 600 9 || { echo "apt-install: another installation has been running for ten minutes; try again later" >&2; exit 1; }
 
-trap put_right EXIT
+trap undo EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
 if [[ -d $journal ]]; then
-  echo "apt-install: putting right an installation that was cut off"
+  echo "apt-install: repairing an interrupted installation"
   DEBIAN_FRONTEND=noninteractive dpkg --configure -a
-  put_right
+  undo
 fi
 
-# Packages that this machine's sources do not have must not keep the others out.
+# Packages that this machine's sources do not have must not prevent the others.
 packages=()
 choose() {
   packages=()
@@ -84,12 +83,12 @@ if ((${#packages[@]} < $#)); then
   "${apt[@]}" update || true
   choose "$@"
 fi
-((${#packages[@]} > 0)) || { echo "apt-install: no source of this machine has any of: $*" >&2; exit 1; }
+((${#packages[@]} > 0)) || { echo "apt-install: none of these packages is available: $*" >&2; exit 1; }
 
-# Downloading may be broken off at any moment; an index too old to download from is renewed once.
+# Downloads may be interrupted at any time. If they fail because the index is too old, it is updated once.
 fetch() { "${apt[@]}" --download-only install "${packages[@]}"; }
 fetch 2>/dev/null || { "${apt[@]}" update || true; fetch; }
 
-# Unpacking takes seconds and must not stop half-way: in a session of its own Ctrl-C does not reach it.
+# Unpacking takes seconds and must not be interrupted: in its own session, Ctrl-C does not reach it.
 forbid_starts
 setsid --wait "${apt[@]}" --no-download install "${packages[@]}" </dev/null

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs what a purpose needs where it may, and says plainly what is missing where it may not.
+# Installs the packages that a purpose needs, if it may. Otherwise prints what is missing and what is skipped without it.
 #
 #   scripts/setup.sh race|test|bench|lint
 #
-# It says nothing when nothing is missing. It fails only without what the build itself needs;
-# anything else that is missing is skipped by the race and by the tests.
+# Prints nothing if nothing is missing. Fails only if the build itself cannot work; race and tests skip whatever else
+# is missing.
 set -euo pipefail
 
 purpose=${1:-}
@@ -15,47 +15,47 @@ esac
 here=$(dirname "$0")
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
-# package                 purposes        user  shown by            without it
+# package                 purposes        user  detected by         without it
 needs='
 gcc                       build           any   cc                  nothing can be built
 libc6-dev                 build           any   /usr/include/stdio.h  nothing can be built
 ca-certificates           build           any   /etc/ssl/certs/ca-certificates.crt  cargo cannot reach crates.io
 curl                      race,test,bench  any   curl                the contenders with curl are skipped
 rclone                    race,test,bench  any   rclone              the contender rclone is skipped
-apache2-bin               race,test,bench  any   apache2             the race uses the embedded server in place of Apache
+apache2-bin               race,test,bench  any   apache2             the race uses the embedded server instead of Apache
 nginx                     race,test,bench  any   nginx               the race cannot use nginx as its server
-wrk                       bench           any   wrk                 the replay server is not raced against nginx
+wrk                       bench           any   wrk                 the replay server is not compared with nginx
 libnginx-mod-http-dav-ext race,test       any   /usr/lib/nginx/modules/ngx_http_dav_ext_module.so  the race cannot use nginx as its server
 davfs2                    race,test       root  mount.davfs         the contenders with davfs2 are skipped
 samba                     race,test       root  smbd                the contenders with Samba are skipped
 smbclient                 race,test       root  smbclient           the contenders with Samba are skipped
-chromium                  test            any   chromium            pages are neither recorded nor loaded in a browser
-ngtcp2-client             test            any   gtlsclient          HTTP/3 is not tried with another client
+chromium                  test            any   chromium            pages are not recorded, nor loaded in a browser
+ngtcp2-client             test            any   gtlsclient          HTTP/3 is not tested with another client
 knot-dnsutils             race,test       any   kdig                the contenders with kdig are skipped
-unbound                   race,test       any   unbound             names cannot be looked up at Unbound
+unbound                   race,test       any   unbound             the DNS workloads are skipped
 litmus                    test            any   litmus              the WebDAV conformance suites are skipped
-iproute2                  test,bench      any   ip                  the checks against ip and veth are skipped
+iproute2                  test,bench      any   ip                  the comparisons with ip and veth are skipped
 iputils-ping              test,bench      any   ping                the checks with ping are skipped
-passt                     test            any   pasta               the check that a host reaches the outside is skipped
-tcpdump                   test            any   tcpdump             the captures are not checked against tcpdump
-tshark                    test,bench      any   tshark              the captures are not checked against tshark
-tcptrace                  bench           any   tcptrace            the explanation is not raced against tcptrace
+passt                     test            any   pasta               the tests of --outside are skipped
+tcpdump                   test            any   tcpdump             captures are not compared with tcpdump
+tshark                    test,bench      any   tshark              captures are not compared with tshark
+tcptrace                  bench           any   tcptrace            haul explain is not compared with tcptrace
 iperf3                    test,bench      any   iperf3              the checks with iperf3 are skipped
-chromium                  test,bench      any   chromium            the reports are not opened in a browser
-shellcheck                lint            any   shellcheck          the shell scripts are not checked
+chromium                  test,bench      any   chromium            reports are not opened in a browser
+shellcheck                lint            any   shellcheck          shell scripts are not checked
 '
 
 say() { echo "setup: $*"; }
 have() { case $1 in /*) [[ -e $1 ]] ;; *) command -v "$1" >/dev/null ;; esac; }
 
 if ! have cargo; then
-  say "Rust is missing; get it from https://rustup.rs, then run this again:"
+  say "Rust is missing; install it from https://rustup.rs, then run this again:"
   echo "    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
-  if [[ -n ${SUDO_USER:-} ]]; then say "or, without sudo: make build; then: sudo target/release/haul race"; fi
+  if [[ -n ${SUDO_USER:-} ]]; then say "or build without sudo (make build), then run: sudo target/release/haul race"; fi
   exit 1
 fi
 
-# The packages of this purpose that are missing, and what goes without each.
+# The missing packages of this purpose, and what is skipped without each.
 missing=()
 declare -A without=()
 vital=
@@ -71,8 +71,8 @@ look() {
   done < <(grep . <<<"$needs")
 }
 
-# Runs a command as root, as far as that goes without asking for a password.
-may_be_root() { [[ $EUID == 0 ]] || sudo -n true 2>/dev/null; }
+# Runs a command as root, without asking for a password.
+can_be_root() { [[ $EUID == 0 ]] || sudo -n true 2>/dev/null; }
 as_root() { if [[ $EUID == 0 ]]; then "$@"; else sudo -n "$@"; fi; }
 
 install_missing() {
@@ -93,8 +93,8 @@ look
 if ((${#missing[@]} > 0)); then
   if ! have apt-get; then
     why="this machine has no apt-get"
-  elif ! may_be_root; then
-    why="you are neither root nor have sudo without a password"
+  elif ! can_be_root; then
+    why="you are not root, and sudo asks for a password"
   else
     install_missing
     why="see above"
@@ -104,37 +104,37 @@ if ((${#missing[@]} > 0)); then
   say "not installed ($why):"
   for package in "${missing[@]}"; do printf '    %-26s%s\n' "$package" "${without[$package]}"; done
   if have apt-get; then
-    say "to get them: sudo apt-get install --no-install-recommends ${missing[*]}"
+    say "to install them: sudo apt-get install --no-install-recommends ${missing[*]}"
   else
-    say "to get them: install what your distribution calls these"
+    say "to install them: use the packages of your distribution; their names may differ"
   fi
 fi
 if [[ -n $vital ]]; then exit 1; fi
 
 if [[ $purpose == lint ]]; then exit 0; fi
 
-# Cables are TUN devices. Anybody may open the device: udev gives it mode 0666, and making an
-# interface still takes a capability. Without udev it keeps the kernel's 0600.
+# Cables are TUN devices. udev gives the device mode 0666, because creating an interface needs a capability anyway.
+# Without udev it keeps the kernel's 0600.
 tun=/dev/net/tun
 no_link="every race, and every test over a link, will be skipped"
-for_me() { [[ -r $tun && -w $tun ]]; }
-for_all() { [[ $(stat -c %a $tun) == 666 ]]; }
+usable_by_me() { [[ -r $tun && -w $tun ]]; }
+usable_by_all() { [[ $(stat -c %a $tun) == 666 ]]; }
 if [[ ! -c $tun ]]; then
   say "$tun is missing: $no_link"
-  say "to get it, as root: modprobe tun (a container is given it with --device $tun)"
+  say "to create it, as root: modprobe tun (for a container: --device $tun)"
 else
-  if ! for_all && [[ ! -e /run/udev/control ]] && may_be_root; then
-    if as_root chmod 0666 $tun 2>/dev/null; then say "$tun now has mode 0666, as udev would have given it"; fi
+  if ! usable_by_all && [[ ! -e /run/udev/control ]] && can_be_root; then
+    if as_root chmod 0666 $tun 2>/dev/null; then say "$tun now has mode 0666, as udev would set it"; fi
   fi
-  if ! for_me; then
+  if ! usable_by_me; then
     say "you may not open $tun: $no_link"
     say "to change that: sudo chmod 0666 $tun"
   fi
 fi
 
-# An ordinary user makes hosts inside a user namespace of their own.
+# Ordinary users create hosts inside a user namespace.
 if [[ $EUID != 0 ]] && have unshare && ! unshare --user --map-current-user --keep-caps --net true 2>/dev/null; then
-  say "this machine gives ordinary users no user namespaces: $no_link"
+  say "ordinary users cannot create user namespaces here: $no_link"
   while read -r knob off on; do
     file=/proc/sys/${knob//.//}
     if [[ -r $file && $(<"$file") == "$off" ]]; then say "to change that: sudo sysctl $knob=$on"; fi

@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
 # Builds all tests and runs them; for root twice, the second time as an ordinary user.
 #
-# Most tests wait, for links and servers, and leave the processors idle. So their binaries run side by side, in as many
-# lanes as there are processors, each in its package's folder as cargo would run it and with a TMPDIR of its own. What
-# compares times runs alone, after them. Of what passes a line is shown, and what it skipped; of what fails, all it said.
-# A few that fail run once more, alone, since a crowded machine can be the reason; they are named at the end all the same.
-# Not where one did not end: that has taken long enough.
+# Most tests wait for links and servers. Their binaries therefore run in parallel, in as many lanes as there are
+# processors, each in its package's folder as cargo would run it, with its own TMPDIR. Binaries that compare times run
+# alone, after the others. A passed binary is reported in one line, with the tests it skipped; a failed one with its whole
+# output. If only a few fail, each runs once more, alone, because a busy machine can be the reason, and is named at the end
+# all the same. If a binary timed out, nothing is repeated.
 #
-# The ordinary user of a lane has a home that ends with the script and an id that nobody has, so whatever still runs
-# under it after a binary was left running by a test, which is a failure; so is whatever lies in TMPDIR.
+# The ordinary user of a lane has a temporary home and an unused id. A process that still runs under this id after a binary
+# was left behind by a test, which is a failure. So is a file left in TMPDIR.
 set -euo pipefail
 cd -P "$(dirname "$0")/.."
 
 limit=900 # seconds for one binary
-few=4     # that may run again
+few=4     # at most this many run again
 alone='haul test race|explain test (truth|replica)|http test fast_open|examples'
-# What only computes (no socket, process, file or right) comes out the same for everybody, and runs once.
+# Binaries that only compute (without sockets, processes, files or privileges) run once: the user does not matter.
 computes='capture (lib|test (formats|fragments|pcapng|printed|summary))|explain (lib|test (conservation|hostile|scripted|seed|view))'
 
 processes_of() { find /proc -maxdepth 1 -name '[0-9]*' -uid "$1" 2>/dev/null | sed 's,.*/,,'; }
 as_uid() { setpriv --reuid="$1" --regid="$1" --clear-groups --inh-caps=-all "${@:2}"; }
 
-# The workspace's own folder or the one above it that keeps the user out, if any.
+# The first folder on the way to the workspace that the user may not enter, if any.
 closed_folder() {
   local folder='' part IFS=/
   for part in ${PWD#/}; do
@@ -30,8 +30,8 @@ closed_folder() {
   done
 }
 
-# Paths are compiled into tests, so a workspace the user cannot walk to is shown at its own path,
-# in a mount namespace of our own, with open folders leading there.
+# Paths are compiled into tests. A workspace that the user cannot reach is therefore mounted at its own path, in a separate
+# mount namespace, below readable folders.
 show_workspace() {
   local entry from=$1 closed=$2
   mkdir -p "$from"
@@ -55,14 +55,14 @@ if [[ ${1:-} == --shown ]]; then
   exec "${@:5}"
 fi
 
-# What cargo tells a test.
+# The environment that cargo sets for a test.
 environment() {
   local name binary
   printf '%s\0' "CARGO_MANIFEST_DIR=$1" "INSTA_WORKSPACE_ROOT=$PWD" INSTA_UPDATE=no RUST_BACKTRACE=1 "TMPDIR=$2"
   while IFS=$'\t' read -r name binary; do printf '%s\0' "CARGO_BIN_EXE_$name=$binary"; done <"$scratch/programs"
 }
 
-# Runs a binary as whoever runs this, or as the lane's ordinary user; $place is the lane's folder.
+# Runs a binary as the current user, or as the lane's ordinary user; $place is the lane's folder.
 run_binary() {
   local who=$1 folder=$2 binary=$3 facts bounded
   mapfile -d '' facts < <(environment "$folder" "$place/tmp")
@@ -71,7 +71,7 @@ run_binary() {
     (cd "$folder" && exec env "${facts[@]}" "${bounded[@]}")
     return
   fi
-  # Beside cargo's, the environment is that of a user who has just logged in.
+  # Besides cargo's variables, the environment is that of a user who has just logged in.
   local as=(setpriv --reuid="$uid" --regid="$uid" --clear-groups --inh-caps=-all
     env -i "${facts[@]}" HOME="$place/home" PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LANG=C.UTF-8 TERM="${TERM:-dumb}")
   if [[ -n $closed ]]; then
@@ -81,19 +81,19 @@ run_binary() {
   fi
 }
 
-# Says what a test has left behind, and takes it away.
+# Reports what a test has left behind, and removes it.
 clear_up() {
   local who=$1 pid left status=0
   if [[ $who != "$me" ]]; then
     for _ in {1..30}; do [[ -n $(processes_of "$uid") ]] || break; sleep 0.1; done
     for pid in $(processes_of "$uid"); do
-      echo "it left running: $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
+      echo "left running: $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
       kill -KILL "$pid" 2>/dev/null || true
       status=1
     done
   fi
   while read -r left; do
-    echo "it left in TMPDIR: ${left##*/}"
+    echo "left in TMPDIR: ${left##*/}"
     rm -rf --one-file-system "$left"
     status=1
   done < <(find "$place/tmp" -mindepth 1 -maxdepth 1)
@@ -115,17 +115,17 @@ run() {
       clear_up "$who" || status=1
       ;;
   esac
-  if ((status == 124)); then echo "it did not end within $limit s"; fi
+  if ((status == 124)); then echo "did not end within $limit s"; fi
   return "$status"
 }
 
-# One line for what passed, and one for each thing it skipped; everything of what failed.
-tell() {
+# One line for a passed binary, and one for each thing it skipped; the whole output of a failed one.
+report() {
   local what=$1 seconds=$2 status=$3 said=$4 counts
   if ((status > 0)); then
     echo "FAILED: $what, after $seconds s, with status $status:"
     sed -n '/^failures:/,$p' "$said"
-    echo "All it said:"
+    echo "Its output:"
     cat "$said"
     echo "END of $what"
     echo "$what" >>"$scratch/failed"
@@ -137,8 +137,8 @@ tell() {
   echo "$what" >>"$scratch/passed"
 }
 
-# Works off the queue, whose end is the file's. What is read and what is shown is one lane's at a time; a test gets
-# neither the queue nor the turn, as it could hold it for ever.
+# Works through the queue until the end of its file. Lanes take turns at reading and printing. A test inherits neither the
+# queue nor the lock, because it could hold them for ever.
 lane() {
   local uid=$((first_uid + $1)) place=$scratch/$1 who folder name binary began status
   mkdir -p "$place"
@@ -148,7 +148,7 @@ lane() {
     began=$SECONDS status=0
     run "$who" "$folder" "$name" "$binary" >"$place/said" 2>&1 </dev/null 3<&- 9>&- || status=$?
     flock 9
-    tell "$name, as $who" $((SECONDS - began)) "$status" "$place/said"
+    report "$name, as $who" $((SECONDS - began)) "$status" "$place/said"
     if ((status == 124)); then touch "$scratch/hung"; fi
     if ((status > 0)); then printf '%s\t%s\t%s\t%s\n' "$who" "$folder" "$name" "$binary" >>"$scratch/again"; fi
     flock --unlock 9
@@ -189,7 +189,7 @@ sed -n 's|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"kind":\["\([^"]*\)"\].*"nam
   "$scratch/built" >"$scratch/tests"
 sed -n 's|.*"kind":\["bin"\].*"name":"\([^"]*\)".*"profile":{[^}]*"test":false}.*"executable":"\([^"]*\)".*|\1\t\2|p' \
   "$scratch/built" >"$scratch/programs"
-[[ -s $scratch/tests ]] || { echo "there is no test binary to run" >&2; exit 1; }
+[[ -s $scratch/tests ]] || { echo "there are no test binaries" >&2; exit 1; }
 
 passes=("$me")
 closed=
@@ -202,7 +202,7 @@ if ((EUID == 0)); then
   fi
 fi
 
-# Each crate's tests over links and servers, which take longest, stand before those beside the code.
+# Each crate's integration tests take longest, and run before its unit tests.
 for who in "${passes[@]}"; do
   sort -rs -k1,1 "$scratch/tests" | while IFS=$'\t' read -r kind folder name binary; do
     if [[ $who == "$user" && "${folder##*/} $kind $name" =~ ^($computes)( .*)?$ ]]; then continue; fi
@@ -211,8 +211,8 @@ for who in "${passes[@]}"; do
   if [[ $who == "$me" ]]; then printf '%s\t.\t%s\t-\n' "$me" web "$me" examples; fi
 done >"$scratch/all"
 
-set -m # so that a lane is a process group, which can be ended whole
-# Has so many lanes work off what is read.
+set -m # makes each lane a process group, which can be killed as a whole
+# Runs the binaries on standard input in this many lanes.
 work_off() {
   local number
   workers=()
@@ -231,7 +231,7 @@ touch "$scratch/passed" "$scratch/failed" "$scratch/again"
 failed=$(wc -l <"$scratch/again")
 unsteady=()
 if ((failed > 0 && failed <= few)) && [[ ! -e $scratch/hung ]]; then
-  echo "$failed failed, and each runs once more, alone:"
+  echo "$failed failed; each runs once more, alone:"
   mapfile -t unsteady <"$scratch/failed"
   : >"$scratch/failed"
   work_off 1 < <(cat "$scratch/again")
@@ -240,7 +240,7 @@ fi
 all=$(wc -l <"$scratch/all") passed=$(wc -l <"$scratch/passed") failed=$(wc -l <"$scratch/failed")
 echo
 for name in "${unsteady[@]}"; do
-  if ! grep -qxF "$name" "$scratch/failed"; then echo "UNSTEADY: $name: failed, as shown above, and passed when it ran again, alone"; fi
+  if ! grep -qxF "$name" "$scratch/failed"; then echo "UNSTEADY: $name: failed (see above), then passed when it ran again, alone"; fi
 done
 echo "of $all test programs, $passed passed and $failed failed"
 sed 's/^/    /' "$scratch/failed"
