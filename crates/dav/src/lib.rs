@@ -37,7 +37,7 @@ pub mod transfer;
 mod xml;
 
 pub use capabilities::{Capabilities, Chunking, ETags, Family};
-pub use client::{Confirmed, Dav, Locked, Stored};
+pub use client::{Confirmed, Dav, Locked, Stored, compare::same_digest};
 pub use error::Error;
 pub use etag::ETag;
 pub use failure::{Failure, retry_after};

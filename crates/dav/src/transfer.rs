@@ -1,7 +1,8 @@
 //! Trees of files, here and there.
 //!
-//! `walk` sees what is here, `plan` decides what of an upload is to be done and in which order, `upload` does it, under
-//! the locks of `held_locks`. `download` needs no plan: what a listing has found can be fetched.
+//! `walk` sees what is here, and `walk_remote` what is on a server that is copied from. `plan` decides what of an upload
+//! is to be done and in which order, `upload` does it, under the locks of `held_locks`. `download` needs no plan: what a
+//! listing has found can be fetched.
 
 mod already_copied;
 mod download;
@@ -10,8 +11,8 @@ mod held_locks;
 mod last_seen;
 mod name_folding;
 mod plan;
-mod relay;
 mod relayed;
+mod source_file;
 mod spared;
 mod state_file;
 mod stream;
@@ -20,6 +21,7 @@ mod tree;
 mod unchanged;
 mod upload;
 mod walk;
+mod walk_remote;
 
 use std::{
     hash::{BuildHasher, Hash, RandomState},
@@ -31,14 +33,13 @@ use std::{
 pub use already_copied::AlreadyCopied;
 pub use download::download;
 pub use filter::{BadPattern, Filter, Rule};
-pub use relay::relay;
 pub use relayed::body_of;
 pub use spared::{Spare, Spared};
 pub use stream::upload_stream;
 pub use temporary_files::is_temporary;
 use temporary_files::{marked, part_name, temporary_name};
 pub use tree::{Leaf, Tree, place_in};
-pub use upload::upload;
+pub use upload::{relay, upload};
 
 use crate::{Error, RemotePath, Wanted, locks::LockPolicy};
 

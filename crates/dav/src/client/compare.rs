@@ -11,12 +11,12 @@ use haul_http::{
     digest::{Algorithm, Claim, Digests, Field, claims, want},
 };
 use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING},
 };
 use http_body_util::BodyExt;
 
-use crate::{Dav, Error, RemotePath};
+use crate::{Dav, Error, RemotePath, client::drain};
 
 /// Up to this size a file is fetched rather than asked about.
 const SMALL: u64 = 64 * 1024;
@@ -58,9 +58,7 @@ impl Dav {
         body: &mut Body,
         listed: &[String],
     ) -> Result<Option<bool>, Error> {
-        let line = HeaderValue::from_str(&listed.join(",")).ok().filter(|_| !listed.is_empty());
-        let kept: HeaderMap = line.into_iter().map(|line| (Field::OcChecksum.name(), line)).collect();
-        let mut claim = strongest(claims(&kept));
+        let mut claim = strongest(listed_claims(listed));
         if claim.is_none() {
             // Not every server answers to HEAD here: then there is no digest.
             let told = match self.head(path, with_digests()).await {
@@ -74,6 +72,31 @@ impl Dav {
         let ours = ours.map_err(|error| Error::local("read", path.to_string(), error))?.value(claim.field);
         let ours: HeaderMap = ours.into_iter().map(|value| (claim.field.name(), value)).collect();
         Ok(Some(claims(&ours).contains(&claim)))
+    }
+
+    /// The digests that a server lists, or makes of a file when it is asked to.
+    pub(crate) async fn digests_of(
+        &self,
+        path: &RemotePath,
+        listed: &[String],
+        expected: Expected,
+    ) -> Result<Vec<Claim>, Error> {
+        // Of the answer to HEAD, what the engine counts is not the file's length.
+        let expected = Expected { length: None, ..expected };
+        let mut request = self.requests().plain(Method::HEAD, path)?;
+        request.headers_mut().extend(with_digests());
+        let told = match self.ask(Ok(request), path, Options { expected, ..Options::default() }).await {
+            Err(Error::Refused(_)) => HeaderMap::new(),
+            answer => {
+                let answer = answer?;
+                let headers = answer.headers().clone();
+                drain(answer).await;
+                headers
+            }
+        };
+        let made = claims(&told).into_iter().filter(|claim| claim.field != Field::ContentDigest);
+        let made = made.filter(|_| !told.contains_key(CONTENT_ENCODING));
+        Ok(listed_claims(listed).into_iter().chain(made).collect())
     }
 
     /// Whether what the server sends is `body`, byte by byte.
@@ -113,6 +136,24 @@ impl Dav {
         }
         Ok(false)
     }
+}
+
+/// Whether the digests that two servers list of a file are the same; none if they have none in common that proves
+/// anything.
+pub fn same_digest(ours: &[String], theirs: &[String]) -> Option<bool> {
+    agree(&listed_claims(ours), &listed_claims(theirs))
+}
+
+/// Whether all digests by the same algorithms are the same; none if there are none.
+pub(crate) fn agree(ours: &[Claim], theirs: &[Claim]) -> Option<bool> {
+    let pairs = ours.iter().flat_map(|ours| theirs.iter().map(move |theirs| (ours, theirs)));
+    let alike = pairs.filter(|(ours, theirs)| ours.algorithm == theirs.algorithm);
+    alike.map(|(ours, theirs)| ours.digest == theirs.digest).reduce(|all, one| all && one)
+}
+
+fn listed_claims(listed: &[String]) -> Vec<Claim> {
+    let line = HeaderValue::from_str(&listed.join(",")).ok().filter(|_| !listed.is_empty());
+    claims(&line.into_iter().map(|line| (Field::OcChecksum.name(), line)).collect())
 }
 
 /// The claim that proves most. A digest of the message says nothing where the message has no content.

@@ -428,7 +428,7 @@ impl Download<'_> {
     }
 
     /// Both sides of a file are the same now.
-    fn saw(&self, find: &RemoteFile, here: Here) {
+    fn saw(&self, find: &RemoteFile, here: Here<'_>) {
         lock(&self.records).keep(&find.folder.path, &find.name, Record::of(here, find.facts.version()));
     }
 
@@ -452,8 +452,10 @@ impl Download<'_> {
             (_, Skip::Nothing) | ((false, ..), _) => false,
             ((_, length, _), _) if facts.length != Some(length) => false,
             ((_, length, modified), Skip::SameSizeAndTime) => {
-                let (times, here) =
-                    (Times { window: self.options.modify_window, ..Times::default() }, Here { length, modified });
+                let (times, here) = (
+                    Times { window: self.options.modify_window, ..Times::default() },
+                    Here { length, modified, etag: None },
+                );
                 let same = {
                     let records = lock(&self.records);
                     times.of_download(here, facts.version(), records.of(&find.folder.path, &find.name))

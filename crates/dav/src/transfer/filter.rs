@@ -17,6 +17,7 @@ use std::{
 
 use self::rules::Rules;
 pub use self::rules::{BadPattern, Rule};
+use super::Leaf;
 
 /// What is copied, and compared in a mirror.
 #[derive(Debug, Clone, Default)]
@@ -89,6 +90,17 @@ impl Filter {
     /// Whether it lets everything through.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.names.is_none() && (self.sizes, self.times) == Default::default()
+    }
+
+    /// The same for names alone, whatever a file's size and age are.
+    #[must_use]
+    pub fn of_names(&self) -> Self {
+        Self { rules: self.rules.clone(), names: self.names.clone(), ..Self::default() }
+    }
+
+    /// Whether a file's size and age let it in. What is not known of them is no reason to leave it out.
+    pub fn takes(&self, file: &Leaf) -> bool {
+        self.facts(file.length, file.modified)
     }
 
     /// Whether a folder below the root is out, with all that is in it.

@@ -50,10 +50,20 @@ impl LastSeen {
         read.await.unwrap_or_default()
     }
 
+    /// The same of two folders on servers, by their URLs: the target, and the source.
+    pub(crate) async fn between(file: &Path, url: Uri, source: Uri) -> Self {
+        let file = file.to_owned();
+        let read = tokio::task::spawn_blocking(move || Self::of_pair(&file, (url.to_string(), source.to_string())));
+        read.await.unwrap_or_default()
+    }
+
     /// What is kept in a file of these two folders.
     fn read(file: &Path, url: String, local: &Path) -> Self {
         let local = std::path::absolute(local).unwrap_or_else(|_| local.to_owned());
-        let pair = (url, encoded(local.as_os_str().as_encoded_bytes()));
+        Self::of_pair(file, (url, encoded(local.as_os_str().as_encoded_bytes())))
+    }
+
+    fn of_pair(file: &Path, pair: (String, String)) -> Self {
         let folders = fs::File::open(file).ok().and_then(|file| read(file, &pair)).unwrap_or_default();
         Self { pair: Some(pair), folders }
     }
@@ -128,9 +138,10 @@ struct Head {
     local: String,
 }
 
-/// A file: its name, length, time here (nanoseconds since 1970), entity tag, and time there (seconds since 1970).
+/// A file: its name, length, time here (nanoseconds since 1970), entity tag, time there (seconds since 1970), and the
+/// entity tag of the source file, if that is on another server.
 #[derive(Serialize, Deserialize)]
-struct Line(String, u64, u64, Option<String>, Option<u64>);
+struct Line(String, u64, u64, Option<String>, Option<u64>, #[serde(default)] Option<String>);
 
 impl Line {
     /// None for a time that cannot be written.
@@ -138,15 +149,16 @@ impl Line {
         let modified = record.modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         let modified = u64::try_from(modified.as_nanos()).ok()?;
         let etag = record.etag.as_ref().map(ToString::to_string);
-        Some(Self(encoded(name), record.length, modified, etag, record.stored.map(seconds)))
+        let source = record.source.as_ref().map(ToString::to_string);
+        Some(Self(encoded(name), record.length, modified, etag, record.stored.map(seconds), source))
     }
 
     fn read(self) -> Option<(Box<[u8]>, Row)> {
-        let Self(name, length, modified, etag, stored) = self;
+        let Self(name, length, modified, etag, stored, source) = self;
         let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(modified))?;
         let stored = stored.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(since)));
-        let etag = etag.and_then(|etag| ETag::parse(&etag));
-        Some((decoded(&name), Row { record: Record { length, modified, etag, stored }, new: false }))
+        let [etag, source] = [etag, source].map(|etag| etag.and_then(|etag| ETag::parse(&etag)));
+        Some((decoded(&name), Row { record: Record { length, modified, etag, stored, source }, new: false }))
     }
 }
 
@@ -159,7 +171,7 @@ mod tests {
     fn record(length: u64) -> Record {
         let stored = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
         let modified = stored + Duration::from_nanos(123_456_789);
-        Record { length, modified, etag: ETag::parse("W/\"a\""), stored: Some(stored) }
+        Record { length, modified, etag: ETag::parse("W/\"a\""), stored: Some(stored), source: None }
     }
 
     #[test]

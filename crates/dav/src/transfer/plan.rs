@@ -40,7 +40,7 @@ use super::{
     unchanged::{Here, Record, Times, Verdict, Version},
     walk::{File, Outline},
 };
-use crate::{Error, Precondition, RemotePath};
+use crate::{Error, Precondition, RemotePath, client::compare::same_digest};
 
 /// How many requests may be on their way or wait in the engine's queue, and how many bytes of small files.
 const WINDOW: usize = 512;
@@ -198,6 +198,11 @@ impl Plan {
         sent.len()
     }
 
+    /// Whether a file was sent, and is there to be compared.
+    pub(crate) fn is_sent(&self, file: usize) -> bool {
+        !self.candidates.contains_key(&file)
+    }
+
     /// What was seen of the files, for the next run.
     pub(crate) fn records(&self) -> &LastSeen {
         &self.known.records
@@ -333,7 +338,7 @@ impl Plan {
             let error = facts.path(&self.outline.folders).map(|path| Error::Differs { path, why });
             return self.file_failed(file, error.unwrap_or_else(|error| error));
         }
-        if !self.rules.settled.is_first() && self.rules.settled.contains(&facts.local.display().to_string()) {
+        if !self.rules.settled.is_first() && self.rules.settled.contains(&facts.source_file.to_string()) {
             self.folders[facts.folder].open -= 1;
             return;
         }
@@ -343,10 +348,12 @@ impl Plan {
             return self.news.push(News::Spared(file, why));
         }
         let same_length = there.length == Some(facts.length);
-        let compares = match self.rules.skip {
-            Skip::Nothing => false,
-            Skip::SameDigest => same_length,
-            Skip::SameSizeAndTime => match self.judge(facts, there) {
+        let listed = facts.source_file.leaf().filter(|_| same_length && self.rules.skip != Skip::Nothing);
+        let compares = match (self.rules.skip, listed.and_then(|leaf| same_digest(&leaf.checksums, &there.checksums))) {
+            (Skip::Nothing, _) | (_, Some(false)) => false,
+            (_, Some(true)) => return self.skip(file, there),
+            (Skip::SameDigest, None) => same_length,
+            (Skip::SameSizeAndTime, None) => match self.judge(facts, there) {
                 Verdict::Same => return self.skip(file, there),
                 Verdict::Changed => false,
                 Verdict::Doubtful => true,
@@ -449,7 +456,7 @@ impl Plan {
     }
 
     fn open_failed(&mut self, file: usize, error: Error) {
-        self.fail(self.outline.files[file].local.display().to_string(), error);
+        self.fail(self.outline.files[file].source_file.to_string(), error);
     }
 
     fn fail(&mut self, what: String, error: Error) {
@@ -471,8 +478,9 @@ impl Plan {
     }
 }
 
-fn here(file: &File) -> Here {
-    Here { length: file.length, modified: file.modified }
+fn here(file: &File) -> Here<'_> {
+    let etag = file.source_file.leaf().and_then(|leaf| leaf.etag.as_ref());
+    Here { length: file.length, modified: file.modified, etag }
 }
 
 #[cfg(test)]

@@ -1,13 +1,27 @@
-//! A file on a server as the body of a request to another one.
+//! A file on a server as what is sent to another one.
 
 use std::io;
 
+use bytes::{Bytes, BytesMut};
 use futures_util::{TryStreamExt, stream};
-use haul_http::{Body, Class, Options};
+use haul_http::{Answer, Body, Class, Options};
 use http::{HeaderMap, HeaderValue, StatusCode, header::IF_MATCH};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 
-use crate::{Dav, RemotePath, client::compare::as_stored, transfer::tree::Leaf};
+use super::{
+    Verify,
+    source_file::RemoteSource,
+    upload::{LISTINGS, is_cut},
+};
+use crate::{
+    Dav, Error, RemotePath,
+    client::compare::{as_stored, with_digests},
+    transfer::tree::Leaf,
+};
+
+/// Answers up to this size may stand before others on a connection.
+const SMALL: u64 = 256 * 1024;
 
 /// The content of a file, as it comes. It is asked for when the body is opened, and anew each time; of another version
 /// than this one nothing comes, where the server tells them apart.
@@ -22,14 +36,58 @@ pub fn body_of(dav: &Dav, path: &RemotePath, leaf: &Leaf) -> Body {
             headers.extend(tag.map(|tag| (IF_MATCH, tag)));
             let options = Options { class: Class::Large, ..Options::default() };
             let answer = dav.get(&path, headers, options).await.map_err(io::Error::other)?;
-            if answer.status() != StatusCode::OK {
-                return Err(io::Error::other(format!(
-                    "{path}: the server answers with {} instead of the file",
-                    answer.status()
-                )));
-            }
-            Ok(answer.into_body().into_data_stream().map_err(io::Error::other))
+            is_whole(&answer, &path, length).map_err(io::Error::other)?;
+            Ok::<_, io::Error>(answer.into_body().into_data_stream().map_err(io::Error::other))
         };
         Box::pin(stream::once(asked).try_flatten())
     })
+}
+
+/// All of a file that fits into memory. An answer that breaks off is asked for again.
+pub(crate) async fn content_of(dav: &Dav, remote: &RemoteSource, verify: Verify) -> Result<Bytes, Error> {
+    let mut tries = 1..LISTINGS;
+    loop {
+        match try_content(dav, remote, verify).await {
+            Err(error) if is_cut(&error) && tries.next().is_some() => {}
+            content => return content,
+        }
+    }
+}
+
+async fn try_content(dav: &Dav, remote: &RemoteSource, verify: Verify) -> Result<Bytes, Error> {
+    let (path, listed) = (&remote.path, remote.leaf.length);
+    let length = listed.unwrap_or(0);
+    let class = if length <= SMALL { Class::Small } else { Class::Large };
+    let options = Options { class, expected: remote.expected(), ..Options::default() };
+    // A digest in the answer is compared as it is read.
+    let headers = if verify == Verify::Digest { with_digests() } else { HeaderMap::from_iter([as_stored()]) };
+    let answer = dav.get(path, headers, options).await?;
+    is_whole(&answer, path, listed)?;
+    let (mut body, mut content) = (answer.into_body(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        content.extend_from_slice(&frame?.into_data().unwrap_or_default());
+        if content.len() as u64 > length {
+            return Err(other_length(path, length, "more"));
+        }
+    }
+    if content.len() as u64 != length {
+        return Err(other_length(path, length, content.len()));
+    }
+    Ok(content.freeze())
+}
+
+/// Whether an answer is of the whole file, in the length that was listed.
+fn is_whole(answer: &Answer, path: &RemotePath, listed: Option<u64>) -> Result<(), Error> {
+    if answer.status() != StatusCode::OK {
+        let why = format!("the server answers with {} instead of the file", answer.status());
+        return Err(Error::Differs { path: path.clone(), why });
+    }
+    match (listed, answer.body().size_hint().exact()) {
+        (Some(listed), Some(told)) if listed != told => Err(other_length(path, listed, told)),
+        _ => Ok(()),
+    }
+}
+
+fn other_length(path: &RemotePath, listed: u64, sent: impl std::fmt::Display) -> Error {
+    Error::Differs { path: path.clone(), why: format!("the server listed {listed} bytes and sent {sent}") }
 }

@@ -25,11 +25,13 @@ pub(crate) enum Verdict {
     Doubtful,
 }
 
-/// A file here.
+/// A file here, or on the server that is copied from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Here {
+pub(crate) struct Here<'a> {
     pub(crate) length: u64,
     pub(crate) modified: Option<SystemTime>,
+    /// Its version, if it is on another server.
+    pub(crate) etag: Option<&'a ETag>,
 }
 
 /// A file on the server.
@@ -49,18 +51,23 @@ pub(crate) struct Record {
     /// The version on the server.
     pub(crate) etag: Option<ETag>,
     pub(crate) stored: Option<SystemTime>,
+    /// The version of the source file, if it is on another server.
+    pub(crate) source: Option<ETag>,
 }
 
 impl Record {
     /// What is to be remembered; none if nothing could be told by it.
-    pub(crate) fn of(here: Here, there: Version<'_>) -> Option<Self> {
+    pub(crate) fn of(here: Here<'_>, there: Version<'_>) -> Option<Self> {
         let (etag, stored) = (there.etag.cloned(), there.modified);
         let modified = here.modified.filter(|_| etag.is_some() || stored.is_some())?;
-        Some(Self { length: here.length, modified, etag, stored })
+        Some(Self { length: here.length, modified, etag, stored, source: here.etag.cloned() })
     }
 
-    fn is_of(&self, here: Here, window: Duration) -> bool {
-        self.length == here.length && here.modified.is_some_and(|time| apart(self.modified, time) <= window)
+    fn is_of(&self, here: Here<'_>, window: Duration) -> bool {
+        let tags = self.source.as_ref().zip(here.etag);
+        self.length == here.length
+            && here.modified.is_some_and(|time| apart(self.modified, time) <= window)
+            && tags.is_none_or(|(then, now)| then.resembles(now))
     }
 
     fn is_of_version(&self, there: Version<'_>) -> bool {
@@ -71,11 +78,32 @@ impl Record {
     }
 }
 
+/// The clock by which the source files have their times.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum SourceClock {
+    #[default]
+    Local,
+    /// Of a server, as far as it is known.
+    Server(Option<Offset>),
+}
+
+impl SourceClock {
+    /// A source file's time, by the local clock: not before the first, and not after the second.
+    fn ours(self, time: SystemTime) -> Option<(SystemTime, SystemTime)> {
+        match self {
+            Self::Local => Some((time, time)),
+            Self::Server(clock) => clock.map(|clock| clock.ours(time)),
+        }
+    }
+}
+
 /// How times are compared.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Times {
     /// Times that differ by no more than this are equal.
     pub(crate) window: Duration,
+    /// The clock of the source files.
+    pub(crate) source: SourceClock,
     /// The server's clock.
     pub(crate) clock: Option<Offset>,
     /// Whether the server is known to keep the times of the originals.
@@ -84,7 +112,7 @@ pub(crate) struct Times {
 
 impl Times {
     /// Whether the server has the file already.
-    pub(crate) fn of_upload(&self, here: Here, there: Version<'_>, last: Option<&Record>) -> Verdict {
+    pub(crate) fn of_upload(&self, here: Here<'_>, there: Version<'_>, last: Option<&Record>) -> Verdict {
         if there.length != Some(here.length) {
             return Verdict::Changed;
         }
@@ -103,16 +131,17 @@ impl Times {
         if self.keeps {
             return if theirs < ours { Verdict::Changed } else { Verdict::Doubtful };
         }
-        match self.clock.map(|clock| clock.ours(theirs)) {
-            Some((earliest, _)) if ours + self.window <= earliest => Verdict::Same,
-            Some((_, latest)) if latest <= ours => Verdict::Changed,
+        let known = self.source.ours(ours).zip(self.clock.map(|clock| clock.ours(theirs)));
+        match known {
+            Some(((_, changed), (copied, _))) if changed + self.window <= copied => Verdict::Same,
+            Some(((changed, _), (_, copied))) if copied <= changed => Verdict::Changed,
             _ => Verdict::Doubtful,
         }
     }
 
     /// Whether the file is here already, given that a copy here gets the server's time. What is in doubt is as soon
     /// fetched as compared.
-    pub(crate) fn of_download(&self, here: Here, there: Version<'_>, last: Option<&Record>) -> bool {
+    pub(crate) fn of_download(&self, here: Here<'_>, there: Version<'_>, last: Option<&Record>) -> bool {
         there.length == Some(here.length)
             && match last {
                 Some(last) => last.is_of(here, self.window) && last.is_of_version(there),
@@ -121,7 +150,7 @@ impl Times {
     }
 
     /// In whole seconds, which is what servers tell.
-    fn are_equal(&self, ours: SystemTime, theirs: SystemTime) -> bool {
+    pub(crate) fn are_equal(&self, ours: SystemTime, theirs: SystemTime) -> bool {
         apart(floor(ours), floor(theirs)) <= self.window
     }
 }
@@ -147,8 +176,8 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_millis((1_800_000_000_000 + millis) as u64)
     }
 
-    fn here(millis: i64) -> Here {
-        Here { length: 5, modified: Some(at(millis)) }
+    fn here(millis: i64) -> Here<'static> {
+        Here { length: 5, modified: Some(at(millis)), etag: None }
     }
 
     fn there(millis: i64, etag: Option<&ETag>) -> Version<'_> {

@@ -3,13 +3,16 @@
 mod backup;
 mod bulk;
 mod chunks;
+mod comparison;
 mod deletions;
 mod digest_headers;
 mod file;
 mod name_collisions;
 mod optimistic;
 mod ranges;
+mod relay;
 mod replace;
+
 mod resume_key;
 mod source;
 mod strategy;
@@ -27,20 +30,19 @@ use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},
 };
-use haul_http::Body;
 use tokio::{
-    sync::{Notify, Semaphore},
+    sync::{Notify, OnceCell, Semaphore},
     time::{sleep, timeout},
 };
 
-pub(super) use self::file::mtime;
+pub use self::relay::relay;
 use self::{
     bulk::Small,
     digest_headers::DigestHeaders,
     file::{Manner, renaming, seconds},
     optimistic::Optimistic,
     resume_key::ResumeKey,
-    target::{begun, chosen, looked, placed, target, walked},
+    target::{Placed, begun, chosen, looked, names_of_files, placed, target, walked},
 };
 use super::{
     Event, Options, Spared, Summary, Watch,
@@ -48,11 +50,12 @@ use super::{
     last_seen::LastSeen,
     lock,
     plan::{Known, Listing, News, Outcome, Plan, Sent, Step, There},
+    source_file::SourceFile,
     temporary_files::old_since,
-    unchanged::Times,
+    unchanged::{SourceClock, Times},
 };
 use crate::{
-    Confirmed, Dav, Error, If, Precondition, RemotePath, nextcloud::Nextcloud, requests::Depth, terminal_safe,
+    Confirmed, Dav, Error, If, Precondition, RemotePath, Wanted, nextcloud::Nextcloud, requests::Depth, terminal_safe,
 };
 
 /// How long putting all in order may take in the end, and how much of that the wait for what is under way.
@@ -67,7 +70,8 @@ const READERS: usize = 4;
 const BULK: usize = 4;
 
 /// How often a listing is asked for that breaks off.
-const LISTINGS: u32 = 3;
+pub(super) const LISTINGS: u32 = 3;
+const STOPPED: &str = "stopped: what was under way was given up, and what is done stays";
 
 /// Uploads files and folders, as cp(1) does: into `to` if that is a folder, and otherwise, if there is one source, as
 /// `to`. When `stop` is notified, what is under way is given up, what was made for the time being is undone, and the
@@ -94,26 +98,13 @@ pub async fn upload(
     if !sources.iter().all(|(_, kind)| kind.is_file() && kind.len() <= SMALL) {
         dav.warm(to, options.connections);
     }
-    let upload = Upload {
-        dav,
-        options,
-        watch,
-        held_locks: HeldLocks::new(dav, options.lock, &options.owner),
-        temporary: Mutex::default(),
-        readers: Semaphore::new(READERS),
-        nextcloud: Nextcloud::of(to),
-        whole_only: ranges::RangesUnsupported::default(),
-        stated: DigestHeaders::default(),
-        bulk: Semaphore::new(BULK),
-        bulk_fails: AtomicBool::new(false),
-        root: to,
-        backup_folders: Mutex::default(),
-    };
+    let upload = Upload::new(dav, to, options, watch);
+    let names = names_of_files(&sources)?;
     let mut first = upload.first(&sources, to);
     let arrived = Arc::clone(&first.arrived);
     let look = async {
         tokio::join!(
-            target(dav, to, &sources, options, arrived.notified()).boxed(),
+            target(dav, to, names, upload.wanted, arrived.notified()).boxed(),
             begun(dav, to, &sources, options).boxed(),
             walked(&sources, to, options),
             // Another server has no such ability: nobody waits to hear that.
@@ -142,41 +133,7 @@ pub async fn upload(
         }
         tops = vec![(1, Some(listing))];
     }
-    upload.refuse_twins(&mut outline, &tops).await;
-    for skipped in &outline.skipped {
-        watch(Event::Note(skipped));
-    }
-    for (path, why) in &outline.left_out {
-        watch(Event::Failed { path, why });
-        summary.failed.push((path.clone(), why.clone()));
-    }
-    let bytes = outline.files.iter().map(|file| file.length).sum();
-    watch(Event::Found { files: outline.files.len() as u64, bytes });
-
-    let known = Known { times: upload.times(), records, old_since: old_since(options) };
-    let mut plan =
-        Plan::new(outline, options.clone(), bulk, tops, first.files(), known).looking_behind(dav.pipelines());
-    let stopped = tokio::select! {
-        biased;
-        () = stop.notified() => true,
-        () = upload.held_locks.refresh() => false,
-        () = upload.run(&mut plan, first, &mut summary) => false,
-    };
-    upload.tidy().await;
-    if stopped {
-        let blind = plan.end();
-        upload.tell(&mut plan, &mut summary);
-        watch(Event::Note("stopped: what was under way was given up, and what is done stays"));
-        if blind > 0 {
-            watch(Event::Note(&format!(
-                "{blind} of the files were sent, but not yet compared with what the server has"
-            )));
-        }
-    }
-    plan.records().save(options, stopped, watch);
-    if plan.spares() {
-        watch(Event::Note("nothing was deleted on the server, since not everything went well here"));
-    }
+    upload.carry_out((outline, tops), first, (bulk, records), stop, &mut summary).await;
     summary.took = begin.elapsed();
     Ok(summary)
 }
@@ -191,15 +148,19 @@ fn missing(options: &Options) -> Vec<(String, Error)> {
 }
 
 /// Whether an answer broke off with its connection.
-fn is_cut(error: &Error) -> bool {
+pub(super) fn is_cut(error: &Error) -> bool {
     use haul_http::{Cause, Error::Exchange};
     matches!(error, Error::Http(Exchange { cause: Cause::Io(_) | Cause::Closed, .. }))
 }
 
 struct Upload<'a> {
     dav: &'a Dav,
+    /// The server that the files are on, if they are not here.
+    from: Option<&'a Dav>,
     options: &'a Options,
     watch: &'a Watch,
+    /// What is listed.
+    wanted: Wanted,
     held_locks: HeldLocks<'a>,
     /// Files and folders on the server that are not to stay, with what keeps other runs from using the name, if they
     /// would.
@@ -217,14 +178,90 @@ struct Upload<'a> {
     root: &'a RemotePath,
     /// Folders of the backup that are known to be there.
     backup_folders: Mutex<HashSet<RemotePath>>,
+    /// Whether the server keeps the times of originals, where that had to be tried.
+    keeps_times: OnceCell<bool>,
+    /// Whether the user knows that files are fetched from both servers to be compared.
+    reads_both: AtomicBool,
+}
+
+impl<'a> Upload<'a> {
+    fn new(dav: &'a Dav, to: &'a RemotePath, options: &'a Options, watch: &'a Watch) -> Self {
+        Self {
+            dav,
+            from: None,
+            options,
+            watch,
+            wanted: options.wanted(),
+            held_locks: HeldLocks::new(dav, options.lock, &options.owner),
+            temporary: Mutex::default(),
+            readers: Semaphore::new(READERS),
+            nextcloud: Nextcloud::of(to),
+            whole_only: ranges::RangesUnsupported::default(),
+            stated: DigestHeaders::default(),
+            bulk: Semaphore::new(BULK),
+            bulk_fails: AtomicBool::new(false),
+            root: to,
+            backup_folders: Mutex::default(),
+            keeps_times: OnceCell::new(),
+            reads_both: AtomicBool::new(false),
+        }
+    }
 }
 
 impl Upload<'_> {
+    /// Does what is to be done for the files of an outline, of whose first folders this is known, until it is stopped.
+    async fn carry_out<'a>(
+        &'a self,
+        (mut outline, tops): Placed,
+        first: Optimistic<'a>,
+        (bulk, records): (bool, LastSeen),
+        stop: &Notify,
+        summary: &mut Summary,
+    ) {
+        let (options, watch) = (self.options, self.watch);
+        self.refuse_twins(&mut outline, &tops).await;
+        for skipped in &outline.skipped {
+            watch(Event::Note(skipped));
+        }
+        for (path, why) in &outline.left_out {
+            watch(Event::Failed { path, why });
+            summary.failed.push((path.clone(), why.clone()));
+        }
+        let bytes = outline.files.iter().map(|file| file.length).sum();
+        watch(Event::Found { files: outline.files.len() as u64, bytes });
+
+        let known = Known { times: self.times(), records, old_since: old_since(options) };
+        let mut plan =
+            Plan::new(outline, options.clone(), bulk, tops, first.files(), known).looking_behind(self.dav.pipelines());
+        let stopped = tokio::select! {
+            biased;
+            () = stop.notified() => true,
+            () = self.held_locks.refresh() => false,
+            () = self.run(&mut plan, first, summary) => false,
+        };
+        self.tidy().await;
+        if stopped {
+            let blind = plan.end();
+            self.tell(&mut plan, summary);
+            watch(Event::Note(STOPPED));
+            if blind > 0 {
+                watch(Event::Note(&format!(
+                    "{blind} of the files were sent, but not yet compared with what the server has"
+                )));
+            }
+        }
+        plan.records().save(options, stopped, watch);
+        if plan.spares() {
+            watch(Event::Note("nothing was deleted on the server, since not everything went well here"));
+        }
+    }
+
     /// How times are compared with the server's.
     fn times(&self) -> Times {
         let capabilities = self.dav.capabilities();
         let keeps = self.nextcloud.is_some() || capabilities.is_some_and(|capabilities| capabilities.sets_mtime);
-        Times { window: self.options.modify_window, clock: self.dav.clock_offset(), keeps }
+        let source = self.from.map_or(SourceClock::Local, |from| SourceClock::Server(from.clock_offset()));
+        Times { window: self.options.modify_window, source, clock: self.dav.clock_offset(), keeps }
     }
 
     async fn run<'a>(&'a self, plan: &mut Plan, first: Optimistic<'a>, summary: &mut Summary) {
@@ -261,17 +298,19 @@ impl Upload<'_> {
             }
             Step::Confirm(folder) => {
                 let path = outline.folders[folder].path.clone();
-                let look = async move { self.dav.stat(&path, self.options.wanted()).await };
+                let look = async move { self.dav.stat(&path, self.wanted).await };
                 look.map(move |found| Outcome::Confirmed(folder, found.map(|found| found.is_some()))).boxed()
             }
             Step::Fill(folder, files) => {
                 let path = outline.folders[folder].path.clone();
                 let small = |file: usize| {
                     let facts = &outline.files[file];
-                    let (local, name) = (facts.local.clone(), facts.name.clone());
-                    Small { file, local, name, length: facts.length, modified: facts.modified }
+                    let SourceFile::Local(local) = &facts.source_file else { return None };
+                    let (local, name) = (local.clone(), facts.name.clone());
+                    Some(Small { file, local, name, length: facts.length, modified: facts.modified })
                 };
-                let files: Vec<Small> = files.into_iter().map(small).collect();
+                // Of another server's files there are none: see `relay`.
+                let files: Vec<Small> = files.into_iter().filter_map(small).collect();
                 async move {
                     let filled = match &self.nextcloud {
                         Some(nextcloud) => self.fill(nextcloud, &path, files).await,
@@ -295,11 +334,11 @@ impl Upload<'_> {
             }
             Step::Compare(file, there) => {
                 let facts = &outline.files[file];
-                let mut body = Body::file(facts.local.clone(), 0, facts.length);
+                let (source_file, length, is_sent) = (facts.source_file.clone(), facts.length, plan.is_sent(file));
                 let path = facts.path(&outline.folders);
                 async move {
                     let same = match path {
-                        Ok(path) => self.dav.holds(&path, &mut body, &there.checksums, there.expected()).await,
+                        Ok(path) => self.is_same((&source_file, length), (&path, &there), is_sent).await,
                         Err(error) => Err(error),
                     };
                     Outcome::Compared(file, same)
@@ -328,7 +367,7 @@ impl Upload<'_> {
             Step::Remaining(folder, paths) => self.remaining(folder, paths).boxed(),
             Step::Upload(file, before) | Step::UploadAndLook(file, before) => {
                 let facts = &outline.files[file];
-                let (local, length, modified) = (facts.local.clone(), facts.length, facts.modified);
+                let (source_file, length, modified) = (facts.source_file.clone(), facts.length, facts.modified);
                 let manner = Manner { looks, alone: plan.goes_alone(file) };
                 match facts.path(&outline.folders) {
                     Err(error) => async move { Outcome::Uploaded(file, Err(error)) }.boxed(),
@@ -337,7 +376,7 @@ impl Upload<'_> {
                     }
                     .boxed(),
                     Ok(path) => async move {
-                        Outcome::Uploaded(file, self.file(&local, &path, length, modified, before, manner).await)
+                        Outcome::Uploaded(file, self.file(&source_file, &path, length, modified, before, manner).await)
                     }
                     .boxed(),
                 }
@@ -350,7 +389,7 @@ impl Upload<'_> {
         let mut tries = 1..LISTINGS;
         loop {
             let mut listing = Listing::new();
-            let listed = self.dav.list(path, Depth::One, self.options.wanted(), |entry| {
+            let listed = self.dav.list(path, Depth::One, self.wanted, |entry| {
                 if let Ok(entry) = entry
                     && let Some(name) = entry.path.name().filter(|_| !entry.path.same_place(path))
                 {
@@ -368,7 +407,7 @@ impl Upload<'_> {
 
     /// What is there of a name.
     async fn look(&self, name: Vec<u8>, path: Result<RemotePath, Error>) -> Result<Listing, Error> {
-        let found = self.dav.stat(&path?, self.options.wanted()).await?;
+        let found = self.dav.stat(&path?, self.wanted).await?;
         Ok(found.map(|entry| (name, There::from(&entry))).into_iter().collect())
     }
 
@@ -424,7 +463,7 @@ impl Upload<'_> {
     fn tell(&self, plan: &mut Plan, summary: &mut Summary) {
         for news in plan.news() {
             let outline = plan.outline();
-            let name = |file: usize| outline.files[file].local.display().to_string();
+            let name = |file: usize| outline.files[file].source_file.to_string();
             match news {
                 News::Hides => (self.watch)(Event::Note(
                     "the server does not list names that begin with a dot: each is looked at by itself, and none is \

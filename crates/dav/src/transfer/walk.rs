@@ -7,7 +7,7 @@ use std::{
         ffi::OsStrExt,
         fs::{FileTypeExt, MetadataExt},
     },
-    path::{Path, PathBuf},
+    path::Path,
     time::SystemTime,
 };
 
@@ -15,6 +15,7 @@ use super::{
     Links,
     filter::{Filter, Scope},
     is_temporary,
+    source_file::SourceFile,
 };
 use crate::{Error, PathError, RemotePath, terminal_safe};
 
@@ -63,8 +64,8 @@ impl Folder {
 
 #[derive(Debug)]
 pub(crate) struct File {
-    /// Where it is here.
-    pub(crate) local: PathBuf,
+    /// Where it is.
+    pub(crate) source_file: SourceFile,
     /// Its folder among the folders.
     pub(crate) folder: usize,
     /// Its name on the server.
@@ -186,7 +187,7 @@ impl Outline {
         } else if !self.filter.name(scope, name) {
             // It is as if it were not there.
         } else if self.filter.facts(Some(kind.len()), kind.modified().ok()) {
-            self.add_file(local, name, folder, &kind);
+            self.add_file(SourceFile::Local(local.to_owned()), name, folder, (kind.len(), kind.modified().ok()));
         } else {
             self.folders[folder].excluded.push(name.to_owned());
         }
@@ -228,8 +229,13 @@ impl Outline {
     }
 
     /// Adds a file.
-    pub(crate) fn add_file(&mut self, local: &Path, name: &[u8], folder: usize, kind: &fs::Metadata) {
-        let (length, modified) = (kind.len(), kind.modified().ok());
-        self.files.push(File { local: local.to_owned(), folder, name: name.to_owned(), length, modified });
+    pub(crate) fn add_file(
+        &mut self,
+        source_file: SourceFile,
+        name: &[u8],
+        folder: usize,
+        (length, modified): (u64, Option<SystemTime>),
+    ) {
+        self.files.push(File { source_file, folder, name: name.to_owned(), length, modified });
     }
 }

@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, ffi::OsStr, io, os::unix::ffi::OsStrExt, path::PathBuf};
 
 use dav::{
-    Error, RemotePath, Wanted,
+    Error, RemotePath, Wanted, same_digest,
     transfer::{Filter, Leaf, Tree, body_of, place_in},
 };
 use futures_util::{StreamExt, TryStreamExt, future::BoxFuture, stream};
@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::{
     Outcome,
     filters::Filters,
-    options::{Manner, Way},
+    options::{Links, Manner, Way},
     place::{Place, place},
     report::Report,
     session::Session,
@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// Ignore files that are only in TO
     #[arg(long)]
     one_way: bool,
+    /// Symbolic links in a local folder: skip them, or compare what they lead to
+    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    links: Links,
     #[command(flatten)]
     filters: Filters,
     #[command(flatten)]
@@ -94,7 +97,10 @@ pub(super) async fn run(args: Args) -> Outcome {
         return Err(usage("--header and --password-file are for one server, and these are two: use the settings file"));
     }
     let (from, to) = (Side::open(from, &args.way).await?, Side::open(to, &args.way).await?);
-    let (source, target) = futures_util::try_join!(from.tree(&filter), to.tree(&filter))?;
+    // What FROM has may have another size or age in TO.
+    let of_names = filter.of_names();
+    let (source, target) = futures_util::try_join!(from.tree(&filter, args.links), to.tree(&of_names, args.links))?;
+    source.skipped.iter().chain(&target.skipped).for_each(say);
     for (path, why) in source.failed.iter().chain(&target.failed) {
         report.fail(show::name(path.as_bytes()), why);
     }
@@ -105,8 +111,10 @@ pub(super) async fn run(args: Args) -> Outcome {
     for name in names {
         match (source.files.get(name), target.files.get(name)) {
             (Some(a), Some(b)) => both.push((name, a, b)),
-            (Some(_), None) => found.missing_in_to.push(text(name)),
-            (None, Some(_)) if !args.one_way => found.missing_in_from.push(text(name)),
+            (Some(_), None) if !target.is_unknown(name) => found.missing_in_to.push(text(name)),
+            (None, Some(leaf)) if !args.one_way && !source.is_unknown(name) && filter.takes(leaf) => {
+                found.missing_in_from.push(text(name));
+            }
             _ => {}
         }
     }
@@ -170,9 +178,9 @@ impl Side {
         })
     }
 
-    async fn tree(&self, filter: &Filter) -> Result<Tree, Error> {
+    async fn tree(&self, filter: &Filter, links: Links) -> Result<Tree, Error> {
         match self {
-            Self::Here(path) => Tree::here(path, filter),
+            Self::Here(path) => Tree::here(path, filter, links.into()),
             Self::There(session, path) => Tree::there(&session.dav, path, filter, Wanted::DIGESTS).await,
         }
     }
@@ -236,13 +244,7 @@ async fn content(
             .map(Some);
     }
     if matches!(other, Side::There(..)) {
-        // Digests by the same algorithm, `SHA1:…`.
-        let algorithm = |sum: &str| sum.split(':').next().map(str::to_ascii_uppercase);
-        let same = there.checksums.iter().find_map(|ours| {
-            let theirs = leaf.checksums.iter().find(|theirs| algorithm(theirs) == algorithm(ours))?;
-            Some(ours.eq_ignore_ascii_case(theirs))
-        });
-        return Ok(same);
+        return Ok(same_digest(&leaf.checksums, &there.checksums));
     }
     session.dav.digest_fits(&path, &mut other.body(name, leaf)?, &there.checksums).await
 }

@@ -70,9 +70,13 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     }
     let one = one_server(sources.there.iter().copied().chain(to.remote().filter(|_| apart.is_none())))?;
     let session = Session::open(one, &args.way, &args.manner).await?;
+    let second = match to {
+        Place::There(to) if apart.is_some() => Some(Session::open(to, &args.way, &args.manner).await?),
+        _ => None,
+    };
     let skip = if args.resume { Skip::SameSizeAndTime } else { Skip::Nothing };
     let (recursive, resume) = (args.recursive, args.resume);
-    let options = args.selection.apply(moving::options(&session));
+    let options = args.selection.apply(moving::options(second.as_ref().unwrap_or(&session)));
     let options = args.sparing.apply(dav::transfer::Options { recursive, skip, resume, filter, ..options });
     if sources.is_stdin() {
         let Place::There(to) = to else { return Err(usage("the target of standard input must be a file on a server")) };
@@ -90,15 +94,16 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
             cat::print_all(&session, &there, session.settings.verify == Verify::Digest, report).await
         }
         Place::Here(to) => transfer(&session, Route::Down(&there, to), &options, &stop, report, &args.verbosity).await,
-        Place::There(to) if apart.is_some() => {
-            let second = Session::open(to, &args.way, &args.manner).await?;
-            let route = Route::Across(&there, &second, &to.path);
-            transfer(&session, route, &options, &stop, report, &args.verbosity).await
-        }
-        Place::There(to) => {
-            let copied = carry(&session, Verb::Copy, &there, &to.path, args.recursive, &mut report).await;
-            report.finish(Done { copied })
-        }
+        Place::There(to) => match &second {
+            Some(second) => {
+                let route = Route::Across(&there, second, &to.path);
+                transfer(&session, route, &options, &stop, report, &args.verbosity).await
+            }
+            None => {
+                let copied = carry(&session, Verb::Copy, &there, &to.path, args.recursive, &mut report).await;
+                report.finish(Done { copied })
+            }
+        },
     }
 }
 

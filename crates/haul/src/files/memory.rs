@@ -73,9 +73,27 @@ pub(super) struct Mirror {
     pub(super) last_seen: PathBuf,
 }
 
-/// Where that is kept of a folder on a server, as `who` asks sees it, and one here. What has not been used for long is
-/// deleted.
+/// Where that is kept of a folder on a server, as `who` asks sees it, and one here.
 pub(super) fn mirror(origin: &Origin, who: u64, path: &RemotePath, here: &Path) -> Option<Mirror> {
+    let folder = mirrors()?;
+    let mut mark = DefaultHasher::new();
+    (origin.to_string(), who, path.target()).hash(&mut mark);
+    let listing = folder.join(format!("{:016x}", mark.finish()));
+    std::path::absolute(here).unwrap_or_else(|_| here.to_owned()).hash(&mut mark);
+    Some(Mirror { listing, last_seen: folder.join(format!("{:016x}.seen", mark.finish())) })
+}
+
+/// Where it is kept what was last seen of each file of two folders on servers, each as somebody sees it.
+pub(super) fn relayed(from: (&Origin, u64, &RemotePath), to: (&Origin, u64, &RemotePath)) -> Option<PathBuf> {
+    let mut mark = DefaultHasher::new();
+    for (origin, who, path) in [from, to] {
+        (origin.to_string(), who, path.target()).hash(&mut mark);
+    }
+    Some(mirrors()?.join(format!("{:016x}.seen", mark.finish())))
+}
+
+/// The folder for what mirrors have seen. What has not been used for long is deleted.
+fn mirrors() -> Option<PathBuf> {
     let folder = place()?.with_file_name("mirrors");
     let old = SystemTime::now() - MIRRORED;
     for file in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -83,11 +101,7 @@ pub(super) fn mirror(origin: &Origin, who: u64, path: &RemotePath, here: &Path) 
             let _ = fs::remove_file(file.path());
         }
     }
-    let mut mark = DefaultHasher::new();
-    (origin.to_string(), who, path.target()).hash(&mut mark);
-    let listing = folder.join(format!("{:016x}", mark.finish()));
-    std::path::absolute(here).unwrap_or_else(|_| here.to_owned()).hash(&mut mark);
-    Some(Mirror { listing, last_seen: folder.join(format!("{:016x}.seen", mark.finish())) })
+    Some(folder)
 }
 
 /// What is known: of a server, and of all ways.

@@ -102,14 +102,19 @@ pub(super) enum Links {
     Follow,
 }
 
+impl From<Links> for transfer::Links {
+    fn from(links: Links) -> Self {
+        match links {
+            Links::Skip => Self::Skip,
+            Links::Follow => Self::Follow,
+        }
+    }
+}
+
 impl Selection {
     /// Options of a transfer, with what was chosen here.
     pub(super) fn apply(&self, options: Options) -> Options {
-        let links = match self.links {
-            Links::Skip => transfer::Links::Skip,
-            Links::Follow => transfer::Links::Follow,
-        };
-        Options { modify_window: self.modify_window.0, links, ..options }
+        Options { modify_window: self.modify_window.0, links: self.links.into(), ..options }
     }
 }
 

@@ -79,7 +79,7 @@ impl Download<'_> {
         part: &Path,
         place: &Path,
         replaces: bool,
-    ) -> Result<unchanged::Here, Error> {
+    ) -> Result<unchanged::Here<'static>, Error> {
         let file = fs::File::options().write(true).open(part);
         if let (Some(modified), Ok(file)) = (find.facts.modified, &file) {
             // Nobody is to take it for an old one; a file of ours is locked already.
@@ -95,7 +95,7 @@ impl Download<'_> {
         let kind = fs::metadata(part).map_err(written)?;
         let rename = || fs::rename(part, place);
         if replaces { self.replace(place, rename) } else { rename() }.map_err(written)?;
-        Ok(unchanged::Here { length: kind.len(), modified: kind.modified().ok() })
+        Ok(unchanged::Here { length: kind.len(), modified: kind.modified().ok(), etag: None })
     }
 
     /// Puts something in the place of something of another kind, which is gone when that is done, and back if it fails.

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, time::SystemTime};
 use super::*;
 use crate::{
     ETag,
-    transfer::{filter::Scope, walk::Folder},
+    transfer::{filter::Scope, source_file::SourceFile, walk::Folder},
 };
 
 fn path(text: &str) -> RemotePath {
@@ -20,7 +20,7 @@ fn tag(text: &str) -> ETag {
 fn outline() -> Outline {
     let folder = |text, parent| Folder::new(path(text), parent, Scope::default());
     let file = |name: &str, folder| File {
-        local: PathBuf::from(name),
+        source_file: SourceFile::Local(PathBuf::from(name)),
         folder,
         name: name.into(),
         length: 10,
@@ -35,7 +35,7 @@ fn outline() -> Outline {
 
 fn file_like(file: &File) -> File {
     let File { folder, length, modified, .. } = *file;
-    File { local: file.local.clone(), name: file.name.clone(), folder, length, modified }
+    File { source_file: file.source_file.clone(), name: file.name.clone(), folder, length, modified }
 }
 
 fn begun(outline: Outline, rules: Options, bulk: bool, tops: Vec<(usize, Option<Listing>)>, first: usize) -> Plan {
@@ -286,7 +286,7 @@ fn digests_are_compared_after_lengths_and_a_stop_counts_what_was_sent() {
 fn a_long_listing_does_not_wait_for_the_last_files() {
     let mut outline = outline();
     let file = |number: usize| File {
-        local: number.to_string().into(),
+        source_file: SourceFile::Local(number.to_string().into()),
         folder: 0,
         name: number.to_string().into_bytes(),
         length: 10,

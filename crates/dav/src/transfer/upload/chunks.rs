@@ -14,7 +14,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use haul_http::Class;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Upload, mtime, ranges::is_passing, renaming, source::Seen};
+use super::{Upload, file::mtime, ranges::is_passing, renaming, source::Seen};
 use crate::{
     Error, If, Precondition, RemotePath, Wanted,
     nextcloud::Nextcloud,

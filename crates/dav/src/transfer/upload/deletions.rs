@@ -50,7 +50,7 @@ impl Upload<'_> {
             paths.iter().map(|(path, _)| path).partition(|path| few || is_hidden(path));
         let look = |path: &RemotePath| {
             let path = path.clone();
-            async move { Ok::<_, Error>(self.dav.stat(&path, self.options.wanted()).await?.map(|_| path)) }
+            async move { Ok::<_, Error>(self.dav.stat(&path, self.wanted).await?.map(|_| path)) }
         };
         let mut there: HashSet<RemotePath> =
             try_join_all(each.into_iter().map(look)).await?.into_iter().flatten().collect();

@@ -15,7 +15,10 @@ use haul_http::{
 use http::HeaderMap;
 
 use super::{Upload, source::Source};
-use crate::{Error, transfer::Verify};
+use crate::{
+    Error,
+    transfer::{Verify, source_file::SourceFile},
+};
 
 /// Whether the server refuses digests.
 #[derive(Debug, Default)]
@@ -38,15 +41,19 @@ impl Upload<'_> {
             None => (Algorithm::Sha256, &[Field::ReprDigest, Field::ContentDigest][..]),
         };
         // Reading it for its digest is no progress.
-        let body = match source.body.length().filter(|_| source.is_read_later()) {
-            Some(length) => Some(Body::file(source.local.clone(), 0, length)),
-            None => source.body.again(),
+        let body = match (&source.source_file, source.body.length()) {
+            (SourceFile::Local(local), Some(length)) if source.is_read_later => {
+                Some(Body::file(local.clone(), 0, length))
+            }
+            // It would be fetched twice.
+            (SourceFile::Remote(_), _) if source.is_read_later => None,
+            _ => source.body.again(),
         };
-        let (body, local) = (body.filter(|_| wanted), source.local.clone());
+        let (body, source_file) = (body.filter(|_| wanted), source.source_file.clone());
         async move {
             let Some(mut body) = body else { return Ok(HeaderMap::new()) };
             let digests = Digests::of_body(&mut body, &[algorithm]).await;
-            let digests = digests.map_err(|error| Error::local("read", &local, error))?;
+            let digests = digests.map_err(|error| source_file.refused(format!("it cannot be read: {error}")))?;
             Ok(fields.iter().filter_map(|field| Some((field.name(), digests.value(*field)?))).collect())
         }
     }

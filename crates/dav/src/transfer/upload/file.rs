@@ -1,9 +1,6 @@
 //! One file on its way: locked if it must be, guarded, whole or not at all where that is asked for.
 
-use std::{
-    path::Path,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use haul_http::{Body, Class};
@@ -20,6 +17,7 @@ use crate::{
     transfer::{
         SHARED,
         plan::{Before, Sent, There},
+        source_file::SourceFile,
         temporary_name,
     },
 };
@@ -38,7 +36,7 @@ impl Upload<'_> {
     /// wanted.
     pub(super) async fn file(
         &self,
-        local: &Path,
+        source_file: &SourceFile,
         path: &RemotePath,
         length: u64,
         modified: Option<SystemTime>,
@@ -46,7 +44,7 @@ impl Upload<'_> {
         manner: Manner,
     ) -> Result<Sent, Error> {
         if before == Before::Folder {
-            return self.replace_by_file(local, path, length, modified).await;
+            return self.replace_by_file(source_file, path, length, modified).await;
         }
         let exists = matches!(before, Before::File(_));
         if exists {
@@ -62,7 +60,7 @@ impl Upload<'_> {
             _ if made => Precondition::None,
             _ => Precondition::Absent,
         };
-        let sent = self.send(local, path, length, modified, &precondition, &claims, (seen, manner)).await;
+        let sent = self.send(source_file, path, length, modified, &precondition, &claims, (seen, manner)).await;
         self.held_locks.release(path, sent.is_ok()).await;
         sent
     }
@@ -70,7 +68,7 @@ impl Upload<'_> {
     #[expect(clippy::too_many_arguments, reason = "each is a part of the request")]
     async fn send(
         &self,
-        local: &Path,
+        source_file: &SourceFile,
         path: &RemotePath,
         length: u64,
         modified: Option<SystemTime>,
@@ -78,26 +76,26 @@ impl Upload<'_> {
         claims: &If,
         (seen, Manner { looks, alone }): (bool, Manner),
     ) -> Result<Sent, Error> {
-        let way = if seen { self.way(path, length).await } else { Strategy::Whole };
+        let way = match source_file {
+            SourceFile::Local(local) if seen => Some((self.way(path, length).await, local)),
+            _ => None,
+        };
         match (way, &self.nextcloud) {
-            (Strategy::Chunks { size, lanes }, Some(nextcloud)) => {
+            (Some((Strategy::Chunks { size, lanes }, local)), Some(nextcloud)) => {
                 let by = (size, lanes);
                 return self
                     .send_chunks(nextcloud, local, path, length, modified, precondition, claims, by)
                     .boxed()
                     .await;
             }
-            (Strategy::Ranges { lanes }, _) => {
+            (Some((Strategy::Ranges { lanes }, local)), _) => {
                 if let Some(sent) = self.send_ranges(local, path, length, precondition, claims, lanes).boxed().await? {
                     return Ok(sent);
                 }
             }
             _ => {}
         }
-        let source = {
-            let _turn = self.readers.acquire().await;
-            Source::open(local, length, self.watch).await?
-        };
+        let source = self.open(source_file, length).await?;
         let bytes = source.body.length().unwrap_or(length);
         let stated = self.stated(&source).await?;
         let headers: HeaderMap = mtime(modified).into_iter().collect();
@@ -107,11 +105,11 @@ impl Upload<'_> {
             self.send_renamed(path, source, (headers, stated), precondition, claims, options).await?;
             return Ok(Sent { bytes, etag: None, compared: false, seen: None });
         }
-        let look = looks.then(|| self.options.wanted());
+        let look = looks.then_some(self.wanted);
         let put =
             |body, headers| self.dav.put_and_look(path, body, headers, precondition, claims, options.clone(), look);
         let (stored, found) = self.put_stated(source.body, (headers, stated), put).await?;
-        source.seen.still(local)?;
+        source.seen.still_of(source_file)?;
         Ok(Sent { bytes, etag: stored.etag, compared: false, seen: found.as_ref().map(There::from) })
     }
 
@@ -141,7 +139,7 @@ impl Upload<'_> {
         claims: &If,
         options: haul_http::Options,
     ) -> Result<(), Error> {
-        let Source { body, seen, local } = source;
+        let Source { body, seen, source_file, .. } = source;
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
             return Err(Error::Differs { path: path.clone(), why: "it is no name for a file".into() });
         };
@@ -155,7 +153,7 @@ impl Upload<'_> {
         let refused = put.as_ref().is_err_and(|why| why.refusal().is_some());
         let renamed = async {
             put?;
-            seen.still(&local)?;
+            seen.still_of(&source_file)?;
             self.rename(&temporary, path, precondition, claims, ours).await.map(drop)
         };
         let renamed = renamed.await;
@@ -218,7 +216,7 @@ pub(super) fn renaming(path: &RemotePath, precondition: &Precondition, claims: &
 }
 
 /// A file's time, as Nextcloud and ownCloud take it; to others it says nothing.
-pub(in crate::transfer) fn mtime(modified: Option<SystemTime>) -> Option<(HeaderName, HeaderValue)> {
+pub(super) fn mtime(modified: Option<SystemTime>) -> Option<(HeaderName, HeaderValue)> {
     Some((HeaderName::from_static("x-oc-mtime"), HeaderValue::from(seconds(modified)?)))
 }
 

@@ -159,16 +159,18 @@ fn leave_out(outline: &mut Outline, groups: &[Vec<Node>], are_one: impl Fn(&[u8]
                 kept.push(name);
                 continue;
             };
-            let why = io::Error::other(format!(
-                "the server takes its name and {} for one: rename one of them",
-                terminal_safe(other)
-            ));
-            let local = match thing {
-                Node::File(file) => outline.files[*file].local.display().to_string(),
-                Node::Folder(folder) => outline.folders[*folder].path.to_string(),
+            let why = format!("the server takes its name and {} for one: rename one of them", terminal_safe(other));
+            let (told, error) = match thing {
+                Node::File(file) => {
+                    let source_file = &outline.files[*file].source_file;
+                    (source_file.to_string(), source_file.refused(why))
+                }
+                Node::Folder(folder) => {
+                    let path = outline.folders[*folder].path.to_string();
+                    (path.clone(), Error::local("upload", path, io::Error::other(why)))
+                }
             };
-            let error = Error::local("upload", local.clone(), why);
-            outline.left_out.push((local, error));
+            outline.left_out.push((told, error));
             if let Some(above) = folder_of(outline, *thing) {
                 outline.folders[above].twins.push(name);
             }

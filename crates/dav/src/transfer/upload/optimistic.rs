@@ -23,6 +23,7 @@ use crate::{
         Skip, Verify,
         name_folding::key,
         plan::{Before, Outcome},
+        source_file::SourceFile,
     },
 };
 
@@ -37,6 +38,11 @@ pub(super) struct Optimistic<'a> {
 }
 
 impl Optimistic<'_> {
+    /// None are.
+    pub(super) fn none() -> Self {
+        Self { under_way: FuturesUnordered::new(), outcomes: Vec::new(), sources: usize::MAX, arrived: Arc::default() }
+    }
+
     /// Which files they are.
     pub(super) fn files(&self) -> usize {
         self.under_way.len() + self.outcomes.len()
@@ -63,12 +69,7 @@ impl Upload<'_> {
     /// The first of the sources, if they may go before the target is known.
     pub(super) fn first<'a>(&'a self, sources: &[(PathBuf, fs::Metadata)], to: &RemotePath) -> Optimistic<'a> {
         let options = self.options;
-        let first = Optimistic {
-            under_way: FuturesUnordered::new(),
-            outcomes: Vec::new(),
-            sources: sources.len(),
-            arrived: Arc::default(),
-        };
+        let first = Optimistic { sources: sources.len(), ..Optimistic::none() };
         let unseen = options.skip == Skip::Nothing && options.settled.is_first() && !options.dry_run && !options.resume;
         let plain = !options.temporary && !options.lock.locks(false) && self.nextcloud.is_none();
         let files = sources.iter().all(|(_, kind)| kind.is_file());
@@ -83,11 +84,11 @@ impl Upload<'_> {
         let whole = sources.iter().take_while(|(_, kind)| whole(kind.len()));
         for (file, (local, kind)) in whole.take(options.connections.saturating_sub(1)).enumerate() {
             let Some(path) = name_of(local).ok().and_then(|name| to.join(&name, false).ok()) else { break };
-            let (local, length, modified) = (local.clone(), kind.len(), kind.modified().ok());
+            let (source_file, length, modified) = (SourceFile::Local(local.clone()), kind.len(), kind.modified().ok());
             // A refusal is likely: no neighbour is to be told of it.
             let manner = Manner { looks, alone: true };
             let sent = async move {
-                let sent = self.file(&local, &path, length, modified, Before::Unseen, manner).await;
+                let sent = self.file(&source_file, &path, length, modified, Before::Unseen, manner).await;
                 Outcome::Uploaded(file, sent)
             };
             first.under_way.push(sent.boxed());

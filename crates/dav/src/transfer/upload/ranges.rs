@@ -142,7 +142,7 @@ impl Upload<'_> {
             Err(error) if error.is(400) || error.is(501) => return Ok(false),
             Err(error) => return Err(error),
         }
-        let there = self.dav.stat(temporary, self.options.wanted()).await?;
+        let there = self.dav.stat(temporary, self.wanted).await?;
         let Some(there) = there.filter(|there| there.properties.length == Some(length)) else { return Ok(false) };
         if self.options.verify != Verify::Digest {
             return Ok(true);

@@ -4,7 +4,7 @@
 //! overwrites then deletes the old one and renames in one request (RFC 4918 §9.9.3). Some servers refuse to overwrite
 //! one kind by the other: there the old one is deleted first.
 
-use std::{path::Path, time::SystemTime};
+use std::time::SystemTime;
 
 use haul_http::{Class, Options};
 use http::HeaderMap;
@@ -19,7 +19,9 @@ use crate::{
     transfer::{
         SHARED, marked,
         plan::{Node, Outcome, Sent, There},
-        random, temporary_name,
+        random,
+        source_file::SourceFile,
+        temporary_name,
     },
 };
 
@@ -39,16 +41,13 @@ impl Upload<'_> {
     /// Uploads a file to the place of a folder.
     pub(super) async fn replace_by_file(
         &self,
-        local: &Path,
+        source_file: &SourceFile,
         path: &RemotePath,
         length: u64,
         modified: Option<SystemTime>,
     ) -> Result<Sent, Error> {
         let (parent, name) = place(path)?;
-        let Source { body, seen, .. } = {
-            let _turn = self.readers.acquire().await;
-            Source::open(local, length, self.watch).await?
-        };
+        let Source { body, seen, .. } = self.open(source_file, length).await?;
         let bytes = body.length().unwrap_or(length);
         let ours = parent.join(&temporary_name(name), false)?;
         let headers: HeaderMap = mtime(modified).into_iter().collect();
@@ -57,7 +56,7 @@ impl Upload<'_> {
         let replaced = async {
             let options = Options { class, ..Options::default() };
             self.dav.put(&ours, body, headers, &Precondition::Absent, &If::default(), options).await?;
-            seen.still(local)?;
+            seen.still_of(source_file)?;
             self.move_over(&ours, path, &Precondition::None).await
         };
         self.settle(&ours, replaced.await).await?;
@@ -97,7 +96,7 @@ impl Upload<'_> {
                 return Err(error);
             }
         }
-        Ok(self.dav.stat(to, self.options.wanted()).await?.map(|entry| There::from(&entry)))
+        Ok(self.dav.stat(to, self.wanted).await?.map(|entry| There::from(&entry)))
     }
 
     /// Deletes what is here no more, unless it and its twin are one on the server.

@@ -3,24 +3,33 @@
 use std::{
     fs,
     io::{self, Read},
-    path::{Path, PathBuf},
+    path::Path,
+    sync::Arc,
     time::SystemTime,
 };
 
 use haul_http::Body;
 
+use super::Upload;
 use crate::{
-    Error,
-    transfer::{Event, Watch},
+    Dav, Error, RemotePath,
+    transfer::{
+        Event, SHARED, Watch, body_of,
+        relayed::content_of,
+        source_file::{RemoteSource, SourceFile},
+    },
 };
+
 /// A file up to this size is read at once, and travels in the same segments as its request's head.
 const AT_ONCE: u64 = 128 * 1024;
 
 /// A file on its way.
 pub(super) struct Source {
-    pub(super) local: PathBuf,
+    pub(super) source_file: SourceFile,
     pub(super) body: Body,
     pub(super) seen: Seen,
+    /// Whether it is read as it is sent, and not in memory.
+    pub(super) is_read_later: bool,
 }
 
 /// What a file looked like when it was opened, by which a change is known.
@@ -33,7 +42,8 @@ pub(super) struct Seen {
 impl Source {
     /// A file's content, `length` bytes when it was listed. A small one is read now, and is what it is now; a large one
     /// is read as it is sent.
-    pub(super) async fn open(local: &Path, length: u64, watch: &Watch) -> Result<Self, Error> {
+    async fn open(local: &Path, length: u64, watch: &Watch) -> Result<Self, Error> {
+        let source_file = SourceFile::Local(local.to_owned());
         let path = local.to_owned();
         let open = move || {
             let mut file = fs::File::open(&path)?;
@@ -55,18 +65,53 @@ impl Source {
         if length <= AT_ONCE {
             let seen = Seen { length: bytes.len() as u64, modified };
             watch(Event::Moved { bytes: seen.length });
-            return Ok(Self { local: local.to_owned(), body: bytes.into(), seen });
+            return Ok(Self { source_file, body: bytes.into(), seen, is_read_later: false });
         }
         let (watch, file) = (watch.clone(), Body::file(local.to_owned(), 0, length));
         let body = file.watched(move |bytes| watch(Event::Moved { bytes }));
-        Ok(Self { local: local.to_owned(), body, seen: Seen { length, modified } })
+        Ok(Self { source_file, body, seen: Seen { length, modified }, is_read_later: true })
+    }
+
+    /// The same of a file on another server. A small one is fetched now, so that an answer that is cut off or delayed
+    /// does not hold up a connection to the target.
+    async fn fetch(upload: &Upload<'_>, remote: &Arc<RemoteSource>, length: u64) -> Result<Self, Error> {
+        let source_file = SourceFile::Remote(remote.clone());
+        let from = upload.source(&remote.path)?;
+        let (seen, watch) = (Seen { length, modified: None }, upload.watch.clone());
+        if length <= SHARED {
+            let content = content_of(from, remote, upload.options.verify).await?;
+            watch(Event::Moved { bytes: length });
+            return Ok(Self { source_file, body: content.into(), seen, is_read_later: false });
+        }
+        let body = body_of(from, &remote.path, &remote.leaf).watched(move |bytes| watch(Event::Moved { bytes }));
+        Ok(Self { source_file, body, seen, is_read_later: true })
     }
 }
 
-impl Source {
-    /// Whether it is read as it is sent, and not in memory.
-    pub(super) fn is_read_later(&self) -> bool {
-        self.seen.length > AT_ONCE
+impl Upload<'_> {
+    /// Opens a file that is to be sent.
+    pub(super) async fn open(&self, source_file: &SourceFile, length: u64) -> Result<Source, Error> {
+        match source_file {
+            SourceFile::Local(local) => {
+                let _turn = self.readers.acquire().await;
+                Source::open(local, length, self.watch).await
+            }
+            SourceFile::Remote(remote) => Source::fetch(self, remote, length).await,
+        }
+    }
+
+    /// What a file holds, read anew.
+    pub(super) fn content(&self, source_file: &SourceFile, length: u64) -> Result<Body, Error> {
+        Ok(match source_file {
+            SourceFile::Local(local) => Body::file(local.clone(), 0, length),
+            SourceFile::Remote(remote) => body_of(self.source(&remote.path)?, &remote.path, &remote.leaf),
+        })
+    }
+
+    /// The server that is copied from.
+    pub(super) fn source(&self, path: &RemotePath) -> Result<&Dav, Error> {
+        let none = || Error::Differs { path: path.clone(), why: "it is not known on which server it is".into() };
+        self.from.ok_or_else(none)
     }
 }
 
@@ -76,6 +121,14 @@ impl Seen {
         let kind = fs::metadata(local).map_err(|error| Error::local("read", local, error))?;
         let seen = Self { length, modified: kind.modified().ok() };
         seen.still(local).map(|()| seen)
+    }
+
+    /// The same of a file wherever it is. A server is asked for the version that was listed, and gives all of it or none.
+    pub(super) fn still_of(self, source_file: &SourceFile) -> Result<(), Error> {
+        match source_file {
+            SourceFile::Local(local) => self.still(local),
+            SourceFile::Remote(_) => Ok(()),
+        }
     }
 
     /// Whether the file is what it was: else what was sent may be half of one version and half of another. What was

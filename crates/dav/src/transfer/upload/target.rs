@@ -4,6 +4,7 @@ use std::{
     collections::HashSet,
     fs, io,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use futures_util::{FutureExt, future::join_all};
@@ -16,6 +17,7 @@ use crate::{
         FEW, Options,
         filter::{Filter, Scope},
         plan::{Listing, There},
+        source_file::SourceFile,
         walk::{Folder, Outline},
     },
 };
@@ -27,21 +29,25 @@ pub(super) enum Target {
     Nothing,
 }
 
-/// Looks at the target, and at what matters in it: until `arrived`, which is when every source has got there as a new
+/// Looks at the target, and at what matters in it, which for files is their names: until `arrived`, which is when every source has got there as a new
 /// file.
 pub(super) async fn target(
     dav: &Dav,
     to: &RemotePath,
-    sources: &[(PathBuf, fs::Metadata)],
-    options: &Options,
+    names: Option<Vec<Vec<u8>>>,
+    wanted: Wanted,
     arrived: impl Future<Output = ()>,
 ) -> Result<Target, Error> {
-    let few = sources.len() <= FEW && sources.iter().all(|(_, kind)| kind.is_file());
-    if few {
-        few_of(dav, to, sources, options.wanted(), arrived).await
-    } else {
-        listing(dav, to, options.wanted()).await
+    match names {
+        Some(names) if names.len() <= FEW => few_of(dav, to, names, wanted, arrived).await,
+        _ => listing(dav, to, wanted).await,
     }
+}
+
+/// The names of the sources, if all of them are files.
+pub(super) fn names_of_files(sources: &[(PathBuf, fs::Metadata)]) -> Result<Option<Vec<Vec<u8>>>, Error> {
+    let files = sources.iter().all(|(_, kind)| kind.is_file());
+    files.then(|| sources.iter().map(|(local, _)| name_of(local)).collect()).transpose()
 }
 
 /// Looks at the target and the names in it that matter, all at once: its listing may be long. When the first connection
@@ -50,12 +56,11 @@ pub(super) async fn target(
 async fn few_of(
     dav: &Dav,
     to: &RemotePath,
-    sources: &[(PathBuf, fs::Metadata)],
+    names: Vec<Vec<u8>>,
     wanted: Wanted,
     arrived: impl Future<Output = ()>,
 ) -> Result<Target, Error> {
     let folder = to.clone().as_folder(true);
-    let names = sources.iter().map(|(local, _)| name_of(local)).collect::<Result<Vec<_>, _>>()?;
     let paths = names.iter().map(|name| folder.join(name, false)).collect::<Result<Vec<_>, _>>()?;
     let mut own = dav.stat(to, wanted).boxed();
     let known = tokio::select! {
@@ -170,8 +175,35 @@ pub(super) fn chosen(
     Ok(chosen)
 }
 
-/// A source, and for a folder all that is in it.
-type Found = (PathBuf, fs::Metadata, Option<Outline>);
+/// A source.
+pub(super) struct Found {
+    pub(super) source_file: SourceFile,
+    pub(super) kind: Kind,
+}
+
+/// What a source is.
+pub(super) enum Kind {
+    File(u64, Option<SystemTime>),
+    /// With all that is in it.
+    Folder(Outline),
+}
+
+impl Found {
+    fn is_folder(&self) -> bool {
+        matches!(self.kind, Kind::Folder(_))
+    }
+
+    /// What it is called on the other side.
+    fn name(&self) -> Result<Vec<u8>, Error> {
+        match &self.source_file {
+            SourceFile::Local(local) => name_of(local),
+            SourceFile::Remote(remote) => {
+                let none = || self.source_file.refused("it has no name: name what is in it instead".into());
+                remote.path.name().map(<[u8]>::to_vec).ok_or_else(none)
+            }
+        }
+    }
+}
 
 /// Goes through the sources that are folders. Where they belong is not known yet: they stand as `to` for now.
 pub(super) async fn walked(
@@ -182,12 +214,14 @@ pub(super) async fn walked(
     let (sources, to) = (sources.to_vec(), to.clone().as_folder(true));
     let (filter, links) = (options.filter.clone(), options.links);
     let walk = move |(local, kind): (PathBuf, fs::Metadata)| {
-        let walked = kind.is_dir().then(|| {
+        let kind = if kind.is_dir() {
             let mut outline = Outline { filter: filter.clone(), links, ..Outline::default() };
             outline.add_folder(&local, to.clone(), None, Scope::default());
-            outline
-        });
-        (local, kind, walked)
+            Kind::Folder(outline)
+        } else {
+            Kind::File(kind.len(), kind.modified().ok())
+        };
+        Found { source_file: SourceFile::Local(local), kind }
     };
     blocking(move || Ok(sources.into_iter().map(walk).collect())).await
 }
@@ -198,7 +232,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + S
 }
 
 /// Where everything belongs, and what is known of the folders it belongs in.
-type Placed = (Outline, Vec<(usize, Option<Listing>)>);
+pub(super) type Placed = (Outline, Vec<(usize, Option<Listing>)>);
 
 pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, options: &Options) -> Result<Placed, Error> {
     let folder = to.clone().as_folder(true);
@@ -210,35 +244,41 @@ pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, optio
     let mut sources = sources.into_iter();
     match (target, sources.as_slice()) {
         // The folder's contents, or the folder by another name.
-        (target @ (Target::Folder(_) | Target::Nothing), [(_, kind, _)])
-            if kind.is_dir() && (options.contents || matches!(target, Target::Nothing)) =>
+        (target @ (Target::Folder(_) | Target::Nothing), [lone])
+            if lone.is_folder() && (options.contents || matches!(target, Target::Nothing)) =>
         {
-            let walked = sources.next().and_then(|(_, _, walked)| walked).unwrap_or_default();
             let known = if let Target::Folder(listing) = target { Some(listing) } else { None };
-            Ok((walked, vec![(0, known)]))
+            match sources.next() {
+                Some(Found { kind: Kind::Folder(walked), .. }) => Ok((walked, vec![(0, known)])),
+                _ => Ok((outline, Vec::new())),
+            }
         }
         (Target::Folder(listing), _) => {
             let base = top(&mut outline, folder.clone());
             let mut names = HashSet::new();
-            for (local, kind, walked) in sources {
-                let name = name_of(&local)?;
+            for found in sources {
+                let name = found.name()?;
                 if !names.insert(name.clone()) {
-                    let why = io::Error::other("another source has the same name: upload them one by one");
-                    return Err(Error::local("upload", local, why));
+                    let why = "another source has the same name: upload them one by one";
+                    return Err(found.source_file.refused(why.into()));
                 }
-                match walked {
-                    Some(walked) => outline.graft(walked, &folder.join(&name, true)?, Some(base))?,
-                    None => outline.add_file(&local, &name, base, &kind),
+                match found.kind {
+                    Kind::Folder(walked) => outline.graft(walked, &folder.join(&name, true)?, Some(base))?,
+                    Kind::File(length, modified) => {
+                        outline.add_file(found.source_file, &name, base, (length, modified))
+                    }
                 }
             }
             Ok((outline, vec![(base, Some(listing))]))
         }
-        (target @ (Target::File(_) | Target::Nothing), [(local, kind, _)]) if kind.is_file() && !to.is_folder() => {
+        (target @ (Target::File(_) | Target::Nothing), [Found { source_file, kind: Kind::File(length, modified) }])
+            if !to.is_folder() =>
+        {
             let (Some(parent), Some(name)) = (to.parent(), to.name()) else {
                 return Err(Error::Differs { path: to.clone(), why: "it is no name for a file".into() });
             };
             let base = top(&mut outline, parent);
-            outline.add_file(local, name, base, kind);
+            outline.add_file(source_file.clone(), name, base, (*length, *modified));
             let mut known = Listing::new();
             if let Target::File(there) = target {
                 known.insert(name.to_owned(), there);

@@ -1,0 +1,64 @@
+//! The source of a file that is uploaded: a local file, or one on another server.
+
+use std::{fmt, io, path::PathBuf, sync::Arc};
+
+use haul_http::Expected;
+
+use super::tree::Leaf;
+use crate::{Error, RemotePath};
+
+/// The source of an uploaded file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SourceFile {
+    /// A local file.
+    Local(PathBuf),
+    /// A file on another server.
+    Remote(Arc<RemoteSource>),
+}
+
+/// A file on the server that is copied from, and what was listed of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RemoteSource {
+    pub(crate) path: RemotePath,
+    pub(crate) leaf: Leaf,
+}
+
+impl SourceFile {
+    pub(crate) fn remote(path: RemotePath, leaf: Leaf) -> Self {
+        Self::Remote(RemoteSource { path, leaf }.into())
+    }
+
+    /// What the server lists of it; none for a local file.
+    pub(crate) fn leaf(&self) -> Option<&Leaf> {
+        match self {
+            Self::Local(_) => None,
+            Self::Remote(remote) => Some(&remote.leaf),
+        }
+    }
+
+    /// It cannot be uploaded.
+    pub(crate) fn refused(&self, why: String) -> Error {
+        match self {
+            Self::Local(local) => Error::local("upload", local, io::Error::other(why)),
+            Self::Remote(remote) => Error::Differs { path: remote.path.clone(), why },
+        }
+    }
+}
+
+/// The name that the user knows it by.
+impl fmt::Display for SourceFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(local) => local.display().fmt(f),
+            Self::Remote(remote) => remote.path.fmt(f),
+        }
+    }
+}
+
+impl RemoteSource {
+    /// What the answer to a GET looks like.
+    pub(crate) fn expected(&self) -> Expected {
+        let Leaf { length, modified, etag, .. } = &self.leaf;
+        Expected { etag: etag.as_ref().map(ToString::to_string), length: *length, modified: *modified }
+    }
+}

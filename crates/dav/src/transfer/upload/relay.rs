@@ -1,0 +1,159 @@
+//! Copies from one server to another, through this machine and without a file here.
+//!
+//! It is an upload whose files are on another server: planned, guarded, verified and mirrored as any other. The source is
+//! listed before anything is done, so it is known to be whole when something is deleted for want of it. A small file is
+//! fetched into memory, and then sent. A large one is the answer to a GET and at the same time the body of a PUT; a PUT
+//! that has to be sent again asks for the file anew. So no more than a few small files is kept here.
+
+use std::{future::pending, time::Instant};
+
+use futures_util::{FutureExt, future::try_join_all};
+use tokio::sync::Notify;
+
+use super::{
+    STOPPED, Upload, missing,
+    optimistic::Optimistic,
+    target::{Found, Kind, Placed, Target, placed, target},
+};
+use crate::{
+    Dav, Error, RemotePath, Wanted,
+    transfer::{
+        Event, Leaf, Options, Skip, Summary, Watch, filter::Scope, last_seen::LastSeen, name_folding::key,
+        source_file::SourceFile, walk::Outline,
+    },
+};
+
+/// Copies files and folders from one server to another, as cp(1) does: into `to` if that is a folder, and otherwise, if
+/// there is one source, as `to`. When `stop` is notified, what is in flight is given up.
+pub async fn relay(
+    (from, sources): (&Dav, &[RemotePath]),
+    (dav, to): (&Dav, &RemotePath),
+    options: &Options,
+    stop: &Notify,
+    watch: &Watch,
+) -> Result<Summary, Error> {
+    let begin = Instant::now();
+    dav.warm(to, options.connections);
+    // Digests decide where both servers list some.
+    let wanted = if options.skip == Skip::Nothing { options.wanted() } else { Wanted::DIGESTS };
+    let upload = Upload { from: Some(from), wanted, ..Upload::new(dav, to, options, watch) };
+    let mut summary = Summary::default();
+    let look = async {
+        let looked = tokio::join!(upload.relayed(from, sources).boxed(), dav.learn(to).boxed());
+        looked.0
+    };
+    let looked = tokio::select! {
+        biased;
+        () = stop.notified() => None,
+        looked = look => Some(looked?),
+    };
+    match looked {
+        Some((placed, records)) => {
+            upload.carry_out(placed, Optimistic::none(), (false, records), stop, &mut summary).await;
+        }
+        None => watch(Event::Note(STOPPED)),
+    }
+    summary.took = begin.elapsed();
+    Ok(summary)
+}
+
+impl Upload<'_> {
+    /// What there is to copy, where it belongs, and what was seen of it the last time.
+    async fn relayed(&self, from: &Dav, sources: &[RemotePath]) -> Result<(Placed, LastSeen), Error> {
+        let looked = try_join_all(sources.iter().map(|source| self.look_at(from, source))).await?;
+        let chosen: Vec<(RemotePath, Option<Leaf>)> = looked.into_iter().flatten().collect();
+        let names = chosen.iter().map(|(path, leaf)| leaf.as_ref().and_then(|_| path.name().map(<[u8]>::to_vec)));
+        let walk = |(path, leaf): (RemotePath, Option<Leaf>)| async move {
+            let root = path.clone();
+            let kind = match leaf.clone() {
+                Some(leaf) => match leaf.length {
+                    Some(length) => Kind::File(length, leaf.modified),
+                    None => {
+                        let why = "the server does not tell its length".into();
+                        return Err(Error::Differs { path, why });
+                    }
+                },
+                None => Kind::Folder(
+                    Outline::of_server(from, &path, self.root.clone(), &self.options.filter, self.wanted).await?,
+                ),
+            };
+            Ok(Found { source_file: SourceFile::remote(root, leaf.unwrap_or_default()), kind })
+        };
+        let lone = if let [(path, None)] = &chosen[..] { Some(path.clone()) } else { None };
+        let (target, found, records) = tokio::try_join!(
+            target(self.dav, self.root, names.collect(), self.wanted, pending()).boxed(),
+            try_join_all(chosen.clone().into_iter().map(walk)).boxed(),
+            async { Ok(self.records(from, lone).await) }.boxed(),
+        )?;
+        for (source, leaf) in &chosen {
+            self.refuse_overlap(from, source, leaf.is_none(), &target)?;
+        }
+        if found.is_empty() {
+            let outline = Outline { left_out: missing(self.options), ..Outline::default() };
+            return Ok(((outline, Vec::new()), records));
+        }
+        let (mut outline, tops) = placed(target, found, self.root, self.options)?;
+        outline.left_out.extend(missing(self.options));
+        Ok(((outline, tops), records))
+    }
+
+    /// What a source is: a folder if nothing is told of it as a file. None if the filter leaves it out.
+    async fn look_at(&self, from: &Dav, source: &RemotePath) -> Result<Option<(RemotePath, Option<Leaf>)>, Error> {
+        let differs = |why: &str| Error::Differs { path: source.clone(), why: why.into() };
+        let Some(found) = from.stat(source, self.wanted).await? else {
+            return Err(differs("there is nothing at this path on the server"));
+        };
+        if found.path.is_folder() {
+            if !self.options.recursive {
+                return Err(differs("it is a folder: add -r to copy all that is in it"));
+            }
+            return Ok(Some((source.clone().as_folder(true), None)));
+        }
+        if self.options.contents {
+            return Err(differs("it is no folder"));
+        }
+        let leaf = Leaf::of(found.properties);
+        let name = source.name().unwrap_or_default();
+        let is_in = self.options.filter.file(&Scope::default(), name, leaf.length, leaf.modified);
+        Ok(is_in.then(|| (source.clone().as_folder(false), Some(leaf))))
+    }
+
+    /// What was last seen of a folder and of its copy.
+    async fn records(&self, from: &Dav, folder: Option<RemotePath>) -> LastSeen {
+        let (Some(file), Some(folder)) = (&self.options.last_seen, folder) else { return LastSeen::default() };
+        let (source, target) = (from.requests().url(&folder), self.dav.requests().url(self.root));
+        match (source, target) {
+            (Ok(source), Ok(target)) => LastSeen::between(file, target, source).await,
+            _ => LastSeen::default(),
+        }
+    }
+
+    /// Refuses to copy something onto itself, or a folder to a place in it. A mirror is not laid around its source
+    /// either: it would change what it is a mirror of.
+    fn refuse_overlap(&self, from: &Dav, source: &RemotePath, is_folder: bool, target: &Target) -> Result<(), Error> {
+        let (one, other) = (from.requests().origin(), self.dav.requests().origin());
+        let own = |origin: &haul_http::Origin| origin.port() == if origin.is_tls() { 443 } else { 80 };
+        let same_port = one.port() == other.port() || own(one) && own(other);
+        if one.host() != other.host() || !same_port {
+            return Ok(());
+        }
+        let place = match source.name() {
+            Some(name) if matches!(target, Target::Folder(_)) && !self.options.contents => {
+                self.root.join(name, is_folder)?
+            }
+            _ => self.root.clone(),
+        };
+        // Names that differ in case may be one.
+        let [ours, theirs] = [source, &place].map(|path| path.segments().map(key).collect::<Vec<_>>());
+        let why = if ours == theirs {
+            "is what is copied itself, or may be"
+        } else if is_folder && theirs.starts_with(&ours) {
+            "is in the folder that is copied"
+        } else if self.options.contents && ours.starts_with(&theirs) {
+            "holds the folder that is copied"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Differs { path: place, why: format!("{why}: nothing was changed; name another place") })
+    }
+}
