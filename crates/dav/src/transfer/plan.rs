@@ -338,7 +338,7 @@ impl Plan {
             let error = facts.path(&self.outline.folders).map(|path| Error::Differs { path, why });
             return self.file_failed(file, error.unwrap_or_else(|error| error));
         }
-        if !self.rules.settled.is_first() && self.rules.settled.contains(&facts.source_file.to_string()) {
+        if !self.rules.settled.is_first() && self.rules.settled.contains(&facts.origin.to_string()) {
             self.folders[facts.folder].open -= 1;
             return;
         }
@@ -348,7 +348,7 @@ impl Plan {
             return self.news.push(News::Spared(file, why));
         }
         let same_length = there.length == Some(facts.length);
-        let listed = facts.source_file.leaf().filter(|_| same_length && self.rules.skip != Skip::Nothing);
+        let listed = facts.origin.leaf().filter(|_| same_length && self.rules.skip != Skip::Nothing);
         let compares = match (self.rules.skip, listed.and_then(|leaf| same_digest(&leaf.checksums, &there.checksums))) {
             (Skip::Nothing, _) | (_, Some(false)) => false,
             (_, Some(true)) => return self.skip(file, there),
@@ -456,7 +456,7 @@ impl Plan {
     }
 
     fn open_failed(&mut self, file: usize, error: Error) {
-        self.fail(self.outline.files[file].source_file.to_string(), error);
+        self.fail(self.outline.files[file].origin.to_string(), error);
     }
 
     fn fail(&mut self, what: String, error: Error) {
@@ -479,7 +479,7 @@ impl Plan {
 }
 
 fn here(file: &File) -> Here<'_> {
-    let etag = file.source_file.leaf().and_then(|leaf| leaf.etag.as_ref());
+    let etag = file.origin.leaf().and_then(|leaf| leaf.etag.as_ref());
     Here { length: file.length, modified: file.modified, etag }
 }
 

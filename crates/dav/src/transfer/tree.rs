@@ -75,7 +75,7 @@ impl Tree {
             places.push(place);
         }
         let files = files.into_iter().map(|file| {
-            let leaf = file.source_file.leaf().cloned();
+            let leaf = file.origin.leaf().cloned();
             let here = || Leaf { length: Some(file.length), modified: file.modified, ..Leaf::default() };
             (below(&places[file.folder], &file.name), leaf.unwrap_or_else(here))
         });

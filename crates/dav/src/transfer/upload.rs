@@ -305,7 +305,7 @@ impl Upload<'_> {
                 let path = outline.folders[folder].path.clone();
                 let small = |file: usize| {
                     let facts = &outline.files[file];
-                    let SourceFile::Local(local) = &facts.source_file else { return None };
+                    let SourceFile::Local(local) = &facts.origin else { return None };
                     let (local, name) = (local.clone(), facts.name.clone());
                     Some(Small { file, local, name, length: facts.length, modified: facts.modified })
                 };
@@ -334,11 +334,11 @@ impl Upload<'_> {
             }
             Step::Compare(file, there) => {
                 let facts = &outline.files[file];
-                let (source_file, length, is_sent) = (facts.source_file.clone(), facts.length, plan.is_sent(file));
+                let (origin, length, is_sent) = (facts.origin.clone(), facts.length, plan.is_sent(file));
                 let path = facts.path(&outline.folders);
                 async move {
                     let same = match path {
-                        Ok(path) => self.is_same((&source_file, length), (&path, &there), is_sent).await,
+                        Ok(path) => self.is_same((&origin, length), (&path, &there), is_sent).await,
                         Err(error) => Err(error),
                     };
                     Outcome::Compared(file, same)
@@ -367,7 +367,7 @@ impl Upload<'_> {
             Step::Remaining(folder, paths) => self.remaining(folder, paths).boxed(),
             Step::Upload(file, before) | Step::UploadAndLook(file, before) => {
                 let facts = &outline.files[file];
-                let (source_file, length, modified) = (facts.source_file.clone(), facts.length, facts.modified);
+                let (origin, length, modified) = (facts.origin.clone(), facts.length, facts.modified);
                 let manner = Manner { looks, alone: plan.goes_alone(file) };
                 match facts.path(&outline.folders) {
                     Err(error) => async move { Outcome::Uploaded(file, Err(error)) }.boxed(),
@@ -376,7 +376,7 @@ impl Upload<'_> {
                     }
                     .boxed(),
                     Ok(path) => async move {
-                        Outcome::Uploaded(file, self.file(&source_file, &path, length, modified, before, manner).await)
+                        Outcome::Uploaded(file, self.file(&origin, &path, length, modified, before, manner).await)
                     }
                     .boxed(),
                 }
@@ -463,7 +463,7 @@ impl Upload<'_> {
     fn tell(&self, plan: &mut Plan, summary: &mut Summary) {
         for news in plan.news() {
             let outline = plan.outline();
-            let name = |file: usize| outline.files[file].source_file.to_string();
+            let name = |file: usize| outline.files[file].origin.to_string();
             match news {
                 News::Hides => (self.watch)(Event::Note(
                     "the server does not list names that begin with a dot: each is looked at by itself, and none is \

@@ -65,7 +65,7 @@ impl Folder {
 #[derive(Debug)]
 pub(crate) struct File {
     /// Where it is.
-    pub(crate) source_file: SourceFile,
+    pub(crate) origin: SourceFile,
     /// Its folder among the folders.
     pub(crate) folder: usize,
     /// Its name on the server.
@@ -231,11 +231,11 @@ impl Outline {
     /// Adds a file.
     pub(crate) fn add_file(
         &mut self,
-        source_file: SourceFile,
+        origin: SourceFile,
         name: &[u8],
         folder: usize,
         (length, modified): (u64, Option<SystemTime>),
     ) {
-        self.files.push(File { source_file, folder, name: name.to_owned(), length, modified });
+        self.files.push(File { origin, folder, name: name.to_owned(), length, modified });
     }
 }

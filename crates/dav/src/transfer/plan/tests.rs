@@ -20,7 +20,7 @@ fn tag(text: &str) -> ETag {
 fn outline() -> Outline {
     let folder = |text, parent| Folder::new(path(text), parent, Scope::default());
     let file = |name: &str, folder| File {
-        source_file: SourceFile::Local(PathBuf::from(name)),
+        origin: SourceFile::Local(PathBuf::from(name)),
         folder,
         name: name.into(),
         length: 10,
@@ -35,7 +35,7 @@ fn outline() -> Outline {
 
 fn file_like(file: &File) -> File {
     let File { folder, length, modified, .. } = *file;
-    File { source_file: file.source_file.clone(), name: file.name.clone(), folder, length, modified }
+    File { origin: file.origin.clone(), name: file.name.clone(), folder, length, modified }
 }
 
 fn begun(outline: Outline, rules: Options, bulk: bool, tops: Vec<(usize, Option<Listing>)>, first: usize) -> Plan {
@@ -286,7 +286,7 @@ fn digests_are_compared_after_lengths_and_a_stop_counts_what_was_sent() {
 fn a_long_listing_does_not_wait_for_the_last_files() {
     let mut outline = outline();
     let file = |number: usize| File {
-        source_file: SourceFile::Local(number.to_string().into()),
+        origin: SourceFile::Local(number.to_string().into()),
         folder: 0,
         name: number.to_string().into_bytes(),
         length: 10,

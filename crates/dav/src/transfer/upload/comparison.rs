@@ -31,14 +31,14 @@ impl Upload<'_> {
     /// Whether a file is the same on both sides: one that was sent, or one that was there before.
     pub(super) async fn is_same(
         &self,
-        (source_file, length): (&SourceFile, u64),
+        (origin, length): (&SourceFile, u64),
         (path, there): (&RemotePath, &There),
         is_sent: bool,
     ) -> Result<bool, Error> {
-        match source_file {
+        match origin {
             SourceFile::Remote(remote) if !is_sent => self.is_copy(remote, length, (path, there)).await,
             _ => {
-                let mut body = self.content(source_file, length)?;
+                let mut body = self.content(origin, length)?;
                 self.dav.holds(path, &mut body, &there.checksums, there.expected()).await
             }
         }

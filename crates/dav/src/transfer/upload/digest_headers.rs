@@ -41,7 +41,7 @@ impl Upload<'_> {
             None => (Algorithm::Sha256, &[Field::ReprDigest, Field::ContentDigest][..]),
         };
         // Reading it for its digest is no progress.
-        let body = match (&source.source_file, source.body.length()) {
+        let body = match (&source.origin, source.body.length()) {
             (SourceFile::Local(local), Some(length)) if source.is_read_later => {
                 Some(Body::file(local.clone(), 0, length))
             }
@@ -49,11 +49,11 @@ impl Upload<'_> {
             (SourceFile::Remote(_), _) if source.is_read_later => None,
             _ => source.body.again(),
         };
-        let (body, source_file) = (body.filter(|_| wanted), source.source_file.clone());
+        let (body, origin) = (body.filter(|_| wanted), source.origin.clone());
         async move {
             let Some(mut body) = body else { return Ok(HeaderMap::new()) };
             let digests = Digests::of_body(&mut body, &[algorithm]).await;
-            let digests = digests.map_err(|error| source_file.refused(format!("it cannot be read: {error}")))?;
+            let digests = digests.map_err(|error| origin.refused(format!("it cannot be read: {error}")))?;
             Ok(fields.iter().filter_map(|field| Some((field.name(), digests.value(*field)?))).collect())
         }
     }

@@ -36,7 +36,7 @@ impl Upload<'_> {
     /// wanted.
     pub(super) async fn file(
         &self,
-        source_file: &SourceFile,
+        origin: &SourceFile,
         path: &RemotePath,
         length: u64,
         modified: Option<SystemTime>,
@@ -44,7 +44,7 @@ impl Upload<'_> {
         manner: Manner,
     ) -> Result<Sent, Error> {
         if before == Before::Folder {
-            return self.replace_by_file(source_file, path, length, modified).await;
+            return self.replace_by_file(origin, path, length, modified).await;
         }
         let exists = matches!(before, Before::File(_));
         if exists {
@@ -60,7 +60,7 @@ impl Upload<'_> {
             _ if made => Precondition::None,
             _ => Precondition::Absent,
         };
-        let sent = self.send(source_file, path, length, modified, &precondition, &claims, (seen, manner)).await;
+        let sent = self.send(origin, path, length, modified, &precondition, &claims, (seen, manner)).await;
         self.held_locks.release(path, sent.is_ok()).await;
         sent
     }
@@ -68,7 +68,7 @@ impl Upload<'_> {
     #[expect(clippy::too_many_arguments, reason = "each is a part of the request")]
     async fn send(
         &self,
-        source_file: &SourceFile,
+        origin: &SourceFile,
         path: &RemotePath,
         length: u64,
         modified: Option<SystemTime>,
@@ -76,7 +76,7 @@ impl Upload<'_> {
         claims: &If,
         (seen, Manner { looks, alone }): (bool, Manner),
     ) -> Result<Sent, Error> {
-        let way = match source_file {
+        let way = match origin {
             SourceFile::Local(local) if seen => Some((self.way(path, length).await, local)),
             _ => None,
         };
@@ -95,7 +95,7 @@ impl Upload<'_> {
             }
             _ => {}
         }
-        let source = self.open(source_file, length).await?;
+        let source = self.open(origin, length).await?;
         let bytes = source.body.length().unwrap_or(length);
         let stated = self.stated(&source).await?;
         let headers: HeaderMap = mtime(modified).into_iter().collect();
@@ -109,7 +109,7 @@ impl Upload<'_> {
         let put =
             |body, headers| self.dav.put_and_look(path, body, headers, precondition, claims, options.clone(), look);
         let (stored, found) = self.put_stated(source.body, (headers, stated), put).await?;
-        source.seen.still_of(source_file)?;
+        source.seen.still_of(origin)?;
         Ok(Sent { bytes, etag: stored.etag, compared: false, seen: found.as_ref().map(There::from) })
     }
 
@@ -139,7 +139,7 @@ impl Upload<'_> {
         claims: &If,
         options: haul_http::Options,
     ) -> Result<(), Error> {
-        let Source { body, seen, source_file, .. } = source;
+        let Source { body, seen, origin, .. } = source;
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
             return Err(Error::Differs { path: path.clone(), why: "it is no name for a file".into() });
         };
@@ -153,7 +153,7 @@ impl Upload<'_> {
         let refused = put.as_ref().is_err_and(|why| why.refusal().is_some());
         let renamed = async {
             put?;
-            seen.still_of(&source_file)?;
+            seen.still_of(&origin)?;
             self.rename(&temporary, path, precondition, claims, ours).await.map(drop)
         };
         let renamed = renamed.await;

@@ -162,8 +162,8 @@ fn leave_out(outline: &mut Outline, groups: &[Vec<Node>], are_one: impl Fn(&[u8]
             let why = format!("the server takes its name and {} for one: rename one of them", terminal_safe(other));
             let (told, error) = match thing {
                 Node::File(file) => {
-                    let source_file = &outline.files[*file].source_file;
-                    (source_file.to_string(), source_file.refused(why))
+                    let origin = &outline.files[*file].origin;
+                    (origin.to_string(), origin.refused(why))
                 }
                 Node::Folder(folder) => {
                     let path = outline.folders[*folder].path.to_string();

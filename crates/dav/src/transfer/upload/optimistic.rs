@@ -84,11 +84,11 @@ impl Upload<'_> {
         let whole = sources.iter().take_while(|(_, kind)| whole(kind.len()));
         for (file, (local, kind)) in whole.take(options.connections.saturating_sub(1)).enumerate() {
             let Some(path) = name_of(local).ok().and_then(|name| to.join(&name, false).ok()) else { break };
-            let (source_file, length, modified) = (SourceFile::Local(local.clone()), kind.len(), kind.modified().ok());
+            let (origin, length, modified) = (SourceFile::Local(local.clone()), kind.len(), kind.modified().ok());
             // A refusal is likely: no neighbour is to be told of it.
             let manner = Manner { looks, alone: true };
             let sent = async move {
-                let sent = self.file(&source_file, &path, length, modified, Before::Unseen, manner).await;
+                let sent = self.file(&origin, &path, length, modified, Before::Unseen, manner).await;
                 Outcome::Uploaded(file, sent)
             };
             first.under_way.push(sent.boxed());

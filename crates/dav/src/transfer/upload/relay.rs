@@ -65,19 +65,14 @@ impl Upload<'_> {
         let names = chosen.iter().map(|(path, leaf)| leaf.as_ref().and_then(|_| path.name().map(<[u8]>::to_vec)));
         let walk = |(path, leaf): (RemotePath, Option<Leaf>)| async move {
             let root = path.clone();
-            let kind = match leaf.clone() {
-                Some(leaf) => match leaf.length {
-                    Some(length) => Kind::File(length, leaf.modified),
-                    None => {
-                        let why = "the server does not tell its length".into();
-                        return Err(Error::Differs { path, why });
-                    }
-                },
-                None => Kind::Folder(
-                    Outline::of_server(from, &path, self.root.clone(), &self.options.filter, self.wanted).await?,
-                ),
+            let kind = if let Some(leaf) = &leaf {
+                let unknown = || Error::Differs { path, why: "the server does not tell its length".into() };
+                Kind::File(leaf.length.ok_or_else(unknown)?, leaf.modified)
+            } else {
+                let to = self.root.clone();
+                Kind::Folder(Outline::of_server(from, &path, to, &self.options.filter, self.wanted).await?.into())
             };
-            Ok(Found { source_file: SourceFile::remote(root, leaf.unwrap_or_default()), kind })
+            Ok(Found { origin: SourceFile::remote(root, leaf.unwrap_or_default()), kind })
         };
         let lone = if let [(path, None)] = &chosen[..] { Some(path.clone()) } else { None };
         let (target, found, records) = tokio::try_join!(

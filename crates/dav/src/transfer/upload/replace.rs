@@ -41,13 +41,13 @@ impl Upload<'_> {
     /// Uploads a file to the place of a folder.
     pub(super) async fn replace_by_file(
         &self,
-        source_file: &SourceFile,
+        origin: &SourceFile,
         path: &RemotePath,
         length: u64,
         modified: Option<SystemTime>,
     ) -> Result<Sent, Error> {
         let (parent, name) = place(path)?;
-        let Source { body, seen, .. } = self.open(source_file, length).await?;
+        let Source { body, seen, .. } = self.open(origin, length).await?;
         let bytes = body.length().unwrap_or(length);
         let ours = parent.join(&temporary_name(name), false)?;
         let headers: HeaderMap = mtime(modified).into_iter().collect();
@@ -56,7 +56,7 @@ impl Upload<'_> {
         let replaced = async {
             let options = Options { class, ..Options::default() };
             self.dav.put(&ours, body, headers, &Precondition::Absent, &If::default(), options).await?;
-            seen.still_of(source_file)?;
+            seen.still_of(origin)?;
             self.move_over(&ours, path, &Precondition::None).await
         };
         self.settle(&ours, replaced.await).await?;

@@ -25,7 +25,7 @@ const AT_ONCE: u64 = 128 * 1024;
 
 /// A file on its way.
 pub(super) struct Source {
-    pub(super) source_file: SourceFile,
+    pub(super) origin: SourceFile,
     pub(super) body: Body,
     pub(super) seen: Seen,
     /// Whether it is read as it is sent, and not in memory.
@@ -43,7 +43,7 @@ impl Source {
     /// A file's content, `length` bytes when it was listed. A small one is read now, and is what it is now; a large one
     /// is read as it is sent.
     async fn open(local: &Path, length: u64, watch: &Watch) -> Result<Self, Error> {
-        let source_file = SourceFile::Local(local.to_owned());
+        let origin = SourceFile::Local(local.to_owned());
         let path = local.to_owned();
         let open = move || {
             let mut file = fs::File::open(&path)?;
@@ -65,33 +65,33 @@ impl Source {
         if length <= AT_ONCE {
             let seen = Seen { length: bytes.len() as u64, modified };
             watch(Event::Moved { bytes: seen.length });
-            return Ok(Self { source_file, body: bytes.into(), seen, is_read_later: false });
+            return Ok(Self { origin, body: bytes.into(), seen, is_read_later: false });
         }
         let (watch, file) = (watch.clone(), Body::file(local.to_owned(), 0, length));
         let body = file.watched(move |bytes| watch(Event::Moved { bytes }));
-        Ok(Self { source_file, body, seen: Seen { length, modified }, is_read_later: true })
+        Ok(Self { origin, body, seen: Seen { length, modified }, is_read_later: true })
     }
 
     /// The same of a file on another server. A small one is fetched now, so that an answer that is cut off or delayed
     /// does not hold up a connection to the target.
     async fn fetch(upload: &Upload<'_>, remote: &Arc<RemoteSource>, length: u64) -> Result<Self, Error> {
-        let source_file = SourceFile::Remote(remote.clone());
+        let origin = SourceFile::Remote(remote.clone());
         let from = upload.source(&remote.path)?;
         let (seen, watch) = (Seen { length, modified: None }, upload.watch.clone());
         if length <= SHARED {
             let content = content_of(from, remote, upload.options.verify).await?;
             watch(Event::Moved { bytes: length });
-            return Ok(Self { source_file, body: content.into(), seen, is_read_later: false });
+            return Ok(Self { origin, body: content.into(), seen, is_read_later: false });
         }
         let body = body_of(from, &remote.path, &remote.leaf).watched(move |bytes| watch(Event::Moved { bytes }));
-        Ok(Self { source_file, body, seen, is_read_later: true })
+        Ok(Self { origin, body, seen, is_read_later: true })
     }
 }
 
 impl Upload<'_> {
     /// Opens a file that is to be sent.
-    pub(super) async fn open(&self, source_file: &SourceFile, length: u64) -> Result<Source, Error> {
-        match source_file {
+    pub(super) async fn open(&self, origin: &SourceFile, length: u64) -> Result<Source, Error> {
+        match origin {
             SourceFile::Local(local) => {
                 let _turn = self.readers.acquire().await;
                 Source::open(local, length, self.watch).await
@@ -101,8 +101,8 @@ impl Upload<'_> {
     }
 
     /// What a file holds, read anew.
-    pub(super) fn content(&self, source_file: &SourceFile, length: u64) -> Result<Body, Error> {
-        Ok(match source_file {
+    pub(super) fn content(&self, origin: &SourceFile, length: u64) -> Result<Body, Error> {
+        Ok(match origin {
             SourceFile::Local(local) => Body::file(local.clone(), 0, length),
             SourceFile::Remote(remote) => body_of(self.source(&remote.path)?, &remote.path, &remote.leaf),
         })
@@ -124,8 +124,8 @@ impl Seen {
     }
 
     /// The same of a file wherever it is. A server is asked for the version that was listed, and gives all of it or none.
-    pub(super) fn still_of(self, source_file: &SourceFile) -> Result<(), Error> {
-        match source_file {
+    pub(super) fn still_of(self, origin: &SourceFile) -> Result<(), Error> {
+        match origin {
             SourceFile::Local(local) => self.still(local),
             SourceFile::Remote(_) => Ok(()),
         }

@@ -177,7 +177,7 @@ pub(super) fn chosen(
 
 /// A source.
 pub(super) struct Found {
-    pub(super) source_file: SourceFile,
+    pub(super) origin: SourceFile,
     pub(super) kind: Kind,
 }
 
@@ -185,7 +185,7 @@ pub(super) struct Found {
 pub(super) enum Kind {
     File(u64, Option<SystemTime>),
     /// With all that is in it.
-    Folder(Outline),
+    Folder(Box<Outline>),
 }
 
 impl Found {
@@ -195,10 +195,10 @@ impl Found {
 
     /// What it is called on the other side.
     fn name(&self) -> Result<Vec<u8>, Error> {
-        match &self.source_file {
+        match &self.origin {
             SourceFile::Local(local) => name_of(local),
             SourceFile::Remote(remote) => {
-                let none = || self.source_file.refused("it has no name: name what is in it instead".into());
+                let none = || self.origin.refused("it has no name: name what is in it instead".into());
                 remote.path.name().map(<[u8]>::to_vec).ok_or_else(none)
             }
         }
@@ -217,11 +217,11 @@ pub(super) async fn walked(
         let kind = if kind.is_dir() {
             let mut outline = Outline { filter: filter.clone(), links, ..Outline::default() };
             outline.add_folder(&local, to.clone(), None, Scope::default());
-            Kind::Folder(outline)
+            Kind::Folder(outline.into())
         } else {
             Kind::File(kind.len(), kind.modified().ok())
         };
-        Found { source_file: SourceFile::Local(local), kind }
+        Found { origin: SourceFile::Local(local), kind }
     };
     blocking(move || Ok(sources.into_iter().map(walk).collect())).await
 }
@@ -249,7 +249,7 @@ pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, optio
         {
             let known = if let Target::Folder(listing) = target { Some(listing) } else { None };
             match sources.next() {
-                Some(Found { kind: Kind::Folder(walked), .. }) => Ok((walked, vec![(0, known)])),
+                Some(Found { kind: Kind::Folder(walked), .. }) => Ok((*walked, vec![(0, known)])),
                 _ => Ok((outline, Vec::new())),
             }
         }
@@ -260,25 +260,25 @@ pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, optio
                 let name = found.name()?;
                 if !names.insert(name.clone()) {
                     let why = "another source has the same name: upload them one by one";
-                    return Err(found.source_file.refused(why.into()));
+                    return Err(found.origin.refused(why.into()));
                 }
                 match found.kind {
-                    Kind::Folder(walked) => outline.graft(walked, &folder.join(&name, true)?, Some(base))?,
+                    Kind::Folder(walked) => outline.graft(*walked, &folder.join(&name, true)?, Some(base))?,
                     Kind::File(length, modified) => {
-                        outline.add_file(found.source_file, &name, base, (length, modified))
+                        outline.add_file(found.origin, &name, base, (length, modified));
                     }
                 }
             }
             Ok((outline, vec![(base, Some(listing))]))
         }
-        (target @ (Target::File(_) | Target::Nothing), [Found { source_file, kind: Kind::File(length, modified) }])
+        (target @ (Target::File(_) | Target::Nothing), [Found { origin, kind: Kind::File(length, modified) }])
             if !to.is_folder() =>
         {
             let (Some(parent), Some(name)) = (to.parent(), to.name()) else {
                 return Err(Error::Differs { path: to.clone(), why: "it is no name for a file".into() });
             };
             let base = top(&mut outline, parent);
-            outline.add_file(source_file.clone(), name, base, (*length, *modified));
+            outline.add_file(origin.clone(), name, base, (*length, *modified));
             let mut known = Listing::new();
             if let Target::File(there) = target {
                 known.insert(name.to_owned(), there);
