@@ -94,16 +94,14 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
             cat::print_all(&session, &there, session.settings.verify == Verify::Digest, report).await
         }
         Place::Here(to) => transfer(&session, Route::Down(&there, to), &options, &stop, report, &args.verbosity).await,
-        Place::There(to) => match &second {
-            Some(second) => {
+        Place::There(to) => {
+            if let Some(second) = &second {
                 let route = Route::Across(&there, second, &to.path);
-                transfer(&session, route, &options, &stop, report, &args.verbosity).await
+                return transfer(&session, route, &options, &stop, report, &args.verbosity).await;
             }
-            None => {
-                let copied = carry(&session, Verb::Copy, &there, &to.path, args.recursive, &mut report).await;
-                report.finish(Done { copied })
-            }
-        },
+            let copied = carry(&session, Verb::Copy, &there, &to.path, args.recursive, &mut report).await;
+            report.finish(Done { copied })
+        }
     }
 }
 
