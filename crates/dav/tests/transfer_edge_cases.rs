@@ -113,7 +113,7 @@ async fn who_sends_no_parts_is_asked_for_the_whole() {
 #[tokio::test]
 async fn what_is_not_the_file_is_not_kept() {
     for (manner, reason) in
-        [(Manner::OtherParts, "its range is not the one asked for"), (Manner::Login, "listed 9000000 bytes")]
+        [(Manner::OtherParts, "its range is not the requested one"), (Manner::Login, "listed 9000000 bytes")]
     {
         let (summary, found) = fetch(manner).await;
         assert_eq!((summary.files, summary.failed.len(), found.len()), (0, 1, 0), "{manner:?}");

@@ -122,7 +122,7 @@ impl Body {
             Source::Bytes(bytes) => Ok(Box::pin(stream::iter([Ok(bytes.clone())]))),
             Source::Repeatable(open) => Ok(open()),
             Source::Once(chunks) => {
-                chunks.take().ok_or_else(|| io::Error::other("this body can be sent only once, and was"))
+                chunks.take().ok_or_else(|| io::Error::other("this body can be sent only once, and it was sent before"))
             }
         }
     }
@@ -166,7 +166,7 @@ fn file_chunks(path: PathBuf, start: u64, length: u64) -> impl Stream<Item = io:
             if read == 0 {
                 return Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
-                    format!("{} became {left} bytes shorter while it was sent", path.display()),
+                    format!("{} shrank by {left} bytes during the upload", path.display()),
                 ));
             }
             Ok(Some((chunk.freeze(), (Some(file), left - read as u64))))

@@ -27,7 +27,7 @@ pub enum Error {
     },
     /// There was no answer, and the request may not be repeated, or is too much to be repeated while the server may
     /// still be at work on it: nobody here knows whether it took effect.
-    #[error("{asked}: {cause}; it may have taken effect, and is not sent again unasked: look before trying again")]
+    #[error("{asked}: {cause}; outcome unknown, so it is not retried automatically: check the server before you retry")]
     Undecided {
         /// What was asked.
         asked: Asked,
@@ -35,7 +35,7 @@ pub enum Error {
         cause: Cause,
     },
     /// The body that was to be sent could not be read.
-    #[error("{asked}: cannot read what was to be sent: {source}")]
+    #[error("{asked}: cannot read the request body: {source}")]
     Sending {
         /// What was asked.
         asked: Asked,
@@ -43,7 +43,7 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// The body that came is not the one that the server says it sent.
-    #[error("{asked}: {mismatch}; nothing of it may be kept: try again")]
+    #[error("{asked}: {mismatch}; discard it and retry")]
     Digest {
         /// What was asked.
         asked: Asked,

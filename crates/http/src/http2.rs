@@ -167,11 +167,7 @@ impl Connection {
             if !self.exchanges.open && self.exchanges.waiting.is_empty() && self.exchanges.running.is_empty() {
                 drop(sender);
                 let _ = timeout(stall, h2).await;
-                return self
-                    .exchanges
-                    .farewell
-                    .take()
-                    .unwrap_or(Cause::Retired("the connection was not needed any more"));
+                return self.exchanges.farewell.take().unwrap_or(Cause::Retired("the connection is no longer needed"));
             }
             // Where the driver knows that nothing is allowed, it gives the connection nothing to wait with.
             let held = !self.exchanges.waiting.is_empty() || sender.current_max_send_streams() == 0;
@@ -272,7 +268,7 @@ fn end_of_connection(error: &h2::Error) -> Cause {
         (None, Some(code)) if error.is_remote() => {
             Cause::Http2 { code: code.into(), said: format!("the server closed the connection ({code:?})") }
         }
-        (None, Some(code)) => Cause::Protocol(format!("what the server sent is not HTTP/2 ({code:?})")),
+        (None, Some(code)) => Cause::Protocol(format!("the server violated the HTTP/2 protocol ({code:?})")),
         (None, None) => Cause::Protocol(error.to_string()),
     }
 }

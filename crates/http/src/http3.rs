@@ -120,7 +120,7 @@ impl Connection {
                 self.begin(job, &sender);
             }
             if !self.exchanges.open && self.exchanges.running.is_empty() {
-                return End::Over(Cause::Retired("the connection was not needed any more"));
+                return End::Over(Cause::Retired("the connection is no longer needed"));
             }
             let pending = self.pending.as_mut();
             tokio::select! {

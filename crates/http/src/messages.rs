@@ -20,7 +20,7 @@ use crate::{
 pub(crate) const MOST_INTERIM: u32 = 100;
 
 /// What is said of such a server.
-pub(crate) const NOISE: &str = "the server says again and again that it will answer";
+pub(crate) const NOISE: &str = "the server sends interim responses (1xx) again and again, and no final one";
 
 /// So many bytes of an answer count as a movement (`Timeouts::stall`): a byte now and then would keep a request waiting
 /// for ever.

@@ -31,7 +31,7 @@ pub struct Follow {
 #[non_exhaustive]
 pub enum Stop {
     /// It does not say where to, or not in a URL.
-    #[error("the server redirects {method} {from} ({status}), but not to a URL")]
+    #[error("{method} {from}: redirect without a valid Location ({status})")]
     Nowhere {
         /// The request's method.
         method: Method,
@@ -41,13 +41,13 @@ pub enum Stop {
         status: StatusCode,
     },
     /// The last of too many.
-    #[error("{from} is redirected more than {MOST_REDIRECTS} times")]
+    #[error("{from}: more than {MOST_REDIRECTS} redirects")]
     TooMany {
         /// The URL that was redirected last.
         from: String,
     },
     /// Out of TLS.
-    #[error("{from} redirects to {to}, which is not encrypted: ask there directly if that is meant")]
+    #[error("{from} redirects to {to}, which is not encrypted; to accept that, use the new URL")]
     Downgrade {
         /// The request's URL.
         from: String,
@@ -55,7 +55,7 @@ pub enum Stop {
         to: String,
     },
     /// A method that must not be repeated without asking, or not at another origin.
-    #[error("{from} is now {to}, but {method} is not sent there unasked: use that URL ({status})")]
+    #[error("{from} redirects to {to} ({status}), but {method} is not redirected automatically; use the new URL")]
     Unsafe {
         /// The request's method.
         method: Method,

@@ -375,7 +375,7 @@ impl Scheduler {
         if let Some(line) = self.lines.get_mut(&connection) {
             line.retiring = true;
         }
-        self.returned(connection, job, Sent::Nothing, &Cause::Retired("connections end as soon as they begin"), now);
+        self.returned(connection, job, Sent::Nothing, &Cause::Retired("connections close as soon as they open"), now);
     }
 
     /// Ends connections that have been idle for longer than they are kept, and looks at what waits.

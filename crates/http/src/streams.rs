@@ -263,5 +263,5 @@ pub(crate) fn open(request: &mut Request<Body>) -> std::io::Result<Option<Chunks
 
 /// The error of a body that does not have the length that was told.
 pub(crate) fn wrong_length(it_is: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("its source is {it_is} than was said before"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("its source is {it_is} than announced"))
 }

@@ -19,31 +19,31 @@ use crate::{
     tls::{Confirmation, Tls, TlsSettings},
 };
 
-/// How connections are made.
+/// How to make connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConnectSettings {
-    /// The sockets.
+    /// TCP sockets.
     pub tcp: Tcp,
-    /// Whom to trust, and who we are.
+    /// Trusted authorities, and the client certificate.
     pub tls: TlsSettings,
-    /// Through whom.
+    /// Proxies.
     pub proxies: Proxies,
-    /// Whether the first request travels in the SYN, where that is known to work; not through a proxy.
+    /// Whether the first request travels in the SYN, where that is known to work; never through a proxy.
     pub fast_open: FastOpen,
-    /// What is different over UDP.
+    /// Flow control over QUIC.
     pub quic: QuicSettings,
 }
 
 /// A connection, ready for its first request.
 pub struct Connected {
-    /// The bytes.
+    /// The byte stream.
     pub io: Box<dyn Io>,
-    /// What is spoken: HTTP/1.1 or HTTP/2.
+    /// HTTP/1.1 or HTTP/2.
     pub version: Version,
-    /// How it came about.
+    /// How it was made.
     pub facts: Facts,
-    /// The end of the TLS handshake, if that was not waited for. Until then, only requests with safe methods may be
-    /// written (RFC 8470 §4).
+    /// Resolves when the TLS handshake ends, if it is still in progress. Until then, only requests with safe methods may
+    /// be written (RFC 8470 §4).
     pub confirmation: Option<Confirmation>,
 }
 
@@ -53,8 +53,8 @@ impl fmt::Debug for Connected {
     }
 }
 
-/// Makes connections, all by the same settings, and keeps the TLS sessions that spare later ones a full handshake.
-/// It is one user's: two users need two of them.
+/// Makes connections with the same settings, and keeps their TLS sessions for resumption. Sessions prove an identity, so
+/// each user needs a connector of their own.
 pub struct Connector {
     tcp: Tcp,
     tls: Tls,
@@ -65,13 +65,13 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Reads the files that the settings name. The system's authorities are read with the first TLS connection.
+    /// Reads the files that the settings name. The system's authorities are read by the first TLS connection.
     pub fn new(settings: ConnectSettings) -> Result<Self, SettingsError> {
         let ConnectSettings { tcp, tls, proxies, fast_open, quic } = settings;
         Ok(Self { tls: Tls::new(&tls)?, tcp, proxies, fast_open, paths: Arc::default(), quic })
     }
 
-    /// What is known of the ways to servers: whether they bear data in a SYN.
+    /// Which network paths allow data in a SYN.
     pub fn paths(&self) -> &Arc<Paths> {
         &self.paths
     }
@@ -81,8 +81,8 @@ impl Connector {
         self.connect_early(origin, offer, false, timeout).await
     }
 
-    /// Makes a connection within `timeout`. If `early`, TLS's handshake is not waited for where a session allows early
-    /// data; what is offered must then be one version ([`Connected::confirmation`]).
+    /// Makes a connection within `timeout`. If `early`, it does not wait for the TLS handshake where a session allows
+    /// early data ([`Connected::confirmation`]); the offer must then be a single version.
     pub async fn connect_early(
         &self,
         origin: &Origin,
@@ -95,7 +95,7 @@ impl Connector {
             .await
     }
 
-    /// Makes a QUIC connection within `timeout`, to another host and port than the origin's if `at` says so (RFC 7838).
+    /// Makes a QUIC connection within `timeout`, to the host and port of `at` if that is given (Alt-Svc, RFC 7838).
     pub async fn connect_quic(
         &self,
         origin: &Origin,
@@ -106,23 +106,23 @@ impl Connector {
         let mut step = Step::Resolve;
         within(origin, timeout, &mut step, async |step| {
             if !self.takes_quic(origin) {
-                return Err(Cause::Tls("HTTP/3 needs https and no proxy".into()));
+                return Err(Cause::Tls("HTTP/3 needs https and does not work through a proxy".into()));
             }
-            let (addresses, look_up) = resolve::look_up(at.unwrap_or(origin), &self.tcp).await?;
+            let (addresses, lookup) = resolve::look_up(at.unwrap_or(origin), &self.tcp).await?;
             *step = Step::Quic;
-            let how = quic::How { tls: &self.tls, tcp: &self.tcp, settings: self.quic, early };
-            how.connect(origin, addresses, look_up).await
+            let connector = quic::QuicConnector { tls: &self.tls, tcp: &self.tcp, settings: self.quic, early };
+            connector.connect(origin, addresses, lookup).await
         })
         .await
     }
 
-    /// Whether QUIC can lead to an origin: it has TLS within, and no proxy of ours passes it on.
+    /// Whether QUIC can reach an origin: it must be `https`, and not behind a proxy.
     pub fn takes_quic(&self, origin: &Origin) -> bool {
         origin.is_tls() && self.proxies.of(origin).is_none()
     }
 
-    /// All steps, each named in `step` before it begins. Up to the tunnel's end, a proxy is the step. A handshake that
-    /// is left to go on may do so for as long as `early` says.
+    /// All steps, each named in `step` before it begins; with a proxy, `step` is `Proxy` until the tunnel is open. A
+    /// handshake that runs on under early data must end within `early`.
     async fn steps(
         &self,
         origin: &Origin,
@@ -131,38 +131,38 @@ impl Connector {
         step: &mut Step,
     ) -> Result<Connected, Cause> {
         let proxy = self.proxies.of(origin);
-        let whom = proxy.map_or(origin, |proxy| &proxy.at);
+        let server = proxy.map_or(origin, |proxy| &proxy.at);
         let blame = |cause| match proxy {
             Some(proxy) => proxy.cause(cause),
             None => cause,
         };
-        let meanwhile =
-            async { if origin.is_tls() || whom.is_tls() { self.tls.prepare(origin).await } else { Ok(()) } };
-        let reach = async { self.reach(whom, step, proxy.is_some()).await.map_err(blame) };
-        let ((mut io, mut facts), ()) = tokio::try_join!(reach, meanwhile)?;
+        let prepare =
+            async { if origin.is_tls() || server.is_tls() { self.tls.prepare(origin).await } else { Ok(()) } };
+        let reach = async { self.reach(server, step, proxy.is_some()).await.map_err(blame) };
+        let ((mut io, mut facts), ()) = tokio::try_join!(reach, prepare)?;
         if let Some(proxy) = proxy {
             let begin = Instant::now();
-            if whom.is_tls() {
-                io = Box::new(self.tls.with_proxy(whom, io).await.map_err(blame)?.0);
+            if server.is_tls() {
+                io = Box::new(self.tls.connect_proxy(server, io).await.map_err(blame)?.0);
             }
             io = proxy.tunnel(io, origin).await?;
-            (facts.proxy, facts.tunnel) = (Some(whom.clone()), Some(begin.elapsed()));
+            (facts.proxy, facts.tunnel) = (Some(server.clone()), Some(begin.elapsed()));
         }
         let mut confirmation = None;
         if origin.is_tls() {
             *step = Step::Tls;
-            // Its first message begins nothing, and early data is only what may be repeated.
+            // A ClientHello may be repeated, and early data has only what may be repeated.
             io.repeatable(true);
-            let (tls, told, end) = self.tls.with_origin(origin, offer, early, io).await?;
-            (io, facts.tls, confirmation) = (tls, Some(told), end);
+            let (tls, tls_facts, end) = self.tls.connect_origin(origin, offer, early, io).await?;
+            (io, facts.tls, confirmation) = (tls, Some(tls_facts), end);
         }
         Ok(Connected { io, version: offer.agreed(facts.tls.as_ref())?, facts, confirmation })
     }
 
     /// A TCP connection to the origin or to a proxy.
-    async fn reach(&self, whom: &Origin, step: &mut Step, proxy: bool) -> Result<(Box<dyn Io>, Facts), Cause> {
+    async fn reach(&self, server: &Origin, step: &mut Step, proxy: bool) -> Result<(Box<dyn Io>, Facts), Cause> {
         *step = if proxy { Step::Proxy } else { Step::Resolve };
-        let (addresses, look_up) = resolve::look_up(whom, &self.tcp).await?;
+        let (addresses, lookup) = resolve::look_up(server, &self.tcp).await?;
         *step = if proxy { Step::Proxy } else { Step::Connect };
         let (peer, io, tcp) = if proxy || self.fast_open == FastOpen::Off {
             let (peer, stream, took) = resolve::connect(addresses, &self.tcp).await?;
@@ -170,11 +170,11 @@ impl Connector {
         } else {
             fast_open::connect(addresses, &self.tcp, &self.paths, self.fast_open == FastOpen::Private).await?
         };
-        Ok((io, Facts { peer, proxy: None, look_up, tcp, tunnel: None, tls: None, quic: false }))
+        Ok((io, Facts { peer, proxy: None, lookup, tcp, tunnel: None, tls: None, quic: false }))
     }
 }
 
-/// All steps within a bound; its error names the step that it fell upon.
+/// Runs all steps within a timeout; its error names the step that the timeout hit.
 async fn within<T>(
     origin: &Origin,
     timeout: Duration,
@@ -190,8 +190,8 @@ async fn within<T>(
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { tcp, tls, proxies, fast_open, quic, .. } = self;
-        let mut told = f.debug_struct("Connector");
-        told.field("tcp", tcp).field("tls", tls).field("proxies", proxies).field("fast_open", fast_open);
-        told.field("quic", quic).finish_non_exhaustive()
+        let mut debug = f.debug_struct("Connector");
+        debug.field("tcp", tcp).field("tls", tls).field("proxies", proxies).field("fast_open", fast_open);
+        debug.field("quic", quic).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! What ends a connection, or keeps it from being made.
+//! Why a connection ended, or could not be made.
 
 mod tls;
 
@@ -19,7 +19,7 @@ pub struct ConnectError {
     pub cause: Cause,
 }
 
-/// Why settings cannot be used.
+/// Unusable settings.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
@@ -28,94 +28,99 @@ pub enum SettingsError {
     Pem {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// A variable of the environment. Its value is not told: it may hold a password.
-    #[error("cannot use the environment's {variable}: {why}")]
+    /// An environment variable. The error does not contain its value, which may hold a password.
+    #[error("cannot use the environment variable {variable}: {why}")]
     Variable {
         /// The variable's name.
         variable: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }
 
-/// What ended a connection, or kept it from beginning.
+/// What ended a connection, or prevented it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The operating system said so: a refusal, a reset, no route.
+    /// An error of the operating system: refused, reset, no route.
     Io(Arc<io::Error>),
-    /// TLS said so: a certificate, a protocol, an alert.
+    /// An error of TLS: a certificate, a protocol, an alert.
     Tls(String),
-    /// The proxy said so.
+    /// An error of the proxy.
     Proxy(String),
-    /// A wait exceeded its bound.
+    /// A step took longer than its timeout.
     TimedOut(Step, Duration),
-    /// The server closed the connection in good order, but too early.
+    /// The server closed the connection cleanly, but too early.
     Closed,
-    /// What came is not HTTP, or not an answer to what was asked.
+    /// A violation of the protocol, or a response that does not fit its request.
     Protocol(String),
-    /// What came may be the answer to another request: it is not what the caller expects.
+    /// A response that may belong to another request: it differs from what the caller expects.
     Unexpected(&'static str),
-    /// The server asks for the request elsewhere or later, by a status (408, 421, 425) or by HTTP/2's GOAWAY.
+    /// The server asks for the request on another connection or later, by a status (408, 421, 425) or by GOAWAY.
     Refused(StatusCode),
-    /// HTTP/2's RST_STREAM or GOAWAY came from the server.
+    /// RST_STREAM or GOAWAY from an HTTP/2 server.
     Http2 {
         /// The error code (RFC 9113 §7), such as 13, HTTP_1_1_REQUIRED.
         code: u32,
-        /// What it did, and the code's name.
+        /// What the server did, and the code's name.
         said: String,
     },
-    /// HTTP/3's error came from the server, for a stream or for the connection.
+    /// An error from an HTTP/3 server, for a stream or for the connection.
     Http3 {
         /// The error code (RFC 9114 §8.1), such as 0x10b, H3_REQUEST_REJECTED.
         code: u64,
-        /// What it did, and the code's name.
+        /// What the server did, and the code's name.
         said: String,
     },
-    /// Our own doing: the connection was given up for the reason told.
+    /// We closed the connection, for this reason.
     Retired(&'static str),
 }
 
-/// What was waited for.
+/// A step that has a timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// The address of a name.
+    /// The lookup of the host name.
     Resolve,
     /// The TCP handshake.
     Connect,
     /// The TLS handshake.
     Tls,
-    /// QUIC's handshake.
+    /// The QUIC handshake.
     Quic,
-    /// A proxy's answer.
+    /// The proxy's response.
     Proxy,
-    /// The first byte of an answer.
+    /// The first byte of a response.
     FirstByte,
-    /// The next byte of an answer.
+    /// The next bytes of a response.
     Receive,
-    /// The network's taking of the next byte.
+    /// The network accepts the next bytes of a request.
     Send,
-    /// The server's leave to send a request: over HTTP/2 SETTINGS_MAX_CONCURRENT_STREAMS, over HTTP/3 MAX_STREAMS.
+    /// The server allows a request: SETTINGS_MAX_CONCURRENT_STREAMS over HTTP/2, MAX_STREAMS over HTTP/3.
     Streams,
 }
 
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Resolve => "the address of the host was not found",
-            Self::Connect => "the TCP handshake did not end",
-            Self::Tls => "the TLS handshake did not end",
-            Self::Quic => "the QUIC handshake did not end",
-            Self::Proxy => "the proxy did not answer",
-            Self::FirstByte => "no answer began",
-            Self::Receive => "the answer stood still",
-            Self::Send => "nothing could be sent",
-            Self::Streams => "the server allowed no request on the connection",
-        })
+impl Step {
+    /// The error after this time.
+    fn timed_out(self, after: Duration) -> String {
+        let (what, seconds) = (
+            match self {
+                Self::Resolve => "the lookup of the host name took longer than",
+                Self::Connect => "the TCP handshake took longer than",
+                Self::Tls => "the TLS handshake took longer than",
+                Self::Quic => "the QUIC handshake took longer than",
+                Self::Proxy => "the proxy did not respond within",
+                Self::FirstByte => "no response within",
+                Self::Receive => "the response stalled for",
+                Self::Send => "the request stalled for",
+                Self::Streams => "the server allowed no request on the connection for",
+            },
+            after.as_secs_f64(),
+        );
+        format!("{what} {seconds} s")
     }
 }
 
@@ -128,19 +133,19 @@ impl fmt::Display for Cause {
             | Self::Protocol(why)
             | Self::Http2 { said: why, .. }
             | Self::Http3 { said: why, .. } => f.write_str(why),
-            Self::TimedOut(step, after) => write!(f, "{step} for {} s", after.as_secs_f64()),
-            Self::Closed => f.write_str("the server closed the connection too early"),
-            Self::Refused(status) => write!(f, "the server refused it on this connection ({status})"),
+            Self::TimedOut(step, after) => f.write_str(&step.timed_out(*after)),
+            Self::Closed => f.write_str("the server closed the connection unexpectedly"),
+            Self::Refused(status) => write!(f, "the server rejected the request on this connection ({status})"),
             Self::Unexpected(why) | Self::Retired(why) => f.write_str(why),
         }
     }
 }
 
 impl From<io::Error> for Cause {
-    /// What TLS reports through a stream, such as a server's late refusal of our certificate, is told as TLS's.
+    /// A TLS error inside a stream's error, such as a late rejection of the client certificate, counts as TLS's.
     fn from(error: io::Error) -> Self {
-        match tls::rustls_error(&error) {
-            Some(tls) => Self::Tls(tls::explain(tls)),
+        match rustls_error(&error) {
+            Some(error) => Self::Tls(explain(error)),
             None => Self::Io(Arc::new(error)),
         }
     }

@@ -12,7 +12,7 @@ pub struct Facts {
     /// The proxy, if there is one; without credentials.
     pub proxy: Option<Origin>,
     /// How long the lookup of the name took; zero for an address.
-    pub look_up: Duration,
+    pub lookup: Duration,
     /// How long the successful TCP handshake took, about one RTT, without the attempts that it overtook. Zero if the
     /// handshake begins with the first write ([`FastOpen`](crate::FastOpen)). Over QUIC, the one handshake that is both
     /// TCP's and TLS's; zero until it is done.

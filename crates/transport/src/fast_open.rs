@@ -1,28 +1,28 @@
-//! TCP Fast Open (RFC 7413), made safe: the first request, or the TLS handshake's first message, in the SYN.
+//! TCP Fast Open (RFC 7413), made safe: the first request, or the ClientHello, in the SYN.
 //!
-//! A server hands out a cookie with one connection, and takes data in the SYN of the next ones that show it; so each
-//! of those is a round trip shorter. What has kept it from being used is that some ways do not bear it: boxes that
-//! drop a SYN with an option they do not know, or with data, or that lose track of a connection that begins so. The
-//! kernel then waits a second or more and tries without, each time anew; a connection that goes silent *after* its
-//! handshake it does not mend at all. So here
+//! A server grants a cookie on one connection, and accepts data in the SYN of later ones that present it; this saves a
+//! round trip on each of them. It is little used because some paths do not support it: middleboxes drop a SYN with an
+//! unknown option or with data, or lose track of a connection that begins so. The kernel then waits a second or more, and
+//! retries without, on every connection; and it does nothing about a connection that goes silent *after* its handshake.
+//! So here
 //!
-//! - what is known of each way is remembered (`memory`: no sockets, no clocks);
-//! - a SYN that carries more than a plain one has a bounded time to be answered; then a plain one follows on another
-//!   socket, and whoever is answered first is the connection (`race` decides, `stream` drives). So a way that does
-//!   not bear it costs that wait, once, and never a failure;
-//! - what is written into a SYN may arrive twice, so it is only ever what may: a safe request, or a handshake that
-//!   has begun nothing. RFC 7413 asks for idempotence; that is not enough where the second answer is looked at: a
-//!   `DELETE` that comes twice is answered 404, a guarded `PUT` 412, and there would be nobody who knew why;
-//! - a cookie is a name that a server has given to us. `network` tells networks apart, so that none that was given
-//!   in one is shown in another.
+//! - the history of each path is kept (`path_history`: no sockets, no clocks);
+//! - a SYN with data or with the option has a bounded time for its SYN-ACK; then a plain one follows on another socket, and
+//!   the first to respond becomes the connection (`race` decides, `stream` drives). So an unsupported path costs that wait
+//!   once, and never a failure;
+//! - data in a SYN may arrive twice, so it is limited to what may: a safe request, or a ClientHello. RFC 7413 asks for
+//!   idempotence, which is not enough if the caller sees the second response: a repeated `DELETE` gets a 404, a repeated
+//!   conditional `PUT` a 412, and nobody could tell why;
+//! - a cookie lets a server recognise us. `network` tells networks apart, so that a cookie from one network is never
+//!   presented in another.
 //!
-//! Through a proxy there is none of it: the proxy's connections are few and stay open.
+//! Fast Open is not used to reach a proxy: connections to it are few and long-lived.
 
 mod cookies;
 mod kernel;
-mod memory;
 mod netlink;
 mod network;
+mod path_history;
 mod paths;
 mod race;
 mod stream;
@@ -33,26 +33,26 @@ use tokio::{net::TcpStream, time::sleep};
 
 pub use self::{
     kernel::listen_fast_open,
-    memory::{Memory, State},
-    paths::{Paths, Tally, Way},
+    path_history::{PathHistory, State},
+    paths::{PathId, Paths, Tally},
 };
 use self::{
     kernel::{Begun, begin},
-    memory::{Event, Plan},
-    paths::Path,
+    path_history::{Event, Plan},
+    paths::PathHandle,
     stream::FastStream,
 };
-use crate::{error::Cause, happy_eyeballs, io::Io, resolve::lost, tcp::Tcp};
+use crate::{error::Cause, happy_eyeballs, io::Io, resolve::combined_error, tcp::Tcp};
 
-/// Whether connections begin with data in their SYN.
+/// When to use TCP Fast Open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum FastOpen {
-    /// Never, and no cookie is asked for.
+    /// Never, and without requesting cookies.
     #[default]
     Off,
-    /// Where it works. A cookie that the kernel holds from other programs or other networks is used too.
+    /// Where it works, also with cookies that the kernel holds from other programs or other networks.
     On,
-    /// Where it works, and only with cookies that were given in the network that we are in.
+    /// Where it works, and only with cookies granted in the current network.
     Private,
 }
 
@@ -71,14 +71,14 @@ pub(crate) async fn connect(
     paths: &Arc<Paths>,
     private: bool,
 ) -> Result<(SocketAddr, Box<dyn Io>, Duration), Cause> {
-    let network = paths.enter(private);
-    let path = |server| Path { paths: paths.clone(), way: Way { network, server }, private, declined: false };
-    let defer = |stream, path: Path| -> Box<dyn Io> {
+    let network = paths.enter_network(private);
+    let path = |server| PathHandle { paths: paths.clone(), id: PathId { network, server }, private, declined: false };
+    let defer = |stream, path: PathHandle| -> Box<dyn Io> {
         path.count(|tally| tally.tried += 1);
         let proven = path.plan() == Plan::Data { proven: true };
         Box::new(FastStream::new(stream, proven, path, addresses.clone(), tcp.clone()))
     };
-    // Where data is taken, nobody else need be asked.
+    // A path that accepts data needs no race of addresses.
     for &to in &addresses {
         let path = path(to);
         if let Plan::Data { .. } = path.plan() {
@@ -86,8 +86,8 @@ pub(crate) async fn connect(
                 Ok(Begun::Deferred(stream)) if path.may_show(&stream) => {
                     return Ok((to, defer(stream, path), Duration::ZERO));
                 }
-                Ok(_) => path.happened(Event::Forgotten),
-                // Why not is told by the attempts below.
+                Ok(_) => path.record(Event::Forgotten),
+                // The attempts below report the error.
                 Err(_) => {}
             }
         }
@@ -102,7 +102,7 @@ pub(crate) async fn connect(
         }
     };
     let (to, reached, took) =
-        happy_eyeballs::run(addresses.clone(), reach).await.map_err(|failures| lost(&failures))?;
+        happy_eyeballs::run(addresses.clone(), reach).await.map_err(|failures| combined_error(&failures))?;
     match reached {
         Reached::Open(stream) => {
             path(to).round_trip(took);
@@ -112,13 +112,13 @@ pub(crate) async fn connect(
     }
 }
 
-/// Connects with a SYN that asks for a cookie, and with a plain one beside it if that stays unanswered.
-async fn ask(to: SocketAddr, tcp: &Tcp, path: &Path) -> io::Result<Reached> {
+/// Connects with a SYN that requests a cookie; if that is not answered in time, with a plain one as well.
+async fn ask(to: SocketAddr, tcp: &Tcp, path: &PathHandle) -> io::Result<Reached> {
     let mut begun = begin(tcp.socket(to)?, to)?;
     if let Begun::Deferred(stream) = &begun
         && path.private
     {
-        // The kernel has it from another network, or another program has it from who knows where.
+        // The cookie comes from another network, or from another program.
         let ours = stream.local_addr()?.ip();
         if cookies::forget(ours, to).is_err() {
             return tcp.connect(to).await.map(Reached::Open);
@@ -127,13 +127,13 @@ async fn ask(to: SocketAddr, tcp: &Tcp, path: &Path) -> io::Result<Reached> {
     }
     let stream = match begun {
         Begun::Deferred(stream) => {
-            path.happened(Event::Granted);
+            path.record(Event::Granted);
             return Ok(Reached::Deferred(stream));
         }
         Begun::Asking(stream) => stream,
     };
     path.count(|tally| tally.asked += 1);
-    let overtaken = {
+    let plain = {
         let asking = async {
             stream.writable().await?;
             stream.take_error()?.map_or(Ok(()), Err)
@@ -146,7 +146,7 @@ async fn ask(to: SocketAddr, tcp: &Tcp, path: &Path) -> io::Result<Reached> {
         tokio::select! {
             asked = &mut asking => match asked {
                 Ok(()) => None,
-                // Refused: was it for the option?
+                // Refused, perhaps because of the option.
                 Err(refused) => Some(tcp.connect(to).await.map_err(|_| refused)?),
             },
             plain = &mut plain => match plain {
@@ -155,14 +155,14 @@ async fn ask(to: SocketAddr, tcp: &Tcp, path: &Path) -> io::Result<Reached> {
             },
         }
     };
-    if let Some(plain) = overtaken {
-        path.happened(Event::Unanswered);
+    if let Some(plain) = plain {
+        path.record(Event::Unanswered);
         return Ok(Reached::Open(plain));
     }
     match cookies::cookie(stream.local_addr()?.ip(), to) {
         Ok(Some(_)) => path.granted(stream.local_addr()?.ip()),
-        Ok(None) => path.happened(Event::NotGranted),
-        // The kernel does not tell; the next connection will see.
+        Ok(None) => path.record(Event::NotGranted),
+        // The kernel does not say; the next connection shows it.
         Err(_) => {}
     }
     Ok(Reached::Open(stream))

@@ -1,11 +1,11 @@
-//! A bound on the frames of HTTP/3, around the streams that `h3` reads from `h3-quinn`.
+//! A limit on the length of HTTP/3 frames, between `h3` and `h3-quinn`.
 //!
-//! `h3` waits until a frame other than DATA is there as a whole, however long it says that it is, and meanwhile gives
-//! the windows of QUIC back. So a peer could fill our memory with one HEADERS frame, or one of a type that nobody knows.
-//! Here the headers of frames are read as they pass by (RFC 9114 §7.1), and a stream whose next frame is too long is
-//! ended: with H3_EXCESSIVE_LOAD, before its payload is taken in. DATA is passed on as it comes, and may have any length.
+//! `h3` buffers a frame other than DATA until it is complete, whatever its announced length, and meanwhile extends QUIC's
+//! windows. So a peer could fill our memory with one HEADERS frame, or one of an unknown type. This module parses the
+//! frame headers as they pass (RFC 9114 §7.1), and ends a stream whose next frame is too long with H3_EXCESSIVE_LOAD,
+//! before it reads the payload. DATA frames pass unchanged and may have any length.
 //!
-//! [`Guarded`] stands in for `h3_quinn::Connection`, for a server as for a client.
+//! [`Guarded`] replaces `h3_quinn::Connection`, in a server as in a client.
 
 use std::{
     fmt::{self, Display},
@@ -18,8 +18,7 @@ use h3::{
     quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf},
 };
 
-/// The longest frame that is no DATA, in bytes. Heads are bounded by half of it once they are decoded, and are no longer
-/// before.
+/// The maximum length in bytes of a frame other than DATA. Decoded header sections are limited to half of it.
 pub const MOST_FRAME: u64 = 128 * 1024;
 
 /// DATA (RFC 9114 §7.2.1).
@@ -33,28 +32,28 @@ pub struct TooLong(u64);
 
 impl Display for TooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a frame of {} bytes, more than the {MOST_FRAME} that are allowed", self.0)
+        write!(f, "a frame of {} bytes, but the limit is {MOST_FRAME}", self.0)
     }
 }
 
 impl std::error::Error for TooLong {}
 
-/// Where in a stream its bytes are.
+/// The position of the parser in a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Place {
-    /// In the type of a unidirectional stream, of which so much has come.
+    /// In the type of a unidirectional stream, received so far.
     Stream(Number),
     /// In the type of a frame.
     Type(Number),
     /// In the length of a frame of this type.
     Length(u64, Number),
-    /// In its payload, of which so much is to come.
+    /// In its payload, with so many bytes left.
     Payload(u64),
-    /// In something that has no frames.
+    /// In a stream without frames.
     Other,
 }
 
-/// A number of variable length (RFC 9000 §16), as far as it has come.
+/// A variable-length integer (RFC 9000 §16), received so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Number {
     bytes: u8,
@@ -62,7 +61,7 @@ struct Number {
 }
 
 impl Number {
-    /// Takes a byte in. The number, once it is whole.
+    /// Adds a byte. Returns the number once it is complete.
     fn take(&mut self, byte: u8) -> Option<u64> {
         self.value = if self.bytes == 0 { u64::from(byte) } else { self.value << 8 | u64::from(byte) };
         self.bytes += 1;
@@ -73,7 +72,7 @@ impl Number {
 }
 
 impl Place {
-    /// Passes over bytes of the stream.
+    /// Follows the next bytes of the stream.
     fn pass(&mut self, mut bytes: &[u8]) -> Result<(), TooLong> {
         while let Some((first, rest)) = bytes.split_first() {
             match self {
@@ -144,7 +143,7 @@ impl<S: quic::RecvStream<Buf = Bytes>> quic::RecvStream for RecvStream<S> {
     }
 }
 
-/// A stream of a request and its answer.
+/// A bidirectional stream: a request and its response.
 pub type BidiStream<B> = RecvStream<h3_quinn::BidiStream<B>>;
 
 impl<B: Buf> quic::SendStream<B> for BidiStream<B> {
@@ -179,12 +178,12 @@ impl<B: Buf> quic::BidiStream<B> for BidiStream<B> {
     }
 }
 
-/// A connection, or what opens its streams, whose frames are bounded.
+/// A connection, or its stream opener, with a limit on frames.
 #[derive(Clone)]
 pub struct Guarded<C>(C);
 
 impl Guarded<h3_quinn::Connection> {
-    /// Of a connection of QUIC.
+    /// Wraps a QUIC connection.
     pub fn new(connection: quinn::Connection) -> Self {
         Self(h3_quinn::Connection::new(connection))
     }

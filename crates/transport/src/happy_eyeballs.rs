@@ -1,12 +1,11 @@
-//! Which address to try, and when: Happy Eyeballs (RFC 8305).
+//! Happy Eyeballs (RFC 8305): which address to try, and when.
 //!
-//! A host has several addresses, and some may lead nowhere. Trying them one after another costs a whole timeout
-//! for each that is silent; trying all at once costs the server connections that nobody uses. So they start one
-//! by one, [`ATTEMPT_DELAY`] apart, families in turn, and whoever ends the handshake first is taken. An attempt
-//! that fails gives its turn to the next at once.
+//! Some of a host's addresses may not respond. Trying them one after another costs a full timeout for each silent one;
+//! trying all at once opens connections that nobody uses. So the attempts start [`ATTEMPT_DELAY`] apart, alternating
+//! between the families, and the first handshake that completes wins. When an attempt fails, the next starts at once.
 //!
-//! The resolver (`getaddrinfo`) has already sorted the addresses (RFC 6724) and gives those of both families
-//! together. So there is no answer to wait 50 ms for (the Resolution Delay of §3), and none that comes late.
+//! The resolver (`getaddrinfo`) has already sorted the addresses (RFC 6724) and returns both families together. So the
+//! Resolution Delay of §3 does not apply.
 //!
 //! [`Race`] decides, without sockets and clocks; [`run`] connects.
 
@@ -19,27 +18,27 @@ use std::{
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 
-/// How long an attempt has the field to itself: the Connection Attempt Delay of RFC 8305 §5 and §8.
+/// The Connection Attempt Delay of RFC 8305 §5 and §8.
 pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// The attempts to reach one host. It ends when one succeeds, which needs no telling, or when all have failed.
+/// The attempts to reach one host. The race ends when one succeeds, or when all have failed.
 #[derive(Debug)]
 pub(crate) struct Race<E> {
     waiting: VecDeque<SocketAddr>,
     running: usize,
-    /// When the next may start beside those that run.
+    /// When the next attempt may start.
     next_start: Option<Instant>,
     failures: Vec<(SocketAddr, E)>,
 }
 
-/// What is to be done now.
+/// The next step of a race.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Move {
-    /// Try this address, then ask again.
+    /// Try this address, then call `next` again.
     Start(SocketAddr),
-    /// Wait for an attempt to end, or until this time, then ask again.
+    /// Wait for an attempt to end, or until this time, then call `next` again.
     Wait(Option<Instant>),
-    /// There is nothing left to try.
+    /// All attempts have failed.
     Lost,
 }
 
@@ -49,7 +48,7 @@ impl<E> Race<E> {
         Self { waiting: interleave(addresses), running: 0, next_start: None, failures: Vec::new() }
     }
 
-    /// What is to be done at this time.
+    /// The next step at this time.
     pub(crate) fn next(&mut self, now: Instant) -> Move {
         match self.next_start {
             Some(start) if self.running > 0 && now < start && !self.waiting.is_empty() => Move::Wait(Some(start)),
@@ -73,8 +72,8 @@ impl<E> Race<E> {
     }
 }
 
-/// The families in turn, the resolver's first choice first, its order kept within each (RFC 8305 §4), and no
-/// address twice.
+/// Alternates between the families, beginning with the resolver's first choice and keeping its order within each (RFC
+/// 8305 §4). Removes duplicates.
 fn interleave(addresses: impl IntoIterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
     let mut families: [VecDeque<SocketAddr>; 2] = Default::default();
     let mut first = None;
@@ -94,10 +93,10 @@ fn interleave(addresses: impl IntoIterator<Item = SocketAddr>) -> VecDeque<Socke
     order
 }
 
-/// Who won, and how long its own attempt took; or who failed, and why.
+/// The winner and the duration of its own attempt; or all failures.
 pub(crate) type Outcome<S> = Result<(SocketAddr, S, Duration), Vec<(SocketAddr, io::Error)>>;
 
-/// Runs a race. Attempts that are overtaken are dropped, as are all when this future is.
+/// Runs a race. It drops the attempts that lose, and all attempts when the future is dropped.
 pub(crate) async fn run<S, F>(
     addresses: impl IntoIterator<Item = SocketAddr>,
     attempt: impl Fn(SocketAddr) -> F,

@@ -1,4 +1,4 @@
-//! Where a request goes: scheme, host and port (RFC 9110 §4.3.1).
+//! Origins: scheme, host and port (RFC 9110 §4.3.1).
 
 use std::{fmt, net::IpAddr};
 
@@ -14,8 +14,8 @@ pub struct UrlError {
     pub why: &'static str,
 }
 
-/// A scheme, a host in lower case and a port. Connections, credentials and knowledge belong to one and are never
-/// shared with another.
+/// A scheme, a host in lower case and a port. Connections, credentials and what is known of a server belong to one
+/// origin, and are never shared with another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin {
     tls: bool,
@@ -30,15 +30,15 @@ impl Origin {
         let tls = match url.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => true,
             Some(scheme) if *scheme == Scheme::HTTP => false,
-            Some(_) => return Err(wrong("its scheme is neither http nor https")),
+            Some(_) => return Err(wrong("the scheme is neither http nor https")),
             None => return Err(wrong("it does not begin with http:// or https://")),
         };
-        let host = url.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it names no host"))?;
+        let host = url.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it has no host"))?;
         let port = url.port_u16().unwrap_or(if tls { 443 } else { 80 });
         Ok(Self { tls, host: host.to_ascii_lowercase(), port })
     }
 
-    /// Whether it is reached through TLS.
+    /// Whether the scheme is `https`.
     pub fn is_tls(&self) -> bool {
         self.tls
     }
@@ -53,8 +53,8 @@ impl Origin {
         self.port
     }
 
-    /// Whether it is at this machine: an address of loopback, or a name that RFC 6761 §6.3 keeps for it. Such a name
-    /// is never connected to elsewhere, whatever a look-up says, and never through a proxy.
+    /// Whether it is this machine: a loopback address, or a name that RFC 6761 §6.3 reserves for it. Connections to such a
+    /// name go to loopback only, whatever a lookup says, and never through a proxy.
     pub fn is_loopback(&self) -> bool {
         let host = self.host();
         host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -69,10 +69,10 @@ impl Origin {
         Self { tls: self.tls, host, port }
     }
 
-    /// What stands in the header `Host` (RFC 9112 §3.2): the port only where it is not the scheme's own.
+    /// The value of the `Host` header (RFC 9112 §3.2), with the port only if it is not the scheme's default.
     pub fn authority(&self) -> String {
-        let own = if self.tls { 443 } else { 80 };
-        if self.port == own { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
+        let default = if self.tls { 443 } else { 80 };
+        if self.port == default { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
     }
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The URL without user and password, fit for a message.
+/// The URL without user and password, for messages.
 fn without_user(url: &Uri) -> String {
     let text = url.to_string();
     let Some((scheme, rest)) = text.split_once("://") else { return text };
@@ -102,20 +102,20 @@ mod tests {
     }
 
     #[test]
-    fn names_are_compared_without_case_and_ports_by_number() {
+    fn origins_compare_names_without_case_and_ports_by_number() {
         assert_eq!(of("https://Example.org/a").unwrap(), of("https://example.org:443/b?c").unwrap());
         assert_ne!(of("http://example.org").unwrap(), of("https://example.org").unwrap());
         assert_eq!(of("http://example.org:8080/").unwrap().to_string(), "http://example.org:8080");
     }
 
     #[test]
-    fn an_ipv6_address_is_bracketed_in_urls_alone() {
+    fn ipv6_address_has_brackets_only_in_urls() {
         let origin = of("http://[2001:DB8::1]:80/").unwrap();
         assert_eq!((origin.host(), origin.authority().as_str()), ("2001:db8::1", "[2001:db8::1]"));
     }
 
     #[test]
-    fn this_machine_is_known_by_addresses_and_by_one_name() {
+    fn loopback_is_recognised_by_address_and_by_name() {
         for here in
             ["http://127.0.0.1/", "http://127.9.9.9:81/", "https://[::1]/", "http://LocalHost/", "http://a.localhost/"]
         {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_is_named_without_its_password() {
+    fn error_shows_url_without_password() {
         let told = of("ftp://me:secret@example.org/a").unwrap_err().to_string();
         assert!(told.contains("ftp://example.org/a") && !told.contains("secret"), "{told}");
         assert!(of("/path").is_err());

@@ -1,8 +1,8 @@
-//! HTTP proxies: a tunnel through them by CONNECT (RFC 9110 §9.3.6).
+//! HTTP proxies: a tunnel by CONNECT (RFC 9110 §9.3.6).
 //!
-//! `http` origins are tunnelled as well, although a proxy would also take their requests itself: inside a tunnel a
-//! connection is the origin's own, with its own window, pipeline and knowledge, and nobody on the way rewrites
-//! requests. The price: many proxies open tunnels to port 443 alone, and say so with a 403.
+//! Connections to `http` origins are tunnelled as well, although a proxy could also forward their requests: a tunnelled
+//! connection belongs to one origin, with its own window and pipeline, and no proxy rewrites its requests. The price: many
+//! proxies allow tunnels to port 443 only, and respond 403 to others.
 
 mod environment;
 mod exceptions;
@@ -15,10 +15,10 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufR
 pub use self::environment::Proxies;
 use crate::{error::Cause, io::Io, origin::Origin, tcp_info::TcpInfo};
 
-/// The most that a proxy may say before the tunnel begins, interim answers (1xx) included.
+/// The maximum size of the response to CONNECT, interim responses (1xx) included.
 const HEAD: u64 = 16 * 1024;
 
-/// More header fields than this, and it is not an answer to CONNECT.
+/// The maximum number of header fields in the response to CONNECT.
 const FIELDS: usize = 128;
 
 /// One proxy, and the credentials for it.
@@ -26,12 +26,12 @@ const FIELDS: usize = 128;
 pub(crate) struct Proxy {
     /// Where it is.
     pub(crate) at: Origin,
-    /// `Basic`, and marked sensitive.
+    /// `Basic` credentials, marked as sensitive.
     authorization: Option<HeaderValue>,
 }
 
 impl Proxy {
-    /// Asks for a tunnel over a connection to the proxy.
+    /// Opens a tunnel on a connection to the proxy.
     pub(crate) async fn tunnel(&self, mut io: Box<dyn Io>, to: &Origin) -> Result<Box<dyn Io>, Cause> {
         let target = target(to);
         let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
@@ -45,15 +45,15 @@ impl Proxy {
         io.flush().await.map_err(|error| self.cause(error))?;
 
         let mut reader = BufReader::new(io);
-        let status = answer(&mut reader).await.map_err(|why| self.cause(why))?;
+        let status = read_response(&mut reader).await.map_err(|why| self.cause(why))?;
         if !status.is_success() {
             return Err(self.cause(self.refusal(&target, status)));
         }
-        // Most servers let the client speak first; the first bytes of one that does not came with the answer.
+        // A server that speaks first may have sent bytes right behind the response.
         Ok(if reader.buffer().is_empty() { reader.into_inner() } else { Box::new(reader) })
     }
 
-    /// What went wrong, with the proxy's name before it.
+    /// An error of the proxy, with the proxy's name.
     pub(crate) fn cause(&self, what: impl fmt::Display) -> Cause {
         Cause::Proxy(format!("the proxy {}: {what}", self.at))
     }
@@ -61,13 +61,13 @@ impl Proxy {
     fn refusal(&self, target: &str, status: StatusCode) -> String {
         match (status, &self.authorization) {
             (StatusCode::PROXY_AUTHENTICATION_REQUIRED, None) => {
-                format!("it demands a user and a password, as in http://USER:PASSWORD@HOST:PORT ({status})")
+                format!("it requires authentication ({status}); set its URL to http://USER:PASSWORD@HOST:PORT")
             }
             (StatusCode::PROXY_AUTHENTICATION_REQUIRED, Some(_)) => {
-                format!("it does not accept the user and password in its URL ({status})")
+                format!("it rejected the user and password in its URL ({status})")
             }
-            _ if target.ends_with(":443") => format!("it opens no tunnel to {target} ({status})"),
-            _ => format!("it opens no tunnel to {target} ({status}); many proxies open them to port 443 alone"),
+            _ if target.ends_with(":443") => format!("it refused a tunnel to {target} ({status})"),
+            _ => format!("it refused a tunnel to {target} ({status}); many proxies allow only port 443"),
         }
     }
 }
@@ -94,17 +94,17 @@ fn target(to: &Origin) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// The status of the final answer. Not a byte behind its head is taken out of `reader`.
-async fn answer(reader: &mut (impl AsyncBufRead + Unpin)) -> Result<StatusCode, String> {
+/// The status of the final response. Reads nothing after its header from `reader`.
+async fn read_response(reader: &mut (impl AsyncBufRead + Unpin)) -> Result<StatusCode, String> {
     let mut reader = reader.take(HEAD);
     loop {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") && !head.ends_with(b"\n\n") {
             if reader.read_until(b'\n', &mut head).await.map_err(|error| error.to_string())? == 0 {
                 return Err(if reader.limit() == 0 {
-                    format!("its answer does not end within {HEAD} bytes")
+                    format!("its response header exceeds {HEAD} bytes")
                 } else {
-                    "it closed the connection before its answer ended".into()
+                    "it closed the connection before its response was complete".into()
                 });
             }
         }
@@ -115,7 +115,7 @@ async fn answer(reader: &mut (impl AsyncBufRead + Unpin)) -> Result<StatusCode, 
             _ => None,
         };
         match status {
-            None => return Err("what it answers is not HTTP".into()),
+            None => return Err("its response is not HTTP".into()),
             Some(interim) if interim.is_informational() => {}
             Some(status) => return Ok(status),
         }
@@ -131,19 +131,19 @@ mod tests {
     fn run(text: &[u8]) -> (Result<StatusCode, String>, Vec<u8>) {
         let mut reader = text;
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let status = runtime.block_on(answer(&mut reader));
+        let status = runtime.block_on(read_response(&mut reader));
         (status, reader.to_vec())
     }
 
     #[test]
-    fn what_comes_behind_the_head_is_left_to_the_tunnel() {
+    fn bytes_after_the_response_belong_to_the_tunnel() {
         let text = b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello";
         let (status, rest) = run(text);
         assert_eq!((status, rest.as_slice()), (Ok(StatusCode::OK), &b"hello"[..]));
     }
 
     #[test]
-    fn an_answer_must_be_one_and_must_end() {
+    fn malformed_or_endless_response_is_an_error() {
         for (text, wrong) in [
             (b"".to_vec(), "closed"),
             (b"HTTP/1.1 200 OK\r\n".to_vec(), "closed"),
@@ -161,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken_calmly(text in prop::collection::vec(any::<u8>(), 0..2000)) {
+        fn any_bytes_are_parsed_without_panic(text in prop::collection::vec(any::<u8>(), 0..2000)) {
             let (status, rest) = run(&text);
             prop_assert!(text.ends_with(&rest));
             prop_assert!(status.is_err() || text.starts_with(b"HTTP/1."));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_target_has_its_port_and_its_brackets() {
+    fn target_has_port_and_brackets() {
         let of = |url: &str| target(&Origin::of(&url.parse().unwrap()).unwrap());
         assert_eq!(of("https://example.org/"), "example.org:443");
         assert_eq!(of("http://[::1]/"), "[::1]:80");

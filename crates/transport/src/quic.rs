@@ -1,10 +1,10 @@
 //! QUIC connections (RFC 9000), by the crate `quinn`.
 //!
-//! One handshake in place of TCP's and TLS's: a round trip before the first request, and none at all when a session is
-//! resumed and the request may be repeated (0-RTT, RFC 9001 §4.6). What is lost holds up only the stream it belongs to.
+//! One handshake replaces TCP's and TLS's: one round trip before the first request, and none if a session is resumed and
+//! the request may be repeated (0-RTT, RFC 9001 §4.6). A lost packet delays only the streams whose data it carried.
 //!
-//! Each connection has a UDP socket of its own. Sharing one would spare a descriptor, and tie all connections to the
-//! runtime and the network that the first was made in.
+//! Each connection has a UDP socket of its own. Sharing one would save a file descriptor, and tie all connections to the
+//! runtime and the network of the first.
 
 use std::{
     fmt, io,
@@ -26,15 +26,15 @@ use crate::{
     happy_eyeballs,
     origin::Origin,
     tcp::Tcp,
-    tls::{self, Counted},
+    tls::{self, CountingVerifier},
 };
 
-/// How QUIC connections are set up.
+/// Flow control windows of QUIC connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuicSettings {
-    /// The bytes that may be under way to each stream (RFC 9000 §4): rate × RTT or more.
+    /// The receive window of a stream in bytes (RFC 9000 §4); rate × RTT or more.
     pub stream_window: u32,
-    /// The same for all streams of a connection together.
+    /// The receive window of a connection in bytes.
     pub connection_window: u32,
 }
 
@@ -45,11 +45,11 @@ impl Default for QuicSettings {
     }
 }
 
-/// The kernel's buffer for what comes in between two turns of ours, if it allows as much (`net.core.rmem_max`).
+/// `SO_RCVBUF` of the UDP socket; the kernel caps it at `net.core.rmem_max`.
 const RECEIVE_BUFFER: usize = 2 << 20;
-/// When nothing has come for so long although it was asked for, the other end is gone.
+/// The idle timeout: without any packet for so long, despite PINGs, the other end is gone.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How often a silent one is asked.
+/// The interval of PINGs on a silent connection.
 const PING: Duration = Duration::from_secs(10);
 
 /// A QUIC connection, ready for its first request.
@@ -60,7 +60,7 @@ pub struct Quic {
     pub endpoint: Endpoint,
     /// How it was made.
     pub facts: Facts,
-    /// The end of the handshake, if that was not waited for.
+    /// The handshake, if it is still in progress.
     pub pending: Option<Pending>,
 }
 
@@ -70,43 +70,43 @@ impl fmt::Debug for Quic {
     }
 }
 
-/// A handshake under way.
+/// A handshake in progress.
 pub struct Pending {
     accepted: ZeroRttAccepted,
     begin: Instant,
 }
 
 impl Pending {
-    /// How it came out.
+    /// Waits for the outcome.
     pub async fn end(&mut self) -> TlsFacts {
         let early = if (&mut self.accepted).await { EarlyData::Accepted } else { EarlyData::Rejected };
         facts(self.begin.elapsed(), early == EarlyData::Accepted, early)
     }
 }
 
-/// What QUIC connections are made with.
-pub(crate) struct How<'a> {
+/// Makes QUIC connections.
+pub(crate) struct QuicConnector<'a> {
     pub(crate) tls: &'a tls::Tls,
     pub(crate) tcp: &'a Tcp,
     pub(crate) settings: QuicSettings,
-    /// Whether requests may go before the handshake is done.
+    /// Whether requests may leave before the handshake is done.
     pub(crate) early: bool,
 }
 
-impl How<'_> {
-    /// Connects to the first of these addresses that answers, or, with early data, to the first.
+impl QuicConnector<'_> {
+    /// Connects to the first of these addresses that responds; with early data, to the first in order.
     pub(crate) async fn connect(
         &self,
         origin: &Origin,
         addresses: Vec<SocketAddr>,
-        look_up: Duration,
+        lookup: Duration,
     ) -> Result<Quic, Cause> {
-        let (tls, counted) = self.tls.over_quic(origin, self.early).await?;
+        let (tls, counting) = self.tls.quic_config(origin, self.early).await?;
         let crypto = QuicClientConfig::try_from(tls).map_err(|error| Cause::Tls(error.to_string()))?;
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(Arc::new(self.transport()));
         let attempt = async |to: SocketAddr| {
-            self.attempt(origin, to, config.clone(), look_up, &counted).await.map_err(io::Error::other)
+            self.attempt(origin, to, config.clone(), lookup, &counting).await.map_err(io::Error::other)
         };
         let failed = |failures: Vec<(SocketAddr, io::Error)>| {
             let cause = failures.into_iter().find_map(|(_, error)| error.downcast::<Failure>().ok());
@@ -122,7 +122,7 @@ impl How<'_> {
             .receive_window(VarInt::from_u32(self.settings.connection_window))
             .max_idle_timeout(IdleTimeout::try_from(SILENCE).ok())
             .keep_alive_interval(Some(PING))
-            // HTTP/3 gives the server no use for any (RFC 9114 §6.1).
+            // HTTP/3 servers must not open any (RFC 9114 §6.1).
             .max_concurrent_bidi_streams(VarInt::from_u32(0));
         transport
     }
@@ -132,20 +132,20 @@ impl How<'_> {
         origin: &Origin,
         to: SocketAddr,
         config: ClientConfig,
-        look_up: Duration,
-        counted: &Counted,
+        lookup: Duration,
+        counting: &CountingVerifier,
     ) -> Result<Quic, Failure> {
         let endpoint = endpoint(to, self.tcp.local)?;
-        let (begin, before) = (Instant::now(), counted.checks());
-        let connecting = endpoint.connect_with(config, to, origin.host()).map_err(|_| tls::nameless(origin))?;
-        let quic = |connection, tcp, told, pending| {
-            let facts = Facts { peer: to, proxy: None, look_up, tcp, tunnel: None, tls: Some(told), quic: true };
+        let (begin, before) = (Instant::now(), counting.checks());
+        let connecting = endpoint.connect_with(config, to, origin.host()).map_err(|_| tls::invalid_name(origin))?;
+        let quic = |connection, tcp, tls, pending| {
+            let facts = Facts { peer: to, proxy: None, lookup, tcp, tunnel: None, tls: Some(tls), quic: true };
             Quic { connection, endpoint, facts, pending }
         };
         let connecting = match self.zero_rtt(connecting) {
             Ok((connection, accepted)) => {
-                let told = facts(Duration::ZERO, true, EarlyData::Pending);
-                return Ok(quic(connection, Duration::ZERO, told, Some(Pending { accepted, begin })));
+                let tls_facts = facts(Duration::ZERO, true, EarlyData::Pending);
+                return Ok(quic(connection, Duration::ZERO, tls_facts, Some(Pending { accepted, begin })));
             }
             Err(connecting) => connecting,
         };
@@ -155,8 +155,8 @@ impl How<'_> {
             return Err(Cause::Tls("the server does not speak HTTP/3".into()).into());
         }
         let took = begin.elapsed();
-        let told = facts(took, counted.checks() == before, EarlyData::None);
-        Ok(quic(connection, took, told, None))
+        let tls_facts = facts(took, counting.checks() == before, EarlyData::None);
+        Ok(quic(connection, took, tls_facts, None))
     }
 
     fn zero_rtt(&self, connecting: Connecting) -> Result<(quinn::Connection, ZeroRttAccepted), Connecting> {
@@ -164,7 +164,7 @@ impl How<'_> {
     }
 }
 
-/// Why an attempt failed, as the race carries it.
+/// Why an attempt failed, wrapped for `happy_eyeballs`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Failure(Cause);
@@ -179,7 +179,7 @@ fn facts(handshake: Duration, resumed: bool, early: EarlyData) -> TlsFacts {
     TlsFacts {
         handshake,
         version: "1.3",
-        // `quinn` does not tell which was agreed upon.
+        // `quinn` does not report it.
         cipher_suite: "unknown".into(),
         resumed,
         alpn: Some("h3".into()),
@@ -196,7 +196,7 @@ fn endpoint(to: SocketAddr, local: Option<IpAddr>) -> io::Result<Endpoint> {
     Endpoint::new(EndpointConfig::default(), None, UdpSocket::from(socket), Arc::new(TokioRuntime))
 }
 
-/// What the end of a QUIC connection says; `waiting` is what a silence kept from happening.
+/// The cause of a QUIC connection's end; `waiting` is the step that an idle timeout interrupted.
 pub fn connection_error(error: &ConnectionError, waiting: Step) -> Cause {
     use h3::error::Code;
     match error {
@@ -206,7 +206,7 @@ pub fn connection_error(error: &ConnectionError, waiting: Step) -> Cause {
             code => Cause::Http3 { code, said: format!("the server closed the connection ({})", Code::from(code)) },
         },
         ConnectionError::Reset => io::Error::from(io::ErrorKind::ConnectionReset).into(),
-        ConnectionError::LocallyClosed => Cause::Retired("the connection was not needed any more"),
+        ConnectionError::LocallyClosed => Cause::Retired("the connection is no longer needed"),
         // TLS's alerts have the codes from 0x100 on (RFC 9001 §4.8).
         ConnectionError::TransportError(error) if is_alert(error.code.into()) => Cause::Tls(error.reason.clone()),
         ConnectionError::ConnectionClosed(close) if is_alert(close.error_code.into()) => {
@@ -215,7 +215,7 @@ pub fn connection_error(error: &ConnectionError, waiting: Step) -> Cause {
         ConnectionError::ConnectionClosed(close) => {
             Cause::Protocol(format!("the server closed the connection ({})", close.error_code))
         }
-        other => Cause::Protocol(format!("what the server sent is not QUIC: {other}")),
+        other => Cause::Protocol(format!("the server violated the QUIC protocol: {other}")),
     }
 }
 

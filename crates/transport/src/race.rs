@@ -1,7 +1,7 @@
-//! Connections of either kind, and the race between them.
+//! The race between QUIC and TCP.
 //!
-//! Whether UDP reaches a server shows only in the trying. So QUIC has a head start, and then TCP runs beside it: the
-//! way that a path blocks costs the head start, and no more.
+//! Only an attempt shows whether UDP reaches a server. So QUIC starts first, and TCP follows after [`HEAD_START`]: on a path
+//! that drops UDP, the attempt costs that time and no more.
 
 use std::{pin::pin, time::Duration};
 
@@ -18,12 +18,13 @@ use crate::{
     quic::Quic,
 };
 
-/// How long HTTP/3 has the field to itself before TCP is tried beside it: as long as an address has (RFC 8305 §5).
+/// QUIC's head start over TCP; equal to the Connection Attempt Delay (RFC 8305 §5).
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// Whoever makes connections.
+/// A source of connections: a [`Connector`], or a model of a network in a test.
 pub trait Dial: Send + Sync + 'static {
-    /// Makes one; `early` allows requests before its handshake is done, `at` is where HTTP/3 is if not at the origin.
+    /// Makes a connection within a time. `early` allows requests before its handshake is done; `at` is the address of
+    /// HTTP/3 if it is not the origin (Alt-Svc).
     fn dial<'a>(
         &'a self,
         origin: &'a Origin,
@@ -33,7 +34,7 @@ pub trait Dial: Send + Sync + 'static {
         within: Duration,
     ) -> BoxFuture<'a, Result<Dialed, ConnectError>>;
 
-    /// Whether HTTP/3 can lead to an origin.
+    /// Whether QUIC can reach an origin.
     fn takes_quic(&self, origin: &Origin) -> bool;
 }
 
@@ -59,17 +60,17 @@ impl Dial for Connector {
     }
 }
 
-/// A connection of either kind.
+/// A connection over TCP or QUIC.
 #[derive(Debug)]
 pub enum Dialed {
-    /// TCP.
+    /// Over TCP.
     Stream(Box<Connected>),
-    /// QUIC.
+    /// Over QUIC.
     Quic(Box<Quic>),
 }
 
 impl Dialed {
-    /// What is spoken.
+    /// The HTTP version.
     pub fn version(&self) -> Version {
         match self {
             Self::Stream(connected) => connected.version,
@@ -85,7 +86,7 @@ impl Dialed {
         }
     }
 
-    /// Whether its handshake is still under way.
+    /// Whether its handshake is still in progress.
     pub fn is_pending(&self) -> bool {
         match self {
             Self::Stream(connected) => connected.confirmation.is_some(),
@@ -94,7 +95,7 @@ impl Dialed {
     }
 }
 
-/// Whichever is there first; TCP starts when it may, or when there is nothing else.
+/// Returns the connection that is ready first. TCP starts after the head start, or at once if QUIC fails.
 pub async fn race(
     quic: impl Future<Output = Result<Dialed, ConnectError>>,
     tcp: impl Future<Output = Result<Dialed, ConnectError>>,

@@ -1,4 +1,4 @@
-//! From a host's name to a TCP connection: the look-up, then the race.
+//! From a host name to a TCP connection: the lookup, then Happy Eyeballs.
 
 use std::{
     io,
@@ -10,37 +10,37 @@ use tokio::net::{TcpStream, lookup_host};
 
 use crate::{error::Cause, happy_eyeballs, origin::Origin, tcp::Tcp};
 
-/// How many failed addresses are named.
+/// The maximum number of failed addresses in a message.
 const NAMED: usize = 4;
 
-/// A host's addresses, as far as they can be reached from the local address asked for, and how long the resolver
-/// took. An address in place of a name is taken as it is, in no time; so is the one to connect to instead.
+/// A host's addresses, limited to the family of the local address if one is set, and how long the lookup took. It takes
+/// no time for an address in place of a name, and for [`Tcp::instead`].
 ///
-/// `localhost` and all below it are this machine (RFC 6761 §6.3), and are trusted with passwords in the clear. Some
-/// resolvers ask the network for them all the same: only what is loopback in its answer counts.
+/// `localhost` and all names below it are this machine (RFC 6761 §6.3), so passwords may go to them unencrypted. Some
+/// resolvers ask the network for these names all the same; only loopback addresses count in their answers.
 ///
-/// The resolver is the system's (`getaddrinfo` on a thread of its own). Giving up the wait does not stop that
-/// thread: it ends by the resolver's own timeout.
-pub(crate) async fn look_up(whom: &Origin, tcp: &Tcp) -> Result<(Vec<SocketAddr>, Duration), Cause> {
-    let literal = || whom.host().parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, whom.port()));
+/// The resolver is the system's (`getaddrinfo` on a thread of its own). Dropping the future does not stop that thread,
+/// which ends with the resolver's own timeout.
+pub(crate) async fn look_up(server: &Origin, tcp: &Tcp) -> Result<(Vec<SocketAddr>, Duration), Cause> {
+    let literal = || server.host().parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, server.port()));
     if let Some(address) = tcp.instead.or_else(literal) {
         return Ok((reachable([address], tcp)?, Duration::ZERO));
     }
     let begin = Instant::now();
-    let found = lookup_host((whom.host(), whom.port()))
+    let found = lookup_host((server.host(), server.port()))
         .await
-        .map_err(|error| io::Error::new(error.kind(), format!("no address for {}: {error}", whom.host())))?;
-    Ok((reachable(here(whom, found)?, tcp)?, begin.elapsed()))
+        .map_err(|error| io::Error::new(error.kind(), format!("no address for {}: {error}", server.host())))?;
+    Ok((reachable(loopback_only(server, found)?, tcp)?, begin.elapsed()))
 }
 
-/// Of what was found for a name of this machine, what leads there.
-fn here(whom: &Origin, found: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<SocketAddr>> {
+/// For a name of this machine, keeps only loopback addresses.
+fn loopback_only(server: &Origin, found: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<SocketAddr>> {
     let mut found: Vec<_> = found.collect();
-    let elsewhere = found.first().copied().filter(|_| whom.is_loopback());
+    let elsewhere = found.first().copied().filter(|_| server.is_loopback());
     found.retain(|to| elsewhere.is_none() || to.ip().is_loopback());
     match elsewhere {
         Some(to) if found.is_empty() => {
-            let why = format!("{} is this machine (RFC 6761), and the look-up says {}", whom.host(), to.ip());
+            let why = format!("{} must be a loopback address (RFC 6761), but resolves to {}", server.host(), to.ip());
             Err(io::Error::new(io::ErrorKind::AddrNotAvailable, why))
         }
         _ => Ok(found),
@@ -53,20 +53,20 @@ fn reachable(found: impl IntoIterator<Item = SocketAddr>, tcp: &Tcp) -> io::Resu
         _ if !addresses.is_empty() => Ok(addresses),
         Some(local) => {
             let family = if local.is_ipv4() { "IPv4" } else { "IPv6" };
-            let why = format!("the host has no {family} address, and the local address asked for is {local}");
+            let why = format!("the host has no {family} address, but the local address {local} needs one");
             Err(io::Error::new(io::ErrorKind::AddrNotAvailable, why))
         }
-        None => Err(io::Error::new(io::ErrorKind::NotFound, "the host's name has no address")),
+        None => Err(io::Error::new(io::ErrorKind::NotFound, "the host name has no address")),
     }
 }
 
-/// Connects to the first of these that answers, and says how long its own handshake took.
+/// Connects to the first address that responds, and returns how long its own handshake took.
 pub(crate) async fn connect(addresses: Vec<SocketAddr>, tcp: &Tcp) -> Result<(SocketAddr, TcpStream, Duration), Cause> {
-    happy_eyeballs::run(addresses, |to| tcp.connect(to)).await.map_err(|failures| lost(&failures).into())
+    happy_eyeballs::run(addresses, |to| tcp.connect(to)).await.map_err(|failures| combined_error(&failures).into())
 }
 
-/// All failures in one.
-pub(crate) fn lost(failures: &[(SocketAddr, io::Error)]) -> io::Error {
+/// All failures in one error.
+pub(crate) fn combined_error(failures: &[(SocketAddr, io::Error)]) -> io::Error {
     let kind = failures.last().map_or(io::ErrorKind::NotFound, |(_, error)| error.kind());
     let mut told: Vec<_> = failures.iter().take(NAMED).map(|(to, error)| format!("{to}: {error}")).collect();
     if failures.len() > NAMED {
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn many_failures_are_one_bounded_sentence() {
         let failure = |n: u8| (SocketAddr::from(([10, 0, 0, n], 80)), io::Error::from(io::ErrorKind::TimedOut));
-        let told = lost(&(1..=6).map(failure).collect::<Vec<_>>()).to_string();
+        let told = combined_error(&(1..=6).map(failure).collect::<Vec<_>>()).to_string();
         assert!(
             told.starts_with("10.0.0.1:80: timed out; 10.0.0.2:80") && told.ends_with("; and 2 more addresses"),
             "{told}"
@@ -93,12 +93,12 @@ mod tests {
     fn localhost_is_nowhere_else_whatever_the_look_up_says() {
         let all: [SocketAddr; 3] = ["192.0.2.1:80", "127.0.0.1:80", "[::1]:80"].map(|address| address.parse().unwrap());
         let found = |name: &str, found: &[SocketAddr]| {
-            here(&Origin::of(&name.parse().unwrap()).unwrap(), found.iter().copied())
+            loopback_only(&Origin::of(&name.parse().unwrap()).unwrap(), found.iter().copied())
         };
         assert_eq!(found("http://dev.localhost/", &all).unwrap(), all[1..]);
         assert_eq!(found("http://localhost.example.org/", &all).unwrap(), all);
         let told = found("https://dev.localhost/", &all[..1]).unwrap_err().to_string();
-        assert!(told.contains("dev.localhost is this machine") && told.contains("192.0.2.1"), "{told}");
+        assert!(told.contains("dev.localhost must be a loopback address") && told.contains("192.0.2.1"), "{told}");
     }
 
     #[tokio::test]

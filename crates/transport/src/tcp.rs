@@ -1,11 +1,11 @@
-//! TCP sockets and their knobs.
+//! TCP sockets and their options.
 //!
-//! Nagle's algorithm is always off: this engine fills its segments itself, and a small request must not wait for the
-//! acknowledgement of the one before it. All else is the kernel's choice unless asked for. Every knob is turned before
-//! the handshake: the window scale is fixed in the SYN (RFC 7323 §2.2), so a receive buffer that is set later cannot
-//! grow the window beyond it. (TCP Fast Open is a knob too, but with a memory: [`crate::fast_open`].)
+//! Nagle's algorithm is always off: the engine fills its segments itself, and a small request must not wait for the
+//! acknowledgement of the previous one. Everything else is left to the kernel unless set. All options are set before the
+//! handshake: the SYN fixes the window scale (RFC 7323 §2.2), so a receive buffer set later cannot widen the window beyond
+//! it. TCP Fast Open needs more than an option: see [`crate::fast_open`].
 //!
-//! The congestion control by name is Linux's (and FreeBSD's); all else works wherever `socket2` does.
+//! Congestion control by name exists on Linux and FreeBSD; everything else works wherever `socket2` does.
 
 use std::{
     fmt::Display,
@@ -17,36 +17,35 @@ use std::{
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// How TCP connections are made. What is `None` is left to the kernel.
+/// Socket options. The kernel decides where they are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tcp {
-    /// How many bytes may wait unsent in the kernel before a socket counts as writable no more
-    /// (`TCP_NOTSENT_LOWAT`). What waits there cannot be taken back when the connection breaks, nor overtaken.
+    /// The maximum number of unsent bytes in the kernel while a socket is writable (`TCP_NOTSENT_LOWAT`). Such bytes
+    /// cannot be taken back when the connection breaks, nor overtaken.
     pub notsent_lowat: Option<u32>,
-    /// The congestion control by its name in the kernel, such as `bbr`; see
+    /// The congestion control's name in the kernel, such as `bbr`; see
     /// `/proc/sys/net/ipv4/tcp_allowed_congestion_control`.
     pub congestion_control: Option<String>,
-    /// `SO_SNDBUF` in bytes. Linux doubles it, caps it silently at `net.core.wmem_max`, and then no longer grows
-    /// the buffer by itself.
+    /// `SO_SNDBUF` in bytes. Linux doubles it, caps it silently at `net.core.wmem_max`, and stops autotuning.
     pub send_buffer: Option<usize>,
     /// `SO_RCVBUF` in bytes, with the same consequences (`net.core.rmem_max`).
     pub receive_buffer: Option<usize>,
-    /// Probes on a silent connection.
+    /// TCP keepalive.
     pub keepalive: Option<Keepalive>,
-    /// The address to connect from. Hosts are then reached by this address's family alone.
+    /// The local address. Only remote addresses of its family are used then.
     pub local: Option<IpAddr>,
-    /// Where every host is, whatever its name and port: no name is looked up. For a server that stands in for many.
+    /// Connect to this address instead of any host, without a lookup. For a server that stands in for many.
     pub instead: Option<SocketAddr>,
 }
 
-/// TCP keepalive (RFC 9293 §3.8.4): asks a silent peer whether it is still there.
+/// TCP keepalive (RFC 9293 §3.8.4): probes a silent peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Silence before the first probe; whole seconds.
+    /// Idle time before the first probe, in whole seconds.
     pub after: Duration,
-    /// Time between probes; whole seconds.
+    /// Interval of the probes, in whole seconds.
     pub every: Duration,
-    /// Unanswered probes that end the connection.
+    /// Number of unanswered probes that end the connection.
     pub probes: u32,
 }
 
@@ -56,46 +55,46 @@ impl Tcp {
         TcpSocket::from_std_stream(self.socket(to)?.into()).connect(to).await
     }
 
-    /// Whether this address can be reached from the local address asked for.
+    /// Whether the local address, if set, has this address's family.
     pub(crate) fn reaches(&self, to: SocketAddr) -> bool {
         self.local.is_none_or(|local| local.is_ipv4() == to.is_ipv4())
     }
 
-    /// A socket with its knobs turned.
+    /// A socket with all options set.
     pub(crate) fn socket(&self, to: SocketAddr) -> io::Result<Socket> {
         let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_nonblocking(true)?;
         socket.set_tcp_nodelay(true)?;
         if let Some(bytes) = self.notsent_lowat {
-            turned("TCP_NOTSENT_LOWAT", bytes, socket.set_tcp_notsent_lowat(bytes))?;
+            named("TCP_NOTSENT_LOWAT", bytes, socket.set_tcp_notsent_lowat(bytes))?;
         }
         if let Some(name) = &self.congestion_control {
-            turned("the congestion control", name, socket.set_tcp_congestion(name.as_bytes()))?;
+            named("the congestion control", name, socket.set_tcp_congestion(name.as_bytes()))?;
         }
         if let Some(bytes) = self.send_buffer {
-            turned("SO_SNDBUF", bytes, socket.set_send_buffer_size(bytes))?;
+            named("SO_SNDBUF", bytes, socket.set_send_buffer_size(bytes))?;
         }
         if let Some(bytes) = self.receive_buffer {
-            turned("SO_RCVBUF", bytes, socket.set_recv_buffer_size(bytes))?;
+            named("SO_RCVBUF", bytes, socket.set_recv_buffer_size(bytes))?;
         }
         if let Some(Keepalive { after, every, probes }) = self.keepalive {
             let keepalive = TcpKeepalive::new().with_time(after).with_interval(every).with_retries(probes);
-            turned(
+            named(
                 "TCP keepalive",
                 format_args!("{after:?}, {every:?}, {probes}"),
                 socket.set_tcp_keepalive(&keepalive),
             )?;
         }
         if let Some(local) = self.local {
-            turned("the local address", local, socket.bind(&SocketAddr::new(local, 0).into()))?;
+            named("the local address", local, socket.bind(&SocketAddr::new(local, 0).into()))?;
         }
         Ok(socket)
     }
 }
 
-/// Names the knob that could not be turned.
-fn turned(knob: &str, value: impl Display, result: io::Result<()>) -> io::Result<()> {
-    result.map_err(|error| io::Error::new(error.kind(), format!("cannot set {knob} to {value}: {error}")))
+/// Adds the option's name and value to an error.
+fn named(option: &str, value: impl Display, result: io::Result<()>) -> io::Result<()> {
+    result.map_err(|error| io::Error::new(error.kind(), format!("cannot set {option} to {value}: {error}")))
 }
 
 #[cfg(test)]
@@ -110,7 +109,7 @@ mod tests {
     const LOOPBACK: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 
     #[tokio::test]
-    async fn every_knob_arrives_at_the_socket() {
+    async fn socket_has_every_option_that_is_set() {
         let listener = TcpListener::bind(LOOPBACK).await.unwrap();
         let tcp = Tcp {
             notsent_lowat: Some(16_384),
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_knob_that_cannot_be_turned_is_named() {
+    async fn error_names_the_option_that_cannot_be_set() {
         let listener = TcpListener::bind(LOOPBACK).await.unwrap();
         let tcp = Tcp { congestion_control: Some("warp".into()), ..Tcp::default() };
         let told = tcp.connect(listener.local_addr().unwrap()).await.unwrap_err().to_string();

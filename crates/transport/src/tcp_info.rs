@@ -1,9 +1,9 @@
-//! What the kernel knows of a connection: `TCP_INFO`.
+//! The kernel's view of a connection: `TCP_INFO`.
 //!
-//! Linux has appended to its `struct tcp_info` with nearly every release and tells how much of it was filled in;
-//! `libc`'s own struct stops, on glibc, where the kernel of 2016 did. So the bytes are read as they come, and a
-//! field that the kernel did not give is `None`. The layout: `include/uapi/linux/tcp.h`. The call is Linux's
-//! alone; another system needs another `of`.
+//! Linux appends to `struct tcp_info` with nearly every release, and returns how much of it is filled in; `libc`'s struct
+//! ends, on glibc, where the kernel of 2016 did. So this parses the bytes itself, and a field that the kernel did not
+//! return is `None`. The layout is in `include/uapi/linux/tcp.h`. The call exists on Linux only; another system needs
+//! another `of`.
 
 #![expect(unsafe_code, reason = "getsockopt(TCP_INFO) has a safe wrapper in none of socket2, rustix and nix")]
 
@@ -13,11 +13,10 @@ use std::{
     time::Duration,
 };
 
-/// A connection as its kernel sees it at this moment. All of it is about our direction of sending, but for
-/// `bytes_received`.
+/// A snapshot of a TCP connection. All fields are about the sending direction, except `bytes_received`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// How long ago an acknowledgement last came, in whole ms.
+    /// Time since the last acknowledgement, in whole milliseconds.
     pub last_ack: Duration,
     /// The smoothed RTT (RFC 6298's SRTT).
     pub rtt: Duration,
@@ -25,7 +24,7 @@ pub struct TcpInfo {
     pub rtt_var: Duration,
     /// The retransmission timeout now in force.
     pub rto: Duration,
-    /// The least RTT seen in the kernel's window (`net.ipv4.tcp_min_rtt_wlen`); Linux 4.6.
+    /// The minimum RTT seen in the kernel's window (`net.ipv4.tcp_min_rtt_wlen`); Linux 4.6.
     pub min_rtt: Option<Duration>,
     /// The MSS for sending, in bytes of payload.
     pub snd_mss: u32,
@@ -33,44 +32,44 @@ pub struct TcpInfo {
     pub snd_cwnd: u32,
     /// Segments sent and not yet acknowledged.
     pub unacked: u32,
-    /// Segments of those that are taken for lost at present.
+    /// Of those, segments presumed lost.
     pub lost: u32,
-    /// Segments sent again since the connection began.
+    /// Segments retransmitted since the connection began.
     pub retransmits: u32,
     /// Bytes acknowledged since the connection began; Linux 4.1. A SYN of ours counts as one.
     pub bytes_acked: Option<u64>,
     /// Bytes received in order since the connection began; Linux 4.1.
     pub bytes_received: Option<u64>,
-    /// The latest estimate of what the path delivers, in bytes per second; Linux 4.9.
+    /// The latest estimate of the delivery rate, in bytes per second; Linux 4.9.
     pub delivery_rate: Option<u64>,
-    /// Whether that estimate was bounded by how little there was to send, and so says little of the path.
+    /// Whether the application, not the path, limited that estimate.
     pub app_limited: bool,
-    /// How long there was something to send or to be acknowledged, in whole ticks of the kernel (1 to 10 ms);
-    /// Linux 4.10, as the two below.
+    /// Time with data to send or to be acknowledged, in whole ticks of the kernel (1 to 10 ms); Linux 4.10, as the two
+    /// below.
     pub busy_time: Option<Duration>,
-    /// How long of that the receiver's window was what kept us.
+    /// Of that, time limited by the receive window.
     pub rwnd_limited: Option<Duration>,
-    /// How long of that our send buffer was.
+    /// Of that, time limited by the send buffer.
     pub sndbuf_limited: Option<Duration>,
     /// The window the peer offers, in bytes; Linux 5.4.
     pub snd_wnd: Option<u32>,
-    /// Whether the peer's answer to our SYN is still due.
+    /// Whether the SYN is not acknowledged yet.
     pub connecting: bool,
-    /// Whether the SYN carried data and its acknowledgement covered it: TCP Fast Open (RFC 7413) has worked. Both
-    /// ends' kernels say so.
+    /// Whether the SYN carried data and the SYN-ACK acknowledged it: TCP Fast Open (RFC 7413) has worked. Set at both
+    /// ends.
     pub syn_data_accepted: bool,
-    /// Why it has not, where it was tried; Linux 5.5.
+    /// Why it has not, if it was tried; Linux 5.5.
     pub fast_open_failure: Option<FastOpenFailure>,
 }
 
-/// Why data in a SYN came to nothing, as Linux tells it (`tcp_fastopen_client_fail`).
+/// Why a SYN's data was not accepted (Linux's `tcp_fastopen_client_fail`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FastOpenFailure {
-    /// There was no cookie for the server, so that none was sent.
+    /// There was no cookie for the server, so no data was sent.
     NoCookie,
-    /// The answer to the SYN acknowledged the SYN and not its data, which was then sent again.
+    /// The SYN-ACK acknowledged the SYN without its data, which was then retransmitted.
     NotAcknowledged,
-    /// The SYN was not answered before it was sent again, without data.
+    /// The SYN was retransmitted without data before a SYN-ACK came.
     Retransmitted,
 }
 
@@ -79,7 +78,7 @@ const SYN_SENT: u8 = 2;
 const SYN_DATA: u8 = 32;
 
 impl TcpInfo {
-    /// Asks the kernel about a TCP socket.
+    /// Reads the `TCP_INFO` of a socket.
     pub fn of(socket: &impl AsFd) -> io::Result<Self> {
         let mut bytes = [0_u8; 512];
         let mut length = bytes.len() as libc::socklen_t;
@@ -106,7 +105,7 @@ impl TcpInfo {
         u64::from(self.snd_cwnd) * u64::from(self.snd_mss)
     }
 
-    /// Reads as much as there is; `None` where even the first fields are missing.
+    /// Parses as much as there is; `None` if even the first fields are missing.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let u32_at = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let u64_at = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));

@@ -1,15 +1,15 @@
-//! TLS: whom to trust, who we are, and what to speak inside.
+//! TLS: trusted authorities, the client certificate, ALPN and session resumption.
 //!
-//! A full handshake costs a round trip with TLS 1.3 and two with TLS 1.2, and a certificate chain to carry and
-//! check; a resumed one spares the chain, and in TLS 1.2 a round trip. So the tickets of all connections of one
-//! connector go into one store, whatever they speak inside, but for QUIC, whose tickets tell more and have a store of
-//! their own. No two connectors share a store: a session stands for whoever began it, and a connector is one user.
-//! Early data spares TLS 1.3's round trip too (`early`).
+//! A full handshake costs one round trip with TLS 1.3 and two with TLS 1.2, and transfers a certificate chain; a resumed
+//! one saves the chain, and in TLS 1.2 a round trip. So all connections of a connector share one store of tickets,
+//! whatever their protocol, except QUIC, whose tickets carry transport parameters and have a store of their own. Two
+//! connectors never share a store: a session stands for the user who began it. Early data saves TLS 1.3's round trip too
+//! (`early`).
 //!
-//! A server is checked against the system's authorities and those named beside them. A proxy that is itself
-//! reached by TLS is checked the same way, but it is never shown the client's certificate, and never excused from
-//! the check: what was granted to the origin was not granted to it. The same holds for other hosts, where the settings
-//! are for one ([`TlsSettings::only`]): a redirect leads anywhere, and what is known of a host there may be a password.
+//! Servers are checked against the system's authorities and those in the settings. A TLS proxy is checked the same way,
+//! but never gets the client certificate, and `unverified` does not apply to it: what the user grants to an origin is not
+//! granted to the proxy. The same holds for other hosts where the settings are for one ([`TlsSettings::only`]), because a
+//! redirect can lead anywhere, and requests to a host may carry its password.
 
 mod early;
 mod pem;
@@ -35,8 +35,8 @@ use tokio::sync::OnceCell;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 pub use self::early::Confirmation;
-pub(crate) use self::resumption::Counted;
-use self::{early::Early, pem::Roots, pinned::Pinned, unverified::Unverified};
+pub(crate) use self::resumption::CountingVerifier;
+use self::{early::Early, pem::Roots, pinned::PinnedVerifier, unverified::NoVerifier};
 use crate::{
     error::{Cause, SettingsError, explain, rustls_error},
     facts::{EarlyData, TlsFacts},
@@ -46,39 +46,39 @@ use crate::{
     tcp_info::TcpInfo,
 };
 
-/// How TLS connections are made.
+/// How to make TLS connections.
 ///
-/// Trusted are the system's authorities: on Linux where OpenSSL would look, or, if the variables `SSL_CERT_FILE`
-/// (a file) or `SSL_CERT_DIR` (folders) are set, those there instead.
+/// The system's authorities are always trusted: on Linux those where OpenSSL looks, or those in `SSL_CERT_FILE` (a file)
+/// or `SSL_CERT_DIR` (folders) if these variables are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsSettings {
     /// PEM files of certificates to trust besides the system's.
     pub authorities: Vec<PathBuf>,
-    /// The one host, at whatever port, that `authorities` and `unverified` are for; if none, they are for all. Others
-    /// are then checked by the system's authorities alone, but for proxies, whom the user has named as well.
+    /// The only host, at any port, that `authorities` and `unverified` apply to; all hosts if `None`. Other hosts are then
+    /// checked against the system's authorities alone. `authorities` always apply to proxies, which the user names too.
     pub only: Option<String>,
-    /// Who we are, for the one server that it is meant for.
+    /// The client certificate, for one origin.
     pub identity: Option<Identity>,
-    /// Take any certificate from an origin: whoever is on the way can then read and change everything. Meant for
-    /// one command and one look, and for nothing that carries a password.
+    /// Accept any certificate from an origin: anybody on the path can then read and change everything. Only for a
+    /// diagnosis, and never with a password.
     pub unverified: bool,
-    /// Shake hands in full each time, as if no server had been visited before.
+    /// Always do a full handshake: resume no session.
     pub fresh: bool,
 }
 
 /// A client certificate and its key. Both may be in one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Who may see it. It tells a name, and more, to whoever is shown it; another origin that asks, such as one that a
-    /// redirect leads to, gets none.
+    /// The only origin that gets to see it. A certificate reveals a name, and more; other origins that ask, such as the
+    /// target of a redirect, get none.
     pub origin: Origin,
-    /// A PEM file: our certificate, then those that lead to its authority.
+    /// A PEM file: the certificate, then the chain to its authority.
     pub certificate: PathBuf,
     /// A PEM file: the private key, not encrypted (PKCS #8, PKCS #1 or SEC 1).
     pub key: PathBuf,
 }
 
-/// What the settings name, and the sessions.
+/// The settings, and the TLS sessions.
 pub(crate) struct Tls {
     provider: Arc<CryptoProvider>,
     named: Roots,
@@ -86,33 +86,33 @@ pub(crate) struct Tls {
     identity: Option<(Identity, Arc<CertifiedKey>)>,
     unverified: bool,
     fresh: bool,
-    ready: OnceCell<Ready>,
-    /// For hosts that the settings are not for.
-    others: OnceCell<Ready>,
+    ready: OnceCell<Configs>,
+    /// For hosts that the settings do not apply to.
+    others: OnceCell<Configs>,
 }
 
-/// By [`Offer`].
+/// Indexed by [`Offer`].
 type Offers = [Arc<ClientConfig>; 4];
 
-/// How many servers' sessions are kept for QUIC: as many as rustls keeps for TCP.
+/// The number of servers whose sessions are kept for QUIC; rustls keeps as many for TCP.
 const QUIC_SESSIONS: usize = 256;
 
-/// What handshakes are made with.
-struct Ready {
-    /// They differ in ALPN, and HTTP/3's in its sessions and its [`Counted`] checks.
+/// Ready rustls configurations.
+struct Configs {
+    /// They differ in ALPN; HTTP/3's also in its session store and its [`CountingVerifier`].
     origins: Offers,
-    /// The same with our identity, for its origin. Their sessions are their own: tickets are kept by a host's name, and
-    /// what was proved at one of its ports is not to be shown at another.
+    /// The same with the client certificate, for its origin. They have their own sessions: rustls keeps tickets per host
+    /// name, and a session with a client certificate at one port must not be used at another.
     known: Option<(Origin, Offers)>,
     proxies: Arc<ClientConfig>,
     roots: Roots,
-    /// The certificates checked over QUIC, if anybody is trusted.
-    counted: Option<Arc<Counted>>,
+    /// Counts the certificates checked over QUIC; none if no authority is trusted.
+    counting: Option<Arc<CountingVerifier>>,
 }
 
 impl Tls {
-    /// Reads the files that are named. The system's authorities wait for the first handshake: reading them takes
-    /// milliseconds, which `http` need not spend, and `https` can while TCP shakes hands ([`Tls::ready`]).
+    /// Reads the files in the settings. The system's authorities are read later ([`Tls::ready`]): that takes milliseconds,
+    /// which `http` need not spend, and `https` spends during the TCP handshake.
     pub(crate) fn new(settings: &TlsSettings) -> Result<Self, SettingsError> {
         let provider = Arc::new(ring::default_provider());
         Ok(Self {
@@ -131,19 +131,19 @@ impl Tls {
         })
     }
 
-    /// Makes all ready for handshakes with an origin, the first time.
+    /// Reads the system's authorities, unless an earlier connection has done so.
     pub(crate) async fn prepare(&self, origin: &Origin) -> Result<(), Cause> {
         self.ready(self.is_for(origin)).await.map(drop)
     }
 
-    /// Whether the settings are for this origin.
+    /// Whether the settings apply to this origin.
     fn is_for(&self, origin: &Origin) -> bool {
         self.only.as_ref().is_none_or(|host| host == origin.host())
     }
 
-    /// Shakes hands with an origin. The answer to the offer is in the facts, or there is none. If `early` and a session
-    /// allows it, the handshake is left to the first write and the first read, for so long, and its end is told in time.
-    pub(crate) async fn with_origin<S: Io + 'static>(
+    /// Does the handshake with an origin. If `early` is set and a session allows early data, it returns before the
+    /// handshake, which the first write and read then drive; it must end within `early`, and resolves the confirmation.
+    pub(crate) async fn connect_origin<S: Io + 'static>(
         &self,
         origin: &Origin,
         offer: Offer,
@@ -155,7 +155,7 @@ impl Tls {
         let early = early.filter(|_| offer != Offer::Both);
         let begin = Instant::now();
         let config = ready.config(origin, offer, early.is_some());
-        let stream = self.shake(ready, &config, early.is_some(), origin, io).await?;
+        let stream = self.handshake(ready, &config, early.is_some(), origin, io).await?;
         let told = facts(&stream, offer, begin.elapsed());
         if let Some(within) = early.filter(|_| told.early == EarlyData::Pending) {
             let (stream, confirmation) = Early::new(stream, offer, begin, within);
@@ -164,29 +164,29 @@ impl Tls {
         Ok((Box::new(stream), told, None))
     }
 
-    /// What QUIC shakes hands with, and the certificates that were checked so far.
-    pub(crate) async fn over_quic(
+    /// The configuration for QUIC, and the count of certificates checked so far.
+    pub(crate) async fn quic_config(
         &self,
         origin: &Origin,
         early: bool,
-    ) -> Result<(Arc<ClientConfig>, Arc<Counted>), Cause> {
+    ) -> Result<(Arc<ClientConfig>, Arc<CountingVerifier>), Cause> {
         let ready = self.ready(self.is_for(origin)).await?;
-        let nobody = || Cause::Tls(format!("no authority is trusted here ({})", ready.roots));
-        let counted = ready.counted.clone().ok_or_else(nobody)?;
-        Ok((ready.config(origin, Offer::Http3, early), counted))
+        let untrusting = || Cause::Tls(format!("no certificate authority is trusted ({})", ready.roots));
+        let counting = ready.counting.clone().ok_or_else(untrusting)?;
+        Ok((ready.config(origin, Offer::Http3, early), counting))
     }
 
-    /// Shakes hands with a proxy.
-    pub(crate) async fn with_proxy<S: Io>(&self, proxy: &Origin, io: S) -> Result<(TlsStream<S>, TlsFacts), Cause> {
+    /// Does the handshake with a proxy.
+    pub(crate) async fn connect_proxy<S: Io>(&self, proxy: &Origin, io: S) -> Result<(TlsStream<S>, TlsFacts), Cause> {
         let ready = self.ready(true).await?;
         let begin = Instant::now();
-        let stream = self.shake(ready, &ready.proxies, false, proxy, io).await?;
+        let stream = self.handshake(ready, &ready.proxies, false, proxy, io).await?;
         let told = facts(&stream, Offer::Http1, begin.elapsed());
         Ok((stream, told))
     }
 
-    /// What handshakes are made with: as the settings have it if `granted`, or as usual.
-    async fn ready(&self, granted: bool) -> Result<&Ready, Cause> {
+    /// The configurations: with the settings if they apply (`granted`), or else with the defaults.
+    async fn ready(&self, granted: bool) -> Result<&Configs, Cause> {
         let make = async || {
             let named = if granted { self.named.clone() } else { Roots::none() };
             let roots = tokio::task::spawn_blocking(|| named.and_the_systems())
@@ -198,15 +198,15 @@ impl Tls {
         if granted { &self.ready } else { &self.others }.get_or_try_init(make).await
     }
 
-    fn configure(&self, roots: Roots, unverified: bool) -> Result<Ready, rustls::Error> {
-        // There is none where there is nobody to trust; then nobody is reached.
+    fn configure(&self, roots: Roots, unverified: bool) -> Result<Configs, rustls::Error> {
+        // None if no authority is trusted; then every handshake fails.
         let strict: Option<Arc<dyn ServerCertVerifier>> =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots.trusted.clone()), self.provider.clone())
                 .build()
                 .ok()
-                .map(|verifier| Arc::new(Pinned::new(verifier, roots.named.clone())) as _);
-        let verifier = if unverified { Some(Arc::new(Unverified(self.provider.clone())) as _) } else { strict.clone() };
-        let counted = verifier.clone().map(|verifier| Arc::new(Counted::new(verifier)));
+                .map(|verifier| Arc::new(PinnedVerifier::new(verifier, roots.named.clone())) as _);
+        let verifier = if unverified { Some(Arc::new(NoVerifier(self.provider.clone())) as _) } else { strict.clone() };
+        let counting = verifier.clone().map(|verifier| Arc::new(CountingVerifier::new(verifier)));
         let checked = |verifier: &Option<Arc<dyn ServerCertVerifier>>| -> Result<_, rustls::Error> {
             let begin =
                 ClientConfig::builder_with_provider(self.provider.clone()).with_safe_default_protocol_versions()?;
@@ -224,9 +224,9 @@ impl Tls {
             [Offer::Http1, Offer::Http2, Offer::Both, Offer::Http3].map(|offer| {
                 let mut config = config.clone();
                 config.alpn_protocols = offer.alpn().iter().map(|protocol| protocol.to_vec()).collect();
-                if let (Offer::Http3, Some(counted)) = (offer, &counted) {
+                if let (Offer::Http3, Some(counting)) = (offer, &counting) {
                     config.resumption = sessions.clone();
-                    config.dangerous().set_certificate_verifier(counted.clone());
+                    config.dangerous().set_certificate_verifier(counting.clone());
                 }
                 Arc::new(config)
             })
@@ -241,38 +241,38 @@ impl Tls {
         };
         let mut proxies = checked(&strict)?.with_no_client_auth();
         proxies.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Ready { origins, known, proxies: Arc::new(proxies), roots, counted })
+        Ok(Configs { origins, known, proxies: Arc::new(proxies), roots, counting })
     }
 
-    async fn shake<S: Io>(
+    async fn handshake<S: Io>(
         &self,
-        ready: &Ready,
+        ready: &Configs,
         config: &Arc<ClientConfig>,
         early: bool,
-        whom: &Origin,
+        server: &Origin,
         io: S,
     ) -> Result<TlsStream<S>, Cause> {
-        let name = ServerName::try_from(whom.host().to_owned()).map_err(|_| nameless(whom))?;
+        let name = ServerName::try_from(server.host().to_owned()).map_err(|_| invalid_name(server))?;
         TlsConnector::from(config.clone())
             .early_data(early)
             .connect(name, io)
             .await
-            .map_err(|error| self.cause(ready, whom, error))
+            .map_err(|error| self.cause(ready, server, error))
     }
 
-    /// Why a handshake failed, with the files that have to do with it.
-    fn cause(&self, ready: &Ready, whom: &Origin, error: io::Error) -> Cause {
+    /// Why a handshake failed, with the files involved.
+    fn cause(&self, ready: &Configs, server: &Origin, error: io::Error) -> Cause {
         use rustls::Error::{AlertReceived, InvalidCertificate};
         let Some(tls) = rustls_error(&error) else {
             if error.kind() == io::ErrorKind::UnexpectedEof {
-                return Cause::Tls("the server closed the connection in the TLS handshake".into());
+                return Cause::Tls("the server closed the connection during the TLS handshake".into());
             }
             return Cause::Io(Arc::new(error));
         };
         let told = explain(tls);
         Cause::Tls(match (tls, &self.identity) {
             (InvalidCertificate(CertificateError::UnknownIssuer), _) => format!("{told} ({})", ready.roots),
-            (AlertReceived(_), Some((identity, _))) if identity.origin == *whom => {
+            (AlertReceived(_), Some((identity, _))) if identity.origin == *server => {
                 format!("{told}; it was offered the client certificate {}", identity.certificate.display())
             }
             _ => told,
@@ -280,8 +280,8 @@ impl Tls {
     }
 }
 
-impl Ready {
-    /// What handshakes with an origin are made with.
+impl Configs {
+    /// The configuration for an origin.
     fn config(&self, origin: &Origin, offer: Offer, early: bool) -> Arc<ClientConfig> {
         let known = self.known.as_ref().filter(|(to, _)| to == origin).map(|(_, offers)| offers);
         let config = &known.unwrap_or(&self.origins)[offer as usize];
@@ -294,9 +294,9 @@ impl Ready {
     }
 }
 
-/// That no certificate can be for an origin.
-pub(crate) fn nameless(whom: &Origin) -> Cause {
-    Cause::Tls(format!("no certificate can be for the name {}", whom.host()))
+/// The error for a host that no certificate can name.
+pub(crate) fn invalid_name(server: &Origin) -> Cause {
+    Cause::Tls(format!("{} is not a valid name for a certificate", server.host()))
 }
 
 fn certified(files: &Identity, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, SettingsError> {
@@ -304,7 +304,7 @@ fn certified(files: &Identity, provider: &CryptoProvider) -> Result<Arc<Certifie
     CertifiedKey::from_der(chain, key, provider).map(Arc::new).map_err(|error| {
         let certificate = files.certificate.display();
         let why = match error {
-            rustls::Error::InconsistentKeys(_) => format!("it is not the key of the certificate in {certificate}"),
+            rustls::Error::InconsistentKeys(_) => format!("it does not match the certificate in {certificate}"),
             other => format!("it cannot be used with the certificate in {certificate}: {other}"),
         };
         SettingsError::Pem { path: files.key.clone(), why }
@@ -314,13 +314,13 @@ fn certified(files: &Identity, provider: &CryptoProvider) -> Result<Arc<Certifie
 fn facts<S>(stream: &TlsStream<S>, offer: Offer, handshake: Duration) -> TlsFacts {
     let (_, tls) = stream.get_ref();
     let suite = tls.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or("unknown");
-    // It is left for later only where a session of TLS 1.3 is resumed with early data.
+    // Only a TLS 1.3 session that is resumed with early data returns before the handshake.
     let pending = tls.is_handshaking();
     let alpn = tls.alpn_protocol().or_else(|| offer.alpn().first().copied().filter(|_| pending));
     TlsFacts {
         handshake: if pending { Duration::ZERO } else { handshake },
         version: if pending || tls.protocol_version() == Some(ProtocolVersion::TLSv1_3) { "1.3" } else { "1.2" },
-        // rustls marks the suites of TLS 1.3 in their names, IANA does not.
+        // rustls adds a prefix to the names of TLS 1.3 suites; IANA does not.
         cipher_suite: suite.replacen("TLS13_", "TLS_", 1),
         resumed: pending || tls.handshake_kind() == Some(HandshakeKind::Resumed),
         alpn: alpn.map(|protocol| String::from_utf8_lossy(protocol).into_owned()),

@@ -86,14 +86,14 @@ async fn what_fails_is_named_with_the_reason() {
         (Fault::Refuse(403, ""), "does not allow"),
         (Fault::Refuse(404, ""), "nothing at this path"),
         (Fault::Refuse(503, "retry-after: 7200\r\n"), "in 7200 s"),
-        (Fault::WrongDigest, "nothing of it may be kept"),
-        (Fault::Cut, "closed the connection too early"),
+        (Fault::WrongDigest, "discard it and retry"),
+        (Fault::Cut, "closed the connection unexpectedly"),
         (Fault::CutUntold, "bytes"),
-        (Fault::EndlessHead, "head of the answer"),
+        (Fault::EndlessHead, "response header"),
         (Fault::EndlessBody, ""),
-        (Fault::TricklingHead, "stood still"),
-        (Fault::TricklingBody, "stood still"),
-        (Fault::Silence, "no answer began"),
+        (Fault::TricklingHead, "stalled"),
+        (Fault::TricklingBody, "stalled"),
+        (Fault::Silence, "no response"),
     ];
     on_each(pairs(faults, &["a/file10", "c/large"]), async |((fault, reason), victim)| {
         println!("{fault:?} {victim}");

@@ -18,7 +18,7 @@ use std::{
 use dav::RemotePath;
 use haul_http::{AltSvc, Origin, PipeliningHistory};
 use serde::{Deserialize, Serialize};
-use transport::fast_open::{self, Way};
+use transport::fast_open::{self, PathId};
 
 use super::settings::base;
 use crate::say;
@@ -42,7 +42,7 @@ struct Kept {
     servers: BTreeMap<String, Server>,
     /// By the number of a network and a server's address. A network's number tells nobody which one it is.
     #[serde(default)]
-    ways: BTreeMap<String, fast_open::Memory>,
+    ways: BTreeMap<String, fast_open::PathHistory>,
 }
 
 /// What is known of one.
@@ -108,7 +108,7 @@ fn mirrors() -> Option<PathBuf> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Confirmed {
     pub(super) server: Server,
-    pub(super) ways: Vec<(Way, fast_open::Memory)>,
+    pub(super) ways: Vec<(PathId, fast_open::PathHistory)>,
 }
 
 /// What is known, if anything is. A broken file is told of.
@@ -119,7 +119,7 @@ pub(super) fn recall(path: &Path, origin: &Origin) -> Option<Confirmed> {
     });
     let way = |(name, memory): (&String, _)| {
         let (network, server) = name.split_once(' ')?;
-        Some((Way { network: u64::from_str_radix(network, 16).ok()?, server: server.parse().ok()? }, memory))
+        Some((PathId { network: u64::from_str_radix(network, 16).ok()?, server: server.parse().ok()? }, memory))
     };
     let ways: Vec<_> = servers.ways.iter().filter_map(|(name, memory)| way((name, *memory))).collect();
     let server = servers.servers.get(&origin.to_string()).cloned();
@@ -145,7 +145,7 @@ pub(super) fn keep(path: &Path, origin: &Origin, known: &Confirmed, private: boo
         let here = format!("{:016x} ", here.network);
         servers.ways.retain(|name, _| name.starts_with(&here));
     }
-    let name = |way: &Way| format!("{:016x} {}", way.network, way.server);
+    let name = |way: &PathId| format!("{:016x} {}", way.network, way.server);
     servers.ways.extend(known.ways.iter().map(|(way, memory)| (name(way), *memory)));
     while servers.ways.len() > MOST_WAYS {
         servers.ways.pop_first();
@@ -212,8 +212,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("servers.json");
         let in_network = |network: u64| {
-            let way = Way { network, server: "[2001:db8::1]:443".parse().unwrap() };
-            Confirmed { ways: vec![(way, fast_open::Memory::default())], ..known(2) }
+            let way = PathId { network, server: "[2001:db8::1]:443".parse().unwrap() };
+            Confirmed { ways: vec![(way, fast_open::PathHistory::default())], ..known(2) }
         };
         keep(&path, &origin("a"), &in_network(1), false).unwrap();
         keep(&path, &origin("a"), &in_network(u64::MAX), false).unwrap();

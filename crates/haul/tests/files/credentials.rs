@@ -124,7 +124,7 @@ fn what_one_host_is_granted_no_redirect_takes_to_another() {
     let url = format!("http://127.0.0.1:{}/a", first.port());
     for granted in [&["--insecure"][..], &["--ca", "cert.pem"]] {
         let told = place.haul(&[&["cat", &url], granted].concat());
-        assert!(text(&told.stderr).contains("wants Basic"), "{granted:?}: {}", text(&told.stderr));
+        assert!(text(&told.stderr).contains("requires Basic"), "{granted:?}: {}", text(&told.stderr));
     }
 }
 

@@ -103,7 +103,7 @@ fn unusable_keyring_is_an_error_only_if_it_is_asked_for() {
     let found = filtered(&place, "HAUL_USER=ann HAUL_PASSWORD=hunter2 FILTERED cat \"$URL\"");
     assert_eq!((text(&found.stdout), text(&found.stderr)), ("secret\n".into(), String::new()));
     let none = one_sentence(&filtered(&place, "FILTERED cat \"$URL\""), 1);
-    assert!(none.contains("nothing is known to send") && !none.contains("permission"), "{none}");
+    assert!(none.contains("there are no credentials") && !none.contains("permission"), "{none}");
 }
 
 #[test]

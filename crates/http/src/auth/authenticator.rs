@@ -58,7 +58,7 @@ struct Tried {
 pub enum GiveUp {
     /// Nothing is known that could be sent.
     #[error(
-        "{origin} wants {wants}, and nothing is known to send: set HAUL_USER and HAUL_PASSWORD, add the host to ~/.netrc, or run `haul password set`"
+        "{origin} requires {wants}, but there are no credentials for it: set HAUL_USER and HAUL_PASSWORD, add the host to ~/.netrc, or run `haul password set`"
     )]
     Unknown {
         /// Who asks.
@@ -67,7 +67,7 @@ pub enum GiveUp {
         wants: String,
     },
     /// It was sent, and is wrong.
-    #[error("{origin} refused the {what}: it wants {wants}")]
+    #[error("{origin} rejected the {what}; it requires {wants}")]
     Refused {
         /// Who asks.
         origin: Origin,
@@ -77,7 +77,7 @@ pub enum GiveUp {
         wants: String,
     },
     /// It would have to be sent for all to read.
-    #[error("{origin} wants {wants}, which would send the {what} in the clear: use https, or allow it explicitly")]
+    #[error("{origin} requires {wants}, which would send the {what} unencrypted: use https, or allow it explicitly")]
     Clear {
         /// Who asks.
         origin: Origin,
@@ -87,7 +87,7 @@ pub enum GiveUp {
         wants: String,
     },
     /// Nothing that is done here, or nothing that goes with what is known.
-    #[error("{origin} wants {wants}, which cannot be done with a {what}")]
+    #[error("{origin} requires {wants}, which does not work with a {what}")]
     Unsupported {
         /// Who asks.
         origin: Origin,
@@ -97,13 +97,13 @@ pub enum GiveUp {
         wants: String,
     },
     /// A `401` without a challenge, against RFC 9110 §15.5.2.
-    #[error("{origin} answered 401 and did not say what it wants")]
+    #[error("{origin} responded with 401, but named no authentication scheme")]
     Mute {
         /// Who asks.
         origin: Origin,
     },
     /// The header that came with the request was refused.
-    #[error("{origin} refused the Authorization that came with the request: it wants {wants}")]
+    #[error("{origin} rejected the request's own Authorization header; it requires {wants}")]
     Own {
         /// Who asks.
         origin: Origin,
@@ -111,7 +111,7 @@ pub enum GiveUp {
         wants: String,
     },
     /// Nonce after nonce, none lived long enough.
-    #[error("{origin} calls even a new nonce stale: its clock or its configuration is wrong")]
+    #[error("{origin} rejects even a new nonce as stale; its clock or its configuration is wrong")]
     Stale {
         /// Who asks.
         origin: Origin,
@@ -275,7 +275,11 @@ impl Authenticator {
                 session = known;
             }
             let Some(value) = session.respond(user, password, method, target) else {
-                return Err(GiveUp::Unspeakable { origin, what, why: "the server's challenge cannot be repeated" });
+                return Err(GiveUp::Unspeakable {
+                    origin,
+                    what,
+                    why: "the server's challenge has characters that a header cannot hold",
+                });
             };
             let digest = Some(Tried { nonce: session.nonce.clone(), fresh: true });
             known.session = Some(session);
@@ -295,9 +299,9 @@ impl Authenticator {
         }
         let (value, why) = match &credential {
             Credential::Password { user, password } => {
-                (basic(user, password), "Basic allows no colon in a user's name")
+                (basic(user, password), "Basic allows no colon in the user name")
             }
-            Credential::Token(token) => (bearer(token), "a header cannot hold all of its characters"),
+            Credential::Token(token) => (bearer(token), "it has characters that a header cannot hold"),
         };
         put(headers, value.ok_or(GiveUp::Unspeakable { origin, what, why })?);
         known.session = None;

@@ -37,7 +37,7 @@ fn reason(error: KeyError) -> String {
         }
         KeyError::QuotaExceeded => "the user's quota for keys is exceeded (/proc/key-users)".to_owned(),
         KeyError::InvalidArguments | KeyError::InvalidDescription => {
-            "the kernel does not take this user name or password".to_owned()
+            "the kernel rejects this user name or password".to_owned()
         }
         KeyError::Unknown(number) => std::io::Error::from_raw_os_error(number).to_string(),
         other => other.to_string(),
@@ -187,8 +187,8 @@ mod tests {
         let Some(keyring) = keyring() else { return };
         let long = "hunter2".repeat(LARGEST_KEY);
         let error = keyring.set(&origin("https://a"), "ann", &long.into()).unwrap_err().to_string();
-        assert!(error.contains("does not take this") && !error.contains("hunter2"), "{error}");
+        assert!(error.contains("rejects this") && !error.contains("hunter2"), "{error}");
         let error = keyring.set(&origin("https://a"), "a\0b", &"hunter2".into()).unwrap_err().to_string();
-        assert!(error.contains("does not take this") && !error.contains("hunter2"), "{error}");
+        assert!(error.contains("rejects this") && !error.contains("hunter2"), "{error}");
     }
 }

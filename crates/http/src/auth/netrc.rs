@@ -104,7 +104,7 @@ impl Words<'_> {
 
     fn value(&mut self) -> Result<Secret, SourceError> {
         self.skip_blank();
-        self.word()?.ok_or_else(|| self.wrong("the last word has no value"))
+        self.word()?.ok_or_else(|| self.wrong("the last keyword has no value"))
     }
 
     fn word(&mut self) -> Result<Option<Secret>, SourceError> {
@@ -114,7 +114,7 @@ impl Words<'_> {
             self.rest = rest;
             return Ok((!word.is_empty()).then(|| word.into()));
         }
-        let unended = self.wrong("a quotation is not closed");
+        let unended = self.wrong("a quote is not closed");
         // Never grown, so that no copy of a part of it stays behind.
         let mut word = zeroize::Zeroizing::new(String::with_capacity(self.rest.len()));
         self.bump();
@@ -152,7 +152,7 @@ impl Words<'_> {
     }
 
     fn entry<'e>(&self, entries: &'e mut [Entry]) -> Result<&'e mut Entry, SourceError> {
-        entries.last_mut().ok_or_else(|| self.wrong("a login or password stands before any machine"))
+        entries.last_mut().ok_or_else(|| self.wrong("a login or password comes before any machine"))
     }
 }
 

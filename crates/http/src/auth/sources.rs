@@ -63,7 +63,7 @@ pub struct Exposed(PathBuf);
 impl fmt::Display for Exposed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.0.display();
-        write!(f, "{path} holds a password and others than you may read it: chmod 600 {path}")
+        write!(f, "{path} holds a password, but other users can read it: chmod 600 {path}")
     }
 }
 
@@ -105,7 +105,7 @@ fn read(path: &Path) -> io::Result<(Zeroizing<String>, Option<Exposed>)> {
     let file = File::open(path)?;
     let about = file.metadata()?;
     if about.len() > LARGEST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large to be a file of passwords"));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large for a password file"));
     }
     let mut text = Zeroizing::new(String::with_capacity(about.len() as usize + 1));
     file.take(LARGEST).read_to_string(&mut text)?;
@@ -155,8 +155,8 @@ pub fn take_userinfo(url: &Uri) -> Result<(Uri, Option<Userinfo>), UrlError> {
     };
     let wrong = |why| UrlError { url: host.to_owned(), why };
     let mut parts = url.clone().into_parts();
-    parts.authority = Some(host.parse().map_err(|_| wrong("it names no host"))?);
-    let url = Uri::from_parts(parts).map_err(|_| wrong("it is not a URL without its user either"))?;
+    parts.authority = Some(host.parse().map_err(|_| wrong("it has no host"))?);
+    let url = Uri::from_parts(parts).map_err(|_| wrong("it is not a valid URL"))?;
     let decode = |text: &str| {
         percent_decode_str(text)
             .decode_utf8()

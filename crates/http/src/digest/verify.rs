@@ -26,7 +26,7 @@ pub struct Verified {
 
 /// A digest that was wrong. Both values are written as the field writes them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field} says {algorithm} {said}, but what came has {found}")]
+#[error("{field} announces {algorithm} {said}, but the body received has {found}")]
 pub struct Mismatch {
     /// Where it was said.
     pub field: Field,
@@ -190,7 +190,7 @@ mod tests {
         let wrong = check(200, &[("content-md5", "6Cxy6QbruJs0hrT/P8exaA")], HELLO).unwrap_err();
         assert_eq!(
             wrong.to_string(),
-            "Content-MD5 says MD5 6Cxy6QbruJs0hrT/P8exaA==, but what came has UFIauregE76D7gDe0/n0JA=="
+            "Content-MD5 announces MD5 6Cxy6QbruJs0hrT/P8exaA==, but the body received has UFIauregE76D7gDe0/n0JA=="
         );
     }
 

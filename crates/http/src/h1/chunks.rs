@@ -69,7 +69,7 @@ impl Decoder {
                         self.state = State::Size;
                     }
                     b"" | b"\r" => return Ok(None),
-                    _ => return Err("a chunk of the answer is longer than it said".into()),
+                    _ => return Err("a chunk of the response is longer than its size line".into()),
                 },
                 State::Size => match size_line(buffer)? {
                     None => return Ok(None),
@@ -107,14 +107,14 @@ impl Decoder {
 /// Takes a chunk's size and its line out of the buffer.
 fn size_line(buffer: &mut BytesMut) -> Result<Option<u64>, String> {
     let Some(end) = buffer.iter().take(LONGEST_LINE).position(|&byte| byte == b'\n') else {
-        return if buffer.len() < LONGEST_LINE { Ok(None) } else { Err("a chunk's size has no end".into()) };
+        return if buffer.len() < LONGEST_LINE { Ok(None) } else { Err("a chunk's size line has no end".into()) };
     };
     let line = String::from_utf8_lossy(&buffer[..end]).into_owned();
     let digits = line.split(';').next().unwrap_or_default().trim();
     // Sixteen hexadecimal digits are all that fit.
     let valid = (1..=16).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let size = if valid { u64::from_str_radix(digits, 16).ok() } else { None };
-    let size = size.ok_or_else(|| format!("{digits:?} is no size of a chunk"))?;
+    let size = size.ok_or_else(|| format!("{digits:?} is not a chunk size"))?;
     let _ = buffer.split_to(end + 1);
     Ok(Some(size))
 }

@@ -188,7 +188,7 @@ impl Driver {
             let done = self.under_way.is_empty() && self.waiting.is_empty();
             if done && self.jobs.is_none() {
                 let _ = timeout(self.timeouts.stall, self.io.shutdown()).await;
-                return Cause::Retired("it is no longer needed");
+                return Cause::Retired("the connection is no longer needed");
             }
             if let Some(at) = self.alarm_at() {
                 self.alarm.as_mut().reset(at);
@@ -214,7 +214,7 @@ impl Driver {
             Step::Read(0) => {
                 let event = self.exchanges.end_of_input()?;
                 self.take_event(event)?;
-                return Err(Cause::Retired("the server closed it"));
+                return Err(Cause::Retired("the server closed the connection"));
             }
             Step::Read(bytes) => {
                 self.inward.moves(bytes as u64, &*self.io);
@@ -233,7 +233,7 @@ impl Driver {
                 }
                 self.waiting.push_back(*job);
             }
-            Step::Unwanted => return Err(Cause::Retired("nobody waits for its answer any more")),
+            Step::Unwanted => return Err(Cause::Retired("the caller cancelled the request")),
             Step::CallBack(call) => self.call_back(call),
             Step::Late => self.late()?,
         }

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Why a connection ends that the server ended in good order (`Connection: close`).
-pub(crate) const LAST_WORD: &str = "the server takes no more requests on its connection";
+pub(crate) const LAST_WORD: &str = "the server accepts no more requests on this connection";
 
 /// A request as far as its answer is concerned.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ impl Exchanges {
             let decoded = body.next(&mut self.buffer).map_err(Cause::Protocol)?;
             self.received += (before - self.buffer.len()) as u64;
             if matches!(decoded, Some(Decoded::End)) && self.asked.len() == 1 && is_more_of_a_body(&self.buffer) {
-                return Err(Cause::Protocol("the answer is longer than it says".into()));
+                return Err(Cause::Protocol("the response is longer than its Content-Length".into()));
             }
             return Ok(decoded.map(|decoded| match decoded {
                 Decoded::Data(bytes) => Event::Data(bytes),
@@ -172,7 +172,7 @@ impl Exchanges {
             if head.response.status().is_informational() {
                 self.interim += 1;
                 if head.response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                    return Err(Cause::Protocol("the server answers with what was not asked for".into()));
+                    return Err(Cause::Protocol("the server switched protocols unasked (101)".into()));
                 }
                 if self.interim > MOST_INTERIM {
                     return Err(Cause::Unexpected(NOISE));
@@ -214,11 +214,11 @@ impl Exchanges {
             return Ok(!first.tentative && !is_to_be_repeated(status));
         }
         if !marks.fits(status) {
-            return Err(Cause::Unexpected("the answer's status is not one of its method"));
+            return Err(Cause::Unexpected("the response's status does not fit the request's method"));
         }
         let shown = marks.shown_by(headers, length);
         if self.others(first).any(|other| !marks.differ(other, shown)) {
-            return Err(Cause::Retired("its answers do not show which requests they belong to"));
+            return Err(Cause::Retired("the responses do not show which requests they belong to"));
         }
         Ok(false)
     }
@@ -239,7 +239,7 @@ impl Exchanges {
         };
         match (&cause, self.asked.front()) {
             (Cause::Unexpected(_), Some(first)) if self.others(first).any(shows) => {
-                Cause::Protocol("the answer belongs to another request: it shows that one's entity tag".into())
+                Cause::Protocol("the response belongs to another request: it has that request's entity tag".into())
             }
             _ => cause,
         }
@@ -291,23 +291,25 @@ impl Exchanges {
 impl Asked {
     /// Refuses an answer that cannot be to this request.
     fn check(&self, response: &Response<()>, length: Option<u64>) -> Result<(), Cause> {
-        let wrong = |why: &str| Err(Cause::Protocol(format!("the answer belongs to another request: {why}")));
+        let wrong = |why: &str| Err(Cause::Protocol(format!("the response belongs to another request: {why}")));
         // It may have changed since the caller looked, too.
         let unexpected = |why| Err(Cause::Unexpected(why));
         let (status, headers) = (response.status(), response.headers());
         match status {
-            StatusCode::NOT_MODIFIED if !self.conditional => return wrong("304 to a request without a condition"),
+            StatusCode::NOT_MODIFIED if !self.conditional => return wrong("304 to an unconditional request"),
             StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE if !self.ranged => {
-                return wrong("it tells of a range, and none was asked for");
+                return wrong("it is about a range, but none was requested");
             }
-            StatusCode::PARTIAL_CONTENT if self.method != Method::GET => return wrong("206 to no GET"),
+            StatusCode::PARTIAL_CONTENT if self.method != Method::GET => {
+                return wrong("206 to a method other than GET");
+            }
             // The status of WebDAV alone.
             StatusCode::MULTI_STATUS if matches!(self.method, Method::GET | Method::HEAD | Method::PUT) => {
-                return wrong("207 to a method that has one resource");
+                return wrong("207 to a method with a single resource");
             }
             // What the follower is told if the leader was dropped.
             StatusCode::NOT_FOUND if self.followed && self.method == Method::PUT => {
-                return unexpected("404 to an upload, which may be to the look behind it");
+                return unexpected("404 to an upload; it may belong to the follow-up");
             }
             _ => {}
         }
@@ -316,7 +318,7 @@ impl Asked {
         {
             let given = range.to_str().ok().and_then(|range| range.trim().strip_prefix("bytes "));
             if given.is_some_and(|given| first_byte(given) != Some(asked)) {
-                return wrong("its range is not the one asked for");
+                return wrong("its range is not the requested one");
             }
         }
         // Of draft-nottingham-http-pipeline-01: the request that the server thinks it answers.
@@ -333,13 +335,13 @@ impl Asked {
         if status == StatusCode::OK
             && self.expected.length.is_some_and(|expected| length.is_some_and(|l| l != expected))
         {
-            return unexpected("the answer's length is not the one expected");
+            return unexpected("the response has another length than expected");
         }
         let etag = headers.get(ETAG).and_then(|etag| etag.to_str().ok());
         let successful = matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT);
         match (&self.expected.etag, etag) {
             (Some(expected), Some(etag)) if successful && opaque(expected) != opaque(etag) => {
-                unexpected("the answer's entity tag is not the one expected")
+                unexpected("the response has another entity tag than expected")
             }
             _ => Ok(()),
         }
@@ -364,7 +366,7 @@ fn unasked(buffer: &[u8]) -> Cause {
     if buffer.starts_with(b"HTTP/1.") && buffer.get(8..12) == Some(b" 408") {
         return Cause::Refused(StatusCode::REQUEST_TIMEOUT);
     }
-    Cause::Protocol("an answer came to no request".into())
+    Cause::Protocol("the server sent a response without a request".into())
 }
 
 #[cfg(test)]

@@ -85,14 +85,14 @@ pub(crate) fn read(buffer: &mut BytesMut, method: &Method) -> Result<Option<Head
     let used = match parser().parse_response(&mut parsed, buffer) {
         Ok(httparse::Status::Complete(used)) => used,
         Ok(httparse::Status::Partial) if buffer.len() < LONGEST_HEAD => return Ok(None),
-        Ok(httparse::Status::Partial) => return Err(format!("the head of the answer exceeds {LONGEST_HEAD} bytes")),
+        Ok(httparse::Status::Partial) => return Err(format!("the response header exceeds {LONGEST_HEAD} bytes")),
         Err(httparse::Error::TooManyHeaders) => {
-            return Err(format!("the head of the answer has more than {MOST_HEADERS} headers"));
+            return Err(format!("the response has more than {MOST_HEADERS} header fields"));
         }
-        Err(error) => return Err(format!("the answer is not HTTP/1.1 ({error}): it begins {}", beginning(buffer))),
+        Err(error) => return Err(format!("the response is not HTTP/1.1 ({error}): it begins {}", beginning(buffer))),
     };
     let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
-    let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or("the answer has no status")?;
+    let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or("the response has no status")?;
     let mut headers = HeaderMap::with_capacity(parsed.headers.len());
     for header in parsed.headers.iter() {
         let name = HeaderName::from_bytes(header.name.as_bytes());
@@ -100,7 +100,7 @@ pub(crate) fn read(buffer: &mut BytesMut, method: &Method) -> Result<Option<Head
         let space = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
         let value = HeaderValue::from_bytes(&header.value.iter().map(space).collect::<Vec<_>>());
         let (Ok(name), Ok(value)) = (name, value) else {
-            return Err(format!("the answer's header {} cannot be read", header.name));
+            return Err(format!("the response's header field {} cannot be parsed", header.name));
         };
         headers.append(name, value);
     }
@@ -120,14 +120,14 @@ pub(crate) fn read_trailers(buffer: &mut BytesMut) -> Result<Option<HeaderMap>, 
     let (used, lines) = match httparse::parse_headers(buffer, &mut slots) {
         Ok(httparse::Status::Complete(found)) => found,
         Ok(httparse::Status::Partial) if buffer.len() < LONGEST_HEAD => return Ok(None),
-        Ok(httparse::Status::Partial) => return Err(format!("the answer's trailers exceed {LONGEST_HEAD} bytes")),
-        Err(error) => return Err(format!("the answer's trailers cannot be read ({error})")),
+        Ok(httparse::Status::Partial) => return Err(format!("the response's trailers exceed {LONGEST_HEAD} bytes")),
+        Err(error) => return Err(format!("the response's trailers cannot be parsed ({error})")),
     };
     let read = lines.iter().map(|line| {
         let name = HeaderName::from_bytes(line.name.as_bytes()).ok()?;
         Some((name, HeaderValue::from_bytes(line.value).ok()?))
     });
-    let trailers = read.collect::<Option<HeaderMap>>().ok_or("the answer's trailers cannot be read")?;
+    let trailers = read.collect::<Option<HeaderMap>>().ok_or("the response's trailers cannot be parsed")?;
     let _ = buffer.split_to(used);
     Ok(Some(trailers))
 }
@@ -151,13 +151,13 @@ fn framing(method: &Method, status: StatusCode, version: Version, headers: &Head
         return Ok(Framing::Length(0));
     }
     let codings: Vec<_> = tokens(headers, &TRANSFER_ENCODING).collect();
-    let length = content_length(headers).map_err(|wrong| format!("the answer {wrong}"))?;
+    let length = content_length(headers).map_err(|wrong| format!("the response {wrong}"))?;
     match (&codings[..], length) {
         ([], Some(length)) => Ok(Framing::Length(length)),
         ([], None) => Ok(Framing::Close),
-        ([_, ..], Some(_)) => Err("the answer has both a length and a transfer coding".into()),
+        ([_, ..], Some(_)) => Err("the response has both a Content-Length and a Transfer-Encoding".into()),
         ([only], None) if only == "chunked" && version == Version::HTTP_11 => Ok(Framing::Chunked),
-        (others, None) => Err(format!("the answer's transfer coding {:?} is not supported", others.join(", "))),
+        (others, None) => Err(format!("the response's transfer coding {:?} is not supported", others.join(", "))),
     }
 }
 

@@ -101,10 +101,10 @@ fn fate(error: &h2::Error, common: &Common) -> (Sent, Cause) {
         Some(code) if error.is_remote() && error.is_reset() => {
             let nothing = matches!(code, Reason::REFUSED_STREAM | Reason::HTTP_1_1_REQUIRED);
             let sent = if nothing { Sent::Nothing } else { Sent::Something };
-            (sent, http2(code, "the server ended the request's stream"))
+            (sent, http2(code, "the server reset the request's stream"))
         }
         Some(code) if error.is_remote() && error.is_go_away() => {
-            (Sent::Nothing, http2(code, "the server closed the connection before it began with the request"))
+            (Sent::Nothing, http2(code, "the server closed the connection before it processed the request"))
         }
         _ => (Sent::Something, common.ended.get().cloned().unwrap_or_else(|| end_of_connection(error))),
     }
@@ -113,10 +113,10 @@ fn fate(error: &h2::Error, common: &Common) -> (Sent, Cause) {
 /// What `h2` found wrong with an answer. It does not say which rule was broken.
 fn malformed(answer: &Answer, error: &h2::Error) -> Cause {
     Cause::Protocol(match (answer, error.reason()) {
-        (_, Some(Reason::FLOW_CONTROL_ERROR)) => "the server sent more than the window it was given".to_owned(),
+        (_, Some(Reason::FLOW_CONTROL_ERROR)) => "the server exceeded its flow-control window".to_owned(),
         (Answer::Owed(..), _) => {
-            format!("the answer's header fields are not HTTP, or are more than {} KiB", super::HEADER_LIST / 1024)
+            format!("the response header is malformed, or exceeds {} KiB", super::HEADER_LIST / 1024)
         }
-        (Answer::Flowing(_), _) => "the answer's body is not as long as its head says".to_owned(),
+        (Answer::Flowing(_), _) => "the response body does not match its Content-Length".to_owned(),
     })
 }

@@ -37,7 +37,7 @@ const PIECES: usize = 16;
 /// The most that is written in one go: small, so that uploads take turns.
 const TURN: usize = 64 * 1024;
 /// Why a connection is left to others (RFC 9114 §5.2).
-const GOING_AWAY: &str = "the server takes no more requests on the connection";
+const GOING_AWAY: &str = "the server accepts no more requests on the connection";
 
 type Upstream = RequestStream<h3_quinn::SendStream<Bytes>, Bytes>;
 type Downstream = RequestStream<frame_guard::RecvStream<h3_quinn::RecvStream>, Bytes>;
@@ -118,7 +118,7 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
         Failure::Unopened(bound) => Fate::Unanswered(Sent::Nothing, Cause::TimedOut(Step::Streams, *bound)),
         Failure::Stream(error) => {
             if let Some(frame) = too_long(error) {
-                return Fate::Malformed(Cause::Protocol(format!("the answer has {frame}")));
+                return Fate::Malformed(Cause::Protocol(format!("the response has {frame}")));
             }
             let (sent, cause) = fate(error, &common);
             Fate::Unanswered(sent, cause)
@@ -229,7 +229,7 @@ async fn receive(
         }
     };
     let (parts, ()) = head.into_parts();
-    let told = content_length(&parts.headers).map_err(|wrong| malformed(format!("the answer {wrong}")))?;
+    let told = content_length(&parts.headers).map_err(|wrong| malformed(format!("the response {wrong}")))?;
     let bare = *method == Method::HEAD || matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let length = if bare { Some(0) } else { told };
     let (pieces, incoming) = Incoming::channel(length, PIECES);
@@ -246,7 +246,7 @@ async fn body(
     clock: &StallTimer,
 ) -> Result<(), Unreceived<Failure>> {
     let mut left = length;
-    let wrong = || malformed("the answer's body is not as long as its head says".to_owned());
+    let wrong = || malformed("the response body does not match its Content-Length".to_owned());
     loop {
         room(pieces, clock).await?;
         let data = tokio::select! {
@@ -300,13 +300,13 @@ fn fate(error: &StreamError, common: &Common) -> (Sent, Cause) {
             (Some(quinn::ReadError::ZeroRttRejected), _) | (_, Some(quinn::WriteError::ZeroRttRejected))
         )
     {
-        return (Sent::Nothing, Cause::Retired("the server did not take early data"));
+        return (Sent::Nothing, Cause::Retired("the server rejected early data"));
     }
     match error {
         StreamError::RemoteTerminate { code } => {
             let nothing = matches!(*code, Code::H3_REQUEST_REJECTED | Code::H3_VERSION_FALLBACK);
             let sent = if nothing { Sent::Nothing } else { Sent::Something };
-            (sent, Cause::Http3 { code: code.value(), said: format!("the server ended the request's stream ({code})") })
+            (sent, Cause::Http3 { code: code.value(), said: format!("the server reset the request's stream ({code})") })
         }
         StreamError::RemoteClosing => (Sent::Nothing, Cause::Retired(GOING_AWAY)),
         StreamError::HeaderTooBig { max_size, .. } => {

@@ -200,7 +200,7 @@ impl Scheduler {
         if self.lines.get(&connection).is_some_and(|line| line.takes_more(now.instant) && self.has_depth(line, now)) {
             self.put_on(connection, Waiting::new(follower));
         } else {
-            let cause = Shared(Cause::Retired("nothing goes behind what it asks about"));
+            let cause = Shared(Cause::Retired("the follow-up cannot be pipelined on this connection"));
             self.actions.push(Action::Fail { job: follower.id, cause, undecided: false });
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn head(request: &Request<Body>) -> Result<Request<()>, Error> {
     strip(&mut headers);
     let authority = match headers.remove(header::HOST).map(|host| Authority::try_from(host.as_bytes())) {
         Some(Ok(host)) => host.to_string(),
-        Some(Err(_)) => return Err(unusable(request.uri(), "its Host header is no host")),
+        Some(Err(_)) => return Err(unusable(request.uri(), "its Host header is not a host")),
         None => Origin::of(request.uri())?.authority(),
     };
     headers.remove(header::CONTENT_LENGTH);
@@ -36,9 +36,8 @@ pub(crate) fn head(request: &Request<Body>) -> Result<Request<()>, Error> {
     }
 
     let mut uri = request.uri().clone().into_parts();
-    uri.authority = Some(
-        Authority::try_from(authority).map_err(|_| unusable(request.uri(), "its host has characters no host has"))?,
-    );
+    uri.authority =
+        Some(Authority::try_from(authority).map_err(|_| unusable(request.uri(), "its host has invalid characters"))?);
     let mut head = Request::new(());
     *head.method_mut() = request.method().clone();
     *head.uri_mut() = Uri::from_parts(uri).map_err(|_| unusable(request.uri(), "it is not an absolute URL"))?;

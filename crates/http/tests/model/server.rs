@@ -204,7 +204,7 @@ impl Dial for Server {
 
 pub(crate) fn nothing_special() -> Facts {
     let (peer, none) = (([127, 0, 0, 1], 80).into(), Duration::ZERO);
-    Facts { peer, proxy: None, look_up: none, tcp: none, tunnel: None, tls: None, quic: false }
+    Facts { peer, proxy: None, lookup: none, tcp: none, tunnel: None, tls: None, quic: false }
 }
 
 /// Reads a request; none at the end.

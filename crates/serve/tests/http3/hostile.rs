@@ -391,6 +391,6 @@ async fn server_learns_that_its_response_is_malformed() {
     // More than the server's window.
     let put = Request::put(&url).body(vec![0; 8 << 20].into()).unwrap();
     let error = timeout(LIMIT, lone.send(put)).await.unwrap().unwrap_err();
-    assert_eq!(error.to_string(), format!("PUT {url}: the answer tells two different lengths"));
+    assert_eq!(error.to_string(), format!("PUT {url}: the response has two different values of Content-Length"));
     assert_eq!(timeout(LIMIT, codes.recv()).await.unwrap(), Some(Code::H3_MESSAGE_ERROR));
 }

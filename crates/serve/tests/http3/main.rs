@@ -134,9 +134,10 @@ async fn response_with_two_lengths_is_malformed() {
     tokio::spawn(server.run(std::future::pending()));
     let lone = open(&trusting(), &Origin::of(&url.parse().unwrap()).unwrap(), Offer::Http3, false).await;
     let get = |path: &str| Request::get(format!("{url}{path}")).body(Body::empty()).unwrap();
-    for (path, wrong) in
-        [("/5/6", "tells two different lengths"), ("/5/five", "tells the length \"five\", which is no number of bytes")]
-    {
+    for (path, wrong) in [
+        ("/5/6", "has two different values of Content-Length"),
+        ("/5/five", "has the Content-Length \"five\", which is not a number"),
+    ] {
         let error = timeout(LIMIT, lone.send(get(path))).await.unwrap().unwrap_err();
         assert_eq!(error.to_string(), format!("GET {url}{path}: the answer {wrong}"));
     }

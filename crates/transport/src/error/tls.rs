@@ -1,35 +1,35 @@
-//! What TLS says, in a sentence for somebody who did not write TLS.
+//! Messages for TLS errors.
 
 use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, pki_types::UnixTime};
 
-/// How many names of a certificate are told.
+/// The maximum number of a certificate's names in a message.
 const NAMED: usize = 4;
 
-/// One sentence on what went wrong. Certificates that are wrong, and alerts: also those that come after the
-/// handshake, where TLS 1.3 puts the server's judgement on the client's certificate (RFC 8446 §4.4.2.4).
+/// A message for a TLS error: a certificate, a protocol, an alert. In TLS 1.3 the alert that rejects a client certificate
+/// comes after the handshake (RFC 8446 §4.4.2.4).
 pub(crate) fn explain(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(problem) => certificate(problem),
         Error::AlertReceived(alert) => received(*alert),
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-            "what answers does not speak TLS; is it plain http?".into()
+            "the server does not speak TLS on this port; is it plain http?".into()
         }
         Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13) => {
-            "the server speaks neither TLS 1.3 nor TLS 1.2".into()
+            "the server supports neither TLS 1.3 nor TLS 1.2".into()
         }
-        Error::NoApplicationProtocol => "the server speaks none of the protocols offered".into(),
+        Error::NoApplicationProtocol => "the server supports none of the offered protocols (ALPN)".into(),
         other => format!("the TLS handshake failed: {other}"),
     }
 }
 
-/// What rustls said, inside what tokio-rustls says.
+/// The rustls error inside an I/O error of tokio-rustls.
 pub(crate) fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Whether a server showed an authority's certificate as its own.
+/// Whether a server presented an authority's certificate as its own.
 pub(crate) fn is_an_authority(problem: &CertificateError) -> bool {
     let CertificateError::Other(other) = problem else { return false };
     matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
@@ -43,11 +43,11 @@ fn certificate(problem: &CertificateError) -> String {
     };
     match problem {
         UnknownIssuer => {
-            "nobody trusted here vouches for the server's certificate; if you trust it, name its authority's file"
+            "the server's certificate is not from a trusted authority; if you trust it, name its authority's file (--ca)"
                 .into()
         }
         BadSignature => {
-            "the authority that the server's certificate names did not sign it; was that authority made anew?".into()
+            "the authority that the server's certificate names did not sign it; was that authority replaced?".into()
         }
         NotValidForNameContext { expected, presented } => {
             format!("the server's certificate is for {}, not for {}", names(presented), expected.to_str())
@@ -59,7 +59,7 @@ fn certificate(problem: &CertificateError) -> String {
         Expired => "the server's certificate has expired".into(),
         NotValidYetContext { time, not_before } => {
             let left = days(*time, *not_before);
-            format!("the server's certificate begins to be valid in {left}; is the clock of this machine right?")
+            format!("the server's certificate becomes valid in {left}; is the clock of this machine right?")
         }
         NotValidYet => "the server's certificate is not valid yet; is the clock of this machine right?".into(),
         Revoked => "the server's certificate was revoked".into(),
@@ -67,10 +67,10 @@ fn certificate(problem: &CertificateError) -> String {
             "the server's certificate was not issued for servers (its extended key usage lacks serverAuth)".into()
         }
         UnhandledCriticalExtension => {
-            "the server's certificate has a critical extension that is not known here; let its authority issue another"
+            "the server's certificate has an unsupported critical extension; ask its authority for another certificate"
                 .into()
         }
-        BadEncoding => "the server's certificate is damaged: it cannot be decoded".into(),
+        BadEncoding => "the server's certificate cannot be decoded".into(),
         problem if is_an_authority(problem) => {
             "the server shows an authority's certificate (CA:TRUE) as its own; if you trust it, name that certificate's \
              file"
@@ -81,7 +81,7 @@ fn certificate(problem: &CertificateError) -> String {
     }
 }
 
-/// The words of a name such as `EndEntityUsedAsCa`, as which webpki tells what is wrong.
+/// The words of a camel-case name such as webpki's `EndEntityUsedAsCa`.
 fn words(name: &str) -> String {
     let mut text = String::new();
     for char in name.chars() {
@@ -93,8 +93,8 @@ fn words(name: &str) -> String {
     text
 }
 
-/// The first few names of a certificate. rustls gives each as it debugs it, `DnsName("example.org")`, with whatever
-/// bytes stand in the certificate.
+/// The first few names of a certificate. rustls gives their debug form, `DnsName("example.org")`, with arbitrary bytes
+/// from the certificate.
 fn names(presented: &[String]) -> String {
     let mut names: Vec<_> = presented
         .iter()
@@ -105,7 +105,7 @@ fn names(presented: &[String]) -> String {
         })
         .collect();
     if presented.is_empty() {
-        names.push("no name at all".into());
+        names.push("no name".into());
     } else if presented.len() > NAMED {
         names.push(format!("{} more", presented.len() - NAMED));
     }
@@ -122,23 +122,23 @@ fn days(from: UnixTime, to: UnixTime) -> String {
 
 fn received(alert: AlertDescription) -> String {
     match alert {
-        AlertDescription::CertificateRequired => "the server demands a client certificate".into(),
-        AlertDescription::NoApplicationProtocol => "the server speaks none of the protocols offered".into(),
-        AlertDescription::ProtocolVersion => "the server speaks neither TLS 1.3 nor TLS 1.2".into(),
-        AlertDescription::UnrecognisedName => "the server knows no host of that name".into(),
+        AlertDescription::CertificateRequired => "the server requires a client certificate".into(),
+        AlertDescription::NoApplicationProtocol => "the server supports none of the offered protocols (ALPN)".into(),
+        AlertDescription::ProtocolVersion => "the server supports neither TLS 1.3 nor TLS 1.2".into(),
+        AlertDescription::UnrecognisedName => "the server does not know this host name".into(),
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateRevoked
         | AlertDescription::CertificateExpired
         | AlertDescription::CertificateUnknown
         | AlertDescription::UnknownCA
-        | AlertDescription::AccessDenied => format!("the server does not accept the client certificate ({alert:?})"),
-        // TLS 1.2 has no alert of its own for a client that shows no certificate (RFC 5246 §7.4.6).
+        | AlertDescription::AccessDenied => format!("the server rejected the client certificate ({alert:?})"),
+        // TLS 1.2 has no alert for a missing client certificate (RFC 5246 §7.4.6).
         AlertDescription::HandshakeFailure => {
-            "the server broke the TLS handshake off: it shares no cipher with us, or demands a client certificate"
+            "the server aborted the TLS handshake: there is no common cipher, or it requires a client certificate"
                 .into()
         }
-        other => format!("the server ended TLS with the alert {other:?}"),
+        other => format!("the server closed TLS with the alert {other:?}"),
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn names_are_few_and_harmless() {
         let told = |presented: &[&str]| names(&presented.iter().map(ToString::to_string).collect::<Vec<_>>());
-        assert_eq!(told(&[]), "no name at all");
+        assert_eq!(told(&[]), "no name");
         assert_eq!(told(&["DnsName(\"*.a\")", "IpAddress(::1)", "Unsupported(0x81)"]), "*.a, ::1, 0x81");
         assert_eq!(told(&["DnsName(\"\u{1b}[2J\")"]), "\\u{1b}[2J");
         assert_eq!(told(&["a"; 9]), "a, a, a, a, 5 more");

@@ -1,6 +1,6 @@
-//! The cookies that the kernel holds: tcp_metrics, by generic netlink (`include/uapi/linux/tcp_metrics.h`).
+//! The kernel's cookies: `tcp_metrics`, by generic netlink (`include/uapi/linux/tcp_metrics.h`).
 //!
-//! Everybody may read them. Only root of the whole machine may have one deleted, not that of a container.
+//! Anybody may read them. Only the machine's root may delete one, not a container's.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use std::{
 
 use super::netlink::{GENERIC, ask, attribute, attributes};
 
-/// The controller of generic netlink, and how it is asked for a family's number.
+/// Generic netlink's controller, and its query for a family's number.
 const CONTROLLER: u16 = libc::GENL_ID_CTRL as u16;
 const GET_FAMILY: u8 = libc::CTRL_CMD_GETFAMILY as u8;
 const FAMILY_ID: u16 = libc::CTRL_ATTR_FAMILY_ID as u16;
@@ -24,7 +24,7 @@ const OURS: [u16; 2] = [11, 12];
 /// `struct genlmsghdr`.
 const HEADER: usize = 4;
 
-/// The cookie of a server for connections from this address of ours. The kernel keeps them by the two addresses.
+/// The server's cookie for this local address. The kernel keys cookies by both addresses.
 pub(super) fn cookie(ours: IpAddr, server: SocketAddr) -> io::Result<Option<Vec<u8>>> {
     let who = [address(SERVER, server.ip()), address(OURS, ours)].concat();
     let answers = match command(GET, 0, &who) {
@@ -35,7 +35,7 @@ pub(super) fn cookie(ours: IpAddr, server: SocketAddr) -> io::Result<Option<Vec<
     Ok(found.filter(|(kind, _)| *kind == COOKIE).map(|(_, cookie)| cookie.to_vec()).next())
 }
 
-/// Has the kernel forget what it knows of a server, its cookie with it.
+/// Deletes the kernel's metrics of a server, including the cookie.
 pub(super) fn forget(ours: IpAddr, server: SocketAddr) -> io::Result<()> {
     let who = [address(SERVER, server.ip()), address(OURS, ours)].concat();
     match command(DELETE, libc::NLM_F_ACK, &who) {

@@ -1,4 +1,5 @@
-//! As much of netlink(7) as two questions need: a request goes to the kernel, its answers come back.
+//! A minimal netlink(7) client for two queries. `rtnetlink`, which `link` uses, is asynchronous and does not know
+//! `tcp_metrics`.
 
 use std::{
     io::{self, Read},
@@ -7,11 +8,11 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// The protocols asked: rtnetlink(7), and the generic one.
+/// The protocols: rtnetlink(7), and generic netlink.
 pub(super) const ROUTE: i32 = libc::NETLINK_ROUTE;
 pub(super) const GENERIC: i32 = libc::NETLINK_GENERIC;
 
-/// The kernel answers at once, or not at all.
+/// The kernel responds at once, or not at all.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// A dump comes in messages of at most 32 KiB (`NLMSG_GOODSIZE` and above).
 const LARGEST: usize = 64 * 1024;
@@ -19,7 +20,7 @@ const LARGEST: usize = 64 * 1024;
 const HEADER: usize = 16;
 const ATTRIBUTE: usize = 4;
 
-/// Asks, and gathers the answers' bodies.
+/// Sends a query, and collects the bodies of the responses.
 pub(super) fn ask(protocol: i32, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     let mut socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(Protocol::from(protocol)))?;
     socket.set_read_timeout(Some(PATIENCE))?;

@@ -1,9 +1,9 @@
-//! Which network we are in: by rtnetlink(7), the ways out of this machine and its addresses on them.
+//! The current network, identified by the machine's default routes and addresses (rtnetlink(7)).
 //!
-//! Two networks that use the same private addresses are told apart by their gateway's link-layer address, as far as
-//! the kernel has met it; a machine that moves from one to the other must not show a cookie of the first in the
-//! second. Where something changes that is no move (a second interface comes up), a new network is met: what is
-//! forgotten then costs a round trip, and what is not forgotten would cost privacy.
+//! Two networks with the same private addresses differ in their gateway's link-layer address, if the kernel knows it; a
+//! machine that moves between them must not present the first one's cookie in the second. A change that is no move, such
+//! as a second interface, counts as a new network too: a forgotten cookie costs one round trip, a remembered one could
+//! cost privacy.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +14,7 @@ use std::{
 
 use super::netlink::{ROUTE, ask, attributes};
 
-/// For so long an answer holds: connections that are made together are in one network.
+/// How long a result is cached: connections made together are in one network.
 const FRESH: Duration = Duration::from_millis(500);
 
 /// `struct ifaddrmsg`, `struct rtmsg` and `struct ndmsg`: how long they are.
@@ -22,12 +22,12 @@ const ADDRESS: usize = 8;
 const ROUTES: usize = 12;
 const NEIGHBOUR: usize = 12;
 
-/// The network, told anew now and then.
+/// The network, with a short-lived cache.
 #[derive(Debug, Default)]
 pub(super) struct Network(Mutex<Option<(Instant, u64)>>);
 
 impl Network {
-    /// The number of the network that we are in. Where the kernel tells nothing, all is one network.
+    /// A hash of the current network. If the kernel reports nothing, all networks are the same.
     pub(super) fn now(&self) -> u64 {
         let mut last = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match *last {
@@ -41,13 +41,13 @@ impl Network {
     }
 }
 
-/// A number made of all that tells networks apart.
+/// A hash of everything that distinguishes networks.
 fn number() -> u64 {
     let dump = |kind: u16| ask(ROUTE, kind, libc::NLM_F_DUMP, &[0; 16]).unwrap_or_default();
     let mut seen = BTreeSet::new();
     let mut gateways = BTreeSet::new();
     for route in dump(libc::RTM_GETROUTE) {
-        // Default routes: to a destination of no bits, by which gateway, out of which device.
+        // Default routes have a destination of zero bits; take their gateway and device.
         let Some((&[_, 0, ..], rest)) = route.split_at_checked(ROUTES) else { continue };
         let told = attributes(rest).filter(|(kind, _)| matches!(*kind, libc::RTA_GATEWAY | libc::RTA_OIF));
         let told: Vec<_> = told.map(|(kind, value)| (kind, value.to_vec())).collect();
@@ -56,8 +56,7 @@ fn number() -> u64 {
     }
     for address in dump(libc::RTM_GETADDR) {
         let Some(([_, bits, _, scope, device @ ..], rest)) = address.split_at_checked(ADDRESS) else { continue };
-        // Those of the host itself are the same everywhere; those that IPv6 makes up for privacy come and go, so of
-        // it the network's part counts.
+        // Host-scope addresses are the same everywhere. IPv6 privacy addresses come and go, so only the prefix counts.
         if *scope == libc::RT_SCOPE_HOST {
             continue;
         }

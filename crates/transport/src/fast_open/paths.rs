@@ -1,4 +1,4 @@
-//! The ways that a connector knows, shared by its connections.
+//! The histories of a connector's paths, shared by its connections.
 
 use std::{
     collections::BTreeMap,
@@ -13,41 +13,41 @@ use tokio::net::TcpStream;
 
 use super::{
     cookies,
-    memory::{Event, Memory, Plan},
     network::Network,
+    path_history::{Event, PathHistory, Plan},
 };
 use crate::tcp_info::TcpInfo;
 
-/// So many ways are remembered; the one unused for longest makes room.
+/// The maximum number of paths; the least recently used makes room.
 const MOST: usize = 512;
 
-/// What became of all attempts of a connector.
+/// The outcomes of a connector's attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// SYNs that asked for a cookie.
+    /// SYNs that requested a cookie.
     pub asked: u32,
     /// Connections whose SYN could carry data.
     pub tried: u32,
-    /// Of those, how many had it acknowledged with the SYN, and were answered.
+    /// Of those, connections whose data was acknowledged with the SYN, and that got a response.
     pub accepted: u32,
-    /// How many had it ignored, and sent it again after the handshake: nothing gained and nothing lost.
+    /// Connections whose data was ignored, and sent again after the handshake: no gain and no loss.
     pub ignored: u32,
-    /// SYNs, with data or asking for a cookie, that were not answered within the bounded wait, where a plain one was.
+    /// SYNs with data or a request that got no SYN-ACK within the wait, where a plain SYN did.
     pub unanswered: u32,
-    /// Connections whose SYN's data was followed by silence, where a plain connection was answered.
+    /// Connections that went silent after their SYN's data, where a plain connection got a response.
     pub swallowed: u32,
 }
 
-/// A way: a network that we are in, by a number that tells it from others, and a server.
+/// A path: from a network that this machine is in to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Way {
-    /// The network, by a number made of its routes and addresses.
+pub struct PathId {
+    /// The network, as a hash of its routes and addresses.
     pub network: u64,
     /// The server.
     pub server: SocketAddr,
 }
 
-/// The ways that are known.
+/// The histories of all paths.
 #[derive(Debug, Default)]
 pub struct Paths {
     inner: Mutex<Inner>,
@@ -56,15 +56,14 @@ pub struct Paths {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// What is known of each, and when it was last used.
-    known: BTreeMap<Way, (Memory, f64)>,
+    /// Each path's history, and when it was last used.
+    known: BTreeMap<PathId, (PathHistory, f64)>,
     tally: Tally,
 }
 
 impl Paths {
-    /// The network that we are in. If nothing may be known of others, what was is forgotten here, and by the kernel
-    /// where it lets us.
-    pub(super) fn enter(&self, private: bool) -> u64 {
+    /// The current network. If `private`, forgets the histories of all others.
+    pub(super) fn enter_network(&self, private: bool) -> u64 {
         let network = self.network.now();
         if private {
             self.lock().known.retain(|way, _| way.network == network);
@@ -72,38 +71,38 @@ impl Paths {
         network
     }
 
-    /// What is known of a way.
-    pub fn memory(&self, way: &Way) -> Memory {
-        self.lock().known.get(way).map(|(memory, _)| *memory).unwrap_or_default()
+    /// The history of a path.
+    pub fn history(&self, id: &PathId) -> PathHistory {
+        self.lock().known.get(id).map(|(history, _)| *history).unwrap_or_default()
     }
 
-    /// All that is known, to be kept for another run.
-    pub fn all(&self) -> Vec<(Way, Memory)> {
-        self.lock().known.iter().map(|(way, (memory, _))| (*way, *memory)).collect()
+    /// All histories, to be kept for another run.
+    pub fn all(&self) -> Vec<(PathId, PathHistory)> {
+        self.lock().known.iter().map(|(way, (history, _))| (*way, *history)).collect()
     }
 
-    /// Tells what is known from earlier.
-    pub fn remember(&self, known: impl IntoIterator<Item = (Way, Memory)>) {
+    /// Restores histories from an earlier run.
+    pub fn remember(&self, known: impl IntoIterator<Item = (PathId, PathHistory)>) {
         let now = now();
-        self.lock().known.extend(known.into_iter().take(MOST).map(|(way, memory)| (way, (memory, now))));
+        self.lock().known.extend(known.into_iter().take(MOST).map(|(way, history)| (way, (history, now))));
     }
 
-    /// What became of all attempts so far.
+    /// The outcomes so far.
     pub fn tally(&self) -> Tally {
         self.lock().tally
     }
 
-    fn change<T>(&self, way: Way, change: impl FnOnce(&mut Memory, &mut Tally, f64) -> T) -> T {
+    fn change<T>(&self, id: PathId, change: impl FnOnce(&mut PathHistory, &mut Tally, f64) -> T) -> T {
         let now = now();
         let mut inner = self.lock();
         let Inner { known, tally } = &mut *inner;
-        if known.len() >= MOST && !known.contains_key(&way) {
+        if known.len() >= MOST && !known.contains_key(&id) {
             let oldest = known.iter().min_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b)).map(|(way, _)| *way);
             oldest.and_then(|oldest| known.remove(&oldest));
         }
-        let (memory, used) = known.entry(way).or_default();
+        let (history, used) = known.entry(id).or_default();
         *used = now;
-        change(memory, tally, now)
+        change(history, tally, now)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -111,32 +110,32 @@ impl Paths {
     }
 }
 
-/// One way, for a connection on it.
+/// A connection's access to the history of its path.
 #[derive(Debug, Clone)]
-pub(super) struct Path {
+pub(super) struct PathHandle {
     pub(super) paths: Arc<Paths>,
-    pub(super) way: Way,
-    /// Whether only cookies given on this way are shown.
+    pub(super) id: PathId,
+    /// Whether to present only cookies granted on this path.
     pub(super) private: bool,
-    /// Nothing is learned from a connection that was never meant to begin with data.
+    /// Whether to record nothing, because the connection never tried to begin with data.
     pub(super) declined: bool,
 }
 
-impl Path {
+impl PathHandle {
     pub(super) fn plan(&self) -> Plan {
-        self.paths.memory(&self.way).plan(now())
+        self.paths.history(&self.id).plan(now())
     }
 
     pub(super) fn wait(&self) -> Duration {
-        self.paths.memory(&self.way).wait()
+        self.paths.history(&self.id).wait()
     }
 
-    pub(super) fn happened(&self, event: Event) {
+    pub(super) fn record(&self, event: Event) {
         if self.declined {
             return;
         }
-        self.paths.change(self.way, |memory, tally, now| {
-            memory.happened(event, now);
+        self.paths.change(self.id, |history, tally, now| {
+            history.record(event, now);
             match event {
                 Event::Answered => tally.accepted += 1,
                 Event::Ignored => tally.ignored += 1,
@@ -147,43 +146,43 @@ impl Path {
         });
     }
 
-    /// A cookie was given for connections from this address of ours.
+    /// A cookie was granted to this local address.
     pub(super) fn granted(&self, ours: IpAddr) {
-        self.happened(Event::Granted);
+        self.record(Event::Granted);
         self.mark(ours);
     }
 
-    /// Whether the cookie that the kernel would show was given on this way, if that matters.
+    /// Whether the kernel's cookie may be presented: in private mode only if it was granted on this path.
     pub(super) fn may_show(&self, stream: &TcpStream) -> bool {
-        let known = self.paths.memory(&self.way).cookie;
+        let known = self.paths.history(&self.id).cookie;
         let held = || stream.local_addr().ok().and_then(|ours| self.cookie(ours.ip()));
         !self.private || (known != 0 && held() == Some(known))
     }
 
-    /// Knows the kernel's cookie again: it is from this connection, and so from this network.
+    /// Notes the kernel's cookie as granted on this path.
     fn mark(&self, ours: IpAddr) {
         if self.private {
             let cookie = self.cookie(ours).unwrap_or(0);
-            self.paths.change(self.way, |memory, _, _| memory.cookie = cookie);
+            self.paths.change(self.id, |history, _, _| history.cookie = cookie);
         }
     }
 
     fn cookie(&self, ours: IpAddr) -> Option<u64> {
-        let cookie = cookies::cookie(ours, self.way.server).ok()??;
+        let cookie = cookies::cookie(ours, self.id.server).ok()??;
         let mut hasher = DefaultHasher::new();
         cookie.hash(&mut hasher);
         Some(hasher.finish().max(1))
     }
 
     pub(super) fn count(&self, count: impl FnOnce(&mut Tally)) {
-        self.paths.change(self.way, |_, tally, _| count(tally));
+        self.paths.change(self.id, |_, tally, _| count(tally));
     }
 
     pub(super) fn round_trip(&self, rtt: Duration) {
-        self.paths.change(self.way, |memory, _, _| memory.round_trip(rtt));
+        self.paths.change(self.id, |history, _, _| history.round_trip(rtt));
     }
 
-    /// Takes the RTT from the kernel, and the cookie, which may have come anew.
+    /// Records the RTT, and the cookie, which the server may have renewed.
     pub(super) fn see(&self, stream: &TcpStream) {
         if let Ok(info) = TcpInfo::of(stream)
             && !info.rtt.is_zero()

@@ -1,52 +1,52 @@
-//! Which of two connections it shall be: the one whose SYN carries data, or a plain one beside it.
+//! The race between a connection with data in its SYN and a plain one.
 
-use super::memory::Event;
+use super::path_history::Event;
 
-/// How far the connection with data in its SYN is.
+/// The progress of the connection with data in its SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fast {
-    /// Its SYN is not answered.
+    /// No SYN-ACK yet.
     Silent,
-    /// Its handshake is done, the data acknowledged with it or not.
+    /// The handshake is done, with or without the data acknowledged.
     Open { accepted: bool },
-    /// Something came back after it.
+    /// A response came.
     Answered { accepted: bool },
     /// It was refused.
     Failed,
 }
 
-/// How far the plain connection is.
+/// The progress of the plain connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plain {
-    /// It was not begun.
+    /// Not started.
     No,
-    /// Its SYN is not answered.
+    /// No SYN-ACK yet.
     Silent,
-    /// Its handshake is done.
+    /// The handshake is done.
     Open,
-    /// Something came back after it.
+    /// A response came.
     Answered,
     /// No address could be reached.
     Failed,
 }
 
-/// What is to be done.
+/// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Move {
-    /// Wait for either, or for the time to be up.
+    /// Wait for either connection, or for the timer.
     Wait,
-    /// Begin a plain one beside it.
+    /// Start the plain connection.
     Begin,
-    /// It is the one with data in its SYN, and this was learned.
+    /// Use the one with data in its SYN, and record this.
     TakeFast(Event),
-    /// It is the plain one, and this was learned.
+    /// Use the plain one, and record this.
     TakePlain(Event),
     /// Both have failed.
     Lost,
 }
 
-/// Decides. `late`: the bounded wait is over. `trusted`: once the handshake is done, silence is no reason to doubt,
-/// because it has worked on this way before, or because what was written may not be repeated.
+/// Decides the next step. `late`: the wait for a SYN-ACK is over. `trusted`: silence after the handshake is normal, because
+/// the path has worked before, or because the data must not be repeated.
 pub(super) fn decide(fast: Fast, plain: Plain, late: bool, trusted: bool) -> Move {
     let learned = |accepted| if accepted { Event::Answered } else { Event::Ignored };
     match (fast, plain) {
@@ -78,7 +78,7 @@ mod tests {
     const PLAINS: [Plain; 5] = [Plain::No, Plain::Silent, Plain::Open, Plain::Answered, Plain::Failed];
 
     #[test]
-    fn nobody_waits_for_ever_and_nobody_gives_up_what_has_answered() {
+    fn race_ends_and_keeps_a_connection_that_has_responded() {
         for (fast, plain, trusted) in
             FASTS.iter().flat_map(|f| PLAINS.iter().flat_map(move |p| [false, true].map(|t| (*f, *p, t))))
         {

@@ -1,14 +1,13 @@
-//! A connection whose handshake carries what is written first.
+//! A connection whose SYN carries the first write.
 //!
-//! Nothing is sent before the first write, which goes into the SYN. From then on a copy of what was written is kept,
-//! until it is certain that the SYN was no mistake: that it was answered, and, on a way where this has not worked
-//! before, that something came back. If that does not come within the bounded wait of the path's memory, a plain
-//! connection is made beside it, to any of the host's addresses, and given the copy; whoever has an answer first is
-//! the connection from then on, and the other is closed. What was written may so arrive twice. (Data in a SYN may
-//! do so anyhow: RFC 7413 §2.1.) Hence whoever writes says beforehand whether that is harmless, and if nobody does,
-//! the handshake is a plain one.
+//! Nothing is sent before the first write, which goes into the SYN. The stream keeps a copy of what was written until the
+//! SYN is known to have worked: it was acknowledged, and, on a path where this has not worked before, a response came. If
+//! that takes longer than the wait in the path's history, a plain connection to any of the host's addresses is made as
+//! well, and gets the copy. The first to respond becomes the connection, and the other is closed. So the data may arrive
+//! twice, as data in a SYN may anyway (RFC 7413 §2.1). Hence the writer must allow it ([`Io::repeatable`]); otherwise the
+//! handshake is a plain one.
 //!
-//! All of it is polled by one task at a time, as the connections of this engine are.
+//! One task at a time polls all of this, as for every connection of the engine.
 
 use std::{
     future::Future,
@@ -27,50 +26,50 @@ use tokio::{
 };
 
 use super::{
-    memory::Event,
-    paths::Path,
+    path_history::Event,
+    paths::PathHandle,
     race::{self, Fast, Move, decide},
 };
-use crate::{happy_eyeballs, io::Io, resolve::lost, tcp::Tcp, tcp_info::TcpInfo};
+use crate::{happy_eyeballs, io::Io, resolve::combined_error, tcp::Tcp, tcp_info::TcpInfo};
 
-/// So much may be written before an answer, and be kept to be written again: on a way not known to work, a longer
-/// request is trusted to its connection once the handshake is done.
+/// The maximum size of the copy. On a path not known to work, a longer request relies on its connection once the handshake
+/// is done.
 const KEPT: usize = 64 * 1024;
 
-/// The plain connection beside.
+/// The plain connection.
 enum Plain {
     No,
     Connecting(BoxFuture<'static, happy_eyeballs::Outcome<TcpStream>>),
-    /// It is there since so long after it began, and has been given so many bytes of the copy.
+    /// Open after this time, with so many bytes of the copy written.
     Open(TcpStream, Duration, usize),
     Failed(io::Error),
 }
 
 /// A connection that begins with its first write.
 pub(super) struct FastStream {
-    /// The one whose SYN carries data, while it may still win.
+    /// The connection with data in its SYN, while it may still win.
     fast: Option<TcpStream>,
     plain: Plain,
-    /// The connection, once it is decided.
+    /// The winner.
     settled: Option<TcpStream>,
-    /// What was written so far; once it is decided, what of it the connection still has to be given.
+    /// What was written so far; once there is a winner, what it still has to send.
     copy: Vec<u8>,
-    /// Whether all that was written may arrive twice, as far as anybody has said.
+    /// Whether everything written may arrive twice; `None` until the writer says so.
     repeatable: Option<bool>,
-    /// Whether silence after the handshake is no reason to doubt.
+    /// Whether silence after the handshake is normal.
     trusted: bool,
-    /// When the bounded wait is over; it begins with the SYN.
+    /// The wait for a SYN-ACK; starts with the SYN.
     alarm: Option<Pin<Box<Sleep>>>,
-    /// The way, whose memory learns from this.
-    path: Path,
-    /// All ways to the host, for the plain connection.
+    /// The path, whose history records the outcome.
+    path: PathHandle,
+    /// All addresses of the host, for the plain connection.
     addresses: Vec<SocketAddr>,
     tcp: Tcp,
 }
 
 impl FastStream {
-    /// With a socket whose SYN waits for data.
-    pub(super) fn new(fast: TcpStream, proven: bool, path: Path, addresses: Vec<SocketAddr>, tcp: Tcp) -> Self {
+    /// Wraps a socket whose SYN waits for data.
+    pub(super) fn new(fast: TcpStream, proven: bool, path: PathHandle, addresses: Vec<SocketAddr>, tcp: Tcp) -> Self {
         Self {
             fast: Some(fast),
             plain: Plain::No,
@@ -85,7 +84,7 @@ impl FastStream {
         }
     }
 
-    /// Goes on with whatever is open, until it is decided which connection it is.
+    /// Drives both connections until there is a winner.
     fn poll_settle(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.settled.is_none() {
             let Some(alarm) = &mut self.alarm else { return Poll::Pending };
@@ -96,7 +95,7 @@ impl FastStream {
                 Move::Wait => return Poll::Pending,
                 Move::Begin => self.begin_plain(),
                 Move::TakeFast(learned) => {
-                    self.path.happened(learned);
+                    self.path.record(learned);
                     if let Some(fast) = &self.fast {
                         self.path.see(fast);
                     }
@@ -105,15 +104,15 @@ impl FastStream {
                 }
                 Move::TakePlain(learned) => {
                     if let Plain::Open(stream, took, given) = std::mem::replace(&mut self.plain, Plain::No) {
-                        self.path.happened(learned);
+                        self.path.record(learned);
                         self.path.round_trip(took);
                         (self.settled, self.fast) = (Some(stream), None);
                         self.copy.drain(..given);
                     }
                 }
                 Move::Lost => {
-                    // The next connection is to say itself why there is none.
-                    self.path.happened(Event::Forgotten);
+                    // The next attempt reports its own error.
+                    self.path.record(Event::Forgotten);
                     let Plain::Failed(error) = &self.plain else { return Poll::Pending };
                     return Poll::Ready(Err(io::Error::new(error.kind(), error.to_string())));
                 }
@@ -128,7 +127,7 @@ impl FastStream {
             Plain::Connecting(Box::pin(async move { happy_eyeballs::run(addresses, |to| tcp.connect(to)).await }));
     }
 
-    /// How far the connection with data in its SYN is.
+    /// The progress of the connection with data in its SYN.
     fn poll_fast(&mut self, context: &mut Context<'_>) -> io::Result<Fast> {
         let Some(fast) = &self.fast else { return Ok(Fast::Failed) };
         let info = loop {
@@ -139,7 +138,7 @@ impl FastStream {
             if !info.connecting {
                 break info;
             }
-            // It was writable only for the SYN's sake; that is over, and the next time it is so for good.
+            // It was writable for the SYN only; clear the readiness and wait for the handshake.
             let _ = fast.try_io(Interest::WRITABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         };
         if fast.take_error()?.is_some() {
@@ -154,15 +153,15 @@ impl FastStream {
         })
     }
 
-    /// How far the plain one is; it is given what was written as soon as it is there, unless the other's SYN was never
-    /// answered, where it is the connection as it is.
+    /// The progress of the plain connection. It gets the copy as soon as it is open, unless the other's SYN was never
+    /// answered: then it wins at once.
     fn poll_plain(&mut self, context: &mut Context<'_>) -> race::Plain {
         if let Plain::Connecting(connecting) = &mut self.plain
             && let Poll::Ready(outcome) = connecting.as_mut().poll(context)
         {
             self.plain = match outcome {
                 Ok((_, stream, took)) => Plain::Open(stream, took, 0),
-                Err(failures) => Plain::Failed(lost(&failures)),
+                Err(failures) => Plain::Failed(combined_error(&failures)),
             };
         }
         match &mut self.plain {
@@ -185,8 +184,8 @@ impl FastStream {
         }
     }
 
-    /// Gives the settled connection what it is owed.
-    fn poll_owed(&mut self, context: &mut Context<'_>) -> Poll<io::Result<&mut TcpStream>> {
+    /// Sends the rest of the copy on the winner.
+    fn poll_settled(&mut self, context: &mut Context<'_>) -> Poll<io::Result<&mut TcpStream>> {
         ready!(self.poll_settle(context))?;
         let Some(stream) = &mut self.settled else { return Poll::Pending };
         while !self.copy.is_empty() {
@@ -196,15 +195,14 @@ impl FastStream {
         Poll::Ready(Ok(stream))
     }
 
-    /// The first write, or one before it is decided. `None`: it is decided now, and nothing was written.
+    /// A write before there is a winner. `None`: there is one now, and nothing was written.
     fn poll_early(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<Option<usize>>> {
         if self.alarm.is_none() {
-            // A socket just made is not known to be writable before the runtime has looked, and the SYN would leave
-            // without its data.
+            // The runtime must find the new socket writable first, or the SYN would leave without its data.
             if self.fast.as_ref().is_some_and(|fast| fast.poll_write_ready(context).is_pending()) {
                 return Poll::Pending;
             }
-            // Without consent, its handshake is a plain one: as if the other had failed.
+            // Without the writer's consent, connect plainly, as if the other had failed.
             if self.repeatable != Some(true) {
                 (self.fast, self.path.declined) = (None, true);
             }
@@ -226,7 +224,7 @@ impl FastStream {
         if self.poll_settle(context)?.is_ready() {
             return Poll::Ready(Ok(None));
         }
-        // The handshake is done and nothing came back yet.
+        // The handshake is done, without a response yet.
         match &mut self.fast {
             Some(fast) if !self.copy.is_empty() && !TcpInfo::of(fast)?.connecting => {
                 let wrote = ready!(Pin::new(fast).poll_write(context, bytes))?;
@@ -256,7 +254,7 @@ impl Io for FastStream {
 
 impl AsyncRead for FastStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let stream = ready!(self.get_mut().poll_owed(context))?;
+        let stream = ready!(self.get_mut().poll_settled(context))?;
         Pin::new(stream).poll_read(context, into)
     }
 }
@@ -269,14 +267,14 @@ impl AsyncWrite for FastStream {
         {
             return Poll::Ready(Ok(wrote));
         }
-        let stream = ready!(this.poll_owed(context))?;
+        let stream = ready!(this.poll_settled(context))?;
         Pin::new(stream).poll_write(context, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        // Before it is decided, all that was written is with the kernel already.
-        if this.settled.is_some() { this.poll_owed(context).map_ok(|_| ()) } else { Poll::Ready(Ok(())) }
+        // Before there is a winner, the kernel has everything that was written.
+        if this.settled.is_some() { this.poll_settled(context).map_ok(|_| ()) } else { Poll::Ready(Ok(())) }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -284,7 +282,7 @@ impl AsyncWrite for FastStream {
         if this.alarm.is_none() {
             return Poll::Ready(Ok(()));
         }
-        let stream = ready!(this.poll_owed(context))?;
+        let stream = ready!(this.poll_settled(context))?;
         Pin::new(stream).poll_shutdown(context)
     }
 }

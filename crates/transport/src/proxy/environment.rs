@@ -1,10 +1,12 @@
-//! Which proxy to use, from the variables that everybody sets.
+//! The proxy settings in environment variables.
 //!
-//! There is no standard; this follows curl, in whose manual it is written down (`curl --manual`, "ENVIRONMENT").
-//! `http_proxy` is read in lower case alone: a CGI program finds the header `Proxy` of whoever asks it in
-//! `HTTP_PROXY` (<https://httpoxy.org>). The others have two spellings, and the lower one wins. A proxy without a
-//! port is at its scheme's own (80, 443), as its URL says; curl takes 1080. And no proxy stands before
-//! this machine, as in browsers; curl asks one for loopback too.
+//! There is no standard; this follows curl (`curl --manual`, "ENVIRONMENT"). `http_proxy` counts in lower case only,
+//! because a CGI program finds its client's header `Proxy` in `HTTP_PROXY` (<https://httpoxy.org>). The others have two
+//! spellings, and the lower-case one wins. There are two differences from curl: a proxy without a port is at its scheme's
+//! default (80, 443), not at 1080; and loopback addresses are reached without a proxy, as in browsers.
+//!
+//! `hyper-util`'s proxy matcher was rejected: its `NO_PROXY` knows no ports and no spaces between entries, it ignores an
+//! invalid proxy silently (and so connects directly), and it prefers the upper-case variables.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderValue, Uri};
@@ -13,7 +15,7 @@ use percent_encoding::percent_decode_str;
 use super::{Proxy, exceptions::Exceptions};
 use crate::{error::SettingsError, origin::Origin};
 
-/// Which origins are reached through which HTTP proxy. The default is none.
+/// Which HTTP proxy to use for which origins. The default is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Proxies {
     http: Option<Proxy>,
@@ -22,11 +24,11 @@ pub struct Proxies {
 }
 
 impl Proxies {
-    /// What these variables ask for, empty ones not being set: `https_proxy` or `HTTPS_PROXY` for `https` origins,
-    /// `http_proxy` for `http`, `all_proxy` or `ALL_PROXY` where those are not set, `no_proxy` or `NO_PROXY` for
-    /// the exceptions. A proxy is `[http://|https://][USER[:PASSWORD]@]HOST[:PORT]`, user and password percent-encoded.
-    /// Exceptions are parted by commas or spaces: `example.org` or `.example.org` (with all below it),
-    /// `192.0.2.1`, `[2001:db8::1]`, `10.0.0.0/8`, any but a network with `:PORT` behind it, or `*`.
+    /// Reads the variables `https_proxy` or `HTTPS_PROXY` for `https` origins, `http_proxy` for `http`, `all_proxy` or
+    /// `ALL_PROXY` if those are not set, and `no_proxy` or `NO_PROXY` for exceptions. An empty variable counts as unset. A
+    /// proxy is `[http://|https://][USER[:PASSWORD]@]HOST[:PORT]`, with user and password percent-encoded. Exceptions are
+    /// separated by commas or spaces: `example.org` or `.example.org` (both with all subdomains), `192.0.2.1`,
+    /// `[2001:db8::1]`, `10.0.0.0/8`, `*`; names and addresses may have a `:PORT`.
     ///
     /// ```
     /// # use transport::Proxies;
@@ -50,8 +52,8 @@ impl Proxies {
         })
     }
 
-    /// The proxy for this origin; none for this machine. Another's loopback is not meant by that name, and what may go
-    /// to this machine in the clear is not for a proxy to read.
+    /// The proxy for this origin; none for loopback, which is not the proxy's loopback, and to which passwords may go
+    /// unencrypted.
     pub(crate) fn of(&self, origin: &Origin) -> Option<&Proxy> {
         let proxy = if origin.is_tls() { &self.https } else { &self.http };
         proxy.as_ref().filter(|_| !origin.is_loopback() && !self.except.contain(origin.host(), origin.port()))
@@ -62,15 +64,15 @@ fn unusable(variable: &'static str, why: String) -> SettingsError {
     SettingsError::Variable { variable, why }
 }
 
-/// Reads a proxy's URL. Nothing of it is in an error: it may hold a password.
+/// Parses a proxy's URL. Errors do not quote it, because it may hold a password.
 fn proxy(value: &str) -> Result<Proxy, String> {
     let url = if value.contains("://") { value.to_owned() } else { format!("http://{value}") };
-    let no_url = || "it is not the URL of a proxy, such as http://proxy.example.org:3128".to_owned();
+    let no_url = || "it is not a proxy URL such as http://proxy.example.org:3128".to_owned();
     let url: Uri = url.parse().map_err(|_| no_url())?;
     if let Some(scheme) = url.scheme_str()
         && !matches!(scheme, "http" | "https")
     {
-        return Err(format!("proxies of the kind {scheme} are not known here, only http and https"));
+        return Err(format!("{scheme} proxies are not supported, only http and https"));
     }
     let at = Origin::of(&url).map_err(|error| format!("{}: {}", no_url(), error.why))?;
     let user = url.authority().and_then(|authority| authority.as_str().rsplit_once('@')).map(|(user, _)| user);
@@ -82,12 +84,12 @@ fn basic(user: &str) -> Result<HeaderValue, String> {
     let (user, password) = user.split_once(':').unwrap_or((user, ""));
     let mut pair: Vec<u8> = percent_decode_str(user).collect();
     if pair.contains(&b':') {
-        return Err("Basic credentials allow no colon in the user's name (RFC 7617)".into());
+        return Err("Basic credentials allow no colon in the user name (RFC 7617)".into());
     }
     pair.push(b':');
     pair.extend(percent_decode_str(password));
     let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(pair)))
-        .map_err(|_| "its user and password cannot be sent".to_owned())?;
+        .map_err(|_| "its user and password cannot be sent in a header".to_owned())?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -107,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn each_scheme_has_its_variable_and_all_proxy_fills_in() {
+    fn all_proxy_applies_to_schemes_without_their_own() {
         let proxies = from(&[("HTTPS_PROXY", "proxy:3128"), ("ALL_PROXY", "https://other")]).unwrap();
         assert_eq!(via(&proxies, "https://a/").unwrap(), "http://proxy:3128");
         assert_eq!(via(&proxies, "http://a/").unwrap(), "https://other");
@@ -117,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cgi_program_is_not_led_astray() {
+    fn upper_case_http_proxy_is_ignored() {
         assert_eq!(via(&from(&[("HTTP_PROXY", "evil")]).unwrap(), "http://a/"), None);
         assert!(via(&from(&[("http_proxy", "good")]).unwrap(), "http://a/").is_some());
     }
 
     #[test]
-    fn the_exceptions_go_straight() {
+    fn no_proxy_is_honoured() {
         let proxies = from(&[("all_proxy", "p"), ("NO_PROXY", "example.org, 10.0.0.0/8")]).unwrap();
         assert_eq!(via(&proxies, "https://www.example.org/"), None);
         assert_eq!(via(&proxies, "http://10.1.2.3/"), None);
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_reached_without() {
+    fn loopback_is_reached_directly() {
         let proxies = from(&[("http_proxy", "p"), ("all_proxy", "p")]).unwrap();
         for here in ["http://localhost/", "https://Dev.localhost:8443/", "http://127.1.2.3:8080/", "http://[::1]/"] {
             assert_eq!(via(&proxies, here), None, "{here}");
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_decoded_sent_and_never_shown() {
+    fn credentials_are_decoded_sent_and_never_printed() {
         let proxies = from(&[("https_proxy", "http://me:s%40crt%3A@proxy:8080/")]).unwrap();
         let proxy = proxies.https.as_ref().unwrap();
         let sent = proxy.authorization.as_ref().unwrap();
@@ -154,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_cannot_be_used_is_told_by_its_variable_alone() {
+    fn error_names_the_variable_and_not_its_value() {
         for (value, why) in [
             ("socks5://me:secret@proxy:1080", "socks5"),
-            ("http://me:secret@", "not the URL"),
-            ("http://me:sec ret@proxy", "not the URL"),
-            ("secret:secret:secret", "not the URL"),
+            ("http://me:secret@", "not a proxy URL"),
+            ("http://me:sec ret@proxy", "not a proxy URL"),
+            ("secret:secret:secret", "not a proxy URL"),
             ("http://me%3A:secret@proxy", "colon"),
         ] {
             let told = from(&[("HTTPS_PROXY", value)]).unwrap_err().to_string();

@@ -1,10 +1,10 @@
-//! `NO_PROXY`: who is reached without a proxy.
+//! `NO_PROXY`: hosts that are reached without a proxy.
 
 use std::{net::IpAddr, str::FromStr};
 
 use ipnet::IpNet;
 
-/// The hosts that no proxy stands before.
+/// The hosts that are reached without a proxy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Exceptions(Vec<Exception>);
 
@@ -13,12 +13,12 @@ enum Exception {
     All,
     Network(IpNet),
     Address(IpAddr, Option<u16>),
-    /// A name and all below it; in lower case, without dots at its ends.
+    /// A name and its subdomains; in lower case, without leading and trailing dots.
     Name(String, Option<u16>),
 }
 
 impl Exceptions {
-    /// Whether this host is among them. Names are compared as they are written: nothing is looked up.
+    /// Whether this host is an exception. Names are compared as text, without a lookup.
     pub(crate) fn contain(&self, host: &str, port: u16) -> bool {
         let address = host.parse::<IpAddr>().ok();
         let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -63,7 +63,7 @@ impl FromStr for Exception {
         }
         let (host, port) = match entry.rsplit_once(':') {
             Some((host, port)) => {
-                (host, Some(port.parse().map_err(|_| format!("{entry} is neither a host nor a host and its port"))?))
+                (host, Some(port.parse().map_err(|_| format!("{entry} is neither HOST nor HOST:PORT"))?))
             }
             None => (entry, None),
         };
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_addresses_networks_and_ports() {
+    fn exceptions_match_names_addresses_networks_and_ports() {
         for (exceptions, host, port, contained) in [
             ("example.org", "example.org", 80, true),
             ("example.org", "www.Example.org.", 80, true),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_silently_match_nothing_is_refused() {
+    fn entry_that_matches_nothing_is_an_error() {
         for (text, named) in [("a,10.0.0.0/99", "10.0.0.0/99"), ("host:port", "host:port"), ("*a*", "*a*"), (".", ".")]
         {
             assert!(text.parse::<Exceptions>().unwrap_err().contains(named));

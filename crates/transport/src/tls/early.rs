@@ -1,12 +1,12 @@
-//! Early data: requests that do not wait for the handshake (RFC 8446 §2.3, RFC 8470).
+//! Early data: requests in the first flight, before the handshake is done (RFC 8446 §2.3, RFC 8470).
 //!
-//! Whoever resumes a session of TLS 1.3 may send data with its first message, encrypted by a key of that session: the
-//! handshake's round trip is gone. The price is that anybody who recorded the message can send it again, so that
-//! **only requests with safe methods may be in it** (RFC 8470 §4). A stream like this one does not know methods:
-//! whoever writes to it before the [`Confirmation`] answers for that.
+//! A client that resumes a TLS 1.3 session may send data with its ClientHello, encrypted with a key of that session. This
+//! saves the handshake's round trip. The price: anybody who recorded the flight can replay it, so **only requests with
+//! safe methods may be in it** (RFC 8470 §4). This stream does not know methods; its writer is responsible for that until
+//! the [`Confirmation`].
 //!
-//! A server need not take it. What it did not take is sent again behind the handshake, once, by `tokio-rustls`, so
-//! that the writer never notices; the facts do.
+//! A server may reject early data. `tokio-rustls` then sends it again after the handshake, once. The writer does not
+//! notice; [`TlsFacts::early`] shows it.
 
 use std::{
     io,
@@ -30,47 +30,47 @@ use crate::{
     tcp_info::TcpInfo,
 };
 
-/// The end of a handshake that is still under way: how it came out. An error if it failed.
+/// Resolves to the outcome of a handshake in progress; to an error if it failed.
 pub type Confirmation = oneshot::Receiver<TlsFacts>;
 
-/// A TLS connection in the hands of its writer before its handshake is done.
+/// A TLS connection that may be written to before its handshake is done.
 pub(super) struct Early<S> {
     stream: TlsStream<S>,
     offer: Offer,
     begin: Instant,
-    /// When the handshake must be done.
+    /// The handshake's deadline.
     deadline: Pin<Box<Sleep>>,
-    /// Who is told of the handshake's end; none once that is done.
-    told: Option<oneshot::Sender<TlsFacts>>,
-    /// Whether the first read has let a write go before it.
-    waited: bool,
+    /// Sends the confirmation; none afterwards.
+    confirm: Option<oneshot::Sender<TlsFacts>>,
+    /// Whether the first read has yielded to a write.
+    yielded: bool,
 }
 
 impl<S: Io> Early<S> {
-    /// Its handshake is to be done `within` this time.
+    /// The handshake must be done `within` this time.
     pub(super) fn new(stream: TlsStream<S>, offer: Offer, begin: Instant, within: Duration) -> (Self, Confirmation) {
-        let (told, confirmation) = oneshot::channel();
+        let (confirm, confirmation) = oneshot::channel();
         let deadline = Box::pin(sleep(within));
-        (Self { stream, offer, begin, deadline, told: Some(told), waited: false }, confirmation)
+        (Self { stream, offer, begin, deadline, confirm: Some(confirm), yielded: false }, confirmation)
     }
 
-    fn tell_the_end(&mut self) {
+    fn confirm_if_done(&mut self) {
         let tls = self.stream.get_ref().1;
         if !tls.is_handshaking()
-            && let Some(told) = self.told.take()
+            && let Some(confirm) = self.confirm.take()
         {
             let early = if tls.is_early_data_accepted() { EarlyData::Accepted } else { EarlyData::Rejected };
-            let _ = told.send(TlsFacts { early, ..facts(&self.stream, self.offer, self.begin.elapsed()) });
+            let _ = confirm.send(TlsFacts { early, ..facts(&self.stream, self.offer, self.begin.elapsed()) });
         }
     }
 }
 
 impl<S: Io> AsyncRead for Early<S> {
-    /// Nothing can be read before the handshake is done, and somebody must drive it.
+    /// Drives the handshake: nothing can be read before it is done.
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.told.is_some() {
-            // What is written at once goes in one flight with the first message.
-            if !std::mem::replace(&mut self.waited, true) {
+        if self.confirm.is_some() {
+            // Lets an immediate write travel in one flight with the ClientHello.
+            if !std::mem::replace(&mut self.yielded, true) {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -83,14 +83,14 @@ impl<S: Io> AsyncRead for Early<S> {
 impl<S: Io> AsyncWrite for Early<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.tell_the_end();
+        self.confirm_if_done();
         wrote
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.tell_the_end();
-        if self.told.is_some() && flushed.is_pending() && self.deadline.as_mut().poll(context).is_ready() {
+        self.confirm_if_done();
+        if self.confirm.is_some() && flushed.is_pending() && self.deadline.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         flushed

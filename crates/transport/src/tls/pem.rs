@@ -1,4 +1,4 @@
-//! Certificates and keys from files; the authorities that are trusted.
+//! Certificates and keys from PEM files, and the trusted authorities.
 
 use std::{
     env, fmt,
@@ -16,7 +16,7 @@ use rustls_native_certs::{CertificateResult, load_certs_from_paths, load_native_
 
 use crate::error::SettingsError;
 
-/// Whom we trust, and where they were found.
+/// The trusted authorities, and where they come from.
 #[derive(Clone)]
 pub(crate) struct Roots {
     pub(crate) trusted: RootCertStore,
@@ -24,17 +24,17 @@ pub(crate) struct Roots {
     pub(crate) named: Vec<CertificateDer<'static>>,
     files: Vec<PathBuf>,
     system: usize,
-    /// What the system's own store complained of; it matters only once a server is not trusted.
+    /// The first error of the system's store; it matters only once a server is not trusted.
     complaint: Option<String>,
 }
 
 impl Roots {
-    /// Nobody yet.
+    /// No authorities.
     pub(crate) fn none() -> Self {
         Self { trusted: RootCertStore::empty(), named: Vec::new(), files: Vec::new(), system: 0, complaint: None }
     }
 
-    /// The authorities in these files. What cannot be used in them is an error.
+    /// The authorities in these files. An unusable certificate is an error.
     pub(crate) fn named(files: &[PathBuf]) -> Result<Self, SettingsError> {
         let mut roots = Self::none();
         for path in files {
@@ -49,7 +49,7 @@ impl Roots {
         Ok(Self { files: files.to_owned(), ..roots })
     }
 
-    /// The system's as well, as far as they can be read.
+    /// Adds the system's, as far as they can be read.
     pub(crate) fn and_the_systems(mut self) -> Self {
         let native = native();
         (self.system, _) = self.trusted.add_parsable_certificates(native.certs);
@@ -58,10 +58,10 @@ impl Roots {
     }
 }
 
-/// The system's authorities. Most systems keep them twice: in one file, and each by itself in a folder. Reading that
-/// too took 3.3 ms in place of 0.7, and from a cold disk some 100 ms more, of a handshake's time; and in Debian's are
-/// self-signed certificates nobody vouches for (`ssl-cert-snakeoil`). It counts where there is no such file, or where
-/// the environment says what counts.
+/// The system's authorities. Most systems keep them twice: in one file, and each in a file of its own in a folder. Reading
+/// the folder too took 3.3 ms instead of 0.7 ms, and some 100 ms more from a cold disk; and Debian's folder has
+/// self-signed certificates without an authority (`ssl-cert-snakeoil`). So the folder counts only if the file is missing,
+/// or if the environment names it.
 fn native() -> CertificateResult {
     let told =
         [openssl_probe::ENV_CERT_FILE, openssl_probe::ENV_CERT_DIR].iter().any(|name| env::var_os(name).is_some());
@@ -70,15 +70,15 @@ fn native() -> CertificateResult {
     found.filter(|found| !found.certs.is_empty()).unwrap_or_else(load_native_certs)
 }
 
-/// Whom we trust, in half a sentence.
+/// The trusted authorities, as a clause for an error.
 impl fmt::Display for Roots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.system, &self.complaint) {
             (0, Some(complaint)) => write!(f, "this system has no trusted authorities: {complaint}")?,
             (0, None) => {
-                f.write_str("this system has no trusted authorities; the package ca-certificates brings them")?;
+                f.write_str("this system has no trusted authorities; install the package ca-certificates")?;
             }
-            (count, _) => write!(f, "trusted are the system's {count}")?,
+            (count, _) => write!(f, "the system's {count} authorities are trusted")?,
         }
         for path in &self.files {
             write!(f, ", and those in {}", path.display())?;
@@ -100,7 +100,7 @@ pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, SettingsError> 
     PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(path, &error, "PRIVATE KEY"))
 }
 
-/// One sentence; nothing of the file's content is in it, as that may be a key.
+/// The error for a file. It quotes nothing of the content, which may be a key.
 fn unusable(path: &Path, error: &Error, what: &str) -> SettingsError {
     let why = match error {
         Error::Io(error) => error.to_string(),
@@ -108,9 +108,9 @@ fn unusable(path: &Path, error: &Error, what: &str) -> SettingsError {
             "there is no -----BEGIN PRIVATE KEY----- in it (an encrypted key must be decrypted first)".into()
         }
         Error::NoItemsFound => format!("there is no -----BEGIN {what}----- in it"),
-        Error::MissingSectionEnd { .. } => "a section in it begins and does not end".into(),
-        Error::IllegalSectionStart { .. } => "a line in it begins with -----BEGIN and does not end with -----".into(),
-        Error::Base64Decode(_) => "what stands between BEGIN and END is not base64".into(),
+        Error::MissingSectionEnd { .. } => "a section has no end line".into(),
+        Error::IllegalSectionStart { .. } => "a -----BEGIN line does not end with -----".into(),
+        Error::Base64Decode(_) => "the text between BEGIN and END is not base64".into(),
         _ => "it is not PEM".into(),
     };
     SettingsError::Pem { path: path.to_owned(), why }
@@ -128,7 +128,7 @@ mod tests {
         for (content, wrong) in [
             ("", "no -----BEGIN CERTIFICATE-----"),
             ("-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n", "no -----BEGIN CERTIFICATE-----"),
-            ("-----BEGIN CERTIFICATE-----\nc2VjcmV0\n", "does not end"),
+            ("-----BEGIN CERTIFICATE-----\nc2VjcmV0\n", "no end line"),
             ("-----BEGIN CERTIFICATE\nc2VjcmV0\n", "does not end with"),
             ("-----BEGIN CERTIFICATE-----\nsecret!\n-----END CERTIFICATE-----\n", "not base64"),
         ] {

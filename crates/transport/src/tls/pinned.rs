@@ -1,10 +1,10 @@
-//! Trust in exactly the certificate that a server shows, because the user has named it (`--ca`).
+//! Trust in exactly the certificate that a server presents, because the user has named it (`--ca`).
 //!
-//! Small servers make themselves a certificate with `openssl req -x509`, which marks it as an authority (CA:TRUE), or
-//! have one from an authority that nobody knows. RFC 5280's path validation accepts neither as a server's: the first
-//! is an authority and no end entity, for the second no path leads to an authority. curl and OpenSSL take both if they
-//! are in the file of trusted certificates, and users expect it. So it is here, for a certificate that is identical to
-//! a named one, byte for byte. Its name and its validity are checked as those of any other.
+//! Small servers use a certificate from `openssl req -x509`, which marks it as an authority (CA:TRUE), or one from an
+//! unknown authority. RFC 5280's path validation accepts neither: the first is not an end entity, the second has no path
+//! to an authority. curl and OpenSSL accept both if they are in the file of trusted certificates, and users expect that.
+//! So it works here too, for a certificate that equals a named one byte for byte. Its name and validity are checked as
+//! usual.
 
 use std::sync::Arc;
 
@@ -20,21 +20,21 @@ use rustls::{
 
 use crate::error::is_an_authority;
 
-/// Checks as another does, and accepts what that refuses for want of a path to an authority, if it was named.
+/// Delegates to another verifier, but accepts a named certificate if only its path to an authority is missing.
 #[derive(Debug)]
-pub(crate) struct Pinned {
+pub(crate) struct PinnedVerifier {
     verifier: Arc<dyn ServerCertVerifier>,
     named: Vec<CertificateDer<'static>>,
 }
 
-impl Pinned {
+impl PinnedVerifier {
     pub(crate) fn new(verifier: Arc<dyn ServerCertVerifier>, named: Vec<CertificateDer<'static>>) -> Self {
         Self { verifier, named }
     }
 }
 
-/// Whether only the path to an authority is wrong. `webpki` checks a certificate's validity before it looks at either
-/// (its `check_issuer_independent_properties`), so that is right.
+/// Whether only the path to an authority is wrong. The validity is right then: `webpki` checks it first (in
+/// `check_issuer_independent_properties`).
 fn lacks_a_path(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
@@ -43,7 +43,7 @@ fn lacks_a_path(error: &Error) -> bool {
     }
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

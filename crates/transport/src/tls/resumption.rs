@@ -1,8 +1,8 @@
-//! Whether a QUIC handshake was a resumed one.
+//! Whether a QUIC handshake resumed a session.
 //!
-//! `quinn` does not tell, as `tokio-rustls` does. But a resumed handshake shows no certificate, and so none is
-//! checked. All connections must share one verifier (rustls resumes no session that another one began), hence a count
-//! in place of a mark on the connection.
+//! `tokio-rustls` reports this, `quinn` does not. But in a resumed handshake the server sends no certificate, so none is
+//! verified. All connections must share one verifier, because rustls resumes a session only with the verifier that began
+//! it; hence a counter instead of a flag per connection.
 
 use std::sync::{
     Arc,
@@ -15,25 +15,25 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-/// Checks as another does, and counts.
+/// Delegates to another verifier, and counts.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct CountingVerifier {
     verifier: Arc<dyn ServerCertVerifier>,
     checks: AtomicU64,
 }
 
-impl Counted {
+impl CountingVerifier {
     pub(crate) fn new(verifier: Arc<dyn ServerCertVerifier>) -> Self {
         Self { verifier, checks: AtomicU64::new(0) }
     }
 
-    /// How many certificates were checked.
+    /// The number of certificates verified so far.
     pub(crate) fn checks(&self) -> u64 {
         self.checks.load(Ordering::Relaxed)
     }
 }
 
-impl ServerCertVerifier for Counted {
+impl ServerCertVerifier for CountingVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -1,4 +1,4 @@
-//! No check of who the server is.
+//! No verification of the server's certificate.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-/// Looks at no certificate. That the server holds the key of whatever certificate it shows is still checked, so
-/// that what is accepted is at least one peer.
+/// Accepts any certificate. The server must still prove that it holds the certificate's key, so the connection has one
+/// peer at least.
 #[derive(Debug)]
-pub(crate) struct Unverified(pub(crate) Arc<CryptoProvider>);
+pub(crate) struct NoVerifier(pub(crate) Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Unverified {
+impl ServerCertVerifier for NoVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

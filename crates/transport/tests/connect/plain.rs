@@ -20,7 +20,7 @@ async fn what_is_connected_speaks_as_asked_and_answers_for_its_tcp() {
         let mut connected = connector.connect(&origin("http", address), offer, AMPLE).await.unwrap();
         assert_eq!((connected.version, connected.facts.peer), (version, address));
         assert!(connected.facts.tls.is_none() && connected.facts.proxy.is_none() && connected.facts.tunnel.is_none());
-        assert!(!connected.facts.tcp.is_zero() && !connected.facts.look_up.is_zero(), "{:?}", connected.facts);
+        assert!(!connected.facts.tcp.is_zero() && !connected.facts.lookup.is_zero(), "{:?}", connected.facts);
         let mut echo = [0; 4];
         connected.io.write_all(b"echo").await.unwrap();
         connected.io.read_exact(&mut echo).await.unwrap();

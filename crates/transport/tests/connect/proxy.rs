@@ -114,7 +114,7 @@ async fn a_proxy_behind_tls_is_checked_whatever_the_origin_is_excused_from() {
     let bad = proxy(&stranger).await;
     settings.proxies = through(&format!("https://localhost:{}", bad.port()));
     let told = cause(Connector::new(settings).unwrap().connect(&origin, Offer::Both, AMPLE).await);
-    assert!(matches!(&told, Cause::Proxy(why) if why.contains("nobody trusted here")), "{told}");
+    assert!(matches!(&told, Cause::Proxy(why) if why.contains("not from a trusted authority")), "{told}");
 }
 
 #[tokio::test]
@@ -133,8 +133,8 @@ async fn a_proxys_refusal_is_one_sentence() {
     let answer = |status: &str| format!("HTTP/1.1 {status}\r\nContent-Length: 6\r\n\r\nsecret").into_bytes();
     let endless = [&b"HTTP/1.1 200 OK\r\n"[..], &b"X-More: of it\r\n".repeat(100_000)].concat();
     for (user, answer, said) in [
-        ("", answer("407 Who are you"), "demands a user and a password"),
-        ("me:secret@", answer("407 Who are you"), "does not accept the user and password"),
+        ("", answer("407 Who are you"), "requires authentication"),
+        ("me:secret@", answer("407 Who are you"), "rejected the user and password"),
         ("", answer("403 No"), "opens no tunnel to far.test:9 (403 Forbidden); many proxies"),
         ("", answer("302 Elsewhere"), "302"),
         ("", b"SSH-2.0-OpenSSH\r\n\r\n".to_vec(), "not HTTP"),

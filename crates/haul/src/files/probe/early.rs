@@ -78,7 +78,7 @@ pub(super) async fn examine(session: &Session) -> Option<InSyn> {
 async fn answered(connector: &Connector, origin: &Origin, within: Duration) -> Option<(Duration, Connected)> {
     let begin = Instant::now();
     let mut connected = connector.connect(origin, Offer::Http1, within).await.ok()?;
-    let look_up = connected.facts.look_up;
+    let lookup = connected.facts.lookup;
     if connected.facts.tls.is_none() {
         connected.io.repeatable(true);
         let request =
@@ -89,7 +89,7 @@ async fn answered(connector: &Connector, origin: &Origin, within: Duration) -> O
         };
         timeout(within, answer).await.ok()?.ok()?;
     }
-    Some((begin.elapsed().saturating_sub(look_up), connected))
+    Some((begin.elapsed().saturating_sub(lookup), connected))
 }
 
 /// What the connector knows of the only way it went.

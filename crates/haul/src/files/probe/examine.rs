@@ -59,11 +59,11 @@ async fn connections(session: &Session, found: &mut Found) -> Result<(), Box<dyn
     let mut first = connector.connect(origin, Offer::Both, settings.timeouts.connect).await?;
     let rtt = first.io.tcp_info().map(|info| info.min_rtt.unwrap_or(info.rtt));
     let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
-    let Facts { peer, proxy, look_up, tcp, tls, .. } = &first.facts;
+    let Facts { peer, proxy, lookup, tcp, tls, .. } = &first.facts;
     found.connection = Connection {
         address: peer.to_string(),
         proxy: proxy.as_ref().map(ToString::to_string),
-        look_up_ms: milliseconds(*look_up),
+        look_up_ms: milliseconds(*lookup),
         tcp_handshake_ms: milliseconds(*tcp),
         rtt_ms: rtt.map(milliseconds),
         tls: tls.as_ref().map(|tls| Tls {

@@ -87,7 +87,7 @@ fn a_password_is_not_sent_in_the_clear_unless_allowed() {
     let told = exchange.refused(&["Basic realm=\"files\""]).unwrap_err();
     assert_eq!(
         told.to_string(),
-        "http://example.org wants Basic for \"files\", which would send the password in the clear: \
+        "http://example.org requires Basic for \"files\", which would send the password unencrypted: \
          use https, or allow it explicitly"
     );
     assert_eq!(exchange.sent(), "");
@@ -221,13 +221,13 @@ fn what_cannot_be_done_is_said() {
     let told = |credential: Option<Credential>, offered: &[&str]| {
         Exchange::begin("http://a", credential).refused(offered).unwrap_err().to_string()
     };
-    assert_eq!(told(None, &[]), "http://a answered 401 and did not say what it wants");
-    assert!(told(None, &["Basic realm=r"]).contains("wants Basic for \"r\", and nothing is known to send"));
+    assert_eq!(told(None, &[]), "http://a responded with 401, but named no authentication scheme");
+    assert!(told(None, &["Basic realm=r"]).contains("requires Basic for \"r\", but there are no credentials"));
     assert_eq!(
         told(Some(password()), &["Negotiate", "Digest realm=\"a\\\"b\", nonce=n, qop=auth-int"]),
-        "http://a wants Negotiate, or Digest (auth-int) for \"a\\\"b\", which cannot be done with a password"
+        "http://a requires Negotiate, or Digest (auth-int) for \"a\\\"b\", which does not work with a password"
     );
-    assert!(told(Some(Credential::Token("t".into())), &["Basic realm=r"]).contains("cannot be done with a token"));
+    assert!(told(Some(Credential::Token("t".into())), &["Basic realm=r"]).contains("does not work with a token"));
     let unspeakable = Exchange::begin("https://a", Some(Credential::Token("hunter2\n".into())))
         .refused(&["Bearer realm=r"])
         .unwrap_err()

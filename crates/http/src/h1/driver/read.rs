@@ -91,7 +91,7 @@ impl Driver {
         // A refusal may come early. A success cannot: it is another request's.
         let whole = first.end.is_some_and(|end| end <= written);
         if first.start >= written || (response.status().is_success() && !whole) {
-            return Err(Cause::Protocol("an answer came before its request was sent".into()));
+            return Err(Cause::Protocol("a response came before its request was sent".into()));
         }
         let Some(job) = first.job.take() else { return Ok(()) };
         let version = response.version();
@@ -114,7 +114,7 @@ impl Driver {
     fn check_waste(&self) -> Result<(), Cause> {
         let far = self.exchanges.left().is_none_or(|left| left > SMALL_WASTE);
         if matches!(self.reader, Reader::Nobody) && far {
-            return Err(Cause::Retired("nobody reads its answer any more"));
+            return Err(Cause::Retired("the caller dropped the response"));
         }
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Driver {
             if let Some(job) = back {
                 let _ = self.reports.send(doubted(self.id, job));
             }
-            return Err(Cause::Retired("the server answered before the request was sent whole"));
+            return Err(Cause::Retired("the server responded before the request was complete"));
         };
         (self.moved, self.crumbs) = (Instant::now(), MOVEMENT);
         let (connection, sent) = (self.id, end - first.start);
@@ -166,7 +166,7 @@ impl Driver {
             None => Report::Done { connection, job, sent, received, window },
         });
         if self.ending && self.under_way.is_empty() {
-            return Err(Cause::Retired("what stood behind a slow answer was asked for elsewhere"));
+            return Err(Cause::Retired("the requests behind a slow response moved to another connection"));
         }
         Ok(())
     }
@@ -181,7 +181,7 @@ impl Driver {
 /// Gives a job back whose answer may be another's.
 fn doubted(connection: ConnectionId, mut job: Job) -> Report {
     job.sendings += 1;
-    let cause = Cause::Unexpected("the refusal may be to another request");
+    let cause = Cause::Unexpected("the refusal may belong to another request");
     Report::Returned { connection, job: Box::new(job), sent: Sent::Something, cause }
 }
 

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Why what is called back has no answer.
-const SLOW: Cause = Cause::Retired("it stood behind a slow answer");
+const SLOW: Cause = Cause::Retired("it waited behind a slow response");
 
 impl Driver {
     /// Gives back what has not left, and perhaps what may be asked for twice. Answers to the latter come

@@ -37,7 +37,7 @@ impl Driver {
         }
         if matches!(self.reader, Reader::Nobody) {
             // A connection is not worth more than those behind wait for.
-            Some((self.moved + self.patience, Cause::Retired("nobody waits for the end of its answer any more")))
+            Some((self.moved + self.patience, Cause::Retired("the caller dropped the response")))
         } else if self.exchanges.is_answering() {
             timed_out(Wait::Receive, first.stall)
         } else if unwritten || self.sending.is_some() {

@@ -90,9 +90,9 @@ impl Driver {
                 self.out.put_slice(b"0\r\n\r\n");
                 self.sent();
             }
-            (Some(Ok(_)), _) => return Err(self.spoilt(&io::Error::other("it is longer than it said"))),
+            (Some(Ok(_)), _) => return Err(self.spoilt(&io::Error::other("it is longer than announced"))),
             (None, Some(left)) => {
-                return Err(self.spoilt(&io::Error::other(format!("it is {left} bytes shorter than it said"))));
+                return Err(self.spoilt(&io::Error::other(format!("it is {left} bytes shorter than announced"))));
             }
             (Some(Err(error)), _) => return Err(self.spoilt(&error)),
         }
@@ -137,6 +137,6 @@ impl Driver {
             let _ = self.reports.send(Report::Abandoned { connection: self.id, job: last.id });
             self.under_way.pop_back();
         }
-        Cause::Retired("what was to be sent could not be read")
+        Cause::Retired("the request body could not be read")
     }
 }

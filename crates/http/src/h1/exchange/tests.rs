@@ -62,7 +62,7 @@ fn answer_that_is_longer_than_it_says_is_refused() {
         let mut exchanges = Exchanges::default();
         ask(&mut exchanges, 1, |request| request);
         let found = feed(&mut exchanges, &format!("{head}abc{behind}"));
-        let too_long = matches!(&found, Err(Cause::Protocol(why)) if why.contains("longer than it says"));
+        let too_long = matches!(&found, Err(Cause::Protocol(why)) if why.contains("longer than its Content-Length"));
         assert_eq!(too_long, !fits, "{behind:?}: {found:?}");
     }
     // Another answer is nobody's, and the first one stands.

@@ -181,7 +181,7 @@ async fn an_answer_that_is_not_http_fails_alone_and_says_why() {
         let error = client.ask(get("/lengths")).await.unwrap().unwrap_err();
         assert!(matches!(error, Error::Exchange { cause: Cause::Protocol(_), .. }), "{error}");
         let error = client.ask(get("/headers")).await.unwrap().unwrap_err().to_string();
-        assert!(error.contains("header fields") && error.contains("64 KiB"), "{error}");
+        assert!(error.contains("response header") && error.contains("64 KiB"), "{error}");
         let cut = client.ask(get("/length")).await.unwrap();
         let error = match cut {
             Ok(head) => head.into_body().collect().await.unwrap_err(),
