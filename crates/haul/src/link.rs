@@ -148,7 +148,7 @@ fn connect(
         None => [None, None],
     };
     let options = Options { taps: taps.clone(), mtu: DEFAULT_MTU, ..Options::default() };
-    let cable = Cable::lay(&client, &server, lanes, &options)?;
+    let cable = Cable::connect(&client, &server, lanes, &options)?;
     if !args.quiet {
         describe(spec, timetable, &cable);
     }
@@ -168,7 +168,7 @@ fn connect(
     })?;
     drop(outside);
     drop(options);
-    let traffic = cable.pull()?;
+    let traffic = cable.disconnect()?;
     for tap in taps.into_iter().flatten().filter_map(Arc::into_inner) {
         if let Err(error) = tap.finish() {
             crate::say(error);
@@ -192,14 +192,14 @@ fn run_both(
     if let Some(running) = &mut running {
         running.wait_until_it_listens(sandbox)?;
     }
-    if let Some(signal) = sandbox.asked_to_end() {
+    if let Some(signal) = sandbox.termination_signal() {
         return Ok(128 + signal);
     }
     let [program, arguments @ ..] = args.command.as_slice() else { return Err("no command".into()) };
     let mut command = Command::new(program);
     command.args(arguments);
     equip(&mut command);
-    client.place(&mut command);
+    client.attach(&mut command);
     match command.spawn() {
         Ok(child) => Ok(sandbox.wait_for(&child)),
         Err(error) => {
@@ -219,8 +219,8 @@ fn describe(spec: &LinkSpec, timetable: &Timetable, cable: &Cable) {
     // A cable that does nothing is told as such, not as what the link consists of.
     let kind = if *spec == LinkSpec::default() { "a " } else { "a link of " };
     crate::say(format_args!("{kind}{spec}; client {}, server {}", client.v4, server.v4));
-    if cable.passes_segments_whole().contains(&true) {
-        let way = match cable.passes_segments_whole() {
+    if cable.passes_segments_unsplit().contains(&true) {
+        let way = match cable.passes_segments_unsplit() {
             [true, true] => "",
             [true, false] => " from the client to the server",
             _ => " from the server to the client",
@@ -247,7 +247,7 @@ fn account([up, down]: &[Traffic; 2]) {
         late.quantile(0.5).as_micros(),
         late.quantile(0.99).as_micros(),
     ));
-    let missed = up.missed + down.missed;
+    let missed = up.device_drops + down.device_drops;
     if missed > 0 {
         crate::say(format_args!("it did not keep up: {missed} packets were dropped before they came to the link"));
     }

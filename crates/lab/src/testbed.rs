@@ -89,10 +89,10 @@ impl Testbed {
         let (client, server) = (Host::new("client")?, Host::new("server")?);
         let tap = Arc::new(Tap::create(capture, "client", Some(SNAPLEN))?);
         let options = Options { taps: [Some(tap.clone()), None], ..Options::default() };
-        let cable = Cable::lay(&client, &server, network.link.lanes()?, &options)?;
+        let cable = Cable::connect(&client, &server, network.link.lanes()?, &options)?;
         let (pc, lan) = if with_pc {
             let pc = Host::new("pc")?;
-            let lan = Cable::lay(&pc, &client, lan().lanes()?, &Options { number: 1, ..Options::default() })?;
+            let lan = Cable::connect(&pc, &client, lan().lanes()?, &Options { number: 1, ..Options::default() })?;
             (Some(pc), Some(lan))
         } else {
             (None, None)
@@ -126,12 +126,12 @@ impl Testbed {
 
     /// Tears everything down and says what the tap saw.
     pub fn end(self) -> Result<Seen, TestbedError> {
-        let mut traffic = self.cable.pull()?.to_vec();
+        let mut traffic = self.cable.disconnect()?.to_vec();
         if let Some(lan) = self.lan {
-            traffic.extend(lan.pull()?);
+            traffic.extend(lan.disconnect()?);
         }
         // Nothing that an experiment asks for; its link is slower than the one that was measured.
-        let missed: u64 = traffic.iter().map(|way| way.missed).sum();
+        let missed: u64 = traffic.iter().map(|direction| direction.device_drops).sum();
         if missed > 0 {
             tracing::warn!("the emulator did not keep up: {missed} packets were dropped before they came to a cable");
         }

@@ -27,7 +27,7 @@ use crate::{
     lanes::Lanes,
     lateness::Lateness,
     stage::{Direction, Stage},
-    stages::{Delay, Dice, Discipline, Effect, Loss, Queue, RateLimit},
+    stages::{Delay, Discipline, Effect, Loss, Queue, RateLimit, Rng},
 };
 
 /// The one-way delay of the probes' cable: half of the 18 ms of the WebDAV race.
@@ -141,7 +141,7 @@ fn probe_rate() -> Result<f64, CalibrateError> {
 /// A flood through what most races have: a rate (out of reach), a delay and a loss (of nothing), packet
 /// by packet; and whether that was carried in real time.
 fn probe_capacity() -> Result<(f64, bool), CalibrateError> {
-    let never = Dice::new(1, Effect::Loss, Direction::Up);
+    let never = Rng::new(1, Effect::Loss, Direction::Up);
     let stages: Vec<Box<dyn Stage>> = vec![
         Box::new(RateLimit::new(Rate::bits_per_second(100_000_000_000), Queue::new(Discipline::Infinite))),
         Box::new(Delay::new(DELAY)),
@@ -171,7 +171,7 @@ fn probe(
     sender: impl FnOnce(Instant, &mut Send<'_>) -> io::Result<()> + std::marker::Send + 'static,
 ) -> Result<(Vec<Arrival>, Traffic), CalibrateError> {
     let (a, b) = (Host::new("a")?, Host::new("b")?);
-    let cable = Cable::lay(&a, &b, lanes, &Options::default())?;
+    let cable = Cable::connect(&a, &b, lanes, &Options::default())?;
     let target = cable.addresses()[1].v4;
     let receiver = b.run(move || UdpSocket::bind((target, 0)))??;
     receiver.set_read_timeout(Some(SILENCE))?;
@@ -214,6 +214,6 @@ fn probe(
     let sent = sent?;
     let arrivals = receive.join().map_err(|_| nothing_came())?;
     sent?;
-    let [traffic, _] = cable.pull()?;
+    let [traffic, _] = cable.disconnect()?;
     Ok((arrivals, traffic))
 }

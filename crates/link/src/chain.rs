@@ -1,8 +1,8 @@
 //! The stages of one direction of a cable, run as a discrete-event simulation.
 //!
-//! Events happen in the order of their times, whichever stage they belong to. A packet that leaves a
-//! stage enters the next at the same instant. The chain is told the time only to know how far it may
-//! run ([`Chain::run`]); within, every stage sees the exact time of its own event.
+//! Events of all stages happen in the order of their times. A packet that leaves a stage enters the next at the same
+//! instant. The current time only limits how far the simulation runs ([`Chain::run`]); each stage gets the exact time
+//! of its own event.
 
 use std::{
     any::{Any, TypeId},
@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    offload::{self, Spare},
+    offload::{self, BufferPool},
     packet::Packet,
     stage::{Out, Stage},
 };
@@ -21,25 +21,25 @@ pub struct Chain {
     slots: Vec<Slot>,
 }
 
-/// A stage and where it puts its packets; one for each stage, so that the room is allocated once.
+/// A stage and its output, which is reused to avoid allocations.
 struct Slot {
     stage: Box<dyn Stage>,
     out: Out,
 }
 
 impl Slot {
-    fn kind(&self) -> TypeId {
+    fn stage_type(&self) -> TypeId {
         let stage: &dyn Any = &*self.stage;
         stage.type_id()
     }
 }
 
-/// What came out of a [`Chain`].
+/// The output of a [`Chain`].
 #[derive(Debug, Default)]
 pub struct Output {
-    /// Packets that left at the far end, each with the instant at which it should have.
+    /// Packets that left at the far end, each with the exact time at which it was due.
     pub delivered: Vec<(Instant, Packet)>,
-    /// Packets that a stage sent back, with the stage's index in this chain and the instant.
+    /// Packets that a stage sent back, each with the time and the stage's index in this chain.
     pub back: Vec<(Instant, usize, Packet)>,
 }
 
@@ -49,13 +49,12 @@ impl Chain {
         Self { slots: stages.into_iter().map(|stage| Slot { stage, out: Out::default() }).collect() }
     }
 
-    /// Whether no stage looks at single packets, so that segments may pass whole.
-    pub fn passes_segments_whole(&self) -> bool {
-        self.slots.iter().all(|slot| slot.stage.passes_segments_whole())
+    /// Whether no stage needs single packets, so that segments may pass unsplit.
+    pub fn passes_segments_unsplit(&self) -> bool {
+        self.slots.iter().all(|slot| slot.stage.passes_segments_unsplit())
     }
 
-    /// A packet enters before the stage at `index` (0: at the near end) at `now`. Events that are
-    /// due by then happen first.
+    /// A packet enters before the stage at `index` (0: at the near end) at `now`. Events up to `now` happen first.
     pub fn push(&mut self, index: usize, packet: Packet, now: Instant, output: &mut Output) {
         self.run(now, output);
         self.enter(index, packet, now, output);
@@ -66,7 +65,7 @@ impl Chain {
         self.next().map(|(at, _)| at)
     }
 
-    /// Lets every event up to and including `until` happen.
+    /// Runs all events up to and including `until`.
     pub fn run(&mut self, until: Instant, output: &mut Output) {
         while let Some((at, index)) = self.next()
             && at <= until
@@ -77,43 +76,43 @@ impl Chain {
         }
     }
 
-    /// Puts `stages` in the place of those of a running chain, which has been run up to `now`.
+    /// Replaces the stages of a running chain, which has run up to `now`.
     ///
-    /// Each takes over from the first stage of its kind that no other took over from, so that parameters
-    /// change and stages come and go around one that holds packets. What is held by a stage that is gone
-    /// enters the new chain where that stage stood, at once. So every packet goes on, and in order; only
-    /// a shorter queue, or a stage that is new on its way, may drop it.
+    /// Each new stage takes over from the first old stage of its type that is still free. So parameters can change, and
+    /// stages can be added and removed around a stage that holds packets. Packets in a removed stage enter the new chain
+    /// at once, where that stage was. So every packet continues, in order; only a shorter queue or a new stage may drop
+    /// it.
     ///
-    /// Returns the place in the new chain for each in the old one, the end included: what was to enter
-    /// before a stage enters behind the nearest one before that which is still there.
+    /// Returns the new index for each old one, and for the end of the chain. The index of a removed stage becomes the
+    /// position after the nearest preceding stage that is still there.
     pub fn replace(&mut self, stages: Vec<Box<dyn Stage>>, now: Instant, output: &mut Output) -> Vec<usize> {
         let old = std::mem::replace(self, Self::new(stages)).slots;
         let mut old: Vec<_> = old.into_iter().map(Some).collect();
-        let mut heirs = vec![None; old.len()];
+        let mut successors = vec![None; old.len()];
         for (index, slot) in self.slots.iter_mut().enumerate() {
-            let same = |old: &Option<Slot>| old.as_ref().is_some_and(|old| old.kind() == slot.kind());
-            if let Some(place) = old.iter().position(same)
-                && let Some(predecessor) = old[place].take()
+            let is_same = |old: &Option<Slot>| old.as_ref().is_some_and(|old| old.stage_type() == slot.stage_type());
+            if let Some(old_index) = old.iter().position(is_same)
+                && let Some(predecessor) = old[old_index].take()
             {
                 slot.stage.replace(predecessor.stage, now);
-                heirs[place] = Some(index);
+                successors[old_index] = Some(index);
             }
         }
-        let mut places = vec![0];
-        for (place, heir) in heirs.into_iter().enumerate() {
-            places.push(heir.map_or(places[place], |index| index + 1));
+        let mut new_indices = vec![0];
+        for (old_index, successor) in successors.into_iter().enumerate() {
+            new_indices.push(successor.map_or(new_indices[old_index], |index| index + 1));
         }
-        // The nearest to the far end first, so that nobody overtakes.
-        for (gone, place) in old.into_iter().zip(&places).rev() {
-            for packet in gone.into_iter().flat_map(|mut slot| slot.stage.leave()) {
-                self.enter(*place, packet, now, output);
+        // Packets nearest to the far end first, so that none overtakes.
+        for (removed, index) in old.into_iter().zip(&new_indices).rev() {
+            for packet in removed.into_iter().flat_map(|mut slot| slot.stage.drain()) {
+                self.enter(*index, packet, now, output);
             }
         }
-        places
+        new_indices
     }
 
-    /// The earliest event and its stage; of several at one time, that of the last stage, so that
-    /// packets leave before others take their place.
+    /// The earliest event and its stage. Of several at the same time, that of the last stage: packets leave a stage before
+    /// others enter it.
     fn next(&self) -> Option<(Instant, usize)> {
         let wakes = self.slots.iter().enumerate().filter_map(|(index, slot)| slot.stage.wake().map(|at| (at, index)));
         wakes.min_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)))
@@ -121,13 +120,13 @@ impl Chain {
 
     fn enter(&mut self, index: usize, packet: Packet, now: Instant, output: &mut Output) {
         match self.slots.get_mut(index) {
-            // It was on its way when the stage came.
+            // The segment was in flight when the stage was added.
             Some(slot)
-                if !slot.stage.passes_segments_whole()
+                if !slot.stage.passes_segments_unsplit()
                     && let Some(header) = packet.offload =>
             {
                 let mut packets = Vec::new();
-                offload::split(header, &packet.bytes, &mut Spare::default(), |packet| packets.push(packet));
+                offload::split(header, &packet.bytes, &mut BufferPool::default(), |packet| packets.push(packet));
                 for packet in packets {
                     self.enter(index, packet, now, output);
                 }
@@ -140,7 +139,7 @@ impl Chain {
         }
     }
 
-    /// Takes what the stage at `index` put out to its neighbours.
+    /// Passes the output of the stage at `index` on.
     fn pass_on(&mut self, index: usize, now: Instant, output: &mut Output) {
         let out = &mut self.slots[index].out;
         output.back.extend(out.back.drain(..).map(|packet| (now, index, packet)));
@@ -151,7 +150,7 @@ impl Chain {
         for packet in forward.drain(..) {
             self.enter(index + 1, packet, now, output);
         }
-        self.slots[index].out.forward = forward; // its allocation serves again
+        self.slots[index].out.forward = forward; // reuses its allocation
     }
 }
 
@@ -162,7 +161,7 @@ mod tests {
     use super::*;
     use crate::{
         offload::Header,
-        stages::{Delay, Dice, Discipline, Effect, Jitter, Loss, Queue, RateLimit, Spread},
+        stages::{Delay, Discipline, Effect, Jitter, Loss, Queue, RateLimit, Rng, Spread},
         testing::{checksums_are_right, segment, tcp},
     };
     use units::{Percent, Rate};
@@ -172,12 +171,12 @@ mod tests {
     }
 
     fn loss() -> Box<dyn Stage> {
-        let dice = Dice::new(1, Effect::Loss, crate::stage::Direction::Up);
-        Box::new(Loss::new(Percent::default(), dice))
+        let rng = Rng::new(1, Effect::Loss, crate::stage::Direction::Up);
+        Box::new(Loss::new(Percent::default(), rng))
     }
 
     #[test]
-    fn a_segment_under_way_is_cut_before_a_new_stage_that_looks_at_packets() {
+    fn segment_in_flight_is_split_before_a_new_stage_that_needs_packets() {
         let start = Instant::now();
         let ms = |n| start + Duration::from_millis(n);
         let mut header = [0; Header::LEN];
@@ -201,12 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stage_held_that_is_gone_goes_on_in_order() {
+    fn packets_of_removed_stages_continue_in_order() {
         let start = Instant::now();
         let ms = |n| start + Duration::from_millis(n);
         let rate = || Box::new(RateLimit::new(Rate::bits_per_second(8000), Queue::new(Discipline::Infinite)));
-        let dice = Dice::new(1, Effect::Jitter, crate::stage::Direction::Up);
-        let jitter = Box::new(Jitter::new(Spread::Uniform(Duration::from_mins(1)), false, dice));
+        let rng = Rng::new(1, Effect::Jitter, crate::stage::Direction::Up);
+        let jitter = Box::new(Jitter::new(Spread::Uniform(Duration::from_mins(1)), false, rng));
         let mut chain = Chain::new(vec![rate(), delay(9), jitter]);
         let mut output = Output::default();
         for n in 0..9 {

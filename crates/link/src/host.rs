@@ -2,7 +2,7 @@
 //!
 //! Code of ours runs on a host on a thread that has entered the namespace ([`Host::thread`]); a
 //! network namespace belongs to a thread, so threads of one process can stand on different hosts.
-//! Programs are placed there between fork and exec ([`Host::place`]).
+//! Programs are placed there between fork and exec ([`Host::attach`]).
 
 #![expect(unsafe_code, reason = "`Command::pre_exec`, with nothing in it but a few system calls")]
 
@@ -112,7 +112,7 @@ impl Host {
 
     /// Makes `command` start on this host, with no signal blocked (a sandbox's worker has some, and
     /// programs inherit them), and die with the process that starts it.
-    pub fn place(&self, command: &mut Command) {
+    pub fn attach(&self, command: &mut Command) {
         let host = self.clone();
         let us = std::process::id();
         // SAFETY: these system calls are async-signal-safe, and nothing is allocated.

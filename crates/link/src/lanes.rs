@@ -1,32 +1,32 @@
-//! A cable's elements, and the lanes that they make: the stages of each direction.
+//! The elements of a cable, and its two lanes: the stages of each direction.
 //!
-//! The way up passes the elements from the client to the server, the way down in reverse order.
+//! Packets from the client to the server pass the elements in order; packets in the other direction pass them in reverse.
 
 use crate::stage::{Direction, Stage};
 
-/// One element of a cable: what it does to the packets of each direction, if anything.
+/// One element of a cable, with at most one stage in each direction.
 #[derive(Default)]
 pub struct Element {
-    /// Its stage on the way from the client to the server.
+    /// Its stage from the client to the server.
     pub up: Option<Box<dyn Stage>>,
-    /// Its stage on the way from the server to the client.
+    /// Its stage from the server to the client.
     pub down: Option<Box<dyn Stage>>,
 }
 
 impl Element {
-    /// One that does the same in both directions.
+    /// An element with the same kind of stage in both directions.
     pub(crate) fn both<S: Stage>(stage: impl Fn(Direction) -> S) -> Self {
         Self { up: Some(Box::new(stage(Direction::Up))), down: Some(Box::new(stage(Direction::Down))) }
     }
 }
 
-/// The stages of one direction, first passed first.
+/// The stages of one direction, in the order in which packets pass them.
 #[derive(Default)]
 pub struct Lane {
     /// The stages, for a [`crate::chain::Chain`].
     pub stages: Vec<Box<dyn Stage>>,
-    /// For each stage, the place in the *other* direction's chain at which a packet that it sends
-    /// back enters: just past the same element.
+    /// For each stage, the index in the *other* direction's chain at which packets that it sends back enter: just after
+    /// the same element.
     pub back: Vec<usize>,
 }
 
@@ -40,17 +40,17 @@ pub struct Lanes {
 }
 
 impl From<Vec<Box<dyn Stage>>> for Lane {
-    /// A lane whose stages send nothing back.
+    /// A lane whose stages send no packets back.
     fn from(stages: Vec<Box<dyn Stage>>) -> Self {
         Self { back: vec![0; stages.len()], stages }
     }
 }
 
 impl Lanes {
-    /// Those of these elements, given in order from the client to the server.
+    /// The lanes of these elements, which are in order from the client to the server.
     pub fn of(elements: Vec<Element>) -> Self {
         let mut lanes = Self::default();
-        // The stages of the way down from the server to this element, itself included.
+        // Number of stages from the server to this element, inclusive.
         let mut downs = elements.iter().filter(|element| element.down.is_some()).count();
         for element in elements {
             if let Some(stage) = element.up {

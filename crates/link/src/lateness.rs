@@ -2,10 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-/// Buckets of one microsecond up to ten milliseconds; what is later falls into the last.
+/// Number of buckets of 1 µs, up to 10 ms; the last one holds all later events.
 const BUCKETS: usize = 10_000;
 
-/// A histogram of lateness, exact to a microsecond below ten milliseconds.
+/// A histogram of lateness, exact to 1 µs below 10 ms.
 #[derive(Clone, Default)]
 pub struct Lateness {
     buckets: Vec<u64>,
@@ -14,7 +14,7 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// Adds an event that was so late.
+    /// Adds an event that was late by `late`.
     pub fn record(&mut self, late: Duration) {
         if self.buckets.is_empty() {
             self.buckets = vec![0; BUCKETS];
@@ -30,8 +30,7 @@ impl Lateness {
         self.count
     }
 
-    /// The lateness that a fraction `q` of the events did not exceed, to a microsecond; the worst there
-    /// was, where it is ten milliseconds or more.
+    /// The `q`-quantile, to 1 µs; the maximum if it is 10 ms or more.
     pub fn quantile(&self, q: f64) -> Duration {
         let rank = ((self.count as f64 * q).ceil() as u64).max(1);
         let mut seen = 0;
@@ -44,7 +43,7 @@ impl Lateness {
         self.max
     }
 
-    /// The worst.
+    /// The maximum.
     pub fn max(&self) -> Duration {
         self.max
     }

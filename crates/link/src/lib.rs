@@ -22,24 +22,24 @@
 pub mod cable;
 pub mod calibrate;
 pub mod chain;
-mod departures;
 mod headers;
 pub mod host;
-mod inbox;
 pub mod lanes;
 pub mod lateness;
+mod mailbox;
 pub mod middleboxes;
 mod netlink;
 mod offload;
 pub mod outside;
 pub mod packet;
-mod punctual;
+mod realtime;
 pub mod sandbox;
 pub mod spec;
 pub mod stage;
 pub mod stages;
 pub mod tap;
 mod tun;
+mod tx_timestamps;
 
 #[cfg(test)]
 mod testing;

@@ -1,12 +1,11 @@
-//! Segmentation offload: what a network card does for TCP, done by the cable.
+//! TCP segmentation offload (TSO), done by the cable in place of a network card.
 //!
-//! Linux hands a device TCP segments of up to 64 KiB with unfinished checksums and leaves it to the
-//! device to cut them into packets (TSO). That saves most of the cost of sending, so our devices
-//! offer it, and the cable cuts ([`split`]), exactly as a card would: the headers are repeated, sequence
-//! numbers and IPv4 identifications count up, FIN and PSH stand on the last packet only and CWR on
-//! the first, every checksum is complete. What runs along the cable are true packets, none above the
-//! MTU. Only where no stage and no tap looks at single packets may a segment pass whole, and the
-//! receiving kernel takes it as one that its own card has put together.
+//! Linux hands a device TCP segments of up to 64 KiB with incomplete checksums, and the device splits them into packets.
+//! That saves most of the cost of sending, so our devices offer it, and the cable splits ([`split`]) as a card does: it
+//! repeats the headers, counts sequence numbers and IPv4 identifications up, keeps FIN and PSH for the last packet and
+//! CWR for the first, and completes every checksum. So the cable carries real packets, none larger than the MTU. Only
+//! where no stage and no tap needs single packets, a segment passes unsplit, and the receiving kernel accepts it like
+//! one that its own card has merged.
 //!
 //! Layout of the header: `struct virtio_net_hdr`, <linux/virtio_net.h>; TSO's rules: the kernel's
 //! Documentation/networking/segmentation-offloads.rst.
@@ -54,17 +53,17 @@ impl Header {
         b
     }
 
-    /// Whether the bytes behind are a segment still to be cut, or lack a checksum.
+    /// Whether the bytes that follow are a segment to be split, or lack a checksum.
     pub(crate) fn is_unfinished(self) -> bool {
         self.flags & NEEDS_CHECKSUM != 0 || self.gso_type != 0
     }
 }
 
-/// Cuts what the kernel handed over into packets with complete checksums. A segment whose headers
-/// make no sense (the kernel produces no such thing) is dropped.
-pub(crate) fn split(header: Header, bytes: &[u8], spare: &mut Spare, mut each: impl FnMut(Packet)) {
+/// Splits what the kernel handed over into packets with complete checksums. A segment with invalid headers is dropped;
+/// the kernel produces none.
+pub(crate) fn split(header: Header, bytes: &[u8], pool: &mut BufferPool, mut each: impl FnMut(Packet)) {
     if !matches!(header.gso_type & !GSO_ECN, GSO_TCP4 | GSO_TCP6) {
-        let mut whole = spare.take();
+        let mut whole = pool.take();
         whole.extend_from_slice(bytes);
         finish_checksum(header, &mut whole);
         return each(Packet::new(whole));
@@ -73,7 +72,7 @@ pub(crate) fn split(header: Header, bytes: &[u8], spare: &mut Spare, mut each: i
     let chunks = bytes[payload..].chunks(usize::from(header.gso_size));
     let last = chunks.len().saturating_sub(1);
     for (index, chunk) in chunks.enumerate() {
-        let mut packet = spare.take();
+        let mut packet = pool.take();
         packet.extend_from_slice(&bytes[..payload]);
         packet.extend_from_slice(chunk);
         let sequence = word32(bytes, tcp + 4).wrapping_add((index * usize::from(header.gso_size)) as u32);
@@ -91,27 +90,27 @@ pub(crate) fn split(header: Header, bytes: &[u8], spare: &mut Spare, mut each: i
     }
 }
 
-/// Buffers of packets that have gone, for packets that come: at hundreds of thousands a second the
-/// allocator would give memory back to the kernel and fetch it again all the time.
+/// Buffers for reuse. At hundreds of thousands of packets a second, the allocator would otherwise return memory to the
+/// kernel and fetch it again all the time.
 #[derive(Default)]
-pub(crate) struct Spare {
+pub(crate) struct BufferPool {
     packets: Vec<Vec<u8>>,
     segments: Vec<Vec<u8>>,
 }
 
-impl Spare {
-    /// The room of a packet's buffer, in bytes.
+impl BufferPool {
+    /// Capacity of a packet's buffer, in bytes.
     const PACKET: usize = 2048;
-    /// The most buffers of each kind: of packets and of segments, 32 MiB.
+    /// Maximum number of buffers for packets and for segments: 32 MiB each.
     const MOST: [usize; 2] = [16_384, 512];
 
     fn take(&mut self) -> Vec<u8> {
         self.packets.pop().unwrap_or_else(|| Vec::with_capacity(Self::PACKET))
     }
 
-    /// The first `length` bytes of `buffer`, which has room for a segment: a copy where they are few,
-    /// otherwise the buffer itself, and another is put in its place.
-    pub(crate) fn part(&mut self, buffer: &mut Vec<u8>, length: usize) -> Vec<u8> {
+    /// The first `length` bytes of `buffer`, which has room for a segment. If they are few, it is a copy; otherwise the
+    /// buffer itself, which is replaced by another.
+    pub(crate) fn split_off(&mut self, buffer: &mut Vec<u8>, length: usize) -> Vec<u8> {
         if length <= Self::PACKET {
             let mut bytes = self.take();
             bytes.extend_from_slice(&buffer[..length]);
@@ -124,8 +123,8 @@ impl Spare {
         bytes
     }
 
-    /// Keeps a buffer for later.
-    pub(crate) fn keep(&mut self, mut buffer: Vec<u8>) {
+    /// Puts a buffer back.
+    pub(crate) fn put(&mut self, mut buffer: Vec<u8>) {
         let [packets, segments] = Self::MOST;
         if buffer.capacity() >= MAX_PACKET && self.segments.len() < segments {
             self.segments.push(buffer);
@@ -136,7 +135,7 @@ impl Spare {
     }
 }
 
-/// Where in a segment the TCP header and the payload start.
+/// Offsets of the TCP header and the payload in a segment.
 fn headers(header: Header, bytes: &[u8]) -> Option<(usize, usize)> {
     let tcp = usize::from(header.csum_start);
     let payload = tcp + usize::from(bytes.get(tcp + 12)? >> 4) * 4;
@@ -164,8 +163,8 @@ fn renumber(packet: &mut [u8], index: u16) {
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Completes the checksum of a packet that is no segment, where the kernel left it to us: the field
-/// holds the pseudo-header's sum, everything from `csum_start` on is added.
+/// Completes the checksum of a packet that is not to be split, if the kernel left it to the device: the field holds
+/// the pseudo-header's sum, and everything from `csum_start` on is added.
 fn finish_checksum(header: Header, packet: &mut [u8]) {
     let start = usize::from(header.csum_start);
     let field = start + usize::from(header.csum_offset);
@@ -230,7 +229,7 @@ mod tests {
             let gso_type = if v6 { GSO_TCP6 } else { GSO_TCP4 };
             let header = Header { flags: NEEDS_CHECKSUM, gso_type, gso_size: mss, csum_start: tcp as u16, csum_offset: 16, ..Header::default() };
             let mut packets = Vec::new();
-            split(header, &bytes, &mut Spare::default(), |packet| packets.push(packet));
+            split(header, &bytes, &mut BufferPool::default(), |packet| packets.push(packet));
             let mut together = Vec::new();
             for (index, packet) in packets.iter().enumerate() {
                 prop_assert!(packet.len() <= usize::from(mss) + tcp + 32);
@@ -255,7 +254,7 @@ mod tests {
 
         #[test]
         fn anything_at_all_does_not_panic(raw: [u8; Header::LEN], bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            split(Header::from_bytes(raw), &bytes, &mut Spare::default(), |_| {});
+            split(Header::from_bytes(raw), &bytes, &mut BufferPool::default(), |_| {});
         }
     }
 }

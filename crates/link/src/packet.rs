@@ -1,13 +1,12 @@
 //! One IP packet on a cable.
 
-/// The largest IP packet there is (RFC 791 §3.1: a 16-bit total length), and so the largest segment
-/// the kernel hands over whole.
+/// Maximum length of an IP packet (RFC 791 §3.1: a 16-bit total length), and so of an unsplit segment.
 pub const MAX_PACKET: usize = 65_535;
 
-/// An IP packet, from its IP header on, with its checksums complete.
+/// An IP packet, from its IP header on, with complete checksums.
 ///
-/// Where a cable passes offloaded segments whole (see [`crate::offload`]), `offload` keeps what the
-/// kernel said about the segment; no stage that looks at single packets ever sees such a one.
+/// If the cable passes unsplit segments (see [`crate::offload`]), `offload` keeps the kernel's header of the segment; no
+/// stage that needs single packets ever gets one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
     /// The bytes, IP header first.

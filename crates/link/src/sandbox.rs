@@ -122,7 +122,7 @@ impl Sandbox {
 
     /// The number of the first signal that asked us to end while nobody waited for a child. For the time
     /// in which there is none; it costs a few system calls.
-    pub fn asked_to_end(&self) -> Option<i32> {
+    pub fn termination_signal(&self) -> Option<i32> {
         let mut signals = self.signals;
         signals.remove(Signal::SIGCHLD);
         if self.asked.get().is_none()
@@ -159,7 +159,7 @@ pub fn enter() -> Result<Sandbox, SandboxError> {
     // SAFETY: no handler is set. Whoever started us may have us ignore the end of our children.
     unsafe { signal::signal(Signal::SIGCHLD, SigHandler::SigDfl) }.map_err(step("hear of children that end"))?;
     // From here on the signals that ask us to end are taken up where somebody waits for them, in all
-    // three processes. (Programs inherit that; `Host::place` takes it from them.)
+    // three processes. (Programs inherit that; `Host::attach` takes it from them.)
     let signals = heeded_signals();
     let mut before = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), Some(&mut before)).map_err(step("block signals"))?;

@@ -43,8 +43,8 @@ use crate::{
     middleboxes::{Middlebox, MiddleboxError, Side},
     stage::{Direction, Stage},
     stages::{
-        Corrupt, Delay, Dice, Discipline, Duplicate, Effect, GilbertElliott, Jitter, Loss, Mtu, Queue, RateLimit,
-        Reorder, Schedule, Spread, Start, TraceError, TraceLink,
+        Corrupt, Delay, Discipline, Duplicate, Effect, GilbertElliott, Jitter, Loss, Mtu, Queue, RateLimit, Reorder,
+        Rng, Schedule, Spread, Start, TraceError, TraceLink,
     },
 };
 
@@ -180,25 +180,25 @@ impl LinkSpec {
         elements.push(Element::both(|_| Delay::new(self.rtt.0 / 2)));
         if let Some(JitterSpec { time, normal, reorder }) = self.jitter {
             let spread = if normal { Spread::Normal(time) } else { Spread::Uniform(time) };
-            elements.push(Element::both(|way| Jitter::new(spread, reorder, self.dice(Effect::Jitter, way))));
+            elements.push(Element::both(|way| Jitter::new(spread, reorder, self.rng(Effect::Jitter, way))));
         }
         match self.loss {
             Some(LossSpec::Independent(probability)) => {
-                elements.push(Element::both(|way| Loss::new(probability, self.dice(Effect::Loss, way))));
+                elements.push(Element::both(|way| Loss::new(probability, self.rng(Effect::Loss, way))));
             }
             Some(LossSpec::Bursts(bursts)) => {
-                elements.push(Element::both(|way| GilbertElliott::new(bursts, self.dice(Effect::Loss, way))));
+                elements.push(Element::both(|way| GilbertElliott::new(bursts, self.rng(Effect::Loss, way))));
             }
             None => {}
         }
         if let Some(ReorderSpec { probability, by }) = self.reorder {
-            elements.push(Element::both(|way| Reorder::new(probability, by, self.dice(Effect::Reorder, way))));
+            elements.push(Element::both(|way| Reorder::new(probability, by, self.rng(Effect::Reorder, way))));
         }
         if let Some(probability) = self.duplicate {
-            elements.push(Element::both(|way| Duplicate::new(probability, self.dice(Effect::Duplicate, way))));
+            elements.push(Element::both(|way| Duplicate::new(probability, self.rng(Effect::Duplicate, way))));
         }
         if let Some(probability) = self.corrupt {
-            elements.push(Element::both(|way| Corrupt::new(probability, self.dice(Effect::Corrupt, way))));
+            elements.push(Element::both(|way| Corrupt::new(probability, self.rng(Effect::Corrupt, way))));
         }
         self.middleboxes(Side::Server, &mut elements)?;
         Ok(elements)
@@ -209,8 +209,8 @@ impl LinkSpec {
         self.elements().map(Lanes::of)
     }
 
-    fn dice(&self, effect: Effect, way: Direction) -> Dice {
-        Dice::new(self.seed, effect, way)
+    fn rng(&self, effect: Effect, way: Direction) -> Rng {
+        Rng::new(self.seed, effect, way)
     }
 
     fn middleboxes(&self, side: Side, elements: &mut Vec<Element>) -> Result<(), SpecError> {

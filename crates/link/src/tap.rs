@@ -1,21 +1,17 @@
 //! A tap: a capture at one end of a cable.
 //!
-//! The threads that relay packets are measured in microseconds, and a disk stalls for milliseconds
-//! whenever it likes. So [`Tap::record`] only encodes the packet at the end of a buffer, under a lock
-//! that is held for a memory copy, and a thread of the tap's own carries the buffer to the disk. That
-//! thread looks by itself, a hundred times a second: to wake it would cost the relay more than to
-//! record.
+//! The relays work at a scale of microseconds, and a disk may stall for milliseconds. So [`Tap::record`] only appends the
+//! packet to a buffer, under a lock that is held for a memory copy, and the tap's own thread writes the buffer to disk.
+//! That thread checks the buffer a hundred times a second: waking it would cost the relay more than recording.
 //!
-//! The time of a packet is taken under that lock. Thus the packets of both directions stand in the
-//! file in the order of their times, whoever recorded them. Times are the wall clock's when the first
-//! tap was made and a monotonic clock's from there on: they do not jump when the machine's clock is
-//! set, and the distance between two packets is true, also from one tap's to another's.
+//! A packet gets its time under that lock, so that the packets of both directions are in the file in order of time. Times
+//! are the wall clock's when the first tap was created, and follow a monotonic clock from then on. So they do not jump
+//! when the machine's clock is set, and times of different taps can be compared.
 //!
-//! A capture that lacks packets in its midst would be taken for loss on the cable, so it may only lack
-//! its end. When the disk fails, or falls 256 MiB behind, the capture stops there: the file is cut to
-//! whole packets, the cable goes on undisturbed, and [`Tap::finish`] says what happened. Throwing
-//! packets away until the disk has caught up, as a kernel's capture does, was rejected for that reason;
-//! so was waiting for the disk, since the capture would then shape the traffic it is to show.
+//! A capture that lacks packets in the middle would look like loss on the cable, so it may lack only its end. When the
+//! disk fails, or falls 256 MiB behind, the capture stops: the file is truncated to complete packets, the cable
+//! continues, and [`Tap::finish`] returns the error. Rejected for that reason: dropping packets until the disk has caught
+//! up, as the kernel's capture does. Rejected too: waiting for the disk, since the capture would then change the traffic.
 
 use std::{
     fs::File,
@@ -31,57 +27,56 @@ use capture::{
     pcapng::{Writer, whole_blocks},
 };
 
-/// How long a packet waits for the disk at most, if the disk is idle: at 10 Gbit/s, 12 MB.
+/// Maximum time that a packet waits in memory while the disk is idle: 12 MB at 10 Gbit/s.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// The room that a buffer begins with: a period at 1.6 Gbit/s. Where more comes it grows, and stays so.
-const ROOM: usize = 2 << 20;
+/// Initial capacity of a buffer: one period at 1.6 Gbit/s. It grows if needed.
+const CAPACITY: usize = 2 << 20;
 
-/// The most bytes that may wait for the disk.
+/// Maximum number of bytes that wait for the disk.
 const LIMIT: usize = 256 << 20;
 
-/// The one interface of the file.
+/// The only interface of the file.
 const INTERFACE: u32 = 0;
 
-/// One instant on the monotonic clock and, since 1970-01-01 00:00 UTC, on the wall clock.
-static BEGAN: LazyLock<(Instant, Duration)> = LazyLock::new(|| {
+/// The same instant on the monotonic clock and on the wall clock (since 1970-01-01 00:00 UTC).
+static EPOCH: LazyLock<(Instant, Duration)> = LazyLock::new(|| {
     let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     (Instant::now(), wall.unwrap_or_default())
 });
 
-/// A capture at one end of a cable, in a pcapng file. Dropping it is finishing it, with its error in
-/// the log.
+/// A capture at one end of a cable, in a pcapng file. Dropping it finishes it, and logs an error.
 pub struct Tap {
     shared: Arc<Shared>,
     path: PathBuf,
-    /// `None` once it has ended.
-    disk: Option<JoinHandle<Result<(), Failure>>>,
+    /// `None` after it has ended.
+    writer: Option<JoinHandle<Result<(), Failure>>>,
 }
 
-/// What a finished capture holds.
+/// The content of a finished capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TapSummary {
     /// Packets in the file.
     pub packets: u64,
-    /// Their lengths on the cable in bytes, added up; with a snaplen, fewer are in the file.
+    /// Sum of their lengths on the cable in bytes; a snaplen reduces what is in the file.
     pub bytes: u64,
 }
 
-/// Why a capture is not there, or not whole.
+/// Why a capture is missing or incomplete.
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
-    /// The capture cannot begin.
-    #[error("cannot begin the capture {}: {source}; choose a folder that can be written and has room", path.display())]
+    /// The file could not be created.
+    #[error("cannot create the capture {}: {source}; choose a writable folder with free space", path.display())]
     Create {
         /// The capture.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The disk took no more.
+    /// The file could not be written.
     #[error(
-        "the capture {} ends after {packets} packets because it could not be written: {source}; \
-         make room or give a snaplen, and run again",
+        "the capture {} ends after {packets} packets, since writing failed: {source}; \
+         free space or use a snaplen, and run again",
         path.display()
     )]
     Write {
@@ -89,13 +84,13 @@ pub enum TapError {
         path: PathBuf,
         /// The packets in the file.
         packets: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The disk was slower than the cable for too long.
+    /// The disk was too slow for the traffic.
     #[error(
-        "the capture {} ends after {packets} packets because the disk fell {} MiB behind; \
-         use a faster one or give a snaplen, and run again",
+        "the capture {} ends after {packets} packets, since the disk fell {} MiB behind; \
+         use a faster disk or a snaplen, and run again",
         path.display(), LIMIT >> 20
     )]
     Behind {
@@ -106,35 +101,35 @@ pub enum TapError {
     },
 }
 
-/// What the threads that record and the one that writes have in common.
+/// Shared by the recording threads and the writing thread.
 struct Shared {
     state: Mutex<State>,
-    /// Rings at the end.
+    /// Signals the end.
     closed: Condvar,
-    /// The most bytes that may wait for the disk.
+    /// Maximum number of bytes that wait for the disk.
     limit: usize,
 }
 
 struct State {
     writer: Writer<Vec<u8>>,
-    /// Bytes on their way to the disk, beside those in the writer.
-    leaving: usize,
+    /// Bytes that are being written to disk, besides those in `writer`.
+    in_progress: usize,
     recorded: TapSummary,
-    /// Until the disk fails or falls behind.
-    recording: bool,
-    /// No packet will come any more.
-    closing: bool,
+    /// False after the disk failed or fell behind.
+    is_recording: bool,
+    /// No more packets will be recorded.
+    is_closing: bool,
 }
 
-/// How writing ended early.
+/// Why writing ended early.
 struct Failure {
     packets: u64,
     source: io::Error,
 }
 
 impl Tap {
-    /// Begins a capture in a new file at `path`, in the place of any that is there, and calls the end
-    /// of the cable `name`. Of each packet the first `snaplen` bytes are kept, or all.
+    /// Starts a capture in a new file at `path`, replacing an existing one. `name` is the interface name in the file. Keeps
+    /// the first `snaplen` bytes of each packet, or all.
     pub fn create(path: &Path, name: &str, snaplen: Option<u32>) -> Result<Self, TapError> {
         Self::with_limit(path, name, snaplen, LIMIT)
             .map_err(|source| TapError::Create { path: path.to_owned(), source })
@@ -144,59 +139,57 @@ impl Tap {
         let mut writer = Writer::new(buffer())?;
         let interface = writer.interface(name, LinkType::RAW, snaplen)?;
         debug_assert_eq!(interface, INTERFACE);
-        // From here on the file is a capture, and a full disk is told before the experiment.
+        // With the header written, the file is a valid capture, and a full disk is reported before the experiment.
         let mut file = File::create(path)?;
         file.write_all(writer.output())?;
         let header = writer.output().len() as u64;
         writer.output().clear();
 
-        LazyLock::force(&BEGAN);
+        LazyLock::force(&EPOCH);
         let recorded = TapSummary::default();
-        let state = State { writer, leaving: 0, recorded, recording: true, closing: false };
+        let state = State { writer, in_progress: 0, recorded, is_recording: true, is_closing: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), closed: Condvar::new(), limit });
-        let disk = thread::Builder::new().name("tap".into()).spawn({
+        let writer = thread::Builder::new().name("tap".into()).spawn({
             let shared = Arc::clone(&shared);
-            move || shared.carry(file, header)
+            move || shared.write_out(file, header)
         })?;
-        Ok(Self { shared, path: path.to_owned(), disk: Some(disk) })
+        Ok(Self { shared, path: path.to_owned(), writer: Some(writer) })
     }
 
-    /// Records that a packet passes now. Never waits for the disk; once the capture has stopped, it
-    /// does nothing.
+    /// Records a packet, with the current time. Never waits for the disk; does nothing after the capture has stopped.
     pub fn record(&self, direction: Direction, bytes: &[u8]) {
         let mut state = self.shared.lock();
-        if !state.recording {
+        if !state.is_recording {
             return;
         }
-        let time = BEGAN.1 + BEGAN.0.elapsed();
+        let time = EPOCH.1 + EPOCH.0.elapsed();
         let waiting = state.writer.output().len();
-        if state.leaving + waiting + bytes.len() > self.shared.limit {
-            state.recording = false;
+        if state.in_progress + waiting + bytes.len() > self.shared.limit {
+            state.is_recording = false;
             return;
         }
         let written = state.writer.packet(INTERFACE, time, Some(direction), bytes);
-        written.expect("the interface is described, and memory takes all");
+        written.expect("the interface exists, and writing to memory cannot fail");
         state.recorded.packets += 1;
         state.recorded.bytes += bytes.len() as u64;
     }
 
-    /// Writes what is recorded and closes the file. It waits as long as the disk takes for that, which
-    /// is 256 MiB at most.
+    /// Writes the remaining packets, up to 256 MiB, and closes the file.
     pub fn finish(mut self) -> Result<TapSummary, TapError> {
         self.close()
     }
 
     fn close(&mut self) -> Result<TapSummary, TapError> {
-        self.shared.lock().closing = true;
+        self.shared.lock().is_closing = true;
         self.shared.closed.notify_one();
         let path = self.path.clone();
-        match self.disk.take().map(JoinHandle::join) {
+        match self.writer.take().map(JoinHandle::join) {
             Some(Ok(Err(Failure { packets, source }))) => return Err(TapError::Write { path, packets, source }),
             Some(Err(panic)) => std::panic::resume_unwind(panic),
             Some(Ok(Ok(()))) | None => {}
         }
         let state = self.shared.lock();
-        if state.recording {
+        if state.is_recording {
             Ok(state.recorded)
         } else {
             Err(TapError::Behind { path, packets: state.recorded.packets })
@@ -206,7 +199,7 @@ impl Tap {
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        if self.disk.is_some()
+        if self.writer.is_some()
             && let Err(error) = self.close()
         {
             tracing::error!("{error}");
@@ -215,30 +208,30 @@ impl Drop for Tap {
 }
 
 impl Shared {
-    /// The state. Nobody leaves it half changed, so a thread that panicked does not matter.
+    /// The state. It is always consistent, so a panicked thread does not matter.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes all that waits for the disk in exchange for the empty `buffer`, and tells how many packets
-    /// were recorded up to its end; `None` when nothing more will come.
+    /// Swaps the bytes that wait for the disk with the empty `buffer`, and returns the number of packets recorded so far;
+    /// `None` at the end.
     fn take(&self, buffer: &mut Vec<u8>) -> Option<u64> {
-        let waited = self.closed.wait_timeout_while(self.lock(), PERIOD, |state| !state.closing);
+        let waited = self.closed.wait_timeout_while(self.lock(), PERIOD, |state| !state.is_closing);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(state.writer.output(), buffer);
-        state.leaving = buffer.len();
-        (!buffer.is_empty() || !state.closing).then_some(state.recorded.packets)
+        state.in_progress = buffer.len();
+        (!buffer.is_empty() || !state.is_closing).then_some(state.recorded.packets)
     }
 
-    /// Carries to `file`, which has `len` bytes, what is recorded, until the end or the first failure.
-    fn carry(&self, mut file: File, mut len: u64) -> Result<(), Failure> {
+    /// Appends the recorded packets to `file`, which has `len` bytes, until the end or the first failure.
+    fn write_out(&self, mut file: File, mut len: u64) -> Result<(), Failure> {
         let mut buffer = buffer();
         let mut packets = 0;
         while let Some(recorded) = self.take(&mut buffer) {
             if let Err((written, source)) = write(&mut file, &buffer) {
-                self.lock().recording = false;
+                self.lock().is_recording = false;
                 let whole = whole_blocks(&buffer[..written]);
-                // What cannot be cut is no file, and a reader gives all packets before a broken one.
+                // If truncating fails, `file` is no regular file; readers still return all complete packets.
                 let _ = file.set_len(len + whole.bytes as u64);
                 return Err(Failure { packets: packets + whole.packets, source });
             }
@@ -250,15 +243,14 @@ impl Shared {
     }
 }
 
-/// An empty buffer whose memory is there: to touch it for the first time costs more than to fill it,
-/// and the relay should not have to.
+/// An empty buffer whose memory is already mapped: page faults cost more than filling it, and would delay the relay.
 fn buffer() -> Vec<u8> {
-    let mut buffer = vec![u8::MAX; ROOM];
+    let mut buffer = vec![u8::MAX; CAPACITY];
     buffer.clear();
     buffer
 }
 
-/// Writes all of `bytes`, or tells how many were written and why no more.
+/// Writes all of `bytes`; an error comes with the number of bytes written.
 fn write(output: &mut impl Write, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
     let mut written = 0;
     while written < bytes.len() {
@@ -282,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_that_falls_behind_ends_the_capture_and_says_so() {
+    fn capture_ends_with_an_error_when_the_disk_falls_behind() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("slow.pcapng");
         mkfifo(&path, Mode::S_IRWXU).expect("a pipe");
@@ -295,7 +287,7 @@ mod tests {
         for _ in 0..10_000 {
             tap.record(Direction::Outbound, &[0; 1500]);
         }
-        // Nobody has read yet, and the pipe holds little: the disk is stuck, and this is not.
+        // Nobody reads the pipe, so writing is stuck, but recording is not.
         let drain = thread::spawn(move || {
             let mut file = Vec::new();
             pipe.read_to_end(&mut file).map(|_| file)
@@ -315,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_tells_how_far_it_came() {
+    fn failed_write_returns_the_number_of_bytes_written() {
         struct Short(Vec<io::Result<usize>>);
         impl Write for Short {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

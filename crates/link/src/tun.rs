@@ -1,5 +1,4 @@
-//! A TUN device: the socket in a host's wall that a cable is plugged into; and its sibling that
-//! carries Ethernet frames, for what is not a cable.
+//! A TUN device: the end of a cable on a host. And a TAP device, which carries Ethernet frames, for `outside`.
 //!
 //! Source: the kernel's Documentation/networking/tuntap.rst and <linux/if_tun.h>.
 
@@ -23,34 +22,32 @@ use nix::{
 };
 
 use crate::{
-    departures::Departures,
     host::{Addresses, Host},
     netlink,
     offload::Header,
+    tx_timestamps::TxTimestamps,
 };
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// Packets the kernel may queue towards us: at 10 Gbit/s of 1500-byte packets, 20 ms of them.
+/// Length of the device's transmit queue in packets: 20 ms of 1500-byte packets at 10 Gbit/s.
 const QUEUE: u32 = 16_384;
 
 nix::ioctl_write_ptr_bad!(tun_set_iff, nix::request_code_write!(b'T', 202, size_of::<libc::c_int>()), libc::ifreq);
 nix::ioctl_write_int_bad!(tun_set_offload, nix::request_code_write!(b'T', 208, size_of::<libc::c_uint>()));
 
-/// Why there is no device.
+/// Why a device could not be created or queried.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TunError {
     /// The machine has no TUN devices.
     #[error("this machine has no {DEVICE}: load the module with `modprobe tun`, or pass the device into the container")]
     Missing,
-    /// The user may not make one.
-    #[error(
-        "{DEVICE} may not be opened by this user: allow it with `chmod 0666 {DEVICE}`, as udev does, or run this as root"
-    )]
+    /// The user may not open it.
+    #[error("no permission to open {DEVICE}: allow it with `chmod 0666 {DEVICE}`, as udev does, or run this as root")]
     Forbidden,
     /// A step failed.
-    #[error("cannot set up or ask a device on host `{host}`: {error}")]
+    #[error("cannot set up or query a network device on host `{host}`: {error}")]
     Step {
         /// The host.
         host: String,
@@ -65,13 +62,12 @@ pub(crate) struct Tun {
     file: File,
     host: Host,
     name: String,
-    /// `None` where the kernel does not tell.
-    departures: Option<Departures>,
+    /// `None` if the kernel gives none.
+    timestamps: Option<TxTimestamps>,
 }
 
 impl Tun {
-    /// A new device on `host` with these addresses, switched on; also its host's way to everywhere
-    /// where it is the first.
+    /// A new device on `host` with these addresses, up; the first device of a host gets the default route.
     pub(crate) fn new(host: &Host, addresses: Addresses, mtu: u32) -> Result<Self, TunError> {
         let (name, default_route) = (host.next_device(), host.wants_default_route());
         let file = create(host, &name, libc::IFF_TUN | libc::IFF_VNET_HDR)?;
@@ -81,7 +77,7 @@ impl Tun {
                 let index = net.index(&device).await?;
                 net.address(index, IpAddr::V4(addresses.v4), 24).await?;
                 net.set_up(index, mtu, QUEUE).await?;
-                // Where IPv6 is switched off, the cable is one of IPv4.
+                // Without IPv6 in the kernel, the cable carries IPv4 only.
                 let v6 = net.address(index, IpAddr::V6(addresses.v6), 64).await;
                 match &v6 {
                     Ok(()) => await_address(addresses.v6),
@@ -90,26 +86,26 @@ impl Tun {
                 if default_route {
                     net.default_route(index, v6.is_ok()).await?;
                 }
-                Ok(Departures::of(index).ok())
+                Ok(TxTimestamps::new(index).ok())
             })
         };
-        let departures = offload(&file).and_then(|()| host.run(set_up)?).map_err(|error| step(host, error))?;
-        Ok(Self { file, host: host.clone(), name, departures })
+        let timestamps = offload(&file).and_then(|()| host.run(set_up)?).map_err(|error| step(host, error))?;
+        Ok(Self { file, host: host.clone(), name, timestamps })
     }
 
-    /// The host that it is on.
+    /// Its host.
     pub(crate) fn host(&self) -> &Host {
         &self.host
     }
 
-    /// How many packets of its host's it had no room for, so that nobody read them.
+    /// Number of packets that the host sent while the device's queue was full, and that were dropped.
     pub(crate) fn dropped(&self) -> Result<u64, TunError> {
         let name = self.name.clone();
         let read = self.host.run(move || netlink::run(|net| async move { net.dropped(&name).await }));
         read.and_then(|result| result).map_err(|error| step(&self.host, error))
     }
 
-    /// Whether a read or write failed because there is no device any more.
+    /// Whether a read or write failed because the device no longer exists.
     pub(crate) fn is_gone(error: &io::Error) -> bool {
         error.raw_os_error().map(Errno::from_raw) == Some(Errno::EBADFD)
     }
@@ -125,23 +121,21 @@ impl Tun {
         }
     }
 
-    /// When the packet that is read next left its host, if it is known to have done so after `since`;
-    /// see [`Departures`].
-    pub(crate) fn departed(&self, since: Instant) -> Option<Instant> {
-        self.departures.as_ref()?.next(since)
+    /// When the next packet to be read left its host, if that was after `since` and is known; see [`TxTimestamps`].
+    pub(crate) fn sent_at(&self, since: Instant) -> Option<Instant> {
+        self.timestamps.as_ref()?.next(since)
     }
 
-    /// Gives one packet, or one segment, to the host.
+    /// Delivers one packet, or one segment, to the host.
     pub(crate) fn write(&self, header: Header, bytes: &[u8]) -> io::Result<()> {
         let header = header.to_bytes();
         writev(&self.file, &[IoSlice::new(&header), IoSlice::new(bytes)])?;
         Ok(())
     }
 
-    /// Brings what a write passes through into the processor's caches: after milliseconds of idleness a
-    /// first write takes ten microseconds longer than a second. This one is shorter than the header, so
-    /// the kernel refuses it before anything comes of it.
-    pub(crate) fn touch(&self) {
+    /// Warms the processor's caches for a write: after milliseconds of idleness, the first write takes ten
+    /// microseconds longer than the second. This one is shorter than the header, so the kernel rejects it.
+    pub(crate) fn warm_up(&self) {
         let _ = writev(&self.file, &[IoSlice::new(&[0]), IoSlice::new(&[0])]);
     }
 }
@@ -152,9 +146,8 @@ impl AsFd for Tun {
     }
 }
 
-/// Waits, a second at most, until packets to an IPv6 address arrive on the host of the calling thread.
-/// The kernel gives the address at once and makes it work a little later, when it has looked for
-/// duplicates (RFC 4862 §5.4), also on a device where there can be none.
+/// Waits up to a second until packets to an IPv6 address arrive on the host of the calling thread. The kernel assigns
+/// the address at once, but it works only after duplicate address detection (RFC 4862 §5.4).
 fn await_address(address: Ipv6Addr) {
     let reach = || -> io::Result<()> {
         let socket = UdpSocket::bind((address, 0))?;
@@ -168,8 +161,7 @@ fn await_address(address: Ipv6Addr) {
     }
 }
 
-/// A device called `name` on `host` that carries Ethernet frames as they are, one by each read and
-/// write; without an address, and off.
+/// A TAP device called `name` on `host`: one Ethernet frame per read and write, no address, down.
 pub(crate) fn ethernet(host: &Host, name: &str) -> Result<File, TunError> {
     create(host, name, libc::IFF_TAP)
 }
@@ -178,7 +170,7 @@ fn step(host: &Host, error: io::Error) -> TunError {
     TunError::Step { host: host.name().to_owned(), error }
 }
 
-/// Makes the device.
+/// Creates the device.
 fn create(host: &Host, name: &str, kind: libc::c_int) -> Result<File, TunError> {
     let name = name.to_owned();
     let created = host.run(move || open(&name, kind)).map_err(|error| step(host, error))?;

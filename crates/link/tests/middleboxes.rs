@@ -41,7 +41,7 @@ fn lay(toml: &str) -> Result<(Host, Host, Cable)> {
 fn lay_tapped(toml: &str, taps: [Option<Arc<Tap>>; 2]) -> Result<(Host, Host, Cable)> {
     let spec: LinkSpec = toml::from_str(toml)?;
     let (a, b) = (Host::new("a")?, Host::new("b")?);
-    let cable = Cable::lay(&a, &b, spec.lanes()?, &Options { taps, ..Options::default() })?;
+    let cable = Cable::connect(&a, &b, spec.lanes()?, &Options { taps, ..Options::default() })?;
     Ok((a, b, cable))
 }
 
@@ -106,7 +106,7 @@ fn a_small_mtu_is_discovered() -> Result<(), Failed> {
     for ip in [IpAddr::V4(at_b.v4), IpAddr::V6(at_b.v6)] {
         assert!(transfer(&a, &b, ip, bytes.clone())? == bytes, "the bytes differ");
     }
-    let [up, _] = cable.pull()?;
+    let [up, _] = cable.disconnect()?;
     assert!(up.packets_out < up.packets_in, "nothing was too large: {up:?}");
     Ok(())
 }
@@ -122,7 +122,7 @@ fn fast_open(middlebox: &str) -> Result<Option<FastOpen>> {
     }
     let bytes = noise(10);
     assert!(transfer_fast(&a, &b, cable.addresses()[1].v4.into(), bytes.clone())? == bytes);
-    cable.pull()?;
+    cable.disconnect()?;
     Arc::into_inner(tap).ok_or("the relay still holds the tap")?.finish()?;
     let summary = Summary::of(&mut pcapng::Reader::open(&path)?)?;
     Ok(summary.connections.first().ok_or("no connection")?.fast_open)
@@ -157,7 +157,7 @@ fn a_syn_with_an_unknown_option_is_dropped() -> Result<(), Failed> {
     // Linux sends the SYN again without the option.
     let bytes = noise(10);
     assert!(transfer_fast(&a, &b, cable.addresses()[1].v4.into(), bytes.clone())? == bytes);
-    cable.pull()?;
+    cable.disconnect()?;
     Arc::into_inner(tap).ok_or("the relay still holds the tap")?.finish()?;
     let summary = Summary::of(&mut pcapng::Reader::open(&path)?)?;
     assert_eq!(summary.connections[0].syn_retransmissions, 1);

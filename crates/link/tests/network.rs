@@ -24,7 +24,7 @@ use link::{
     lanes::Lanes,
     packet::Packet,
     stage::{Direction, Out, Stage},
-    stages::{Delay, Dice, Effect, Loss},
+    stages::{Delay, Effect, Loss, Rng},
     tap::Tap,
 };
 use nix::{
@@ -59,7 +59,7 @@ fn delay(ms: u64) -> Box<dyn Stage> {
 }
 
 fn loss(percent: &str) -> Box<dyn Stage> {
-    Box::new(Loss::new(percent.parse().unwrap(), Dice::new(7, Effect::Loss, Direction::Up)))
+    Box::new(Loss::new(percent.parse().unwrap(), Rng::new(7, Effect::Loss, Direction::Up)))
 }
 
 /// Two hosts and a cable, with the same stages each way.
@@ -70,7 +70,7 @@ fn lay(stages: impl Fn() -> Vec<Box<dyn Stage>>) -> Result<(Host, Host, Cable)> 
 fn lay_tapped(stages: impl Fn() -> Vec<Box<dyn Stage>>, taps: [Option<Arc<Tap>>; 2]) -> Result<(Host, Host, Cable)> {
     let (a, b) = (Host::new("a")?, Host::new("b")?);
     let lanes = Lanes { up: stages().into(), down: stages().into() };
-    let cable = Cable::lay(&a, &b, lanes, &Options { taps, ..Options::default() })?;
+    let cable = Cable::connect(&a, &b, lanes, &Options { taps, ..Options::default() })?;
     Ok((a, b, cable))
 }
 
@@ -90,7 +90,7 @@ fn a_host_without_ipv6_has_cables_of_ipv4() -> Result<(), Failed> {
             host.sysctl(&format!("net.ipv6.conf.{which}.disable_ipv6"), "1")?;
         }
     }
-    let cable = Cable::lay(&a, &b, Lanes::default(), &Options::default())?;
+    let cable = Cable::connect(&a, &b, Lanes::default(), &Options::default())?;
     ask(&a, echo(&b, cable.addresses()[1].v4.into())?, PATIENCE)?;
     Ok(())
 }
@@ -151,7 +151,7 @@ fn a_transfer_over_a_lossy_cable_is_whole() -> Result<(), Failed> {
     let bytes = noise(3_000_000);
     assert!(transfer(&a, &b, cable.addresses()[1].v4.into(), bytes.clone())? == bytes, "the bytes differ");
     assert!(transfer(&b, &a, cable.addresses()[0].v6.into(), bytes.clone())? == bytes, "the bytes differ");
-    let [up, down] = cable.pull()?;
+    let [up, down] = cable.disconnect()?;
     assert!(up.packets_out < up.packets_in && down.packets_out < down.packets_in, "nothing was lost: {up:?} {down:?}");
     Ok(())
 }
@@ -160,9 +160,9 @@ fn segments_pass_whole_only_where_nobody_looks() -> Result<(), Failed> {
     let bytes = noise(10_000_000);
     let average = |stages: fn() -> Vec<Box<dyn Stage>>| -> Result<([bool; 2], u64)> {
         let (a, b, cable) = lay(stages)?;
-        let whole = cable.passes_segments_whole();
+        let whole = cable.passes_segments_unsplit();
         assert!(transfer(&a, &b, cable.addresses()[1].v4.into(), bytes.clone())? == bytes);
-        let [up, _] = cable.pull()?;
+        let [up, _] = cable.disconnect()?;
         Ok((whole, up.bytes_out / up.packets_out))
     };
     let (whole, size) = average(|| vec![delay(1)])?;
@@ -179,7 +179,7 @@ fn a_tap_misses_nothing_and_sees_true_packets() -> Result<(), Failed> {
     let (a, b, cable) = lay_tapped(|| vec![delay(1)], [Some(taps[0].clone()), Some(taps[1].clone())])?;
     let bytes = noise(5_000_000);
     assert!(transfer(&a, &b, cable.addresses()[1].v4.into(), bytes.clone())? == bytes);
-    let [up, down] = cable.pull()?;
+    let [up, down] = cable.disconnect()?;
     let expected = [(up.packets_in, down.packets_out), (down.packets_in, up.packets_out)];
     for ((tap, path), (outbound, inbound)) in taps.into_iter().zip(&paths).zip(expected) {
         let summary = Arc::try_unwrap(tap).map_err(|_| "the relay still holds the tap")?.finish()?;
@@ -207,7 +207,7 @@ fn a_connection_begins_with_the_window_of_its_host() -> Result<(), Failed> {
         window.map_or(Ok(()), |segments| a.initial_window(segments))?;
         let to = cable.addresses()[1];
         transfer(&a, &b, if v6 { to.v6.into() } else { to.v4.into() }, noise(50_000))?;
-        cable.pull()?;
+        cable.disconnect()?;
         let mut reader = capture::pcapng::Reader::open(&path)?;
         let mut sent = 0;
         while let Some(packet) = reader.next()? {
@@ -290,8 +290,8 @@ fn many_changes_keep_the_order_of_all_packets() -> Result<(), Failed> {
     assert_eq!(numbers.join().map_err(|_| "the receiver panicked")??, (0..600).collect::<Vec<u32>>());
     sender.join().map_err(|_| "the sender panicked")??;
     assert_eq!(reader.join().map_err(|_| "the reader panicked")??, 6_000_000);
-    let [up, down] = cable.pull()?;
-    assert_eq!((up.missed, up.refused, down.missed, down.refused), (0, 0, 0, 0));
+    let [up, down] = cable.disconnect()?;
+    assert_eq!((up.device_drops, up.rejected, down.device_drops, down.rejected), (0, 0, 0, 0));
     Ok(())
 }
 
@@ -324,8 +324,8 @@ fn what_a_device_has_no_room_for_is_counted() -> Result<(), Failed> {
     for _ in 0..3 {
         assert!(ask(&a, address, Duration::from_millis(10)).is_err(), "a packet found room where there is none");
     }
-    let [up, down] = cable.pull()?;
-    assert!(up.missed >= 3 && down.missed == 0, "{up:?} {down:?}");
+    let [up, down] = cable.disconnect()?;
+    assert!(up.device_drops >= 3 && down.device_drops == 0, "{up:?} {down:?}");
     Ok(())
 }
 
@@ -341,7 +341,7 @@ fn hear_of_failure(cable: Cable, of: &str) -> Result<(), Failed> {
     };
     assert!(error.contains("out of order") && error.contains(of), "{error}");
     assert_eq!(cable.change(Lanes::default()).unwrap_err().to_string(), error);
-    assert_eq!(cable.pull().unwrap_err().to_string(), error);
+    assert_eq!(cable.disconnect().unwrap_err().to_string(), error);
     Ok(())
 }
 
@@ -368,8 +368,8 @@ fn a_cable_whose_stage_panics_says_so() -> Result<(), Failed> {
 fn a_middle_host_forwards() -> Result<(), Failed> {
     let [client, middle, server] = ["client", "middle", "server"].map(Host::new);
     let (client, middle, server) = (client?, middle?, server?);
-    let near = Cable::lay(&client, &middle, Lanes::default(), &Options::default())?;
-    let far = Cable::lay(&middle, &server, Lanes::default(), &Options { number: 1, ..Options::default() })?;
+    let near = Cable::connect(&client, &middle, Lanes::default(), &Options::default())?;
+    let far = Cable::connect(&middle, &server, Lanes::default(), &Options { number: 1, ..Options::default() })?;
     middle.forward()?;
     let _ = near.addresses();
     let address = far.addresses()[1];
@@ -405,7 +405,7 @@ fn programs_run_on_a_host() -> Result<(), Failed> {
     let (a, _b, cable) = lay(Vec::new)?;
     let mut command = Command::new("cat");
     command.arg("/proc/self/net/fib_trie");
-    a.place(&mut command);
+    a.attach(&mut command);
     let output = command.output()?;
     let text = String::from_utf8(output.stdout)?;
     let own = cable.addresses()[0].v4.to_string();

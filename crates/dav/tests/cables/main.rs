@@ -41,7 +41,7 @@ fn main() {
     arguments.test_threads.get_or_insert(7);
     let ready = sandbox::enter().map_err(|error| error.to_string()).and_then(|sandbox| {
         let hosts = Host::new("a").and_then(|a| Ok((a, Host::new("b")?))).map_err(|error| error.to_string())?;
-        let cable = Cable::lay(&hosts.0, &hosts.1, Lanes::default(), &cable::Options::default());
+        let cable = Cable::connect(&hosts.0, &hosts.1, Lanes::default(), &cable::Options::default());
         cable.map(|_| sandbox).map_err(|error| error.to_string())
     });
     if let Err(error) = &ready {
@@ -103,7 +103,7 @@ impl World {
     fn new(kind: Kind, spec: &str) -> Result<Self> {
         let scratch = tempfile::tempdir()?;
         let (a, b) = (Host::new("a")?, Host::new("b")?);
-        let cable = Cable::lay(&a, &b, lanes(spec)?, &cable::Options::default())?;
+        let cable = Cable::connect(&a, &b, lanes(spec)?, &cable::Options::default())?;
         // Apache, which is not root, must get into it.
         std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
         let server = Server::start(kind, &b, cable.addresses()[1].v4.into(), &scratch.path().join("server"))?;

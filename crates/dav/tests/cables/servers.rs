@@ -145,7 +145,7 @@ impl Server {
         let mut command = Command::new(APACHE);
         command.arg("-f").arg(file).args(["-D", "FOREGROUND"]).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        self.host.place(&mut command);
+        self.host.attach(&mut command);
         let mut child = command.spawn()?;
         // It writes its process id when it listens.
         let begin = Instant::now();

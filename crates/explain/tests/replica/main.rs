@@ -26,7 +26,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let ready = sandbox::enter().map_err(|error| error.to_string()).and_then(|sandbox| {
         let hosts = Host::new("a").and_then(|a| Ok((a, Host::new("b")?))).map_err(|error| error.to_string())?;
-        let cable = Cable::lay(&hosts.0, &hosts.1, Lanes::default(), &cable::Options::default());
+        let cable = Cable::connect(&hosts.0, &hosts.1, Lanes::default(), &cable::Options::default());
         cable.map(|_| sandbox).map_err(|error| error.to_string())
     });
     if let Err(error) = &ready {

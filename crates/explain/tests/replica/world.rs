@@ -41,7 +41,7 @@ pub(crate) fn upload(case: &Case) -> Result<Run> {
     lanes.up.stages.push(Box::new(Lose::new(case.losses.clone())));
     lanes.down.back.push(0);
     lanes.down.stages.push(Box::new(Watch(windows.clone())));
-    let cable = Cable::lay(&a, &b, lanes, &Options { mtu: case.mtu, ..Options::default() })?;
+    let cable = Cable::connect(&a, &b, lanes, &Options { mtu: case.mtu, ..Options::default() })?;
     a.initial_window(case.initial_window)?;
     let (receiving, ip) = (case.clone(), cable.addresses()[1].v4);
     let listener = b.run(move || -> std::io::Result<TcpListener> {
@@ -66,7 +66,7 @@ pub(crate) fn upload(case: &Case) -> Result<Run> {
     })?;
     let time = sender.join().map_err(|_| "the sender panicked")??;
     receiver.join().map_err(|_| "the receiver panicked")??;
-    cable.pull()?;
+    cable.disconnect()?;
     let windows = *windows.lock().map_err(|_| "the watch panicked")?;
     Ok(Run { time, windows })
 }

@@ -18,7 +18,7 @@ const RUN: [&str; 3] = ["sysctl -w ", "ip route change ", "nstat "];
 /// Runs them, on a host with a route to another.
 pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     let hosts = [Host::new("client")?, Host::new("server")?];
-    let cable = Cable::lay(&hosts[0], &hosts[1], Lanes::default(), &Options::default())?;
+    let cable = Cable::connect(&hosts[0], &hosts[1], Lanes::default(), &Options::default())?;
     let gateway = cable.addresses()[1].v4.to_string();
     shell(&hosts[0], &format!("ip route replace default via {gateway}"))?;
     let mut done = 0;
@@ -43,7 +43,7 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
             }
         }
     }
-    cable.pull()?;
+    cable.disconnect()?;
     // A few settings are not a host's own everywhere; that nearly none is would be another matter.
     if done < 8 { Err(format!("only {done} of the fixes could be run").into()) } else { Ok(()) }
 }
@@ -94,7 +94,7 @@ fn sysctl(host: &Host, settings: &str) -> Result<u32, Box<dyn Error>> {
 fn shell(host: &Host, command: &str) -> Result<String, Box<dyn Error>> {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]);
-    host.place(&mut shell);
+    host.attach(&mut shell);
     let output = shell.output()?;
     if !output.status.success() {
         return Err(format!("`{command}` failed: {}", String::from_utf8_lossy(&output.stderr).trim()).into());

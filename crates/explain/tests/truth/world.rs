@@ -33,7 +33,7 @@ pub(crate) fn play(scenario: &Scenario, folder: &Path) -> Result<Played, Box<dyn
     let taps = [Tap::new(PLACES[0])?, Tap::new(PLACES[1])?, Tap::new(PLACES[2])?];
     let hosts = [Host::new("client")?, Host::new("server")?];
     let options = Options { mtu: scenario.mtu, ..Options::default() };
-    let cable = Cable::lay(&hosts[0], &hosts[1], lanes(scenario, &taps)?, &options)?;
+    let cable = Cable::connect(&hosts[0], &hosts[1], lanes(scenario, &taps)?, &options)?;
     for (host, end) in hosts.iter().zip([&scenario.client, &scenario.server]) {
         set_up(host, end)?;
     }
@@ -42,7 +42,7 @@ pub(crate) fn play(scenario: &Scenario, folder: &Path) -> Result<Played, Box<dyn
     let told = talk(scenario, &hosts, at)?;
     // The ends of the connection close, and their last words pass.
     std::thread::sleep(scenario.path.rtt.0 * 2);
-    let traffic = cable.pull()?;
+    let traffic = cable.disconnect()?;
     if traffic.iter().any(|way| way.missed > 0) {
         return Err("a host's device dropped packets; this machine is too busy".into());
     }

@@ -33,7 +33,7 @@ impl Server {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(command).process_group(0);
         equip(&mut shell);
-        host.place(&mut shell);
+        host.attach(&mut shell);
         let shell = shell.spawn().map_err(|error| format!("cannot run sh for the server: {error}"))?;
         Ok(Self { shell, command: command.to_owned(), host: host.clone() })
     }
@@ -42,7 +42,7 @@ impl Server {
     /// that needs neither, or longer, is not waited for any more, nor is one when we are asked to end.
     pub(crate) fn wait_until_it_listens(&mut self, sandbox: &Sandbox) -> Result<(), Box<dyn Error>> {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE && sandbox.asked_to_end().is_none() && !self.host.run(someone_listens)? {
+        while start.elapsed() < PATIENCE && sandbox.termination_signal().is_none() && !self.host.run(someone_listens)? {
             // One that ends well may have left a daemon behind.
             if let Some(status) = self.shell.try_wait()?.filter(|status| !status.success()) {
                 return Err(format!("the server command ended before it listened ({status}): {}", self.command).into());

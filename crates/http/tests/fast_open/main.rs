@@ -41,7 +41,7 @@ fn main() {
     arguments.test_threads.get_or_insert(8);
     let ready = sandbox::enter().map_err(|error| error.to_string()).and_then(|sandbox| {
         let hosts = Host::new("a").and_then(|a| Ok((a, Host::new("b")?))).map_err(|error| error.to_string())?;
-        let cable = Cable::lay(&hosts.0, &hosts.1, Lanes::default(), &Options::default());
+        let cable = Cable::connect(&hosts.0, &hosts.1, Lanes::default(), &Options::default());
         cable.map(|_| sandbox).map_err(|error| error.to_string())
     });
     if let Err(error) = &ready {
@@ -84,7 +84,7 @@ impl World {
     fn new(middlebox: &[&str]) -> Result<Self> {
         let spec: LinkSpec = toml::from_str(&format!("rtt = {RTT:?}\nmiddlebox = {middlebox:?}"))?;
         let (client, host) = (Host::new("client")?, Host::new("server")?);
-        let cable = Cable::lay(&client, &host, spec.lanes()?, &Options::default())?;
+        let cable = Cable::connect(&client, &host, spec.lanes()?, &Options::default())?;
         host.sysctl("net.ipv4.tcp_fastopen", "3")?;
         let ip = cable.addresses()[1].v4;
         let listener = host.run(move || -> io::Result<_> {

@@ -211,7 +211,7 @@ fn delay(bench: &Bench<'_>) -> Result<Section> {
         let mut trips: Vec<_> = probe::ping(&joined, PINGS)?.iter().map(|trip| trip.as_secs_f64() * 1e3).collect();
         trips.sort_by(f64::total_cmp);
         let [median, p99] = [0.5, 0.99].map(|q| quantile(&trips, q));
-        let [late, very_late] = joined.pull()?.map_or([f64::NAN; 2], |traffic| lateness(&traffic));
+        let [late, very_late] = joined.disconnect()?.map_or([f64::NAN; 2], |traffic| lateness(&traffic));
         Ok([median, p99, late, very_late])
     })?;
     let nominal = RTT.as_secs_f64() * 1e3;
@@ -266,7 +266,7 @@ fn throughput(bench: &Bench<'_>) -> Result<Section> {
     ];
     let rows = bench.measure(rigs, |joined| {
         let gigabits = probe::flow(&joined, WARM_UP, TIME)? / GIGABIT as f64;
-        let Some(traffic) = joined.pull()? else { return Ok([gigabits, f64::NAN, f64::NAN, f64::NAN, f64::NAN]) };
+        let Some(traffic) = joined.disconnect()? else { return Ok([gigabits, f64::NAN, f64::NAN, f64::NAN, f64::NAN]) };
         let packets: u64 = traffic.iter().map(|way| way.packets_out).sum();
         let time: Duration = traffic.iter().map(|way| way.processor_time).sum();
         let [p50, p99] = lateness(&traffic);

@@ -100,8 +100,8 @@ pub(crate) struct Joined {
 
 impl Joined {
     /// Pulls the cable out, if the rig is one of ours, and says what went there and back.
-    pub(crate) fn pull(self) -> Result<Option<[Traffic; 2]>> {
-        let traffic = self.cable.map(Cable::pull).transpose()?;
+    pub(crate) fn disconnect(self) -> Result<Option<[Traffic; 2]>> {
+        let traffic = self.cable.map(Cable::disconnect).transpose()?;
         for tap in self.taps.into_iter().flatten() {
             if let Err(error) = Arc::into_inner(tap).ok_or("a relay still holds its tap")?.finish() {
                 eprintln!("{error}"); // on a busy machine it falls behind; the cable goes on
@@ -156,7 +156,7 @@ fn cable(hosts: [Host; 2], spec: &LinkSpec, folder: Option<&Path>) -> Result<Joi
     };
     let taps = [tap("client")?, tap("server")?];
     let options = Options { taps: taps.clone(), mtu: MTU, ..Options::default() };
-    let cable = Cable::lay(&hosts[0], &hosts[1], spec.lanes()?, &options)?;
+    let cable = Cable::connect(&hosts[0], &hosts[1], spec.lanes()?, &options)?;
     drop(options);
     Ok(Joined {
         client: Place::of(&hosts[0])?,
@@ -186,7 +186,7 @@ fn veth(hosts: [Host; 2]) -> Result<Joined> {
 
 fn ip(host: &Host, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("ip");
-    host.place(command.args(arguments));
+    host.attach(command.args(arguments));
     let output = command.output()?;
     if output.status.success() {
         return Ok(());
@@ -220,7 +220,7 @@ fn rattan(hosts: [Host; 2], spec: &LinkSpec) -> Result<Joined> {
     command.args(["--", "sh", "-c", "echo $$ $RATTAN_BASE; read end"]);
     // Its warnings go where the answer comes from.
     command.env("RUST_LOG", "error");
-    hosts[1].place(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()));
+    hosts[1].attach(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()));
     let mut rattan = Rattan(command.spawn()?);
     let mut line = String::new();
     BufReader::new(rattan.0.stdout.take().ok_or("no output")?).read_line(&mut line)?;

@@ -1,17 +1,17 @@
 //! A relay: the thread that drives one direction of a cable.
 //!
-//! It owns the direction's [`Chain`] and does nothing but I/O: read packets from one device, push them
-//! into the chain with the time, write what comes out to the other device when it is due, sleep until
-//! the next event. A stage's packets for the other direction, a change of the chain and the end of the
-//! cable come through the relay's inbox.
+//! It owns the direction's [`Chain`] and does only I/O: it reads packets from one device, pushes them into the chain
+//! with their time, writes the output to the other device when it is due, and sleeps until the next event. Packets that
+//! a stage of the other direction sends back, changes of the stages and the end of the cable come through the relay's
+//! mailbox.
 //!
-//! A change comes to the relay up, which passes it on to the relay down behind all that it has sent back
-//! before; so that one sees the change between the packets placed by the old lane and those placed by
-//! the new. The other way round the relay up has changed first, and moves the places that it is told
-//! until it hears that the relay down has changed as well.
+//! A change of stages goes to the relay "up" first, which passes it on to the relay "down" after all packets that it
+//! sent back before. So "down" sees the change exactly between packets with indices of the old stages and packets with
+//! indices of the new ones. In the other direction, "up" changes first, and translates the indices of packets from
+//! "down" until "down" reports that it has changed too.
 //!
-//! How a relay is on time: it asks when packets came ([`crate::departures`]), it wakes before they are
-//! to leave ([`LONG`]), and it does not wait for its turn ([`punctual`]).
+//! Three things keep a relay on time: kernel timestamps of arriving packets ([`crate::tx_timestamps`]), waking up
+//! before a packet is due ([`LONG_SLEEP`]), and real-time priority ([`realtime`]).
 
 use std::{
     collections::VecDeque,
@@ -33,11 +33,11 @@ use nix::{
 use super::Traffic;
 use crate::{
     chain::{Chain, Output},
-    inbox::{Inbox, Message, Outbox},
     lanes::Lane,
-    offload::{self, Spare},
+    mailbox::{Mailbox, Message, Sender},
+    offload::{self, BufferPool},
     packet::{MAX_PACKET, Packet},
-    punctual,
+    realtime,
     tap::Tap,
     tun::Tun,
 };
@@ -45,44 +45,43 @@ use crate::{
 /// Packets read in a row before the relay looks at anything else.
 const BATCH: usize = 64;
 
-/// A sleep of this length lets the processor fall asleep too, and waking it takes tens of
-/// microseconds; so the relay wakes early, by what it takes on this machine of late, and watches the
-/// clock for the rest. While packets come closer together than that it sleeps to the end: watching
-/// would take the time of those who send.
-const LONG: Duration = Duration::from_micros(500);
+/// In a sleep of this length the processor goes idle too, and waking it takes tens of microseconds. So the relay wakes
+/// early, by the time that waking has taken lately on this machine, and spins for the rest. For shorter sleeps it does
+/// not spin, which would take processor time from the senders.
+const LONG_SLEEP: Duration = Duration::from_micros(500);
 
-/// The earliest that a relay wakes; see [`LONG`].
-const EARLIEST: Duration = Duration::from_micros(250);
+/// Upper limit of waking early; see [`LONG_SLEEP`].
+const MAX_EARLY: Duration = Duration::from_micros(250);
 
-/// Why the relays of a cable have stopped, if they had to.
+/// Why the relays of a cable failed, if they did.
 pub(super) type Failure = Arc<OnceLock<String>>;
 
 /// A relay's thread, seen from outside.
 #[derive(Debug)]
 pub(super) struct Relay {
-    pub(super) outbox: Outbox,
+    pub(super) mailbox: Sender,
     thread: Option<JoinHandle<Option<Traffic>>>,
 }
 
 impl Relay {
-    pub(super) fn start(name: &'static str, mut driver: Driver, outbox: Outbox, failure: Failure) -> io::Result<Self> {
+    pub(super) fn start(name: &'static str, mut driver: Driver, mailbox: Sender, failure: Failure) -> io::Result<Self> {
         let run = move || {
             let why = match catch_unwind(AssertUnwindSafe(|| driver.run())) {
                 Ok(Ok(())) => return Some(driver.traffic),
                 Ok(Err(error)) => format!("the relay `{name}` {error}"),
-                Err(_) => format!("the relay `{name}` panicked, which is a mistake in it"),
+                Err(_) => format!("the relay `{name}` panicked; please report this bug"),
             };
-            let _ = failure.set(why); // the other's may have been the first
+            let _ = failure.set(why); // the other relay may have failed first
             driver.other.send(Message::Stop);
             None
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
-        Ok(Self { outbox, thread: Some(thread) })
+        Ok(Self { mailbox, thread: Some(thread) })
     }
 
     pub(super) fn stop(&mut self) -> Option<Traffic> {
         let thread = self.thread.take()?;
-        self.outbox.send(Message::Stop);
+        self.mailbox.send(Message::Stop);
         thread.join().ok()?
     }
 }
@@ -93,92 +92,92 @@ impl Drop for Relay {
     }
 }
 
-/// Why a relay stops.
+/// Why a relay failed.
 #[derive(Debug, thiserror::Error)]
-#[error("carries nothing {way} host `{host}` any more, whose device is gone ({error})")]
+#[error("cannot carry packets {direction} host `{host}`: its device is gone ({error})")]
 struct RelayError {
-    way: &'static str,
+    direction: &'static str,
     host: String,
     error: io::Error,
 }
 
 impl RelayError {
-    fn new(way: &'static str, tun: &Tun, error: io::Error) -> Self {
-        Self { way, host: tun.host().name().to_owned(), error }
+    fn new(direction: &'static str, tun: &Tun, error: io::Error) -> Self {
+        Self { direction, host: tun.host().name().to_owned(), error }
     }
 }
 
-/// One direction, driven.
+/// The I/O of one direction.
 pub(super) struct Driver {
     from: Arc<Tun>,
     to: Arc<Tun>,
-    near: Option<Arc<Tap>>,
-    far: Option<Arc<Tap>>,
+    near_tap: Option<Arc<Tap>>,
+    far_tap: Option<Arc<Tap>>,
     chain: Chain,
-    /// Where the places are that the other direction names: by each change that it has not made yet.
-    moved: VecDeque<Vec<usize>>,
+    /// Old index to new index, for each change that the other direction has not made yet.
+    translations: VecDeque<Vec<usize>>,
     back: Vec<usize>,
-    inbox: Inbox,
-    other: Outbox,
+    mailbox: Mailbox,
+    other: Sender,
     output: Output,
     traffic: Traffic,
-    spare: Spare,
-    /// When the near device was empty, if nothing was read from it since.
-    empty: Option<Instant>,
-    /// How early it wakes; see [`LONG`].
+    pool: BufferPool,
+    /// When the near device was last seen empty, if nothing was read since.
+    empty_at: Option<Instant>,
+    /// How early the relay wakes; see [`LONG_SLEEP`].
     early: Duration,
 }
 
 impl Driver {
-    /// One from the first of two devices to the second, with their taps.
+    /// For the direction from the first device to the second, with their taps.
     pub(super) fn new(
         [from, to]: [&Arc<Tun>; 2],
         [near, far]: [&Option<Arc<Tap>>; 2],
         lane: Lane,
-        inbox: Inbox,
-        other: &Outbox,
+        mailbox: Mailbox,
+        other: &Sender,
     ) -> Self {
         Self {
             from: from.clone(),
             to: to.clone(),
-            near: near.clone(),
-            far: far.clone(),
+            near_tap: near.clone(),
+            far_tap: far.clone(),
             chain: Chain::new(lane.stages),
-            moved: VecDeque::new(),
+            translations: VecDeque::new(),
             back: lane.back,
-            inbox,
+            mailbox,
             other: other.clone(),
             output: Output::default(),
             traffic: Traffic::default(),
-            spare: Spare::default(),
-            empty: None,
-            early: EARLIEST / 2,
+            pool: BufferPool::default(),
+            empty_at: None,
+            early: MAX_EARLY / 2,
         }
     }
 
-    pub(super) fn passes_whole(&self) -> bool {
-        self.near.is_none() && self.far.is_none() && self.chain.passes_segments_whole()
+    pub(super) fn passes_unsplit(&self) -> bool {
+        self.near_tap.is_none() && self.far_tap.is_none() && self.chain.passes_segments_unsplit()
     }
 
-    /// Carries packets until it is told to stop.
+    /// Carries packets until [`Message::Stop`].
     fn run(&mut self) -> Result<(), RelayError> {
-        self.traffic.real_time = punctual::be();
+        self.traffic.real_time = realtime::request();
         let mut buffer = vec![0; MAX_PACKET];
         loop {
             self.advance()?;
-            let (readable, rung) = self.sleep()?;
-            if rung && !self.heed()? {
+            let (has_packet, has_message) = self.sleep()?;
+            if has_message && !self.handle_messages()? {
                 let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
                 self.traffic.processor_time = time.unwrap_or(TimeSpec::new(0, 0)).into();
                 return Ok(());
             }
-            if readable {
-                self.take_in(&mut buffer)?;
+            if has_packet {
+                self.read_packets(&mut buffer)?;
             }
         }
     }
 
-    /// Lets happen what is due; returns the time up to which it has.
+    /// Runs the chain up to now, and returns that time.
     fn advance(&mut self) -> Result<Instant, RelayError> {
         let now = Instant::now();
         self.chain.run(now, &mut self.output);
@@ -186,60 +185,60 @@ impl Driver {
         Ok(now)
     }
 
-    /// Sleeps until the next event of the chain, a packet or a message.
+    /// Sleeps until the next event of the chain, a packet or a message: (packet, message).
     fn sleep(&mut self) -> Result<(bool, bool), RelayError> {
         let Some(at) = self.chain.wake() else { return Ok(self.poll(None)) };
         let left = at.saturating_duration_since(Instant::now());
-        if left < LONG {
+        if left < LONG_SLEEP {
             return Ok(self.poll(Some(left)));
         }
-        let heard = self.poll(Some(left.saturating_sub(self.early)));
-        if heard == (false, false) {
+        let ready = self.poll(Some(left.saturating_sub(self.early)));
+        if ready == (false, false) {
             let overslept = (Instant::now() + self.early).saturating_duration_since(at);
-            // Half as much again as the average, so that most of them are caught.
-            self.early = ((self.early * 7 + overslept * 3 / 2) / 8).min(EARLIEST);
-            self.to.touch();
+            // 1.5 times the moving average covers most wake-ups.
+            self.early = ((self.early * 7 + overslept * 3 / 2) / 8).min(MAX_EARLY);
+            self.to.warm_up();
             while Instant::now() < at {
-                self.advance()?; // nothing yet, but this code is then in the processor's caches
+                self.advance()?; // nothing is due yet, but this keeps the code in the processor's caches
             }
         }
-        Ok(heard)
+        Ok(ready)
     }
 
     /// Waits for a packet or a message: (packet, message).
     fn poll(&self, timeout: Option<Duration>) -> (bool, bool) {
         let mut files = [
             PollFd::new(self.from.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.inbox.bell.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.mailbox.wakeup.as_fd(), PollFlags::POLLIN),
         ];
         let _ = ppoll(&mut files, timeout.map(TimeSpec::from_duration), None);
         let [packet, message] = files.map(|file| file.any().unwrap_or(false));
         (packet, message)
     }
 
-    /// Takes in what the near host sends.
-    fn take_in(&mut self, buffer: &mut Vec<u8>) -> Result<(), RelayError> {
-        let whole = self.passes_whole();
-        let mut empty = self.empty.take();
+    /// Reads the packets that the near host sends.
+    fn read_packets(&mut self, buffer: &mut Vec<u8>) -> Result<(), RelayError> {
+        let unsplit = self.passes_unsplit();
+        let mut empty = self.empty_at.take();
         for _ in 0..BATCH {
             let before = Instant::now();
             let read = self.from.read(buffer).map_err(|error| RelayError::new("from", &self.from, error))?;
             let Some((header, length)) = read else {
-                self.empty = Some(before);
+                self.empty_at = Some(before);
                 return Ok(());
             };
-            let departed = empty.and_then(|empty| self.from.departed(empty));
-            if departed.is_none() {
+            let sent_at = empty.and_then(|empty| self.from.sent_at(empty));
+            if sent_at.is_none() {
                 empty = None;
             }
-            let now = departed.unwrap_or_else(Instant::now);
-            if whole && header.is_unfinished() {
-                let packet = Packet { bytes: self.spare.part(buffer, length), offload: Some(header) };
+            let now = sent_at.unwrap_or_else(Instant::now);
+            if unsplit && header.is_unfinished() {
+                let packet = Packet { bytes: self.pool.split_off(buffer, length), offload: Some(header) };
                 self.traffic.packets_in += 1;
                 self.chain.push(0, packet, now, &mut self.output);
             } else {
-                offload::split(header, &buffer[..length], &mut self.spare, |packet| {
-                    if let Some(tap) = &self.near {
+                offload::split(header, &buffer[..length], &mut self.pool, |packet| {
+                    if let Some(tap) = &self.near_tap {
                         tap.record(Direction::Outbound, &packet.bytes);
                     }
                     self.traffic.packets_in += 1;
@@ -251,10 +250,10 @@ impl Driver {
         Ok(())
     }
 
-    /// Hands what has come out of the chain to the far host, and to the other direction.
+    /// Writes the chain's output to the far host, and sends returned packets to the other direction.
     fn deliver(&mut self) -> Result<(), RelayError> {
         for (at, packet) in self.output.delivered.drain(..) {
-            if let Some(tap) = &self.far {
+            if let Some(tap) = &self.far_tap {
                 tap.record(Direction::Inbound, &packet.bytes);
             }
             self.traffic.lateness.record(Instant::now().saturating_duration_since(at));
@@ -264,9 +263,9 @@ impl Driver {
                     self.traffic.bytes_out += packet.bytes.len() as u64;
                 }
                 Err(error) if Tun::is_gone(&error) => return Err(RelayError::new("to", &self.to, error)),
-                Err(_) => self.traffic.refused += 1,
+                Err(_) => self.traffic.rejected += 1,
             }
-            self.spare.keep(packet.bytes);
+            self.pool.put(packet.bytes);
         }
         for (at, stage, packet) in self.output.back.drain(..) {
             let index = self.back.get(stage).copied().unwrap_or(0);
@@ -275,37 +274,38 @@ impl Driver {
         Ok(())
     }
 
-    /// Does what the inbox says; false when it says to stop.
-    fn heed(&mut self) -> Result<bool, RelayError> {
-        let _ = self.inbox.bell.read();
-        while let Ok(message) = self.inbox.messages.try_recv() {
+    /// Handles all messages; returns false after [`Message::Stop`].
+    fn handle_messages(&mut self) -> Result<bool, RelayError> {
+        let _ = self.mailbox.wakeup.read();
+        while let Ok(message) = self.mailbox.messages.try_recv() {
             match message {
                 Message::Stop => return Ok(false),
                 Message::Packet(index, packet, at) => {
-                    let index = self.moved.iter().fold(index, |index, places| places[index.min(places.len() - 1)]);
+                    let index =
+                        self.translations.iter().fold(index, |index, indices| indices[index.min(indices.len() - 1)]);
                     self.chain.push(index, packet, at.max(Instant::now()), &mut self.output);
                 }
                 Message::Change(lane, other) => {
-                    let places = self.change(lane)?;
+                    let indices = self.replace_stages(lane)?;
                     if let Some(other) = other {
-                        self.moved.push_back(places);
+                        self.translations.push_back(indices);
                         self.other.send(Message::Change(other, None));
                     } else {
                         self.other.send(Message::Changed);
                     }
                 }
-                Message::Changed => drop(self.moved.pop_front()),
+                Message::Changed => drop(self.translations.pop_front()),
             }
         }
         Ok(true)
     }
 
-    /// Puts other stages in the place of those that are there; what these have sent back goes before.
-    fn change(&mut self, lane: Lane) -> Result<Vec<usize>, RelayError> {
+    /// Replaces the stages, after delivering what the old ones sent back; returns the new index of each old one.
+    fn replace_stages(&mut self, lane: Lane) -> Result<Vec<usize>, RelayError> {
         let now = self.advance()?;
         self.back = lane.back;
-        let places = self.chain.replace(lane.stages, now, &mut self.output);
+        let indices = self.chain.replace(lane.stages, now, &mut self.output);
         self.deliver()?;
-        Ok(places)
+        Ok(indices)
     }
 }

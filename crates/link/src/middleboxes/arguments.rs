@@ -5,18 +5,17 @@ use std::{fmt, str::FromStr};
 use super::{ALL, Kind, Side};
 use crate::lanes::Element;
 
-/// A middlebox as somebody describes it: its name, where it stands, and its parameters, all of which
-/// were found to make sense.
+/// A middlebox with its end of the cable and its parameters, which are valid.
 ///
-/// Its text is `name`, or `name:key=value,key=value`; the key `at` with the values `client` and
-/// `server` is common to all.
+/// Its text form is `name`, or `name:key=value,key=value`. All middleboxes have the key `at`, with the values `client`
+/// and `server`.
 #[derive(Clone)]
 pub struct Middlebox {
     kind: &'static Kind,
     arguments: Arguments,
 }
 
-/// The parameters that a middlebox is built with.
+/// The parameters of a middlebox.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Arguments {
     name: &'static str,
@@ -24,7 +23,7 @@ pub struct Arguments {
     given: Vec<(&'static str, String)>,
 }
 
-/// The names of all.
+/// The names of all middleboxes.
 fn names() -> String {
     ALL.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
 }
@@ -32,52 +31,52 @@ fn names() -> String {
 /// A text that does not describe a middlebox.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MiddleboxError {
-    /// There is none of that name.
-    #[error("there is no middlebox `{name}`; the nearest is `{nearest}`; there are {}", names())]
+    /// The name is unknown.
+    #[error("unknown middlebox `{name}`; did you mean `{nearest}`? All middleboxes: {}", names())]
     UnknownName {
         /// The name.
         name: String,
-        /// The name most like it.
+        /// The most similar name.
         nearest: &'static str,
     },
-    /// It has no parameter of that name.
-    #[error("the middlebox `{middlebox}` has no parameter `{key}`; the nearest is `{nearest}`")]
+    /// The parameter is unknown.
+    #[error("the middlebox `{middlebox}` has no parameter `{key}`; did you mean `{nearest}`?")]
     UnknownKey {
         /// The middlebox.
         middlebox: &'static str,
         /// The name.
         key: String,
-        /// The name most like it.
+        /// The most similar name.
         nearest: &'static str,
     },
-    /// A value is missing, or given twice.
+    /// A parameter is missing, has no value, or is given twice.
     #[error("the middlebox `{middlebox}` needs `{key}` exactly once, as `{key}={form}`")]
     NotOnce {
         /// The middlebox.
         middlebox: &'static str,
         /// The parameter.
         key: &'static str,
-        /// What its value looks like.
+        /// The form of its value.
         form: &'static str,
     },
-    /// Parameters that exclude each other, of which one is to be given.
-    #[error("the middlebox `{middlebox}` takes one of {keys}")]
+    /// Exactly one of several parameters is required.
+    #[error("the middlebox `{middlebox}` takes exactly one of {keys}")]
     OneOf {
         /// The middlebox.
         middlebox: &'static str,
         /// The parameters.
         keys: &'static str,
     },
-    /// A value makes no sense.
-    #[error("the middlebox `{middlebox}` cannot use `{key}={value}`: {reason}")]
-    BadValue {
+    /// A value is invalid.
+    #[error("middlebox `{middlebox}`: invalid `{key}={value}`: {reason}")]
+    InvalidValue {
         /// The middlebox.
         middlebox: &'static str,
         /// The parameter.
         key: &'static str,
         /// Its value.
         value: String,
-        /// What is wrong and what to write.
+        /// What is wrong, and what to write.
         reason: String,
     },
 }
@@ -88,7 +87,7 @@ impl Middlebox {
         self.kind
     }
 
-    /// The end of the cable where it stands.
+    /// The end of the cable at which it stands.
     pub fn side(&self) -> Side {
         self.arguments.side
     }
@@ -100,7 +99,7 @@ impl Middlebox {
 }
 
 impl Arguments {
-    /// The end of the cable where the middlebox stands.
+    /// The end of the cable at which the middlebox stands.
     pub(super) fn side(&self) -> Side {
         self.side
     }
@@ -112,27 +111,27 @@ impl Arguments {
     /// The value of a parameter, if it is given.
     pub(super) fn get<T: FromStr<Err: fmt::Display>>(&self, key: &'static str) -> Result<Option<T>, MiddleboxError> {
         let Some(value) = self.text(key) else { return Ok(None) };
-        value.parse().map(Some).or_else(|error: T::Err| self.bad(key, &error.to_string()))
+        value.parse().map(Some).or_else(|error: T::Err| self.invalid(key, &error.to_string()))
     }
 
-    /// The error that a parameter must be given exactly once.
+    /// An error: the parameter must be given exactly once.
     pub(super) fn not_once<T>(&self, key: &'static str, form: &'static str) -> Result<T, MiddleboxError> {
         Err(MiddleboxError::NotOnce { middlebox: self.name, key, form })
     }
 
-    /// The error that one of several parameters is to be given.
+    /// An error: exactly one of these parameters must be given.
     pub(super) fn one_of<T>(&self, keys: &'static str) -> Result<T, MiddleboxError> {
         Err(MiddleboxError::OneOf { middlebox: self.name, keys })
     }
 
-    /// The error that a value makes no sense.
-    pub(super) fn bad<T>(&self, key: &'static str, reason: &str) -> Result<T, MiddleboxError> {
+    /// An error: the value of the parameter is invalid.
+    pub(super) fn invalid<T>(&self, key: &'static str, reason: &str) -> Result<T, MiddleboxError> {
         let value = self.text(key).unwrap_or_default().to_owned();
-        Err(MiddleboxError::BadValue { middlebox: self.name, key, value, reason: reason.to_owned() })
+        Err(MiddleboxError::InvalidValue { middlebox: self.name, key, value, reason: reason.to_owned() })
     }
 }
 
-fn nearest(to: &str, among: impl Iterator<Item = &'static str>) -> &'static str {
+fn most_similar(to: &str, among: impl Iterator<Item = &'static str>) -> &'static str {
     let likeness = |name: &str| strsim::jaro_winkler(to, name);
     among.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).unwrap_or_default()
 }
@@ -144,7 +143,7 @@ impl FromStr for Middlebox {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let name = name.trim();
         let Some(kind) = ALL.iter().find(|kind| kind.name == name) else {
-            let nearest = nearest(name, ALL.iter().map(|kind| kind.name));
+            let nearest = most_similar(name, ALL.iter().map(|kind| kind.name));
             return Err(MiddleboxError::UnknownName { name: name.to_owned(), nearest });
         };
         let mut arguments = Arguments { name: kind.name, side: kind.side, given: Vec::new() };
@@ -154,7 +153,7 @@ impl FromStr for Middlebox {
             let known = kind.parameters.iter().map(|parameter| (parameter.name, parameter.form));
             let mut known = known.chain([("at", "client|server")]);
             let Some((key, form)) = known.clone().find(|(known, _)| *known == key) else {
-                let nearest = nearest(key, known.by_ref().map(|(known, _)| known));
+                let nearest = most_similar(key, known.by_ref().map(|(known, _)| known));
                 return Err(MiddleboxError::UnknownKey { middlebox: kind.name, key: key.to_owned(), nearest });
             };
             if value.is_empty() || arguments.given.iter().any(|(given, _)| *given == key) {
@@ -166,9 +165,9 @@ impl FromStr for Middlebox {
             None => {}
             Some("client") => arguments.side = Side::Client,
             Some("server") => arguments.side = Side::Server,
-            Some(_) => return arguments.bad("at", "write client or server"),
+            Some(_) => return arguments.invalid("at", "write client or server"),
         }
-        (kind.build)(&arguments)?; // so that a mistake is found where it is written
+        (kind.build)(&arguments)?; // reports invalid values where they are written
         Ok(Self { kind, arguments })
     }
 }
@@ -191,7 +190,7 @@ impl fmt::Debug for Middlebox {
 
 impl PartialEq for Middlebox {
     fn eq(&self, other: &Self) -> bool {
-        self.arguments == other.arguments // which name the kind
+        self.arguments == other.arguments // they contain the name
     }
 }
 
@@ -206,27 +205,29 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_what_would_be_right() {
+    fn errors_name_the_mistake_and_a_correction() {
         let unknown = error("strip-tof");
-        assert!(unknown.starts_with("there is no middlebox `strip-tof`; the nearest is `strip-tfo`; there are strip-"));
+        assert!(
+            unknown.starts_with("unknown middlebox `strip-tof`; did you mean `strip-tfo`? All middleboxes: strip-")
+        );
         assert!(ALL.iter().all(|kind| unknown.contains(kind.name)), "{unknown}");
         assert_eq!(
             error("hold-acks:time=3ms"),
-            "the middlebox `hold-acks` has no parameter `time`; the nearest is `timer`"
+            "the middlebox `hold-acks` has no parameter `time`; did you mean `timer`?"
         );
         assert_eq!(
             error("hold-acks:timer=3"),
-            "the middlebox `hold-acks` cannot use `timer=3`: `3` is not a time; write it like `18ms`"
+            "middlebox `hold-acks`: invalid `timer=3`: `3` is not a time; write it like `18ms`"
         );
         assert_eq!(error("strip-option"), "the middlebox `strip-option` needs `kind` exactly once, as `kind=NUMBER`");
         assert!(error("silent:after=1s,after=2s").contains("exactly once"));
         assert!(error("strip-tfo:at=middle").contains("client or server"));
-        assert_eq!(error("reset"), "the middlebox `reset` takes one of bytes, after and syn");
+        assert_eq!(error("reset"), "the middlebox `reset` takes exactly one of bytes, after and syn");
         assert_eq!(error("reset:syn=1,after=1s"), error("reset"));
     }
 
     #[test]
-    fn every_kind_is_listed_and_its_text_comes_back() {
+    fn names_are_unique_and_text_forms_round_trip() {
         for text in [
             "strip-option:kind=34",
             "strip-tfo:at=server",

@@ -1,11 +1,10 @@
-//! Balances load: gives connections to servers that do not share the key of their Fast Open cookies, each to one
-//! chosen by its ports, as routers do (RFC 2992).
+//! A load balancer in front of servers that do not share the key of their Fast Open cookies. It selects a server by the
+//! connection's ports, as routers do (RFC 2992).
 //!
-//! The servers are one host, which does not know that it is several; what tells them apart is what a client can
-//! see, the cookie. Each server's cookies are the host's, with another mask over them; a cookie shown to the server
-//! that gave it is unmasked to what the host gave, and to any other server it is noise. Such a server ignores the
-//! data in the SYN and gives a cookie of its own (RFC 7413 §4.1.3). Behind load balancers 40 % of first revisits miss
-//! TFO (Sy et al., arXiv 1905.03518).
+//! All servers are the same host. A client can tell them apart only by their cookies, so each server's cookies are the
+//! host's with another mask. A cookie that returns to its own server is unmasked to what the host issued; for any other
+//! server it is noise. Such a server ignores the data in the SYN and issues a cookie of its own (RFC 7413 §4.1.3).
+//! Behind load balancers, 40 % of first revisits miss TFO (Sy et al., arXiv 1905.03518).
 
 use std::{ops::Range, time::Instant};
 
@@ -19,17 +18,22 @@ use crate::{
     stage::{Direction, Out, Stage},
 };
 
-/// Where the checksum is in a TCP header.
+/// Offset of the checksum in a TCP header.
 const CHECKSUM: usize = 16;
 
 pub(super) const KIND: Kind = Kind {
     name: "balance",
-    help: "give connections to servers whose Fast Open cookies hold for themselves alone",
-    parameters: &[Parameter { name: "servers", form: "NUMBER", help: "how many, from 2 to 255", default: "2" }],
+    help: "distribute connections over servers with different Fast Open keys",
+    parameters: &[Parameter {
+        name: "servers",
+        form: "NUMBER",
+        help: "number of servers, from 2 to 255",
+        default: "2",
+    }],
     side: Side::Server,
     build: |arguments| match arguments.get::<u8>("servers")?.unwrap_or(2) {
         servers @ 2.. => Ok(Element::both(move |direction| Balance { servers, direction })),
-        _ => arguments.bad("servers", "there is a choice among two or more"),
+        _ => arguments.invalid("servers", "write a number from 2 to 255"),
     },
 };
 
@@ -39,18 +43,18 @@ struct Balance {
 }
 
 impl Balance {
-    /// Which server a connection is given to. Ports that follow each other are spread (Knuth's multiplicative hash).
+    /// The server of a connection. Knuth's multiplicative hash spreads consecutive ports.
     fn server(&self, flow: &Flow) -> u8 {
         let ports = u32::from(flow.client.port()) << 16 | u32::from(flow.server.port());
         ((ports.wrapping_mul(2_654_435_769) >> 16) % u32::from(self.servers)) as u8
     }
 }
 
-/// Where a Fast Open cookie is among a segment's options, if one is there.
+/// The range of a Fast Open cookie in a segment's options.
 fn cookie(tcp: &Tcp<'_>) -> Option<Range<usize>> {
-    options(tcp.options()).find_map(|place| match &tcp.options()[place.clone()] {
-        [34, _, _, ..] => Some(place.start + 2..place.end),
-        [254, _, 0xf9, 0x89, _, ..] => Some(place.start + 4..place.end),
+    options(tcp.options()).find_map(|range| match &tcp.options()[range.clone()] {
+        [34, _, _, ..] => Some(range.start + 2..range.end),
+        [254, _, 0xf9, 0x89, _, ..] => Some(range.start + 4..range.end),
         _ => None,
     })
 }
@@ -59,13 +63,13 @@ impl Stage for Balance {
     fn push(&mut self, mut packet: Packet, _now: Instant, out: &mut Out) {
         if let Some(tcp) = Tcp::of(&packet.bytes)
             && tcp.syn()
-            && let Some(place) = cookie(&tcp)
+            && let Some(range) = cookie(&tcp)
         {
             let server = self.server(&tcp.flow(self.direction));
             let (start, checksum) = (tcp.options_start(), tcp.headers.payload.start + CHECKSUM);
-            let masked: Vec<u8> = tcp.options()[place.clone()].iter().map(|byte| byte ^ server).collect();
+            let masked: Vec<u8> = tcp.options()[range.clone()].iter().map(|byte| byte ^ server).collect();
             let mut change = Change::default();
-            change.write(&mut packet.bytes, start + place.start, &masked);
+            change.write(&mut packet.bytes, start + range.start, &masked);
             change.apply(&mut packet.bytes, checksum);
         }
         out.forward(packet);
@@ -83,11 +87,11 @@ mod tests {
     };
 
     #[test]
-    fn a_cookie_holds_where_it_was_given_and_nowhere_else() {
+    fn cookie_is_valid_only_at_the_server_that_issued_it() {
         let element = "balance:servers=2".parse::<Middlebox>().unwrap().build().unwrap();
         let (mut up, mut down) = (element.up.unwrap(), element.down.unwrap());
         let now = Instant::now();
-        // The options of a SYN, or of the answer to one, behind the box.
+        // The options of a SYN or SYN-ACK after the box.
         let mut pass = |port, answer: bool, options: &[u8]| {
             let ack = answer.then_some(1);
             let syn = tcp(Segment { syn: true, port, down: answer, ack, options: options.to_vec(), ..segment(0) });
@@ -107,6 +111,6 @@ mod tests {
             }
             assert!((4000..=6000).contains(&holds), "{holds} of 10000");
         }
-        assert_eq!(pass(40_001, false, &[34, 2, 1, 1]), [34, 2, 1, 1], "to ask for one is to show none");
+        assert_eq!(pass(40_001, false, &[34, 2, 1, 1]), [34, 2, 1, 1], "a request for a cookie contains none");
     }
 }

@@ -1,9 +1,7 @@
-//! Drops SYNs that are not as SYNs used to be: with an option that the box does not know, or with
-//! data.
+//! Drops unusual SYNs: with an option that the box does not know, or with data.
 //!
-//! The sender sees a timeout of a second and more, and cannot tell it from loss. That, and not the
-//! speed it fails to bring, is the danger in using a new option. A server's SYN (SYN-ACK) is looked
-//! at as well as a client's.
+//! The sender sees a timeout of a second or more, and cannot distinguish it from loss. This is the risk of a new option,
+//! more than the speed that it fails to bring. SYN-ACKs are checked too.
 
 use std::time::Instant;
 
@@ -20,11 +18,11 @@ use crate::{
 
 pub(super) const UNKNOWN_OPTIONS: Kind = Kind {
     name: "drop-unknown-options",
-    help: "drop SYNs that carry a TCP option not known to the box",
+    help: "drop SYNs with a TCP option that is not in `known`",
     parameters: &[Parameter {
         name: "known",
         form: "KIND+KIND…",
-        help: "the kinds it knows, beside padding",
+        help: "allowed option kinds, besides padding",
         default: "2+3+4+8",
     }],
     side: Side::Client,
@@ -36,17 +34,17 @@ pub(super) const UNKNOWN_OPTIONS: Kind = Kind {
             for kind in list.split('+') {
                 match kind.trim().parse() {
                     Ok(kind) => known.push(kind),
-                    Err(_) => return arguments.bad("known", "list numbers from 0 to 255 with + between them"),
+                    Err(_) => return arguments.invalid("known", "write numbers from 0 to 255, separated by +"),
                 }
             }
         }
-        Ok(drop_syns(move |tcp| options(tcp.options()).any(|place| !known.contains(&tcp.options()[place.start]))))
+        Ok(drop_syns(move |tcp| options(tcp.options()).any(|range| !known.contains(&tcp.options()[range.start]))))
     },
 };
 
 pub(super) const DATA: Kind = Kind {
     name: "drop-syn-data",
-    help: "drop SYNs that carry data",
+    help: "drop SYNs with data",
     parameters: &[],
     side: Side::Client,
     build: |_| Ok(drop_syns(|tcp| !tcp.payload().is_empty())),

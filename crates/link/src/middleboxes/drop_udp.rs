@@ -1,6 +1,6 @@
-//! Drops UDP, as firewalls do that let out what a browser needed before HTTP/3.
+//! Drops UDP, like firewalls with rules from before HTTP/3.
 //!
-//! Nothing is sent back. So a QUIC client that does not try TCP beside it waits for a handshake that never comes.
+//! Nothing is sent back. So a QUIC client that does not try TCP in parallel waits for a handshake that never comes.
 
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ impl Stage for DropUdp {
     }
 }
 
-/// By the protocol in IP's own header; what stands behind IPv6's extensions passes.
+/// By the protocol number in the IP header; UDP after IPv6 extension headers passes.
 fn is_udp(packet: &[u8]) -> bool {
     const UDP: u8 = 17;
     let at = if packet.first().is_some_and(|first| first >> 4 == 6) { 6 } else { 9 };

@@ -1,18 +1,16 @@
-//! Holds acknowledgments, as a receiver does that defers them (RFC 5681 §4.2).
+//! Delays ACKs, as a receiver with delayed ACKs does (RFC 5681 §4.2).
 //!
-//! A receiver need not acknowledge each segment; it waits for a second one, or a timer. Which
-//! *second one* is where receivers differ: Solaris counts bytes in units of the MSS, Windows counts
-//! packets of any size. A sender that writes 8217 bytes at a time and waits for them to be
-//! acknowledged sends seven segments of 1160 and one of 97: eight packets, so Windows's rule never
-//! waits; but after six of them Solaris's finds 1257 bytes, less than two segments, and waits for
-//! its timer, each time.
+//! A receiver need not acknowledge each segment; it may wait for a second one, or for a timer. Receivers differ in what
+//! counts as a second one: Solaris counts bytes in units of the MSS, Windows counts packets of any size. A sender that
+//! writes 8217 bytes at a time and waits for their acknowledgment sends seven segments of 1160 bytes and one of 97.
+//! These are eight packets, so the Windows rule never waits. But after six of them the Solaris rule finds 1257 bytes,
+//! less than two segments, and waits for its timer, every time.
 //!
-//! Linux receivers do neither as long as the application reads. So this box stands in front of one
-//! (at its end of the cable) and plays the other: a pure ACK that acknowledges too little is held
-//! until the timer fires, or until a later one that acknowledges enough, or anything else that
-//! carries the acknowledgment, takes its place. The timer counts from the moment at which the first
-//! segment not acknowledged yet passed the box, as the receiver's own would (RFC 5681 §4.2): Linux
-//! may have taken a part of that time itself. What a deferring receiver sends at once passes at once:
+//! Linux receivers do neither as long as the application reads. So this box stands in front of one, at its end of the
+//! cable, and imitates the other systems. It holds a pure ACK that acknowledges too little, until the timer expires or a
+//! later packet acknowledges enough. The timer starts when the first unacknowledged segment passes the box, as in the
+//! receiver (RFC 5681 §4.2), since Linux may have used part of that time itself. The box passes at once what such a
+//! receiver sends at once:
 //! - SYN, FIN, RST, data, window updates, duplicate ACKs, ACKs with SACK blocks;
 //! - the next ACK after a segment out of order or sent again, and any after a FIN.
 //!
@@ -29,7 +27,7 @@ use capture::tcp::options;
 
 use super::{
     Kind, Parameter, Side,
-    both::{Watcher, stages},
+    bidirectional::{Bidirectional, stages},
     flows::Flows,
 };
 use crate::{
@@ -39,26 +37,26 @@ use crate::{
 };
 use units::Span;
 
-/// What timestamps take of each segment.
+/// Bytes that timestamps take of each segment.
 const TIMESTAMPS: u32 = 12;
-/// The most data packets remembered of one connection; when more are unacknowledged, the oldest
-/// are forgotten, and an ACK of so many is not held anyway.
-const MOST_PACKETS: usize = 4096;
+/// Maximum number of data packets remembered per connection. With more in flight the oldest are forgotten: an ACK for so
+/// many is not held anyway.
+const MAX_PACKETS: usize = 4096;
 
 pub(super) const KIND: Kind = Kind {
     name: "hold-acks",
-    help: "hold ACKs of less than two segments, as a receiver at this end that defers them",
+    help: "delay ACKs for less than two segments, as the receiver at this end would",
     parameters: &[
         Parameter {
             name: "rule",
             form: "mss|packets",
-            help: "what two segments are: twice the MSS, as to Solaris, or two packets of any size, as to Windows",
+            help: "two segments are 2 × MSS (Solaris), or two packets of any size (Windows)",
             default: "mss",
         },
         Parameter {
             name: "timer",
             form: "TIME",
-            help: "how long after a segment its ACK goes at the latest",
+            help: "maximum delay of an ACK",
             default: "100ms for mss, 200ms for packets",
         },
     ],
@@ -67,7 +65,7 @@ pub(super) const KIND: Kind = Kind {
         let (rule, usual) = match arguments.get::<String>("rule")?.as_deref() {
             None | Some("mss") => (Rule::Mss, Duration::from_millis(100)),
             Some("packets") => (Rule::Packets, Duration::from_millis(200)),
-            Some(_) => return arguments.bad("rule", "write mss or packets"),
+            Some(_) => return arguments.invalid("rule", "write mss or packets"),
         };
         let timer = arguments.get::<Span>("timer")?.map_or(usual, Duration::from);
         let acks = match arguments.side() {
@@ -87,28 +85,28 @@ enum Rule {
 struct HoldAcks {
     rule: Rule,
     timer: Duration,
-    /// The direction in which the receiver's ACKs go.
+    /// The direction of the receiver's ACKs.
     acks: Direction,
     connections: Flows<Connection>,
-    /// When which held ACK goes on; one entry for each that is held.
+    /// When each held ACK is released.
     timers: BTreeSet<(Instant, Flow)>,
 }
 
 #[derive(Debug, Default)]
 struct Connection {
-    /// The least MSS that a SYN named.
+    /// The smaller MSS of both SYNs.
     mss: Option<u16>,
     /// Whether the SYN in each direction carried timestamps.
     timestamps: [bool; 2],
-    /// Up to where the sender knows its data to be received.
+    /// The highest acknowledgment number that the sender has got.
     acknowledged: Option<u32>,
     /// The end of the sender's highest segment.
     sent: Option<u32>,
-    /// The ends of the data packets that are not acknowledged yet, and when they passed.
+    /// Sequence end and time of each unacknowledged data packet.
     packets: VecDeque<(u32, Instant)>,
     /// Whether the next ACK must not be held.
     urgent: bool,
-    /// Whether the sender said FIN.
+    /// Whether the sender has sent a FIN.
     closing: bool,
     held: Option<HeldAck>,
 }
@@ -121,9 +119,9 @@ struct HeldAck {
 }
 
 impl Connection {
-    fn saw_syn(&mut self, tcp: &Tcp<'_>, direction: Direction) {
-        for place in options(tcp.options()) {
-            match &tcp.options()[place] {
+    fn on_syn(&mut self, tcp: &Tcp<'_>, direction: Direction) {
+        for range in options(tcp.options()) {
+            match &tcp.options()[range] {
                 [2, _, high, low] => {
                     let mss = u16::from_be_bytes([*high, *low]);
                     self.mss = Some(self.mss.map_or(mss, |other| other.min(mss)));
@@ -134,7 +132,7 @@ impl Connection {
         }
     }
 
-    fn saw_data(&mut self, tcp: &Tcp<'_>, now: Instant) {
+    fn on_data(&mut self, tcp: &Tcp<'_>, now: Instant) {
         let end = tcp.sequence_end();
         self.closing |= tcp.fin();
         if let Some(sent) = self.sent
@@ -144,7 +142,7 @@ impl Connection {
         }
         if self.sent.is_none_or(|sent| before(sent, end)) {
             self.sent = Some(end);
-            if self.packets.len() == MOST_PACKETS {
+            if self.packets.len() == MAX_PACKETS {
                 self.packets.pop_front();
             }
             self.packets.push_back((end, now));
@@ -159,7 +157,7 @@ impl Connection {
     /// Whether the receiver would have sent this pure ACK at once.
     fn is_due(&self, number: u32, ipv6: bool, rule: Rule) -> bool {
         let Some(acknowledged) = self.acknowledged else { return true };
-        // A duplicate, an update of the window, or older than what went before.
+        // A duplicate ACK, a window update, or an old ACK.
         let newest = self.held.as_ref().map_or(acknowledged, |held| held.number);
         if self.urgent || self.closing || !before(newest, number) {
             return true;
@@ -170,8 +168,8 @@ impl Connection {
         }
     }
 
-    /// The sender is being told this; returns the held ACK, if there is one.
-    fn tell(&mut self, number: u32) -> Option<HeldAck> {
+    /// The sender gets this acknowledgment number; returns the held ACK, if there is one.
+    fn acknowledge(&mut self, number: u32) -> Option<HeldAck> {
         if self.acknowledged.is_none_or(|acknowledged| before(acknowledged, number)) {
             self.acknowledged = Some(number);
         }
@@ -182,15 +180,15 @@ impl Connection {
 
 impl HoldAcks {
     /// A packet from the receiver.
-    fn receiver_says(&mut self, flow: Flow, packet: Packet, now: Instant, out: &mut Out) {
+    fn on_receiver_packet(&mut self, flow: Flow, packet: Packet, now: Instant, out: &mut Out) {
         let Some(tcp) = Tcp::of(&packet.bytes) else { return out.forward(packet) };
         let Some(connection) = self.connections.get(&flow, now) else { return out.forward(packet) };
         if tcp.syn() {
-            connection.saw_syn(&tcp, self.acks);
+            connection.on_syn(&tcp, self.acks);
         }
         let number = tcp.acknowledgment_number();
         let pure = tcp.ack() && tcp.sequence_len() == 0 && !tcp.rst() && !tcp.urg();
-        let sack = || options(tcp.options()).any(|place| tcp.options()[place.start] == 5);
+        let sack = || options(tcp.options()).any(|range| tcp.options()[range.start] == 5);
         let until = match (&connection.held, connection.packets.front()) {
             (Some(held), _) => held.until,
             (None, Some((_, passed))) => *passed + self.timer,
@@ -203,11 +201,11 @@ impl HoldAcks {
         }
         if tcp.ack() {
             connection.urgent = false;
-            if let Some(held) = connection.tell(number) {
+            if let Some(held) = connection.acknowledge(number) {
                 self.timers.remove(&(held.until, flow));
                 if before(number, held.number) {
-                    connection.tell(held.number);
-                    out.forward(held.packet); // this one does not stand for it
+                    connection.acknowledge(held.number);
+                    out.forward(held.packet); // this ACK is older and does not replace it
                 }
             }
         }
@@ -215,22 +213,22 @@ impl HoldAcks {
     }
 
     /// A packet to the receiver.
-    fn sender_says(&mut self, flow: Flow, direction: Direction, packet: Packet, now: Instant, out: &mut Out) {
+    fn on_sender_packet(&mut self, flow: Flow, direction: Direction, packet: Packet, now: Instant, out: &mut Out) {
         if let Some(tcp) = Tcp::of(&packet.bytes)
             && let Some(connection) = self.connections.get(&flow, now)
         {
             if tcp.syn() {
-                connection.saw_syn(&tcp, direction);
+                connection.on_syn(&tcp, direction);
                 connection.acknowledged = Some(tcp.sequence_number().wrapping_add(1));
             }
             if tcp.sequence_len() > 0 {
-                connection.saw_data(&tcp, now);
+                connection.on_data(&tcp, now);
             }
         }
         out.forward(packet);
     }
 
-    /// A connection is forgotten; its held ACK is not lost.
+    /// Releases the held ACK of a connection that is forgotten.
     fn forget(&mut self, flow: &Flow, connection: Option<Connection>) -> Option<Packet> {
         let held = connection?.held?;
         self.timers.remove(&(held.until, *flow));
@@ -238,11 +236,11 @@ impl HoldAcks {
     }
 }
 
-impl Watcher for HoldAcks {
+impl Bidirectional for HoldAcks {
     fn push(&mut self, direction: Direction, packet: Packet, now: Instant, out: &mut Out) {
         let Some(tcp) = Tcp::of(&packet.bytes) else { return out.forward(packet) };
         let flow = tcp.flow(direction);
-        // Past this box in the direction of the ACKs.
+        // Output in the direction of the ACKs.
         let with_acks = if direction == self.acks { &mut out.forward } else { &mut out.back };
         if tcp.rst() || (tcp.syn() && !tcp.ack()) {
             let old = self.connections.remove(&flow);
@@ -255,9 +253,9 @@ impl Watcher for HoldAcks {
             with_acks.extend(self.forget(&old, Some(connection)));
         }
         if direction == self.acks {
-            self.receiver_says(flow, packet, now, out);
+            self.on_receiver_packet(flow, packet, now, out);
         } else {
-            self.sender_says(flow, direction, packet, now, out);
+            self.on_sender_packet(flow, direction, packet, now, out);
         }
     }
 
@@ -270,10 +268,10 @@ impl Watcher for HoldAcks {
             && until <= now
         {
             self.timers.pop_first();
-            // Waiting is no use of the connection: `until` is not later than the last packet's time.
+            // `until` is not later than the last packet, so that waiting does not count as use of the connection.
             let Some(connection) = self.connections.get(&flow, until) else { continue };
             if let Some(held) = connection.held.take() {
-                connection.tell(held.number);
+                connection.acknowledge(held.number);
                 out.forward(held.packet);
             }
         }
@@ -286,7 +284,7 @@ impl Watcher for HoldAcks {
         }
     }
 
-    fn leave(&mut self, direction: Direction) -> Vec<Packet> {
+    fn drain(&mut self, direction: Direction) -> Vec<Packet> {
         if direction != self.acks {
             return Vec::new();
         }

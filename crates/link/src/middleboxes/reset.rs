@@ -1,16 +1,14 @@
-//! Sends resets: ends connections as an impatient firewall does, by a RST to each end in the name
-//! of the other.
+//! Resets connections, as some firewalls do, with a RST to each end that seems to come from the other.
 //!
-//! A receiver accepts a RST only with exactly the next sequence number it expects (RFC 5961 §3.2).
-//! The box is on the path and in order with the data, so that is the end of the highest segment it
-//! let pass. To an end that was not heard of yet, a RST must acknowledge its SYN instead (RFC 9293
-//! §3.10.7.3).
+//! A receiver accepts a RST only with exactly the sequence number that it expects next (RFC 5961 §3.2). The box is on
+//! the path, so that is the end of the highest segment that has passed. Before the first segment of an end, a RST must
+//! acknowledge the other end's SYN instead (RFC 9293 §3.10.7.3).
 
 use std::time::{Duration, Instant};
 
 use super::{
     Kind, Parameter, Side,
-    both::{Watcher, stages},
+    bidirectional::{Bidirectional, stages},
     flows::Flows,
 };
 use crate::{
@@ -23,16 +21,21 @@ use units::{Size, Span};
 
 pub(super) const KIND: Kind = Kind {
     name: "reset",
-    help: "end connections by a RST to both ends",
+    help: "reset connections, with a RST to both ends",
     parameters: &[
         Parameter {
             name: "bytes",
             form: "SIZE",
-            help: "each connection, when its data of both directions would exceed this",
+            help: "reset a connection when its data in both directions exceeds this",
             default: "",
         },
-        Parameter { name: "after", form: "TIME", help: "all there are, so long after the first packet", default: "" },
-        Parameter { name: "syn", form: "NUMBER", help: "the connection of the nth SYN, which is refused", default: "" },
+        Parameter {
+            name: "after",
+            form: "TIME",
+            help: "reset all connections this long after the first packet",
+            default: "",
+        },
+        Parameter { name: "syn", form: "NUMBER", help: "reset the connection of the nth SYN", default: "" },
     ],
     side: Side::Server,
     build: |arguments| {
@@ -63,7 +66,7 @@ enum When {
 struct Reset {
     when: When,
     start: Start,
-    /// Whether the time of `When::After` has come and gone.
+    /// Whether the time of `When::After` has passed.
     fired: bool,
     syns: u64,
     connections: Flows<Connection>,
@@ -74,19 +77,19 @@ struct Connection {
     /// The next sequence number in each direction.
     next: [Option<u32>; 2],
     bytes: u64,
-    over: bool,
+    is_reset: bool,
 }
 
 impl Connection {
-    /// The two resets, in the name of the client and of the server.
+    /// The two resets: as if from the client, and as if from the server.
     fn end(&mut self, flow: &Flow) -> [Option<Packet>; 2] {
-        self.over = true;
+        self.is_reset = true;
         let [up, down] = self.next.map(Option::unwrap_or_default);
         [headers::reset(flow.client, flow.server, up, down), headers::reset(flow.server, flow.client, down, up)]
     }
 }
 
-/// Sends the resets where they belong, seen from one direction.
+/// Sends the resets to their ends; `direction` is that of the packet that triggered them.
 fn send(resets: [Option<Packet>; 2], direction: Direction, out: &mut Out) {
     let [mut forward, mut back] = resets;
     if direction == Direction::Down {
@@ -96,7 +99,7 @@ fn send(resets: [Option<Packet>; 2], direction: Direction, out: &mut Out) {
     out.back.extend(back);
 }
 
-impl Watcher for Reset {
+impl Bidirectional for Reset {
     fn push(&mut self, direction: Direction, packet: Packet, now: Instant, out: &mut Out) {
         self.start.at(now);
         let Some(tcp) = Tcp::of(&packet.bytes) else { return out.forward(packet) };
@@ -121,8 +124,8 @@ impl Watcher for Reset {
         }
         let Some(connection) = self.connections.get(&flow, now) else { return };
         connection.bytes += tcp.payload().len() as u64;
-        if !connection.over && matches!(self.when, When::Bytes(most) if connection.bytes > most) {
-            // The box may have come late to the connection: then the packet itself tells.
+        if !connection.is_reset && matches!(self.when, When::Bytes(most) if connection.bytes > most) {
+            // If the box has not seen the beginning of the connection, the packet itself has the numbers.
             connection.next[direction as usize].get_or_insert(tcp.sequence_number());
             connection.next[1 - direction as usize].get_or_insert(tcp.acknowledgment_number());
             return send(connection.end(&flow), direction, out);
@@ -143,7 +146,7 @@ impl Watcher for Reset {
 
     fn poll(&mut self, direction: Direction, _now: Instant, out: &mut Out) {
         self.fired = true;
-        for (flow, connection) in self.connections.iter_mut().filter(|(_, connection)| !connection.over) {
+        for (flow, connection) in self.connections.iter_mut().filter(|(_, connection)| !connection.is_reset) {
             send(connection.end(flow), direction, out);
         }
     }
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_ends_when_its_bytes_are_used_up() {
+    fn connection_is_reset_when_it_exceeds_its_bytes() {
         let mut bench = Bench::new("reset:bytes=1000B");
         assert!(bench.passes(Up, 0, syn(1)) && bench.passes(Down, 1, syn_ack(1)));
         assert!(bench.passes(Up, 2, tcp(Segment { port: 1, seq: 1001, ..segment(600) })));
@@ -204,21 +207,21 @@ mod tests {
     }
 
     #[test]
-    fn a_box_that_came_late_reads_the_numbers_off_the_packet() {
+    fn sequence_numbers_come_from_the_packet_if_the_beginning_was_missed() {
         let mut bench = Bench::new("reset:bytes=0B");
         assert!(!bench.passes(Down, 0, tcp(Segment { down: true, seq: 70, ack: Some(90), ..segment(10) })));
         assert_eq!(resets(&mut bench), [(Up, 90, 70), (Down, 70, 90)]);
     }
 
     #[test]
-    fn the_nth_syn_is_refused() {
+    fn nth_syn_is_reset() {
         let mut bench = Bench::new("reset:syn=2");
         assert!(bench.passes(Up, 0, syn(1)) && !bench.passes(Up, 0, syn(2)) && bench.passes(Up, 0, syn(3)));
         assert_eq!(resets(&mut bench), [(Down, 0, 1001)]);
     }
 
     #[test]
-    fn all_connections_end_at_a_time() {
+    fn all_connections_are_reset_at_a_time() {
         let mut bench = Bench::new("reset:after=5ms");
         for port in [1, 2] {
             assert!(bench.passes(Up, 0, syn(port)) && bench.passes(Down, 1, syn_ack(port)));

@@ -1,14 +1,13 @@
-//! Goes silent: from some moment on nothing passes, for a while or for good.
+//! Drops every packet from some moment on, for a while or forever.
 //!
-//! A dropped link, a state table that forgot a connection, a quota: whoever waits for an answer is
-//! told nothing. The moment is a time after the first packet, or when so many bytes of IP packets
-//! passed, both directions taken together.
+//! Like a dead link, a firewall that lost its state, or a used-up quota: the ends get no error. The moment is a time
+//! after the first packet, or a number of bytes of IP packets, both directions together.
 
 use std::time::{Duration, Instant};
 
 use super::{
     Kind, Parameter, Side,
-    both::{Watcher, stages},
+    bidirectional::{Bidirectional, stages},
 };
 use crate::{
     packet::Packet,
@@ -18,17 +17,17 @@ use units::{Size, Span};
 
 pub(super) const KIND: Kind = Kind {
     name: "silent",
-    help: "let nothing pass, from a time or a number of bytes on",
+    help: "drop every packet after a time or a number of bytes",
     parameters: &[
-        Parameter { name: "after", form: "TIME", help: "begin so long after the first packet", default: "0s" },
+        Parameter { name: "after", form: "TIME", help: "start this long after the first packet", default: "0s" },
         Parameter {
             name: "bytes",
             form: "SIZE",
-            help: "begin when so many bytes passed, in place of `after`",
+            help: "start after this many bytes, in place of `after`",
             default: "",
         },
-        Parameter { name: "for", form: "TIME", help: "end so long after the beginning", default: "never" },
-        Parameter { name: "way", form: "up|down|both", help: "what does not pass", default: "both" },
+        Parameter { name: "for", form: "TIME", help: "stop after this long", default: "never" },
+        Parameter { name: "way", form: "up|down|both", help: "direction that is dropped", default: "both" },
     ],
     side: Side::Client,
     build: |arguments| {
@@ -43,7 +42,7 @@ pub(super) const KIND: Kind = Kind {
             None | Some("both") => None,
             Some("up") => Some(Direction::Up),
             Some("down") => Some(Direction::Down),
-            Some(_) => return arguments.bad("way", "write up, down or both"),
+            Some(_) => return arguments.invalid("way", "write up, down or both"),
         };
         Ok(stages(Silent { begin, length, way, from: None, passed: 0 }))
     },
@@ -60,7 +59,7 @@ struct Silent {
     length: Option<Duration>,
     /// `None`: both.
     way: Option<Direction>,
-    /// When the silence begins, once that is known.
+    /// When the silence starts, once that is known.
     from: Option<Instant>,
     passed: u64,
 }
@@ -83,7 +82,7 @@ impl Silent {
     }
 }
 
-impl Watcher for Silent {
+impl Bidirectional for Silent {
     fn push(&mut self, direction: Direction, packet: Packet, now: Instant, out: &mut Out) {
         let silent = self.is_silent(packet.len(), now);
         if !silent || self.way.is_some_and(|way| way != direction) {

@@ -1,9 +1,9 @@
-//! Strips a TCP option: overwrites it with NOPs and corrects the checksum, in every segment of
-//! either direction, as `xt_TCPOPTSTRIP` of Linux's netfilter does.
+//! Strips a TCP option: overwrites it with NOPs and corrects the checksum, in every segment of both directions, like
+//! `xt_TCPOPTSTRIP` of Linux's netfilter.
 //!
-//! The segment keeps its length, so nothing else has to change, and the end that does not see the
-//! option does without it. That is how most options fail on the Internet (Honda et al., "Is it still
-//! possible to extend TCP?", IMC 2011): the connection works, without what was asked for.
+//! The segment keeps its length, so nothing else changes, and the receiving end does without the option. Most options
+//! fail this way on the Internet (Honda et al., "Is it still possible to extend TCP?", IMC 2011): the connection works,
+//! but without the option.
 
 use std::time::Instant;
 
@@ -19,9 +19,9 @@ use crate::{
 
 /// TCP's no-operation option.
 const NOP: u8 = 1;
-/// The most bytes of options that a TCP header has room for.
-const LONGEST: usize = 40;
-/// Where the checksum is in a TCP header.
+/// Maximum length of the options in a TCP header.
+const MAX_OPTIONS: usize = 40;
+/// Offset of the checksum in a TCP header.
 const CHECKSUM: usize = 16;
 
 pub(super) const OPTION: Kind = Kind {
@@ -36,7 +36,7 @@ pub(super) const OPTION: Kind = Kind {
     side: Side::Client,
     build: |arguments| match arguments.get::<u8>("kind")? {
         None => arguments.not_once("kind", "NUMBER"),
-        Some(0 | 1) => arguments.bad("kind", "kinds 0 and 1 are padding, not options"),
+        Some(0 | 1) => arguments.invalid("kind", "kinds 0 and 1 are padding, not options"),
         Some(kind) => Ok(strip(move |option| option[0] == kind)),
     },
 };
@@ -78,13 +78,13 @@ impl<F: Fn(&[u8]) -> bool + Send + 'static> Stage for Strip<F> {
     fn push(&mut self, mut packet: Packet, _now: Instant, out: &mut Out) {
         if let Some(tcp) = Tcp::of(&packet.bytes) {
             let (checksum, start) = (tcp.headers.payload.start + CHECKSUM, tcp.options_start());
-            let places = options(tcp.options()).filter(|place| (self.is_stripped)(&tcp.options()[place.clone()]));
-            let places: Vec<_> = places.collect();
+            let ranges = options(tcp.options()).filter(|range| (self.is_stripped)(&tcp.options()[range.clone()]));
+            let ranges: Vec<_> = ranges.collect();
             let mut change = Change::default();
-            for place in &places {
-                change.write(&mut packet.bytes, start + place.start, &[NOP; LONGEST][..place.len()]);
+            for range in &ranges {
+                change.write(&mut packet.bytes, start + range.start, &[NOP; MAX_OPTIONS][..range.len()]);
             }
-            if !places.is_empty() {
+            if !ranges.is_empty() {
                 change.apply(&mut packet.bytes, checksum);
             }
         }
@@ -99,7 +99,7 @@ mod tests {
         testing::{Segment, checksums_are_right, segment, tcp, tcp6},
     };
 
-    /// What is left of these options.
+    /// The options after the middlebox.
     fn left(middlebox: &str, options: &[u8]) -> Vec<u8> {
         let with_options = Segment { syn: true, options: options.to_vec(), ..segment(5) };
         for (packet, at) in [(tcp(with_options.clone()), 40), (tcp6(with_options), 60)] {

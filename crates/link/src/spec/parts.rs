@@ -214,7 +214,7 @@ impl MtuSpec {
             None => (text, false),
         };
         let bytes = size.trim_end_matches(['B', 'b']).trim().parse().ok()?;
-        (Mtu::LEAST..=DEFAULT_MTU).contains(&bytes).then_some(Self { bytes, black_hole })
+        (Mtu::MIN..=DEFAULT_MTU).contains(&bytes).then_some(Self { bytes, black_hole })
     }
 }
 

@@ -1,97 +1,97 @@
 //! `CoDel`, the controlled-delay queue of RFC 8289.
 //!
-//! A long queue is no evil in itself: a burst must wait somewhere. A *standing* queue is, and it
-//! shows in the least time that any packet spent waiting of late. When for a whole `INTERVAL` no
-//! packet waited less than `TARGET`, `CoDel` drops one as it leaves, then more and more often, at
-//! intervals of `INTERVAL` / √count (§3.3: TCP's throughput goes with the inverse square root of its
-//! losses), until one waited less. A queue of no more than one full packet is never too long.
+//! A long queue is not bad in itself: a burst must wait somewhere. A *standing* queue is bad, and it shows in the
+//! minimum sojourn time of recent packets. When no packet waited less than `TARGET` for a whole `INTERVAL`, `CoDel`
+//! drops one packet as it leaves. Then it drops at intervals of `INTERVAL` / √count (§3.3: TCP's throughput is
+//! proportional to the inverse square root of its loss rate), until a packet waited less. A queue of at most one full
+//! packet is never too long.
 //!
-//! The state and its transitions are those of the reference code in §5, with one note of it
-//! followed: when dropping starts again soon after it ended, it starts near the rate it had, here
-//! within 16 intervals as in Linux.
+//! State, transitions and names are those of the reference code in §5. It follows one note there: if dropping starts
+//! again soon after it ended, it starts near its last rate; "soon" is 16 intervals here, as in Linux.
 
 use std::time::{Duration, Instant};
 
 use super::queue::Fifo;
 use crate::packet::Packet;
 
-/// The wait that is no standing queue (§4.4: 5 ms).
+/// Acceptable minimum sojourn time (§4.4: 5 ms).
 const TARGET: Duration = Duration::from_millis(5);
-/// The time in which a queue should drain at least once: about the longest RTT (§4.3: 100 ms).
+/// Sliding window of the minimum: about the longest RTT (§4.3: 100 ms).
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// The state of the controller.
 #[derive(Debug, Default)]
 pub(super) struct CoDel {
-    /// When the wait will have been too long for an interval, if it is too long now.
-    too_long_at: Option<Instant>,
-    /// When to drop next, in the dropping state, and when it would have been, after it.
-    next_drop: Option<Instant>,
+    /// When the sojourn time will have been above `TARGET` for an interval; `None` while it is below.
+    first_above_time: Option<Instant>,
+    /// When to drop the next packet; after the dropping state, when the next one would have been dropped.
+    drop_next: Option<Instant>,
     dropping: bool,
-    /// Drops since the dropping state began, and what that count started from.
+    /// Packets dropped since the dropping state was entered.
     count: u32,
-    started_from: u32,
-    largest: usize,
+    /// `count` when the dropping state was last entered.
+    lastcount: u32,
+    /// The largest packet so far, in bytes.
+    maxpacket: usize,
 }
 
 impl CoDel {
-    /// A packet came; the largest ever is taken to be a full one.
-    pub(super) fn saw(&mut self, packet: &Packet) {
-        self.largest = self.largest.max(packet.len());
+    /// A packet is enqueued.
+    pub(super) fn enqueued(&mut self, packet: &Packet) {
+        self.maxpacket = self.maxpacket.max(packet.len());
     }
 
-    /// The next packet that is not dropped.
-    pub(super) fn take(&mut self, fifo: &mut Fifo, now: Instant) -> Option<Packet> {
-        let (mut packet, mut may_drop) = self.look(fifo, now);
+    /// Removes the next packet that is not dropped; drops others.
+    pub(super) fn dequeue(&mut self, fifo: &mut Fifo, now: Instant) -> Option<Packet> {
+        let (mut packet, mut ok_to_drop) = self.dodequeue(fifo, now);
         if self.dropping {
-            self.dropping = may_drop;
-            while let Some(next) = self.next_drop
+            self.dropping = ok_to_drop;
+            while let Some(next) = self.drop_next
                 && self.dropping
                 && now >= next
             {
                 self.count = self.count.saturating_add(1);
-                (packet, may_drop) = self.look(fifo, now);
-                self.dropping = may_drop;
-                if may_drop {
-                    self.next_drop = Some(next + self.pause());
+                (packet, ok_to_drop) = self.dodequeue(fifo, now);
+                self.dropping = ok_to_drop;
+                if ok_to_drop {
+                    self.drop_next = Some(next + self.control_law());
                 }
             }
-        } else if may_drop {
-            (packet, _) = self.look(fifo, now);
+        } else if ok_to_drop {
+            (packet, _) = self.dodequeue(fifo, now);
             self.dropping = true;
-            let grown = self.count - self.started_from;
-            let recent = self.next_drop.is_some_and(|last| now.saturating_duration_since(last) < INTERVAL * 16);
-            self.count = if recent && grown > 1 { grown } else { 1 };
-            self.started_from = self.count;
-            self.next_drop = Some(now + self.pause());
+            let delta = self.count - self.lastcount;
+            let recent = self.drop_next.is_some_and(|last| now.saturating_duration_since(last) < INTERVAL * 16);
+            self.count = if recent && delta > 1 { delta } else { 1 };
+            self.lastcount = self.count;
+            self.drop_next = Some(now + self.control_law());
         }
         packet
     }
 
-    /// Takes the first packet, and says whether the queue has been too long for so long that it may
-    /// be dropped.
-    fn look(&mut self, fifo: &mut Fifo, now: Instant) -> (Option<Packet>, bool) {
+    /// Removes the first packet; also returns whether the sojourn time has been above `TARGET` for an interval.
+    fn dodequeue(&mut self, fifo: &mut Fifo, now: Instant) -> (Option<Packet>, bool) {
         let Some((came, packet)) = fifo.take() else {
-            self.too_long_at = None;
+            self.first_above_time = None;
             return (None, false);
         };
-        let too_long = now.saturating_duration_since(came) >= TARGET && fifo.bytes() > self.largest;
-        let may_drop = match self.too_long_at {
-            _ if !too_long => {
-                self.too_long_at = None;
+        let is_above = now.saturating_duration_since(came) >= TARGET && fifo.bytes() > self.maxpacket;
+        let ok_to_drop = match self.first_above_time {
+            _ if !is_above => {
+                self.first_above_time = None;
                 false
             }
             None => {
-                self.too_long_at = Some(now + INTERVAL);
+                self.first_above_time = Some(now + INTERVAL);
                 false
             }
-            Some(since) => now >= since,
+            Some(time) => now >= time,
         };
-        (Some(packet), may_drop)
+        (Some(packet), ok_to_drop)
     }
 
-    /// The control law: the time from one drop to the next.
-    fn pause(&self) -> Duration {
+    /// The time from one drop to the next.
+    fn control_law(&self) -> Duration {
         INTERVAL.div_f64(f64::from(self.count).sqrt())
     }
 }
@@ -101,10 +101,9 @@ mod tests {
     use super::super::queue::{Discipline, Queue};
     use super::*;
 
-    /// A link that sends a packet of 1500 bytes each millisecond. `arrive` is told the millisecond and
-    /// the number of the packet that left in the one before, and says how many come. Returns how
-    /// many milliseconds each packet waited that left, and the milliseconds in which packets were
-    /// dropped.
+    /// A link that sends a packet of 1500 bytes each millisecond. `arrive` gets the millisecond and the number of the
+    /// packet that left in the previous one, and returns the number of arriving packets. Returns the sojourn time in ms
+    /// of each packet that left, and the ms of each drop.
     fn run(
         discipline: Discipline,
         length: u32,
@@ -133,16 +132,16 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_that_drains_within_the_interval_is_left_alone() {
+    fn burst_that_drains_within_the_interval_is_not_dropped() {
         let (waits, drops) = run(Discipline::CoDel, 1000, |ms, _| if ms % 200 == 0 { 90 } else { 0 });
         assert_eq!((drops.len(), waits.len()), (0, 450));
     }
 
     #[test]
     fn drops_begin_after_an_interval_and_quicken_with_the_square_root() {
-        // A burst, then as many as fit: a standing queue that nobody answers.
+        // A burst, then as many as fit: a standing queue, and no sender that reacts.
         let (_, drops) = run(Discipline::CoDel, 600, |ms, _| if ms == 0 { 300 } else { 1 });
-        // The wait passes 5 ms at 5 ms, and 100 ms later it is time.
+        // The sojourn time exceeds 5 ms at 5 ms; the first drop is 100 ms later.
         assert_eq!(drops[0], 105);
         let law: Vec<_> = (1..6u32).map(|count| 100.0 / f64::from(count).sqrt()).collect();
         for (pair, pause) in drops.windows(2).zip(law) {
@@ -150,16 +149,15 @@ mod tests {
         }
     }
 
-    /// Four TCP senders in congestion avoidance (RFC 5681 §3.1), 50 ms from the link and back, for two
-    /// minutes. Returns the median wait of the second half of the packets, and the share of the time
-    /// in which the link was busy.
+    /// Four TCP senders in congestion avoidance (RFC 5681 §3.1) with an RTT of 50 ms, for two minutes. Returns the median
+    /// sojourn time of the second half of the packets, and the link's utilization.
     fn four_senders(discipline: Discipline) -> (u32, f64) {
         struct Sender {
             window: f64,
             in_flight: u32,
-            deaf_until: u32,
+            recovery_until: u32,
         }
-        let mut senders: Vec<_> = (0..4).map(|_| Sender { window: 4.0, in_flight: 0, deaf_until: 0 }).collect();
+        let mut senders: Vec<_> = (0..4).map(|_| Sender { window: 4.0, in_flight: 0, recovery_until: 0 }).collect();
         let mut sender_of = Vec::new();
         let mut expected = 0;
         let mut acks = std::collections::VecDeque::new();
@@ -173,8 +171,8 @@ mod tests {
                 sender.in_flight -= 1;
                 if !lost {
                     sender.window += 1.0 / sender.window;
-                } else if ms >= sender.deaf_until {
-                    (sender.window, sender.deaf_until) = ((sender.window / 2.0).max(2.0), ms + 60);
+                } else if ms >= sender.recovery_until {
+                    (sender.window, sender.recovery_until) = ((sender.window / 2.0).max(2.0), ms + 60);
                 }
             }
             let before = sender_of.len();
@@ -193,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn senders_that_answer_drops_are_held_near_the_target() {
+    fn senders_that_react_to_drops_keep_the_sojourn_time_near_the_target() {
         let (wait, _) = four_senders(Discipline::Infinite);
         assert!(wait > 500, "{wait} ms without CoDel");
         let (wait, busy) = four_senders(Discipline::CoDel);

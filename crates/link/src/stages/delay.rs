@@ -1,42 +1,42 @@
-//! A fixed delay: every packet leaves a constant time after it came. The length of the cable.
+//! A fixed delay: the propagation delay of the cable.
 //!
-//! When the delay is shortened while packets are under way, those that follow wait for them: a
-//! cable does not reorder. A delay of zero costs nothing.
+//! When the delay is shortened while packets are in flight, later packets wait for them: a cable does not reorder. A
+//! delay of zero costs nothing.
 
 use std::time::{Duration, Instant};
 
-use super::held::{Held, keeps};
+use super::delay_queue::{DelayQueue, keep};
 use crate::{
     packet::Packet,
     stage::{Out, Stage},
 };
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Delay {
     time: Duration,
-    held: Held,
+    queue: DelayQueue,
 }
 
 impl Delay {
     /// A delay of `time`.
     pub fn new(time: Duration) -> Self {
-        Self { time, held: Held::default() }
+        Self { time, queue: DelayQueue::default() }
     }
 }
 
 impl Stage for Delay {
-    keeps!(held);
+    keep!(queue);
 
     fn push(&mut self, packet: Packet, now: Instant, out: &mut Out) {
-        if self.time.is_zero() && self.held.next().is_none() {
+        if self.time.is_zero() && self.queue.next().is_none() {
             out.forward(packet);
         } else {
-            self.held.append(packet, now + self.time);
+            self.queue.append(packet, now + self.time);
         }
     }
 
-    fn passes_segments_whole(&self) -> bool {
+    fn passes_segments_unsplit(&self) -> bool {
         true
     }
 }
@@ -47,7 +47,7 @@ mod tests {
     use crate::chain::{Chain, Output};
 
     #[test]
-    fn every_packet_leaves_exactly_that_much_later() {
+    fn packets_leave_exactly_one_delay_later() {
         let start = Instant::now();
         let ms = |n| start + Duration::from_millis(n);
         let mut chain = Chain::new(vec![Box::new(Delay::new(Duration::from_millis(9)))]);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_keeps_what_is_under_way_and_its_order() {
+    fn shorter_delay_keeps_packets_in_flight_and_their_order() {
         let start = Instant::now();
         let ms = |n| start + Duration::from_millis(n);
         let mut chain = Chain::new(vec![Box::new(Delay::new(Duration::from_millis(9)))]);

@@ -2,32 +2,32 @@
 
 use std::time::Instant;
 
-use super::{dice::Dice, held::keeps};
+use super::{delay_queue::keep, rng::Rng};
 use crate::{
     packet::Packet,
     stage::{Out, Stage},
 };
 use units::Percent;
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Duplicate {
     probability: Percent,
-    dice: Dice,
+    rng: Rng,
 }
 
 impl Duplicate {
     /// Duplicates each packet with this probability.
-    pub fn new(probability: Percent, dice: Dice) -> Self {
-        Self { probability, dice }
+    pub fn new(probability: Percent, rng: Rng) -> Self {
+        Self { probability, rng }
     }
 }
 
 impl Stage for Duplicate {
-    keeps!(dice);
+    keep!(rng);
 
     fn push(&mut self, packet: Packet, _now: Instant, out: &mut Out) {
-        if self.dice.hits(self.probability) {
+        if self.rng.happens(self.probability) {
             out.forward(packet.clone());
         }
         out.forward(packet);
@@ -44,8 +44,8 @@ mod tests {
 
     #[test]
     fn some_arrive_twice_and_none_is_lost() {
-        let dice = Dice::new(5, Effect::Duplicate, Direction::Up);
-        let mut arrived = survivors(Box::new(Duplicate::new(Percent::from_fraction(0.1), dice)), 5000);
+        let rng = Rng::new(5, Effect::Duplicate, Direction::Up);
+        let mut arrived = survivors(Box::new(Duplicate::new(Percent::from_fraction(0.1), rng)), 5000);
         assert!(arrived.is_sorted());
         assert!((5400..5600).contains(&arrived.len()), "{}", arrived.len());
         arrived.dedup();

@@ -1,13 +1,12 @@
 //! Jitter: a random delay for each packet, *added* to the fixed one.
 //!
-//! netem spreads the delay to both sides of the nominal one. Here the nominal RTT stays the least
-//! that a packet can take, as on a real path, where light does not speed up and only queues vary;
-//! so the floor of an experiment stays a floor. The delay added is uniform between nothing and the
-//! given time, or the absolute value of a normal distribution with the given standard deviation.
+//! netem varies the delay in both directions around its nominal value. Here the nominal RTT stays the minimum, as on a
+//! real path, where only queues vary; so the floor of an experiment stays a floor. The added delay is uniform between
+//! zero and the given time, or the absolute value of a normal distribution with the given standard deviation.
 //!
-//! Unless reordering is wanted, a packet that would overtake another leaves together with it. (The
-//! delay is then the running maximum of those drawn: larger than the formula's wherever packets are
-//! closer together than the jitter is wide.)
+//! Unless reordering is enabled, a packet that would overtake another leaves together with it. (The delay is then the
+//! running maximum of the drawn ones, which is larger than the formula's if packets are closer together than the
+//! jitter.)
 
 use std::time::{Duration, Instant};
 
@@ -15,46 +14,46 @@ use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::{
-    dice::Dice,
-    held::{Held, keeps},
+    delay_queue::{DelayQueue, keep},
+    rng::Rng,
 };
 use crate::{
     packet::Packet,
     stage::{Out, Stage},
 };
 
-/// How the delay added is spread.
+/// The distribution of the added delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
-    /// Any time up to the given one, all alike.
+    /// Uniform from zero to this time.
     Uniform(Duration),
     /// The absolute value of a normal distribution with mean zero and this standard deviation.
     Normal(Duration),
 }
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Jitter {
     spread: Spread,
     reorder: bool,
-    dice: Dice,
-    held: Held,
+    rng: Rng,
+    queue: DelayQueue,
 }
 
 impl Jitter {
-    /// Jitter of this spread; `reorder` says whether packets may overtake one another.
-    pub fn new(spread: Spread, reorder: bool, dice: Dice) -> Self {
-        Self { spread, reorder, dice, held: Held::default() }
+    /// Jitter with this distribution; `reorder` allows packets to overtake one another.
+    pub fn new(spread: Spread, reorder: bool, rng: Rng) -> Self {
+        Self { spread, reorder, rng, queue: DelayQueue::default() }
     }
 
     fn draw(&mut self) -> Duration {
         match self.spread {
             Spread::Uniform(most) => {
                 let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
-                Duration::from_nanos(self.dice.numbers().random_range(0..=most))
+                Duration::from_nanos(self.rng.source().random_range(0..=most))
             }
             Spread::Normal(deviation) => {
-                let z: f64 = StandardNormal.sample(self.dice.numbers());
+                let z: f64 = StandardNormal.sample(self.rng.source());
                 deviation.mul_f64(z.abs())
             }
         }
@@ -62,14 +61,14 @@ impl Jitter {
 }
 
 impl Stage for Jitter {
-    keeps!(held, dice);
+    keep!(queue, rng);
 
     fn push(&mut self, packet: Packet, now: Instant, _out: &mut Out) {
         let at = now + self.draw();
         if self.reorder {
-            self.held.insert(packet, at);
+            self.queue.insert(packet, at);
         } else {
-            self.held.append(packet, at);
+            self.queue.append(packet, at);
         }
     }
 }
@@ -87,8 +86,8 @@ mod tests {
     /// 2000 sent every `gap`.
     fn send(spread: Spread, reorder: bool, gap: Duration) -> Vec<(u16, u128)> {
         let start = Instant::now();
-        let dice = Dice::new(1, Effect::Jitter, Direction::Up);
-        let mut chain = Chain::new(vec![Box::new(Jitter::new(spread, reorder, dice))]);
+        let rng = Rng::new(1, Effect::Jitter, Direction::Up);
+        let mut chain = Chain::new(vec![Box::new(Jitter::new(spread, reorder, rng))]);
         let mut output = Output::default();
         for n in 0..2000u16 {
             chain.push(0, Packet::new(n.to_be_bytes().to_vec()), start + gap * u32::from(n), &mut output);
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn uniform_jitter_is_within_its_bounds_and_fills_them() {
+    fn uniform_jitter_stays_in_its_bounds_with_the_right_mean() {
         let delays = send(Spread::Uniform(Duration::from_millis(2)), true, Duration::from_millis(5));
         assert_eq!(delays.len(), 2000);
         let mean = delays.iter().map(|(_, delay)| *delay as f64).sum::<f64>() / 2000.0;
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_kept_unless_asked_otherwise() {
+    fn order_is_kept_unless_reordering_is_enabled() {
         let spread = Spread::Uniform(Duration::from_millis(2));
         assert!(send(spread, false, Duration::from_micros(100)).is_sorted());
         assert!(!send(spread, true, Duration::from_micros(100)).is_sorted());

@@ -1,36 +1,35 @@
-//! Loss: each packet is lost with the same probability, whatever became of the others.
+//! Independent loss: each packet is lost with the same probability.
 
 use std::time::Instant;
 
-use super::{dice::Dice, held::keeps};
+use super::{delay_queue::keep, rng::Rng};
 use crate::{
     packet::Packet,
     stage::{Out, Stage},
 };
 use units::Percent;
 
-/// See the module's page.
+/// See the module documentation.
 ///
-/// Of two runs with the same seed and packets, the one with the higher probability loses those that
-/// the other loses, and more.
+/// For the same seed and packets, a higher probability loses all packets that a lower one loses, and more.
 #[derive(Debug)]
 pub struct Loss {
     probability: Percent,
-    dice: Dice,
+    rng: Rng,
 }
 
 impl Loss {
     /// Loss of this probability.
-    pub fn new(probability: Percent, dice: Dice) -> Self {
-        Self { probability, dice }
+    pub fn new(probability: Percent, rng: Rng) -> Self {
+        Self { probability, rng }
     }
 }
 
 impl Stage for Loss {
-    keeps!(dice);
+    keep!(rng);
 
     fn push(&mut self, packet: Packet, _now: Instant, out: &mut Out) {
-        if !self.dice.hits(self.probability) {
+        if !self.rng.happens(self.probability) {
             out.forward(packet);
         }
     }
@@ -45,11 +44,11 @@ mod tests {
     };
 
     fn loss(percent: f64, direction: Direction) -> Box<Loss> {
-        Box::new(Loss::new(Percent::from_fraction(percent / 100.0), Dice::new(3, Effect::Loss, direction)))
+        Box::new(Loss::new(Percent::from_fraction(percent / 100.0), Rng::new(3, Effect::Loss, direction)))
     }
 
     #[test]
-    fn loses_its_share_and_the_same_each_time() {
+    fn loss_matches_its_probability_and_repeats_with_the_seed() {
         let lost = 20_000 - survivors(loss(10.0, Direction::Up), 20_000).len();
         assert!((1850..2150).contains(&lost), "{lost}");
         assert_eq!(survivors(loss(10.0, Direction::Up), 999), survivors(loss(10.0, Direction::Up), 999));
@@ -59,14 +58,14 @@ mod tests {
     }
 
     #[test]
-    fn higher_loss_loses_the_same_and_more() {
+    fn higher_probability_loses_the_same_packets_and_more() {
         let few = survivors(loss(20.0, Direction::Up), 999);
         let many = survivors(loss(5.0, Direction::Up), 999);
         assert!(few.len() < many.len() && few.iter().all(|n| many.contains(n)));
     }
 
     #[test]
-    fn a_change_does_not_repeat_the_beginning() {
+    fn replaced_stage_continues_the_random_sequence() {
         let mut first = loss(50.0, Direction::Up);
         let mut out = Out::default();
         for _ in 0..100 {

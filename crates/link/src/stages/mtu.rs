@@ -1,16 +1,15 @@
-//! A link that carries packets up to a size only.
+//! A link with an MTU.
 //!
-//! What is larger is treated as a router treats it: an IPv4 packet that may be fragmented is
-//! (RFC 791 §3.2); one that may not is dropped, and its sender told the size that would pass, by
-//! ICMP "fragmentation needed" (RFC 1191 §4); an IPv6 packet is dropped and answered with "packet
-//! too big" (RFC 4443 §3.2). No answer goes to an ICMP error, to a fragment other than the first, or
-//! to and about addresses that name no single host (RFC 1122 §3.2.2).
+//! It treats larger packets as a router does. It fragments an IPv4 packet if allowed (RFC 791 §3.2), and otherwise drops
+//! it and answers with ICMP "fragmentation needed" and the MTU (RFC 1191 §4). It drops an IPv6 packet and answers with
+//! "packet too big" (RFC 4443 §3.2). It does not answer ICMP errors, fragments other than the first, or packets with
+//! addresses that identify no single host (RFC 1122 §3.2.2).
 //!
-//! The stage has no address of its own; it answers in the name of the packet's destination, from
-//! where an answer is sure to be routed.
+//! The stage has no address of its own. It answers from the packet's destination address, since answers from there are
+//! sure to be routed.
 //!
-//! As a **black hole** it drops what is too large, whether or not it might be fragmented, and says
-//! nothing: the firewall that takes path MTU discovery down (RFC 2923 §2.1).
+//! As a **black hole** it drops every packet that is too large, without an answer, like a firewall that breaks path MTU
+//! discovery (RFC 2923 §2.1).
 
 use std::{net::IpAddr, time::Instant};
 
@@ -25,15 +24,15 @@ use crate::{
     stage::{Out, Stage},
 };
 
-/// The longest ICMP error about an IPv4 packet (RFC 1812 §4.3.2.3) and about an IPv6 one (RFC 4443
-/// §2.4), in bytes with all headers.
-const LONGEST_V4: usize = 576;
-const LONGEST_V6: usize = 1280;
-/// What precedes the quoted packet in an ICMP error: IP and ICMP headers.
-const HEADS_V4: usize = 20 + 8;
-const HEADS_V6: usize = 40 + 8;
+/// Maximum length of an ICMP error about an IPv4 packet (RFC 1812 §4.3.2.3) and about an IPv6 packet (RFC 4443 §2.4), in
+/// bytes with all headers.
+const MAX_ERROR_V4: usize = 576;
+const MAX_ERROR_V6: usize = 1280;
+/// Length of the headers in front of the quoted packet in an ICMP error: IP and ICMP.
+const HEADERS_V4: usize = 20 + 8;
+const HEADERS_V6: usize = 40 + 8;
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Mtu {
     mtu: u16,
@@ -41,13 +40,13 @@ pub struct Mtu {
 }
 
 impl Mtu {
-    /// The least MTU that a link can have: IPv4 must pass 68 bytes (RFC 791 §3.2). Below 1280 a link
-    /// cannot carry IPv6 (RFC 8200 §5): hosts go on sending what is too large for it.
-    pub const LEAST: u16 = 68;
+    /// Minimum MTU: IPv4 requires 68 bytes (RFC 791 §3.2). Below 1280 a link cannot carry IPv6 (RFC 8200 §5): hosts keep
+    /// sending packets that are too large.
+    pub const MIN: u16 = 68;
 
-    /// A link that carries packets of up to `mtu` bytes, at least [`Mtu::LEAST`].
+    /// A link that carries packets of up to `mtu` bytes; the minimum is [`Mtu::MIN`].
     pub fn new(mtu: u16, black_hole: bool) -> Self {
-        Self { mtu: mtu.max(Self::LEAST), black_hole }
+        Self { mtu: mtu.max(Self::MIN), black_hole }
     }
 
     fn ipv4(&self, bytes: &[u8], out: &mut Out) -> Option<()> {
@@ -62,7 +61,7 @@ impl Mtu {
             return None;
         }
         let needed = DestUnreachableHeader::FragmentationNeeded { next_hop_mtu: self.mtu };
-        let quote = &bytes[..bytes.len().min(LONGEST_V4.min(self.mtu.into()) - HEADS_V4)];
+        let quote = &bytes[..bytes.len().min(MAX_ERROR_V4.min(self.mtu.into()) - HEADERS_V4)];
         let builder =
             headers::build(headers.destination, headers.source)?.icmpv4(Icmpv4Type::DestinationUnreachable(needed));
         let mut answer = Vec::with_capacity(builder.size(quote.len()));
@@ -71,7 +70,7 @@ impl Mtu {
         Some(())
     }
 
-    /// Cuts a packet into fragments; one that is a fragment already into smaller ones.
+    /// Splits a packet into fragments, or a fragment into smaller ones.
     fn fragment(&self, whole: &Ipv4Header, bytes: &[u8], out: &mut Out) -> Option<()> {
         let payload = bytes.get(whole.header_len()..whole.total_len.into())?;
         let mut header = whole.clone();
@@ -102,7 +101,7 @@ impl Mtu {
         if icmp_error || !may_be_answered(&headers) {
             return None;
         }
-        let quote = &bytes[..bytes.len().min(LONGEST_V6 - HEADS_V6)];
+        let quote = &bytes[..bytes.len().min(MAX_ERROR_V6 - HEADERS_V6)];
         let builder = headers::build(headers.destination, headers.source)?
             .icmpv6(Icmpv6Type::PacketTooBig { mtu: self.mtu.into() });
         let mut answer = Vec::with_capacity(builder.size(quote.len()));

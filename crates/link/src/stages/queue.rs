@@ -1,8 +1,7 @@
 //! Queues in front of a link: which packets wait, and which are dropped.
 //!
-//! A queue knows nothing of how fast it is emptied; [`super::RateLimit`] and [`super::TraceLink`]
-//! take packets from it when they can send. The packet that is being sent is not in the queue, as
-//! in Linux, where the device holds it.
+//! A queue does not know the rate of its link; [`super::RateLimit`] and [`super::TraceLink`] take packets from it when
+//! they can send. The packet that is being sent is not in the queue, as in Linux, where the device holds it.
 
 use std::{collections::VecDeque, time::Instant};
 
@@ -13,21 +12,21 @@ use units::Size;
 /// Which packets a queue drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Discipline {
-    /// None, however long the queue gets.
+    /// None.
     Infinite,
-    /// Those that arrive when so many packets wait.
+    /// Those that arrive when this many packets wait.
     Packets(usize),
-    /// Those that arrive when there is no room for them in so many bytes of IP packets.
+    /// Those with which the queue would hold more than this many bytes of IP packets.
     Bytes(Size),
-    /// Those that `CoDel` picks as they leave (RFC 8289), and those that arrive when 10 240 packets
-    /// wait, the limit of Linux's `fq_codel`.
+    /// Those that `CoDel` selects (RFC 8289), and those that arrive when 10 240 packets wait, the limit of Linux's
+    /// `fq_codel`.
     CoDel,
 }
 
 /// The hard limit of a `CoDel` queue, in packets.
 const CODEL_LIMIT: usize = 10_240;
 
-/// Packets that wait, in order, each with the time at which it came.
+/// Waiting packets in order, each with its arrival time.
 #[derive(Debug, Default)]
 pub(super) struct Fifo {
     packets: VecDeque<(Instant, Packet)>,
@@ -35,9 +34,9 @@ pub(super) struct Fifo {
 }
 
 impl Fifo {
-    fn put(&mut self, packet: Packet, came: Instant) {
+    fn put(&mut self, packet: Packet, arrived: Instant) {
         self.bytes += packet.len();
-        self.packets.push_back((came, packet));
+        self.packets.push_back((arrived, packet));
     }
 
     pub(super) fn take(&mut self) -> Option<(Instant, Packet)> {
@@ -66,19 +65,19 @@ impl Queue {
         Self { fifo: Fifo::default(), discipline, codel: CoDel::default() }
     }
 
-    /// A packet arrives; it waits, or is dropped.
+    /// A packet arrives; it is enqueued or dropped.
     pub(super) fn put(&mut self, packet: Packet, now: Instant) {
         let waiting = self.fifo.packets.len();
-        let room = match self.discipline {
+        let has_room = match self.discipline {
             Discipline::Infinite => true,
-            Discipline::Packets(most) => waiting < most,
-            Discipline::Bytes(most) => (self.fifo.bytes + packet.len()) as u64 <= most.as_bytes(),
+            Discipline::Packets(limit) => waiting < limit,
+            Discipline::Bytes(limit) => (self.fifo.bytes + packet.len()) as u64 <= limit.as_bytes(),
             Discipline::CoDel => {
-                self.codel.saw(&packet);
+                self.codel.enqueued(&packet);
                 waiting < CODEL_LIMIT
             }
         };
-        if room {
+        if has_room {
             self.fifo.put(packet, now);
         }
     }
@@ -86,7 +85,7 @@ impl Queue {
     /// The next packet to send, now that the link is free.
     pub(super) fn take(&mut self, now: Instant) -> Option<Packet> {
         match self.discipline {
-            Discipline::CoDel => self.codel.take(&mut self.fifo, now),
+            Discipline::CoDel => self.codel.dequeue(&mut self.fifo, now),
             _ => self.fifo.take().map(|(_, packet)| packet),
         }
     }
@@ -96,18 +95,18 @@ impl Queue {
         self.fifo.packets.is_empty()
     }
 
-    /// Gives up the packets that wait, in order.
-    pub(super) fn leave(&mut self) -> impl Iterator<Item = Packet> {
+    /// Removes all packets, in order.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Packet> {
         std::iter::from_fn(|| self.fifo.take()).map(|(_, packet)| packet)
     }
 
-    /// The packets of a queue that this one replaces wait on here; a shorter queue drops the last.
+    /// Takes over the packets of the queue that this one replaces; a shorter queue drops the last ones.
     pub(super) fn take_over(&mut self, old: Self) {
         if self.discipline == old.discipline {
             *self = old;
         } else {
-            for (came, packet) in old.fifo.packets {
-                self.put(packet, came);
+            for (arrived, packet) in old.fifo.packets {
+                self.put(packet, arrived);
             }
         }
     }
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn droptail_drops_what_has_no_room() {
+    fn droptail_drops_packets_beyond_its_limit() {
         assert_eq!(accepted(Discipline::Packets(2), &[10, 20, 30]), [10, 20]);
         // A small packet finds room where a large one did not.
         assert_eq!(accepted(Discipline::Bytes(Size::bytes(100)), &[60, 50, 40, 1]), [60, 40]);

@@ -1,30 +1,30 @@
 //! A link of constant rate with a queue in front: one packet is sent at a time.
 //!
-//! A packet leaves at max(the time the previous one left, its arrival) + bits ÷ rate. The bytes are
-//! those of the IP packet; no link-layer framing is added. Times have nanoseconds, bits ÷ rate has
-//! fractions of one: the fraction is carried from packet to packet, so that a busy link is exact
-//! over any length of time. A packet is delivered at the first nanosecond at which it is complete.
+//! A packet leaves at max(departure of the previous one, its arrival) + bits ÷ rate. The bits are those of the IP packet,
+//! without link-layer framing. Times are in nanoseconds, and bits ÷ rate may have a fraction; the fraction is carried
+//! from packet to packet, so that a busy link is exact over any length of time. A packet is delivered at the first
+//! nanosecond at which it is complete.
 //!
-//! When the rate changes, the bits of the current packet that are not yet sent go at the new rate.
+//! When the rate changes, the remaining bits of the current packet are sent at the new rate.
 
 use std::time::{Duration, Instant};
 
 use super::queue::Queue;
 use crate::{
     packet::Packet,
-    stage::{Out, Stage, same_kind},
+    stage::{Out, Stage, same_type},
 };
 use units::Rate;
 
 const NANOS: u128 = 1_000_000_000;
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct RateLimit {
     rate: u128,
     queue: Queue,
     sending: Option<Packet>,
-    /// When the packet that is being sent, or was sent last, is through: this instant…
+    /// When the current or last packet is sent completely: this instant…
     free: Option<Instant>,
     /// …and this many `rate`-ths of a nanosecond.
     fraction: u128,
@@ -36,7 +36,7 @@ impl RateLimit {
         Self { rate: rate.as_bits_per_second().into(), queue, sending: None, free: None, fraction: 0 }
     }
 
-    /// Sends `bit_nanos` (bits × 10⁹) and then the fraction, from `from` on.
+    /// Starts to send `bit_nanos` (bits × 10⁹) at `from`, plus the carried fraction.
     fn send(&mut self, bit_nanos: u128, from: Instant) {
         let work = bit_nanos + self.fraction;
         let nanos = u64::try_from(work / self.rate).unwrap_or(u64::MAX);
@@ -81,7 +81,7 @@ impl Stage for RateLimit {
     }
 
     fn replace(&mut self, old: Box<dyn Stage>, now: Instant) {
-        let Some(old) = same_kind::<Self>(old) else { return };
+        let Some(old) = same_type::<Self>(old) else { return };
         self.queue.take_over(old.queue);
         self.sending = old.sending;
         if let (Some(_), Some(free)) = (&self.sending, old.free) {
@@ -90,8 +90,8 @@ impl Stage for RateLimit {
         }
     }
 
-    fn leave(&mut self) -> Vec<Packet> {
-        self.sending.take().into_iter().chain(self.queue.leave()).collect()
+    fn drain(&mut self) -> Vec<Packet> {
+        self.sending.take().into_iter().chain(self.queue.drain()).collect()
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_link_is_exact_over_any_length() {
+    fn busy_link_is_exact_over_any_length_of_time() {
         // 1500 B at 7 Mbit/s take 1714285.714… ns; after 7000 packets exactly 12 s have passed.
         let start = Instant::now();
         let mut chain = Chain::new(vec![link(7_000_000, Discipline::Infinite)]);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_link_starts_at_once() {
+    fn idle_link_sends_at_once() {
         let start = Instant::now();
         let at = |us| start + Duration::from_micros(us);
         let mut chain = Chain::new(vec![link(8_000_000, Discipline::Packets(0))]);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_rate_holds_for_the_bits_that_are_left() {
+    fn new_rate_applies_to_the_remaining_bits() {
         let start = Instant::now();
         let at = |us| start + Duration::from_micros(us);
         let mut chain = Chain::new(vec![link(8_000_000, Discipline::Infinite)]);

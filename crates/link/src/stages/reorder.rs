@@ -1,14 +1,13 @@
-//! Reordering: some packets are held a little, and those behind them overtake.
+//! Reordering: some packets are held for a given time, and later packets overtake them.
 //!
-//! netem lets the chosen packets skip the delay, which makes them *faster* than the link is. Here
-//! the chosen ones come late instead, as on a path of several ways: each is held for a given time,
-//! and whatever comes in between goes first. A packet with nothing behind it is late but in order.
+//! In netem the selected packets skip the delay, which makes them *faster* than the link. Here they are late instead, as
+//! on a path with several routes. A packet with none behind it is late, but in order.
 
 use std::time::{Duration, Instant};
 
 use super::{
-    dice::Dice,
-    held::{Held, keeps},
+    delay_queue::{DelayQueue, keep},
+    rng::Rng,
 };
 use crate::{
     packet::Packet,
@@ -16,28 +15,28 @@ use crate::{
 };
 use units::Percent;
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Reorder {
     probability: Percent,
     by: Duration,
-    dice: Dice,
-    held: Held,
+    rng: Rng,
+    queue: DelayQueue,
 }
 
 impl Reorder {
     /// Holds each packet with this probability, for the time `by`.
-    pub fn new(probability: Percent, by: Duration, dice: Dice) -> Self {
-        Self { probability, by, dice, held: Held::default() }
+    pub fn new(probability: Percent, by: Duration, rng: Rng) -> Self {
+        Self { probability, by, rng, queue: DelayQueue::default() }
     }
 }
 
 impl Stage for Reorder {
-    keeps!(held, dice);
+    keep!(queue, rng);
 
     fn push(&mut self, packet: Packet, now: Instant, out: &mut Out) {
-        if self.dice.hits(self.probability) {
-            self.held.insert(packet, now + self.by);
+        if self.rng.happens(self.probability) {
+            self.queue.insert(packet, now + self.by);
         } else {
             out.forward(packet);
         }
@@ -53,10 +52,10 @@ mod tests {
     };
 
     #[test]
-    fn late_packets_are_overtaken_and_none_is_lost() {
-        let dice = Dice::new(5, Effect::Reorder, Direction::Up);
+    fn held_packets_are_overtaken_and_none_is_lost() {
+        let rng = Rng::new(5, Effect::Reorder, Direction::Up);
         // `survivors` sends a packet each 100 µs, so three overtake a late one.
-        let stage = Reorder::new(Percent::from_fraction(0.1), Duration::from_micros(350), dice);
+        let stage = Reorder::new(Percent::from_fraction(0.1), Duration::from_micros(350), rng);
         let mut order = survivors(Box::new(stage), 5000);
         let steps = order.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
         assert!((800..1600).contains(&steps), "{steps}");

@@ -1,25 +1,25 @@
-//! When a cable began.
+//! The start time of a cable's traffic.
 
 use std::{
     sync::{Arc, OnceLock},
     time::Instant,
 };
 
-/// The moment from which a stage counts its time: when the first packet came, in whichever
-/// direction. The stages of both directions share it; clones are one.
+/// Time zero of a stage: the arrival of the first packet in either direction. Clones share it, so that the stages of both
+/// directions have the same.
 ///
-/// A stage has no clock and is built before its cable runs, so it cannot know an earlier moment;
-/// and what is to happen "after 5 s" is to happen to the traffic, not to the preparations.
+/// A stage has no clock and is built before its cable runs, so it cannot know an earlier time. Besides, "after 5 s" is
+/// meant relative to the traffic, not to the preparations.
 #[derive(Debug, Clone, Default)]
 pub struct Start(Arc<OnceLock<Instant>>);
 
 impl Start {
-    /// The start, which is `now` if nothing came before.
+    /// The start; `now` becomes the start if this is the first packet.
     pub(crate) fn at(&self, now: Instant) -> Instant {
         *self.0.get_or_init(|| now)
     }
 
-    /// The start, if there was one.
+    /// The start, if a packet has arrived.
     pub(crate) fn get(&self) -> Option<Instant> {
         self.0.get().copied()
     }

@@ -1,17 +1,15 @@
 //! A link whose rate follows a trace file, in the format of Mahimahi (Netravali et al., ATC 2015).
 //!
-//! Each line of the file is a whole millisecond at which the link may deliver 1504 bytes; the same
-//! millisecond may come several times; after the last line the file starts over, its time zero at
-//! the last line's time. A chance that finds the queue empty is lost. Several small packets share a
-//! chance, and a packet for which too little is left of it goes on with the next, as in Mahimahi's
-//! `link_queue.cc`.
+//! Each line of the file is a delivery opportunity: a whole millisecond at which the link may deliver 1504 bytes. A
+//! millisecond may occur several times. After the last line the file repeats, with its time zero at the last line. An
+//! opportunity is wasted if the queue is empty. Several small packets share an opportunity, and a packet that does not
+//! fit into the rest of one continues in the next, as in Mahimahi's `link_queue.cc`.
 //!
-//! 1504 is what Mahimahi counts for a packet of 1500 bytes, because the kernel hands its TUN device
-//! four bytes in front of each packet. Ours come without; each is counted with four bytes more, so
-//! that a trace carries here exactly the packets that it carries there.
+//! Mahimahi counts 1504 bytes for a packet of 1500, because its TUN device puts four bytes in front of each packet. Ours
+//! does not, so each packet counts four bytes more: a trace carries the same packets here and there.
 //!
-//! The trace starts when the first packet comes to the link; where both directions have one, both
-//! start with the first packet that comes from either side.
+//! The trace starts with the first packet that arrives at the link. If both directions have a trace, both start with the
+//! first packet of either direction.
 
 use std::{
     sync::Arc,
@@ -21,20 +19,20 @@ use std::{
 use super::{queue::Queue, start::Start};
 use crate::{
     packet::Packet,
-    stage::{Out, Stage, same_kind},
+    stage::{Out, Stage, same_type},
 };
 use units::Rate;
 
-/// What one chance carries, in bytes.
-const CHANCE: usize = 1504;
-/// What a packet is counted with, above its bytes.
-const EXTRA: usize = 4;
+/// Bytes per delivery opportunity.
+const OPPORTUNITY: usize = 1504;
+/// Bytes that each packet counts in addition to its own.
+const TUN_HEADER: usize = 4;
 
-/// The chances of a trace.
+/// The delivery opportunities of a trace.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// In milliseconds; not empty, in order, the last not zero.
-    chances: Vec<u64>,
+    opportunities: Vec<u64>,
 }
 
 /// A text that is not a trace.
@@ -49,47 +47,47 @@ pub enum TraceError {
         text: String,
     },
     /// A time before the one above it.
-    #[error("line {line} is earlier than the line above it; the times must not go back")]
+    #[error("line {line} is earlier than the previous line; times must not decrease")]
     Backwards {
         /// The line, from 1.
         line: usize,
     },
-    /// A trace without length.
-    #[error("the last time is missing or zero; a trace must end after it began")]
+    /// A trace of length zero.
+    #[error("the last time is missing or zero; a trace must end after 0 ms")]
     Empty,
 }
 
 impl Schedule {
     /// Reads the lines of a trace file; empty lines are skipped.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
-        let mut chances = Vec::new();
+        let mut opportunities = Vec::new();
         for (line, text) in text.lines().enumerate() {
             let (line, text) = (line + 1, text.trim());
             if text.is_empty() {
                 continue;
             }
-            // 32 bits of milliseconds are seven weeks, and keep all arithmetic in range.
+            // 32 bits of milliseconds are seven weeks, and avoid overflows.
             let ms: u32 =
                 text.parse().map_err(|_| TraceError::NotANumber { line, text: text.chars().take(40).collect() })?;
-            if chances.last().is_some_and(|last| *last > u64::from(ms)) {
+            if opportunities.last().is_some_and(|last| *last > u64::from(ms)) {
                 return Err(TraceError::Backwards { line });
             }
-            chances.push(u64::from(ms));
+            opportunities.push(u64::from(ms));
         }
-        if chances.last().is_none_or(|last| *last == 0) {
+        if opportunities.last().is_none_or(|last| *last == 0) {
             return Err(TraceError::Empty);
         }
-        Ok(Self { chances })
+        Ok(Self { opportunities })
     }
 
     /// The mean rate of the trace.
     pub fn rate(&self) -> Rate {
-        let bits = self.chances.len() as u128 * CHANCE as u128 * 8 * 1000 / u128::from(self.period());
+        let bits = self.opportunities.len() as u128 * OPPORTUNITY as u128 * 8 * 1000 / u128::from(self.period());
         Rate::bits_per_second(u64::try_from(bits).unwrap_or(u64::MAX))
     }
 
     fn period(&self) -> u64 {
-        self.chances[self.chances.len() - 1]
+        self.opportunities[self.opportunities.len() - 1]
     }
 }
 
@@ -100,7 +98,7 @@ struct Place {
     line: usize,
 }
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct TraceLink {
     schedule: Arc<Schedule>,
@@ -108,7 +106,7 @@ pub struct TraceLink {
     queue: Queue,
     /// The packet that is partly sent, and how many of its bytes are not.
     sending: Option<(Packet, usize)>,
-    /// The next chance. Out of date while nothing waits.
+    /// The next opportunity. Out of date while nothing waits.
     next: Place,
 }
 
@@ -124,16 +122,16 @@ impl TraceLink {
     }
 
     fn time_of(&self, place: Place, start: Instant) -> Instant {
-        let ms = place.cycle.saturating_mul(self.schedule.period()) + self.schedule.chances[place.line];
+        let ms = place.cycle.saturating_mul(self.schedule.period()) + self.schedule.opportunities[place.line];
         start + Duration::from_millis(ms)
     }
 
-    /// The first chance after `now`.
+    /// The first opportunity after `now`.
     fn after(&self, now: Instant, start: Instant) -> Place {
         let past = now.saturating_duration_since(start).as_millis() as u64;
         let (cycle, ms) = (past / self.schedule.period(), past % self.schedule.period());
-        let line = self.schedule.chances.partition_point(|chance| *chance <= ms);
-        // `ms` is less than the last chance, so there is one after it in this cycle.
+        let line = self.schedule.opportunities.partition_point(|opportunity| *opportunity <= ms);
+        // `ms` is less than the last opportunity, so there is one after it in this cycle.
         Place { cycle, line }
     }
 }
@@ -142,7 +140,7 @@ impl Stage for TraceLink {
     fn push(&mut self, packet: Packet, now: Instant, _out: &mut Out) {
         let start = self.start.at(now);
         if self.is_idle() {
-            self.next = self.next.max(self.after(now, start)); // a chance is used once, even by a late packet
+            self.next = self.next.max(self.after(now, start)); // an opportunity is used once, even by a late packet
         }
         self.queue.put(packet, now);
     }
@@ -152,11 +150,11 @@ impl Stage for TraceLink {
     }
 
     fn poll(&mut self, now: Instant, out: &mut Out) {
-        let mut room = CHANCE;
+        let mut room = OPPORTUNITY;
         while room > 0 {
             let next = self.sending.take().or_else(|| {
                 let packet = self.queue.take(now)?;
-                let size = packet.len() + EXTRA;
+                let size = packet.len() + TUN_HEADER;
                 Some((packet, size))
             });
             let Some((packet, left)) = next else { break };
@@ -169,13 +167,13 @@ impl Stage for TraceLink {
             }
         }
         self.next.line += 1;
-        if self.next.line == self.schedule.chances.len() {
+        if self.next.line == self.schedule.opportunities.len() {
             self.next = Place { cycle: self.next.cycle + 1, line: 0 };
         }
     }
 
     fn replace(&mut self, old: Box<dyn Stage>, now: Instant) {
-        let Some(old) = same_kind::<Self>(old) else { return };
+        let Some(old) = same_type::<Self>(old) else { return };
         self.queue.take_over(old.queue);
         self.sending = old.sending;
         if self.schedule == old.schedule {
@@ -186,9 +184,9 @@ impl Stage for TraceLink {
         }
     }
 
-    fn leave(&mut self) -> Vec<Packet> {
+    fn drain(&mut self) -> Vec<Packet> {
         let sending = self.sending.take().map(|(packet, _)| packet);
-        sending.into_iter().chain(self.queue.leave()).collect()
+        sending.into_iter().chain(self.queue.drain()).collect()
     }
 }
 
@@ -224,15 +222,15 @@ mod tests {
     }
 
     #[test]
-    fn small_packets_share_a_chance_and_large_ones_span_several() {
+    fn small_packets_share_a_opportunity_and_large_ones_span_several() {
         assert_eq!(deliver("3\n", &[(0, 748), (0, 748), (0, 10)]), [(3, 748), (3, 748), (6, 10)]);
-        // 1004 + 1004 bytes: the second needs a chance more, which it shares with the third.
+        // 1004 + 1004 bytes: the second needs an opportunity more, which it shares with the third.
         assert_eq!(deliver("3\n", &[(0, 1000), (0, 1000), (0, 996)]), [(3, 1000), (6, 1000), (6, 996)]);
         assert_eq!(deliver("3\n", &[(0, 4500)]), [(9, 4500)]);
     }
 
     #[test]
-    fn chances_pass_while_nothing_waits() {
+    fn opportunities_pass_while_nothing_waits() {
         assert_eq!(deliver("1\n2\n3\n", &[(0, 1500), (2, 1500), (3000, 1500)]), [(1, 1500), (3, 1500), (3001, 1500)]);
         assert_eq!(deliver("0\n7\n", &[(0, 100), (7, 100), (8, 100)]), [(7, 100), (14, 100), (14, 100)]);
     }

@@ -23,8 +23,8 @@ use crate::{
 };
 
 fn ends(bytes: &[u8]) -> [SocketAddr; 2] {
-    let ends = super::ends::Ends::of(&Headers::of(bytes).unwrap(), bytes).unwrap();
-    [ends.source, ends.destination]
+    let endpoints = super::endpoints::Endpoints::of(&Headers::of(bytes).unwrap(), bytes).unwrap();
+    [endpoints.source, endpoints.destination]
 }
 
 /// What comes out when this goes in, if anything.

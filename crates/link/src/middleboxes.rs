@@ -1,15 +1,15 @@
-//! Middleboxes: what stands in the way of a cable and does more than carry.
+//! Middleboxes: stages that read or change packets as NATs, firewalls and proxies do.
 //!
-//! One file each, and all of them in [`ALL`]; the text form of one is `name:key=value,key=value`
-//! (see [`Middlebox`]). Each stands at one end of the cable, before or after everything the link
-//! itself does, which matters to those that take or send time: an ACK held at the server's end, a
-//! reset sent from the client's. `at=client` and `at=server` choose the end.
+//! Each is one file, and all are listed in [`ALL`]. The text form is `name:key=value,key=value` (see [`Middlebox`]). A
+//! middlebox stands at one end of the cable, before or after the link itself. That matters for those that hold or send
+//! packets: an ACK held at the server's end, a reset sent from the client's. `at=client` and `at=server` select the end.
 //!
-//! A packet that a middlebox cannot make sense of passes as it is, and none panics.
+//! A packet that a middlebox does not understand passes unchanged. No packet makes one panic.
 
 mod arguments;
 mod balance;
-mod both;
+mod bidirectional;
+mod black_hole;
 mod drop_syn;
 mod drop_udp;
 mod flows;
@@ -18,13 +18,13 @@ mod nat;
 mod reset;
 mod silent;
 mod strip;
-mod swallow;
+mod strip_syn_data;
 
 pub use arguments::{Arguments, Middlebox, MiddleboxError};
 
 use crate::lanes::Element;
 
-/// All middleboxes there are.
+/// All middleboxes.
 pub const ALL: &[&Kind] = &[
     &strip::OPTION,
     &strip::TFO,
@@ -33,8 +33,8 @@ pub const ALL: &[&Kind] = &[
     &strip::WSCALE,
     &drop_syn::UNKNOWN_OPTIONS,
     &drop_syn::DATA,
-    &swallow::DATA,
-    &swallow::AFTER,
+    &strip_syn_data::KIND,
+    &black_hole::KIND,
     &drop_udp::KIND,
     &hold_acks::KIND,
     &reset::KIND,
@@ -43,15 +43,15 @@ pub const ALL: &[&Kind] = &[
     &balance::KIND,
 ];
 
-/// A kind of middlebox, as it is registered.
+/// A kind of middlebox.
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
     /// What it does, in a line.
     pub help: &'static str,
-    /// What can be chosen, beside `at`.
+    /// Its parameters, besides `at`.
     pub parameters: &'static [Parameter],
-    /// Where it stands if nothing else is said: where such boxes are found.
+    /// Default of `at`: where such boxes are usually found.
     pub side: Side,
     build: fn(&Arguments) -> Result<Element, MiddleboxError>,
 }
@@ -60,20 +60,20 @@ pub struct Kind {
 pub struct Parameter {
     /// Its key.
     pub name: &'static str,
-    /// What its value looks like.
+    /// The form of its value.
     pub form: &'static str,
-    /// What it means, in a line.
+    /// Its meaning, in a line.
     pub help: &'static str,
-    /// What holds if it is not given; empty where there is no such thing.
+    /// Its default; empty if there is none.
     pub default: &'static str,
 }
 
 /// An end of a cable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// A, where the client is.
+    /// End A, where the client is.
     Client,
-    /// B, where the server is.
+    /// End B, where the server is.
     Server,
 }
 
@@ -92,18 +92,18 @@ mod tests {
         middlebox.parse::<Middlebox>().unwrap().build().unwrap()
     }
 
-    /// What a middlebox does with one packet on its way up.
+    /// The output of a middlebox for one packet that goes up.
     pub(super) fn pass_up(middlebox: &str, bytes: Vec<u8>) -> Out {
         let mut out = Out::default();
         build(middlebox).up.unwrap().push(Packet::new(bytes), Instant::now(), &mut out);
         out
     }
 
-    /// A middlebox alone on a cable, with packets that come at given milliseconds.
+    /// A middlebox alone on a cable, with packets at given milliseconds.
     pub(super) struct Bench {
         start: Instant,
         chains: [Chain; 2],
-        /// What came out that did not go in just before.
+        /// Output packets, except those that passed at once and unchanged.
         new: Vec<(Direction, Packet)>,
     }
 
@@ -127,7 +127,7 @@ mod tests {
             }
         }
 
-        /// Changes one direction only.
+        /// Replaces the stages of one direction only.
         pub(super) fn put(&mut self, direction: Direction, stages: Vec<Box<dyn Stage>>, ms: u64) {
             let now = self.at(ms);
             let mut output = Output::default();
@@ -138,7 +138,7 @@ mod tests {
         fn take(&mut self, direction: Direction, output: Output) {
             let back = if direction == Direction::Up { Direction::Down } else { Direction::Up };
             self.new.extend(output.delivered.into_iter().map(|(_, packet)| (direction, packet)));
-            // Past the only element, so nothing is left to pass.
+            // There is no other element to pass.
             self.new.extend(output.back.into_iter().map(|(_, _, packet)| (back, packet)));
         }
 
@@ -152,21 +152,21 @@ mod tests {
             }
         }
 
-        /// Sends a packet, and says whether it comes out at once and unchanged.
+        /// Sends a packet, and returns whether it comes out at once and unchanged.
         pub(super) fn passes(&mut self, direction: Direction, ms: u64, bytes: Vec<u8>) -> bool {
             self.run(ms);
             let (now, packet) = (self.at(ms), Packet::new(bytes));
             let mut output = Output::default();
             self.chains[direction as usize].push(0, packet.clone(), now, &mut output);
-            let place = output.delivered.iter().position(|(_, passed)| *passed == packet);
-            if let Some(place) = place {
-                output.delivered.remove(place);
+            let index = output.delivered.iter().position(|(_, passed)| *passed == packet);
+            if let Some(index) = index {
+                output.delivered.remove(index);
             }
             self.take(direction, output);
-            place.is_some()
+            index.is_some()
         }
 
-        /// The packets that came out otherwise since the last call, those that went up first.
+        /// The other output packets since the last call, those that go up first.
         pub(super) fn take_new(&mut self) -> Vec<(Direction, Packet)> {
             let mut new = std::mem::take(&mut self.new);
             new.sort_by_key(|(direction, _)| *direction);

@@ -1,10 +1,9 @@
-//! Middleboxes that watch both directions: one state machine, two stages.
+//! Middleboxes that see both directions: one state machine, two stages.
 //!
-//! In a running cable each direction puts the new stage in the place of the old one when it comes to
-//! it, so for a while the new stage of one direction works beside the old one of the other. Both must
-//! see the same state, or an answer would come to a translator that has just forgotten the question.
-//! So the new watcher moves in where the old one was, with the first of its two stages, and the old
-//! stage finds it there.
+//! When a running cable changes, each direction replaces its stages at its own time. For a while the new stage of one
+//! direction works beside the old stage of the other. Both must share one state: a NAT that has just forgotten a
+//! connection would drop the answer. So the first of the two new stages moves the new state machine to where the old
+//! one was, and the old stage of the other direction finds it there.
 
 use std::{
     sync::{
@@ -17,91 +16,91 @@ use std::{
 use crate::{
     lanes::Element,
     packet::Packet,
-    stage::{Direction, Out, Stage, same_kind},
+    stage::{Direction, Out, Stage, same_type},
 };
 
-/// What a middlebox does, with the packets of either direction. It is like [`Stage`], but told the
-/// direction each time; in [`Out`], forward is onwards in it.
-pub(super) trait Watcher: Send + 'static {
+/// Like [`Stage`], for the packets of both directions: each method gets the direction. In [`Out`], `forward` means
+/// onwards in that direction.
+pub(super) trait Bidirectional: Send + 'static {
     /// A packet arrives.
     fn push(&mut self, direction: Direction, packet: Packet, now: Instant, out: &mut Out);
 
-    /// When it next wants to be polled for a direction.
+    /// When [`Bidirectional::poll`] is to be called next for a direction.
     fn wake(&self, _direction: Direction) -> Option<Instant> {
         None
     }
 
-    /// That time has come.
+    /// The time of [`Bidirectional::wake`] has come.
     fn poll(&mut self, _direction: Direction, _now: Instant, _out: &mut Out) {}
 
-    /// Takes what it wants to keep of the one whose place it takes.
+    /// Takes over the state of the middlebox that it replaces.
     fn take_over(&mut self, old: &mut Self);
 
-    /// Gives up the packets that it holds of a direction.
-    fn leave(&mut self, _direction: Direction) -> Vec<Packet> {
+    /// Removes the packets that it holds of a direction.
+    fn drain(&mut self, _direction: Direction) -> Vec<Packet> {
         Vec::new()
     }
 }
 
-type Home<W> = Arc<Mutex<W>>;
+type Location<M> = Arc<Mutex<M>>;
 
-/// What the two stages of a watcher share.
-struct Shared<W> {
-    /// Where the watcher was made.
-    own: Home<W>,
-    /// Where it lives after a change: where the one lived whose place it took.
-    moved: OnceLock<Home<W>>,
-    /// Whether another took its place.
+/// What the two stages of a middlebox share.
+struct Shared<M> {
+    /// Where the state machine was created.
+    own: Location<M>,
+    /// Where it is after a change: in the place of the one that it replaced.
+    moved: OnceLock<Location<M>>,
+    /// Whether another one has replaced it.
     is_replaced: AtomicBool,
 }
 
-impl<W: Watcher> Shared<W> {
-    fn home(&self) -> &Home<W> {
+impl<M: Bidirectional> Shared<M> {
+    fn location(&self) -> &Location<M> {
         self.moved.get().unwrap_or(&self.own)
     }
 
-    /// Takes the place of another. Both directions come here; the first moves the watcher.
+    /// Replaces another. Both directions call this; the first call moves the state machine.
     fn replace(&self, old: &Self) {
         self.moved.get_or_init(|| {
             if old.is_replaced.swap(true, Ordering::Relaxed) {
-                return Arc::clone(&self.own); // another took its place before
+                return Arc::clone(&self.own); // another one has replaced it before
             }
-            let home = Arc::clone(old.home());
+            let location = Arc::clone(old.location());
             {
-                let (mut new, mut old) = (lock(&self.own), lock(&home));
+                let (mut new, mut old) = (lock(&self.own), lock(&location));
                 new.take_over(&mut old);
                 std::mem::swap(&mut *new, &mut *old);
             }
-            home
+            location
         });
     }
 }
 
-/// One direction's stage of a [`Watcher`].
-struct Way<W> {
+/// The stage of one direction.
+struct OneDirection<M> {
     direction: Direction,
-    shared: Arc<Shared<W>>,
+    shared: Arc<Shared<M>>,
 }
 
-impl<W: Watcher> Way<W> {
-    fn lock(&self) -> MutexGuard<'_, W> {
-        lock(self.shared.home())
+impl<M: Bidirectional> OneDirection<M> {
+    fn lock(&self) -> MutexGuard<'_, M> {
+        lock(self.shared.location())
     }
 }
 
-fn lock<W>(home: &Home<W>) -> MutexGuard<'_, W> {
-    home.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<M>(location: &Location<M>) -> MutexGuard<'_, M> {
+    location.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The two stages of a watcher.
-pub(super) fn stages<W: Watcher>(watcher: W) -> Element {
-    let own = Arc::new(Mutex::new(watcher));
+/// The two stages of a middlebox.
+pub(super) fn stages<M: Bidirectional>(middlebox: M) -> Element {
+    let own = Arc::new(Mutex::new(middlebox));
     let shared = Arc::new(Shared { own, moved: OnceLock::new(), is_replaced: AtomicBool::new(false) });
-    let way = |direction| Some(Box::new(Way { direction, shared: Arc::clone(&shared) }) as Box<dyn Stage>);
-    Element { up: way(Direction::Up), down: way(Direction::Down) }
+    let stage = |direction| Some(Box::new(OneDirection { direction, shared: Arc::clone(&shared) }) as Box<dyn Stage>);
+    Element { up: stage(Direction::Up), down: stage(Direction::Down) }
 }
 
-impl<W: Watcher> Stage for Way<W> {
+impl<M: Bidirectional> Stage for OneDirection<M> {
     fn push(&mut self, packet: Packet, now: Instant, out: &mut Out) {
         self.lock().push(self.direction, packet, now, out);
     }
@@ -115,13 +114,13 @@ impl<W: Watcher> Stage for Way<W> {
     }
 
     fn replace(&mut self, old: Box<dyn Stage>, _now: Instant) {
-        if let Some(old) = same_kind::<Self>(old) {
+        if let Some(old) = same_type::<Self>(old) {
             self.shared.replace(&old.shared);
         }
     }
 
-    fn leave(&mut self) -> Vec<Packet> {
-        self.lock().leave(self.direction)
+    fn drain(&mut self) -> Vec<Packet> {
+        self.lock().drain(self.direction)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The two ends that a packet names: where its addresses and ports are, and writing others in their place.
+//! Addresses and ports of a packet: where they are, and how to rewrite them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,19 +10,19 @@ use crate::{
 };
 
 /// The addresses and ports of a packet that can be translated, and where to write new ones.
-pub(super) struct Ends {
+pub(super) struct Endpoints {
     pub(super) protocol: IpNumber,
     pub(super) source: SocketAddr,
     pub(super) destination: SocketAddr,
-    /// Where the ports are. For ICMP echo both are the identifier's place; of the two ports, the one
-    /// on the side that asks is the identifier, and the other zero.
+    /// Offsets of the ports. For ICMP echo both are the offset of the identifier: the requester's port is the identifier,
+    /// and the other port is zero.
     source_port: usize,
     destination_port: usize,
-    /// Where the transport's checksum is.
+    /// Offset of the transport checksum.
     checksum: usize,
 }
 
-/// ICMP's message types: of echo request, echo reply, and those of the errors.
+/// ICMP message types: echo request, echo reply, and errors.
 pub(super) fn icmp(protocol: IpNumber) -> Option<(u8, u8, &'static [u8])> {
     match protocol {
         ip_number::ICMP => Some((8, 0, &[3, 11, 12])),
@@ -31,8 +31,8 @@ pub(super) fn icmp(protocol: IpNumber) -> Option<(u8, u8, &'static [u8])> {
     }
 }
 
-impl Ends {
-    /// Those of a packet with these headers, if it is of a kind that is translated.
+impl Endpoints {
+    /// Those of a packet with these headers; `None` if NAT does not translate its kind.
     pub(super) fn of(headers: &Headers, bytes: &[u8]) -> Option<Self> {
         let at = headers.payload.start;
         let payload = &bytes[headers.payload.clone()];
@@ -60,16 +60,16 @@ impl Ends {
         Flow::new(self.protocol, self.source, self.destination, direction)
     }
 
-    /// Writes a new source or destination, and corrects the checksums that are there.
+    /// Writes a new source or destination, and corrects the checksums.
     pub(super) fn rewrite(&self, bytes: &mut [u8], is_source: bool, new: SocketAddr) {
         let mut transport = rewrite_address(bytes, is_source, new.ip());
         if self.protocol == ip_number::ICMP {
-            transport = Change::default(); // the one that does not cover addresses
+            transport = Change::default(); // its checksum does not cover addresses
         }
         let port = if is_source { self.source_port } else { self.destination_port };
         transport.write(bytes, port, &new.port().to_be_bytes());
         if bytes.len() < self.checksum + 2 {
-            return; // a quoted packet may be cut off before it
+            return; // a quoted packet may be truncated
         }
         if self.protocol == ip_number::UDP {
             transport.apply_udp(bytes, self.checksum);
@@ -79,7 +79,7 @@ impl Ends {
     }
 }
 
-/// Writes an address into an IP header, and corrects the header's checksum. Returns the change.
+/// Writes an address into an IP header, and corrects the header's checksum. Returns the change for other checksums.
 pub(super) fn rewrite_address(bytes: &mut [u8], is_source: bool, new: IpAddr) -> Change {
     let mut change = Change::default();
     match new {

@@ -1,16 +1,15 @@
-//! When packets left their host.
+//! Transmit timestamps: when a packet left its host.
 //!
-//! A relay sleeps until its device has something to read. To be woken takes it some 50 µs on an idle
-//! machine, for one processor has to interrupt another, and milliseconds on a busy one, where it has to
-//! wait for its turn. If a packet's way along the cable began when the relay reads it, all of that
-//! would be added to the delay that was asked for. So the kernel is asked: a packet socket (packet(7))
-//! hears of each packet on its way into the device, and of the time. Then it does not matter how late
-//! the relay reads, as long as the packet is held longer than that.
+//! A relay sleeps until its device has something to read. Waking up takes about 50 µs on an idle machine, since one
+//! processor interrupts another, and milliseconds on a busy one, where the relay waits for its turn. If a packet's time
+//! on the cable started when the relay reads it, all of that would add to the configured delay. So the kernel takes the
+//! time: a packet socket (packet(7)) gets a copy of each packet that enters the device, with its timestamp. The relay
+//! may then read late, as long as the packet is held for longer.
 //!
-//! Times and packets are paired by their order, which must never make a packet earlier than it was.
-//! So only times are used from which on the device is known to have been empty before: until it is
-//! empty again, the first of them belongs to the first packet and the next to the next. A time that
-//! is missing, because nobody asked for so long that the socket is full, makes packets later at most.
+//! Timestamps and packets are matched by their order, and a wrong match must never make a packet too early. So a
+//! timestamp is used only if the device is known to have been empty before it: from there until the device is empty
+//! again, the first timestamp belongs to the first packet, and so on. A missing timestamp (the socket was full because
+//! nobody read it) can only make packets later.
 
 #![expect(unsafe_code, reason = "bind(2) to a device and SO_ATTACH_FILTER have no safe wrapper in nix")]
 
@@ -29,17 +28,17 @@ use nix::{
     sys::time::TimeSpec,
 };
 
-/// The times at which packets went into a device.
+/// The timestamps of packets that entered a device.
 #[derive(Debug)]
-pub(crate) struct Departures(OwnedFd);
+pub(crate) struct TxTimestamps(OwnedFd);
 
-impl Departures {
-    /// Those of the device of this index, in the namespace of the calling thread.
-    pub(crate) fn of(index: u32) -> io::Result<Self> {
+impl TxTimestamps {
+    /// For the device with this index, in the network namespace of the calling thread.
+    pub(crate) fn new(index: u32) -> io::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Packet, SockType::Datagram, flags, None)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-        // Of packets that the device sends, one byte; of those that it receives, nothing.
+        // Keep one byte of each packet that the device sends, and nothing of those that it receives.
         let kind = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
         let mut filter = [
             (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, kind),
@@ -58,8 +57,7 @@ impl Departures {
             sll_halen: 0,
             sll_addr: [0; 8],
         };
-        // SAFETY: the kernel reads the program, its filter and the address during the calls, each of
-        // the size it is told.
+        // SAFETY: the kernel reads the program, its filter and the address during the calls, each with its given size.
         unsafe {
             let size = size_of::<libc::sock_fprog>() as u32;
             let program = (&raw const program).cast();
@@ -76,15 +74,14 @@ impl Departures {
         Ok(Self(socket))
     }
 
-    /// When the next packet left that left after `since` and was not asked about before; `None` when
-    /// that is not known.
+    /// The next unread timestamp after `since`; `None` if there is none.
     pub(crate) fn next(&self, since: Instant) -> Option<Instant> {
         loop {
-            let left = SystemTime::UNIX_EPOCH + self.time()?;
-            // Whoever is interrupted between two clocks must not take an old time for a new one, nor
-            // make a time earlier than it was.
+            let sent = SystemTime::UNIX_EPOCH + self.time()?;
+            // An interruption between reading the two clocks must not make an old timestamp look new, nor move one
+            // back in time.
             let before = Instant::now();
-            let age = SystemTime::now().duration_since(left).unwrap_or_default();
+            let age = SystemTime::now().duration_since(sent).unwrap_or_default();
             let after = Instant::now();
             if before.checked_sub(age)? >= since {
                 return after.checked_sub(age);
@@ -92,7 +89,7 @@ impl Departures {
         }
     }
 
-    /// The next time, since 1970-01-01 00:00 UTC.
+    /// The next timestamp, since 1970-01-01 00:00 UTC.
     fn time(&self) -> Option<Duration> {
         let mut room = nix::cmsg_space!(TimeSpec);
         let message = recvmsg::<()>(self.0.as_raw_fd(), &mut [], Some(&mut room), MsgFlags::empty()).ok()?;

@@ -3,22 +3,21 @@
 mod codel;
 mod corrupt;
 mod delay;
-mod dice;
+mod delay_queue;
 mod duplicate;
 mod gilbert_elliott;
-mod held;
 mod jitter;
 mod loss;
 mod mtu;
 mod queue;
 mod rate;
 mod reorder;
+mod rng;
 mod start;
 mod trace;
 
 pub use corrupt::Corrupt;
 pub use delay::Delay;
-pub use dice::{Dice, Effect};
 pub use duplicate::Duplicate;
 pub use gilbert_elliott::{Bursts, GilbertElliott};
 pub use jitter::{Jitter, Spread};
@@ -27,6 +26,7 @@ pub use mtu::Mtu;
 pub use queue::{Discipline, Queue};
 pub use rate::RateLimit;
 pub use reorder::Reorder;
+pub use rng::{Effect, Rng};
 pub use start::Start;
 pub use trace::{Schedule, TraceError, TraceLink};
 
