@@ -36,52 +36,51 @@ use crate::link::{
     sysctl::Sysctl,
 };
 
-/// The statuses of a command that cannot be run, as in a shell (POSIX, Shell Command Language, 2.8.2).
+/// Exit statuses for a command that cannot be run, as in a shell (POSIX, Shell Command Language, 2.8.2).
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
 
 /// Run a command at the end of an emulated link
 ///
-/// The command runs on the client host, the command of --server on another; between them is a cable
-/// as the options describe it. Both find the addresses in `HAUL_SERVER_IP` and `HAUL_CLIENT_IP`
-/// (and `HAUL_SERVER_IP6`, `HAUL_CLIENT_IP6`). The exit status is the command's, as in a shell: 127 if there is
-/// no such command, 128 + n if signal n ended it. No root is needed.
+/// The command runs on the client host, the command of --server on the server host; the link described by the options
+/// connects them. The environment variables `HAUL_SERVER_IP`, `HAUL_CLIENT_IP`, `HAUL_SERVER_IP6` and `HAUL_CLIENT_IP6`
+/// contain the hosts' addresses. The exit status is that of the command, as in a shell: 127 if it does not exist,
+/// 128 + n if signal n killed it. Needs no root.
 #[derive(clap::Args)]
 #[command(
     override_usage = "haul link [OPTIONS] -- <CMD>...\n       haul link --calibrate [--json <FILE>]",
     after_long_help = middlebox_help()
 )]
 pub(crate) struct Args {
-    /// Run this on the server host, by sh; without it that host answers pings
+    /// Command for the server host, run by sh; without it, the server host only answers pings
     #[arg(long, value_name = "CMD")]
     server: Option<String>,
 
-    /// Capture both ends into client.pcapng and server.pcapng in this folder
+    /// Capture the packets at both ends, into client.pcapng and server.pcapng in this folder
     #[arg(long, value_name = "DIR")]
     capture: Option<PathBuf>,
 
-    /// Keep only so many bytes of each packet in the captures
+    /// Maximum number of bytes captured per packet [default: all]
     #[arg(long, value_name = "BYTES", requires = "capture", value_parser = clap::value_parser!(u32).range(1..))]
     snaplen: Option<u32>,
 
-    /// Let the client host also reach the network this machine is on, beside the link, with the help of
-    /// passt (package passt)
+    /// Let the client host also reach this machine's network (needs the package passt)
     #[arg(long)]
     outside: bool,
 
-    /// Set a sysctl on both hosts, such as net.ipv4.tcp_fastopen=3; may be repeated
+    /// Set a sysctl on both hosts, such as net.ipv4.tcp_fastopen=3; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     sysctl: Vec<Sysctl>,
 
-    /// Say nothing about the link
+    /// Print no messages about the link
     #[arg(long, short)]
     quiet: bool,
 
-    /// Measure how true the emulator is on this machine, and run nothing
+    /// Measure the emulator's accuracy on this machine, and run no command
     #[arg(long, conflicts_with_all = ["at", "server", "capture", "snaplen", "outside", "sysctl", "command"])]
     calibrate: bool,
 
-    /// Write the calibration (schema longhaul.calibration/1) to this file; `-`: to standard output
+    /// Write the calibration as JSON (schema longhaul.calibration/1) to FILE; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
@@ -89,11 +88,11 @@ pub(crate) struct Args {
     #[arg(last = true, required_unless_present = "calibrate", value_name = "CMD")]
     command: Vec<OsString>,
 
-    // Behind the others, which would come under its heading.
+    // Last but one: the options after it get its heading.
     #[command(flatten)]
     link: LinkSpec,
 
-    /// Change the link while the command runs: 5s:loss=100%, then 8s:loss=0%; may be repeated
+    /// Change the link at a time after the start, as in `--at 5s:loss=100% --at 8s:loss=0%`; repeatable
     #[arg(long, value_name = "TIME:KEY=VALUE")]
     at: Vec<Change>,
 }
@@ -101,12 +100,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let spec = &args.link;
     if args.calibrate && *spec != LinkSpec::default() {
-        return Err(crate::usage("--calibrate measures cables of its own; leave out what describes a link"));
+        return Err(crate::usage("--calibrate measures its own links; leave out the options that describe a link"));
     }
     if args.json.is_some() && !args.calibrate {
-        return Err(crate::usage("--json is for the calibration; give --calibrate too, and no command"));
+        return Err(crate::usage("--json needs --calibrate, and no command"));
     }
-    let laid = lanes(spec, ToString::to_string)?;
+    let lanes = lanes(spec, ToString::to_string)?;
     let timetable = changes::timetable(spec, &args.at)?;
     let sandbox = sandbox::enter()?;
     if args.calibrate {
@@ -114,21 +113,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         print_calibration(args.json.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let status = connect(args, spec, laid, &timetable, &sandbox)?;
+    let status = run_over_link(args, spec, lanes, &timetable, &sandbox)?;
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(1)))
 }
 
-/// The stages of a cable. Options that do not go together are wrong usage; a file that cannot be read is a
-/// failure.
-fn lanes(spec: &LinkSpec, told: impl Fn(&SpecError) -> String) -> Result<Lanes, Box<dyn Error>> {
+/// The stages of the cable. Contradicting options are a usage error; an unreadable file is a failure.
+fn lanes(spec: &LinkSpec, message: impl Fn(&SpecError) -> String) -> Result<Lanes, Box<dyn Error>> {
     spec.lanes().map_err(|error| match error {
-        SpecError::ReadTrace { .. } | SpecError::Trace { .. } => told(&error).into(),
-        _ => crate::usage(told(&error)),
+        SpecError::ReadTrace { .. } | SpecError::Trace { .. } => message(&error).into(),
+        _ => crate::usage(message(&error)),
     })
 }
 
-/// Lays the cable, runs both commands, and pulls it out again.
-fn connect(
+/// Connects the hosts, runs both commands, and disconnects them; returns the command's exit status.
+fn run_over_link(
     args: &Args,
     spec: &LinkSpec,
     lanes: Lanes,
@@ -141,7 +139,7 @@ fn connect(
             sysctl.set(host)?;
         }
     }
-    // First come, first routed: what is not for the server goes this way.
+    // The first device gets the default route, so this one must come before the cable.
     let outside = args.outside.then(|| Outside::open(&client)).transpose()?;
     let taps = match &args.capture {
         Some(folder) => [Some(tap(folder, "client", args.snaplen)?), Some(tap(folder, "server", args.snaplen)?)],
@@ -172,16 +170,16 @@ fn connect(
     for tap in taps.into_iter().flatten().filter_map(Arc::into_inner) {
         if let Err(error) = tap.finish() {
             crate::say(error);
-            status = status.max(1); // what the command said stands, unless it said that all was well
+            status = status.max(1); // keeps the command's own failure
         }
     }
     if !args.quiet {
-        account(&traffic);
+        print_summary(&traffic);
     }
     Ok(status)
 }
 
-/// Runs the server's command and the client's, and returns the exit status of the latter.
+/// Runs the server's command and the client's; returns the exit status of the latter.
 fn run_both(
     args: &Args,
     sandbox: &Sandbox,
@@ -210,29 +208,31 @@ fn run_both(
 }
 
 fn tap(folder: &Path, end: &str, snaplen: Option<u32>) -> Result<Arc<Tap>, Box<dyn Error>> {
-    fs::create_dir_all(folder).map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))?;
+    fs::create_dir_all(folder).map_err(|error| format!("cannot create the folder {}: {error}", folder.display()))?;
     Ok(Arc::new(Tap::create(&folder.join(end).with_extension("pcapng"), end, snaplen)?))
 }
 
 fn describe(spec: &LinkSpec, timetable: &Timetable, cable: &Cable) {
     let [client, server] = cable.addresses();
-    // A cable that does nothing is told as such, not as what the link consists of.
+    // "a cable without delay", but "a link of 18ms RTT".
     let kind = if *spec == LinkSpec::default() { "a " } else { "a link of " };
     crate::say(format_args!("{kind}{spec}; client {}, server {}", client.v4, server.v4));
     if cable.passes_segments_unsplit().contains(&true) {
-        let way = match cable.passes_segments_unsplit() {
+        let direction = match cable.passes_segments_unsplit() {
             [true, true] => "",
             [true, false] => " from the client to the server",
             _ => " from the server to the client",
         };
-        crate::say(format_args!("nothing looks at single packets{way}, so TCP segments of up to 64 KiB pass whole"));
+        crate::say(format_args!(
+            "TCP segments of up to 64 KiB pass unsplit{direction}, since no stage needs single packets"
+        ));
     }
     for (at, spec) in timetable {
-        crate::say(format_args!("from {} on: {spec}", Span(*at)));
+        crate::say(format_args!("after {}: {spec}", Span(*at)));
     }
 }
 
-fn account([up, down]: &[Traffic; 2]) {
+fn print_summary([up, down]: &[Traffic; 2]) {
     if up.packets_out + down.packets_out == 0 {
         crate::say("no packet crossed the link");
         return;
@@ -241,15 +241,17 @@ fn account([up, down]: &[Traffic; 2]) {
     late.merge(&up.lateness);
     late.merge(&down.lateness);
     crate::say(format_args!(
-        "{} packets up, {} down; the relays sent them {} µs late at the median, {} µs at the 99th percentile",
+        "{} packets up, {} down; sent {} µs late at the median, {} µs at the 99th percentile",
         up.packets_out,
         down.packets_out,
         late.quantile(0.5).as_micros(),
         late.quantile(0.99).as_micros(),
     ));
-    let missed = up.device_drops + down.device_drops;
-    if missed > 0 {
-        crate::say(format_args!("it did not keep up: {missed} packets were dropped before they came to the link"));
+    let drops = up.device_drops + down.device_drops;
+    if drops > 0 {
+        crate::say(format_args!(
+            "the emulator was too slow: {drops} packets were dropped before they reached the link"
+        ));
     }
 }
 
@@ -265,7 +267,7 @@ fn print_calibration(json: Option<&Path>) -> Result<(), Box<dyn Error>> {
         output::write(path, |to| to.write_all(text.as_bytes()))
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
-    let mut text = String::from("one-way delay of 9 ms, error in µs:\n");
+    let mut text = String::from("Error of a one-way delay of 9 ms, in µs:\n");
     writeln!(text, "{:>12}  {:>6}  {:>6}  {:>6}  {:>5}", "packets/s", "p50", "p99", "max", "lost")?;
     for row in &calibration.delay {
         let us = |time: Duration| time.as_micros();
@@ -273,16 +275,16 @@ fn print_calibration(json: Option<&Path>) -> Result<(), Box<dyn Error>> {
         writeln!(text, "{:>12}  {p50:>6}  {p99:>6}  {max:>6}  {:>5}", row.packets_per_second, row.lost)?;
     }
     let error = (calibration.rate_error * 10_000.0).round() / 100.0 + 0.0; // not -0
-    writeln!(text, "rate of 100 Mbit/s, error: {error:+.2} %")?;
-    writeln!(text, "capacity: {:.0} packets/s of 100 bytes one way", calibration.packets_per_second)?;
-    let real_time = if calibration.real_time { "in real time" } else { "behind other programs, not in real time" };
-    writeln!(text, "relays run {real_time}")?;
+    writeln!(text, "Error of a rate of 100 Mbit/s: {error:+.2} %")?;
+    writeln!(text, "Capacity: {:.0} packets/s of 100 bytes in one direction", calibration.packets_per_second)?;
+    let priority = if calibration.real_time { "real-time" } else { "normal (other programs can delay them)" };
+    writeln!(text, "Priority of the relays: {priority}")?;
     crate::print(text.as_bytes())
 }
 
 /// The list of middleboxes at the end of the help.
 fn middlebox_help() -> String {
-    let mut text = String::from("Middleboxes, each with at=client or at=server:\n");
+    let mut text = String::from("Middleboxes; at=client or at=server selects the end of the link:\n");
     for kind in middleboxes::ALL {
         let _ = writeln!(text, "  {}\n      {}", kind.name, kind.help);
         for Parameter { name, form, help, default } in kind.parameters {

@@ -134,8 +134,8 @@ fn a_server_that_does_not_listen_is_not_waited_for_long() {
 fn wrong_usage_is_told_with_what_is_right() {
     let room = Room::new();
     for (arguments, told) in [
-        (&["--middlebox", "strip-tof"][..], &["the nearest is `strip-tfo`", "hold-acks", "nat"][..]),
-        (&["--at", "1s:middlebox=strip-tof"], &["the nearest is `strip-tfo`", "hold-acks", "nat"]),
+        (&["--middlebox", "strip-tof"][..], &["did you mean `strip-tfo`", "hold-acks", "nat"][..]),
+        (&["--at", "1s:middlebox=strip-tof"], &["did you mean `strip-tfo`", "hold-acks", "nat"]),
         (&["--at", "1s:speed=1mbit"], &["`speed`", "rate, trace-up"]),
         (&["--at", "1s:seed=2"], &["`seed`", "rate, trace-up"]),
         (&["--at", "1s:rate=fast"], &["`fast`", "100mbit"]),

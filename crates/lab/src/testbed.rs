@@ -131,9 +131,9 @@ impl Testbed {
             traffic.extend(lan.disconnect()?);
         }
         // Nothing that an experiment asks for; its link is slower than the one that was measured.
-        let missed: u64 = traffic.iter().map(|direction| direction.device_drops).sum();
-        if missed > 0 {
-            tracing::warn!("the emulator did not keep up: {missed} packets were dropped before they came to a cable");
+        let drops: u64 = traffic.iter().map(|direction| direction.device_drops).sum();
+        if drops > 0 {
+            tracing::warn!("the emulator was too slow: {drops} packets were dropped before they reached a cable");
         }
         if let Some(tap) = Arc::into_inner(self.tap) {
             tap.finish()?;

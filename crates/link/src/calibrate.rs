@@ -1,9 +1,8 @@
-//! How true the emulator is on this machine, now.
+//! Calibration: measures the emulator's accuracy on this machine.
 //!
-//! Probes are UDP packets that carry their time of sending; both ends read the same clock, so each
-//! gives a one-way delay, and its error is what exceeds the nominal one: the way through two kernels,
-//! the relay's waking up, everything. The rate is measured on packets sent back to back through a rate
-//! stage, the capacity by a flood.
+//! Probes are UDP packets with their send time. Both ends read the same clock, so each probe measures a one-way delay.
+//! Its error is the excess over the nominal delay: two kernels, the relay's wake-up, everything. The rate is measured
+//! with back-to-back packets through a rate stage, the capacity with a flood.
 
 use std::{
     io,
@@ -30,32 +29,32 @@ use crate::{
     stages::{Delay, Discipline, Effect, Loss, Queue, RateLimit, Rng},
 };
 
-/// The one-way delay of the probes' cable: half of the 18 ms of the WebDAV race.
+/// One-way delay of the probes' cable: half of the 18 ms of the WebDAV race.
 const DELAY: Duration = Duration::from_millis(9);
 
-/// The rates at which the delay is probed, packets per second.
+/// Rates of the delay probes, in packets per second.
 const PROBE_RATES: [u32; 3] = [100, 1_000, 10_000];
 
-/// The nominal rate of the rate stage.
+/// Rate of the rate stage, in bits per second.
 const RATE: u64 = 100_000_000;
 
-/// The headers around a UDP payload, in bytes.
+/// Length of the UDP and IP headers, in bytes.
 const UDP_AND_IP: u64 = 28;
 
-/// How long nothing may arrive, once all are sent, before the receiver takes the probes for over.
+/// After all probes are sent, the receiver ends when none arrives for this long.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// How long a busy machine may keep even the first probe waiting.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum time until the first probe arrives, even on a busy machine.
+const FIRST_PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why the calibration failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CalibrateError {
-    /// A host could not be made.
+    /// A host could not be created.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// A cable could not be laid.
+    /// A cable could not be created, or failed.
     #[error(transparent)]
     Cable(#[from] CableError),
     /// The probes could not be sent or received.
@@ -63,16 +62,16 @@ pub enum CalibrateError {
     Probe(#[from] io::Error),
 }
 
-/// What the calibration found.
+/// The result of a calibration.
 #[derive(Debug, Clone)]
 pub struct Calibration {
     /// The error of a one-way delay of 9 ms at several packet rates.
     pub delay: Vec<DelayError>,
-    /// How far the rate of a 100 Mbit/s stage was off, as a fraction; positive is too fast.
+    /// Relative error of the rate of a 100 Mbit/s stage, as a fraction; positive means too fast.
     pub rate_error: f64,
-    /// Packets of 100 bytes per second that a cable with rate, delay and loss carried one way.
+    /// Packets of 100 bytes per second that a cable with rate, delay and loss carried in one direction.
     pub packets_per_second: f64,
-    /// Whether the relays ran in real time; see [`Traffic::real_time`].
+    /// Whether the relays had real-time priority; see [`Traffic::real_time`].
     pub real_time: bool,
 }
 
@@ -83,7 +82,7 @@ pub struct DelayError {
     pub packets_per_second: u32,
     /// Packets sent that did not arrive.
     pub lost: u64,
-    /// How much longer than nominal the packets took.
+    /// How much longer than the nominal delay the packets took.
     pub error: Lateness,
 }
 
@@ -95,11 +94,11 @@ pub fn calibrate() -> Result<Calibration, CalibrateError> {
     Ok(Calibration { delay, rate_error, packets_per_second, real_time })
 }
 
-/// A packet's arrival: its number, and when it was sent and came, since the start.
+/// The arrival of a probe: its number, and when it was sent and arrived, since the start.
 struct Arrival {
     number: u64,
     sent: Duration,
-    came: Duration,
+    arrived: Duration,
 }
 
 fn probe_delay(rate: u32) -> Result<DelayError, CalibrateError> {
@@ -116,14 +115,13 @@ fn probe_delay(rate: u32) -> Result<DelayError, CalibrateError> {
     })?;
     let mut error = Lateness::default();
     for arrival in &arrivals {
-        error.record(arrival.came.saturating_sub(arrival.sent).saturating_sub(DELAY));
+        error.record(arrival.arrived.saturating_sub(arrival.sent).saturating_sub(DELAY));
     }
     Ok(DelayError { packets_per_second: rate, lost: u64::from(count) - error.count(), error })
 }
 
-/// Packets sent back to back leave a rate stage at equal distances. How far each arrival is behind
-/// that is its lateness, of which the least in the first half and in the second are free of the
-/// machine's hiccups; if the rate is true they are the same.
+/// Back-to-back packets leave a rate stage at equal intervals. The lateness of a packet is its arrival minus that ideal
+/// time. The minimum of each half is free of the machine's hiccups; with an exact rate both minima are equal.
 fn probe_rate() -> Result<f64, CalibrateError> {
     const PAYLOAD: usize = 1472;
     const PACKETS: usize = 5_000;
@@ -132,14 +130,14 @@ fn probe_rate() -> Result<f64, CalibrateError> {
     let (arrivals, _) = probe(lanes, |_, send| (0..PACKETS).try_for_each(|_| send(&mut [0; PAYLOAD])))?;
     let each = Rate::bits_per_second(RATE).time_for(PAYLOAD as u64 + UDP_AND_IP).as_secs_f64();
     let late: Vec<f64> =
-        arrivals.iter().map(|arrival| arrival.came.as_secs_f64() - each * arrival.number as f64).collect();
+        arrivals.iter().map(|arrival| arrival.arrived.as_secs_f64() - each * arrival.number as f64).collect();
     let (first, second) = late.split_at(late.len() / 2);
-    let least = |half: &[f64]| half.iter().copied().reduce(f64::min).ok_or_else(nothing_came);
+    let least = |half: &[f64]| half.iter().copied().reduce(f64::min).ok_or_else(no_arrival);
     Ok((least(first)? - least(second)?) / (each * first.len() as f64))
 }
 
-/// A flood through what most races have: a rate (out of reach), a delay and a loss (of nothing), packet
-/// by packet; and whether that was carried in real time.
+/// A flood through the stages of most races, packet by packet: a rate (very high), a delay and a loss (of 0 %). Also
+/// returns whether the relays had real-time priority.
 fn probe_capacity() -> Result<(f64, bool), CalibrateError> {
     let never = Rng::new(1, Effect::Loss, Direction::Up);
     let stages: Vec<Box<dyn Stage>> = vec![
@@ -153,19 +151,19 @@ fn probe_capacity() -> Result<(f64, bool), CalibrateError> {
         }
         Ok(())
     })?;
-    // The receiver may have missed some; when the first and the last came is known all the same.
-    let [first, .., last] = arrivals.as_slice() else { return Err(nothing_came().into()) };
-    let packets_per_second = traffic.packets_out as f64 / last.came.saturating_sub(first.came).as_secs_f64();
+    // The receiver may have missed some; the times of the first and the last are enough.
+    let [first, .., last] = arrivals.as_slice() else { return Err(no_arrival().into()) };
+    let packets_per_second = traffic.packets_out as f64 / last.arrived.saturating_sub(first.arrived).as_secs_f64();
     Ok((packets_per_second, traffic.real_time))
 }
 
-fn nothing_came() -> io::Error {
+fn no_arrival() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "no probe arrived")
 }
 
 type Send<'a> = dyn FnMut(&mut [u8]) -> io::Result<()> + 'a;
 
-/// Sends probes over a cable of these lanes; returns their arrivals, and what the cable counted.
+/// Sends probes over a cable with these lanes; returns their arrivals, and the cable's counters.
 fn probe(
     lanes: Lanes,
     sender: impl FnOnce(Instant, &mut Send<'_>) -> io::Result<()> + std::marker::Send + 'static,
@@ -179,22 +177,23 @@ fn probe(
     let address = receiver.local_addr()?;
     let start = Instant::now();
     let all_sent = Arc::new(AtomicBool::new(false));
-    let over = all_sent.clone();
+    let is_over = all_sent.clone();
     let receive = b.thread("probe receiver", move || {
         let mut arrivals = Vec::new();
         let mut buffer = [0; 2048];
         loop {
-            // Only then is silence the end.
-            let last = over.load(Ordering::Acquire) && (!arrivals.is_empty() || start.elapsed() > PATIENCE);
+            // Only after that, silence means the end.
+            let last =
+                is_over.load(Ordering::Acquire) && (!arrivals.is_empty() || start.elapsed() > FIRST_PROBE_TIMEOUT);
             let outcome = receiver.recv(&mut buffer);
-            let came = start.elapsed();
+            let arrived = start.elapsed();
             match outcome {
                 Ok(_) => {}
                 Err(_) if last => break,
                 Err(_) => continue,
             }
             let word = |at: usize| u64::from_ne_bytes(buffer[at..at + 8].try_into().unwrap_or_default());
-            arrivals.push(Arrival { number: word(8), sent: Duration::from_nanos(word(0)), came });
+            arrivals.push(Arrival { number: word(8), sent: Duration::from_nanos(word(0)), arrived });
         }
         arrivals
     })?;
@@ -212,7 +211,7 @@ fn probe(
     });
     all_sent.store(true, Ordering::Release);
     let sent = sent?;
-    let arrivals = receive.join().map_err(|_| nothing_came())?;
+    let arrivals = receive.join().map_err(|_| no_arrival())?;
     sent?;
     let [traffic, _] = cable.disconnect()?;
     Ok((arrivals, traffic))

@@ -1,13 +1,12 @@
-//! Where things are in a packet, and changing them in place.
+//! Reading the headers of a packet, and changing them in place.
 //!
-//! A middlebox changes a few bytes of a packet that is not its own. It must leave a checksum that
-//! was right right, and one that was wrong wrong: so checksums are never computed anew but moved by
-//! the difference between the old bytes and the new (RFC 1624). That also works on the first
-//! fragment of a datagram, whose checksum covers bytes that are not there.
+//! A middlebox changes a few bytes of a packet. A correct checksum must stay correct, and a wrong one wrong. So checksums
+//! are never recomputed, but updated by the difference between the old and the new bytes (RFC 1624). That also works for
+//! the first fragment of a datagram, whose checksum covers bytes of other fragments.
 //!
-//! What is not a whole IP packet, and a fragment that is not the first, has no headers to look at:
-//! [`Headers::of`] says `None`, and middleboxes let such a packet pass as it is. Only a translator,
-//! which must not let an address escape, asks for those of later fragments as well.
+//! An incomplete IP packet and a fragment other than the first have no usable headers: [`Headers::of`] returns `None`,
+//! and middleboxes pass such a packet unchanged. Only NAT, which must not leak an address, needs the headers of later
+//! fragments too.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -22,10 +21,10 @@ use etherparse::{
 
 use crate::{packet::Packet, stage::Direction};
 
-/// The hop limit of the packets that a middlebox makes itself.
+/// Hop limit of packets that a middlebox creates.
 const HOPS: u8 = 64;
 
-/// The IP layer of a packet, and where its payload is.
+/// The IP header of a packet, and the range of its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Headers {
     pub(crate) source: IpAddr,
@@ -36,24 +35,23 @@ pub(crate) struct Headers {
     pub(crate) fragment: Option<Fragment>,
 }
 
-/// What a fragment says of itself.
+/// The identification of a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fragment {
-    /// What tells its datagram from others with the same addresses: the identification, in IPv4 (RFC 791
-    /// §3.2) with the protocol above, in IPv6 (RFC 8200 §4.5) alone.
+    /// Identifies its datagram among others with the same addresses: the identification, in IPv4 together with the
+    /// protocol (RFC 791 §3.2), in IPv6 alone (RFC 8200 §4.5).
     pub(crate) datagram: u64,
-    /// Whether it is the first, in which the transport header is.
+    /// Whether it is the first, which contains the transport header.
     pub(crate) is_first: bool,
 }
 
 impl Headers {
-    /// Those of an IP packet; `None` if it is garbage or a fragment other than the first.
+    /// Those of an IP packet; `None` if it is invalid, or a fragment other than the first.
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         Self::of_any(bytes).filter(|headers| headers.fragment.is_none_or(|fragment| fragment.is_first))
     }
 
-    /// Those of an IP packet; of a fragment other than the first, the payload is the middle of
-    /// something.
+    /// Those of an IP packet, or of any fragment.
     pub(crate) fn of_any(bytes: &[u8]) -> Option<Self> {
         if let Some(headers) = Self::of_later_fragment(bytes) {
             return Some(headers);
@@ -80,8 +78,8 @@ impl Headers {
         })
     }
 
-    /// Those of a fragment other than the first. What its header says is next is at the beginning of the
-    /// datagram; here it would be looked for in the middle, extension headers too (RFC 8200 §4.5).
+    /// Those of a fragment other than the first. The next header is only in the first fragment, so a parser must not look
+    /// for it here, nor for extension headers (RFC 8200 §4.5).
     fn of_later_fragment(bytes: &[u8]) -> Option<Self> {
         let headers = if let Ok(ip) = Ipv4HeaderSlice::from_slice(bytes) {
             Self {
@@ -115,8 +113,7 @@ impl Headers {
         (is_whole && headers.fragment.is_some_and(|fragment| !fragment.is_first)).then_some(headers)
     }
 
-    /// Those of the packet that an ICMP error quotes, of which the end may be missing. One with IPv6
-    /// extension headers is not looked into.
+    /// Those of the packet that an ICMP error quotes, which may be truncated. IPv6 extension headers are not parsed.
     pub(crate) fn quoted(bytes: &[u8]) -> Option<Self> {
         let (source, destination, protocol, at) = if let Ok(ip) = Ipv4HeaderSlice::from_slice(bytes) {
             if ip.fragments_offset().value() > 0 {
@@ -142,18 +139,18 @@ impl Fragment {
     }
 }
 
-/// The two ends of a connection, or of what is like one.
+/// The two ends of a connection, or of a UDP or ICMP flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Flow {
     pub(crate) protocol: IpNumber,
-    /// On the A side.
+    /// At end A.
     pub(crate) client: SocketAddr,
-    /// On the B side.
+    /// At end B.
     pub(crate) server: SocketAddr,
 }
 
 impl Flow {
-    /// That of a packet from `source` to `destination`, going in `direction`.
+    /// The flow of a packet from `source` to `destination`, going in `direction`.
     pub(crate) fn new(protocol: IpNumber, source: SocketAddr, destination: SocketAddr, direction: Direction) -> Self {
         match direction {
             Direction::Up => Self { protocol, client: source, server: destination },
@@ -169,7 +166,7 @@ pub(crate) struct Tcp<'a> {
 }
 
 impl<'a> Tcp<'a> {
-    /// That in an IP packet, if there is one.
+    /// The segment in an IP packet, if there is one.
     pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
         let headers = Headers::of(bytes)?;
         if headers.protocol != ip_number::TCP {
@@ -185,7 +182,7 @@ impl<'a> Tcp<'a> {
         Flow::new(ip_number::TCP, source, destination, direction)
     }
 
-    /// How much of the sequence space the segment takes: its bytes, and one each for SYN and FIN.
+    /// Length in sequence space: its bytes, and one each for SYN and FIN.
     pub(crate) fn sequence_len(&self) -> u32 {
         self.payload().len() as u32 + u32::from(self.syn()) + u32::from(self.fin())
     }
@@ -195,7 +192,7 @@ impl<'a> Tcp<'a> {
         self.sequence_number().wrapping_add(self.sequence_len())
     }
 
-    /// Where the options begin in the packet.
+    /// Offset of the options in the packet.
     pub(crate) fn options_start(&self) -> usize {
         self.headers.payload.start + 20
     }
@@ -208,23 +205,23 @@ impl<'a> Deref for Tcp<'a> {
     }
 }
 
-/// Whether a is before b on the circle of sequence numbers (RFC 9293 §3.4).
+/// Whether sequence number a is before b, modulo 2^32 (RFC 9293 §3.4).
 pub(crate) fn before(a: u32, b: u32) -> bool {
     a != b && b.wrapping_sub(a) < 1 << 31
 }
 
-/// The difference that edits make to the sum under a checksum.
+/// The effect of edits on a checksum (RFC 1624).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Change(u32);
 
 impl Change {
-    /// Overwrites `bytes` from `at` on. `at` must be as odd or even as it is from where the sum starts;
-    /// so it is in an IP packet, where all headers are of even length.
+    /// Overwrites `bytes` from `at` on. `at` must have the same parity as its offset from the start of the checksummed
+    /// bytes; this holds in IP packets, whose headers have even lengths.
     pub(crate) fn write(&mut self, bytes: &mut [u8], at: usize, new: &[u8]) {
-        for (place, byte) in (at..).zip(new) {
-            let word = |byte: u8| if place % 2 == 0 { u16::from(byte) << 8 } else { byte.into() };
-            self.0 += u32::from(!word(bytes[place])) + u32::from(word(*byte));
-            bytes[place] = *byte;
+        for (index, byte) in (at..).zip(new) {
+            let word = |byte: u8| if index % 2 == 0 { u16::from(byte) << 8 } else { byte.into() };
+            self.0 += u32::from(!word(bytes[index])) + u32::from(word(*byte));
+            bytes[index] = *byte;
         }
     }
 

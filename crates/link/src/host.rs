@@ -1,10 +1,10 @@
-//! A host: a network namespace, with a TCP stack of its own.
+//! A host: a network namespace with its own TCP stack.
 //!
-//! Code of ours runs on a host on a thread that has entered the namespace ([`Host::thread`]); a
-//! network namespace belongs to a thread, so threads of one process can stand on different hosts.
-//! Programs are placed there between fork and exec ([`Host::attach`]).
+//! Our own code runs on a host in a thread that has entered the namespace ([`Host::thread`]). A network namespace belongs
+//! to a thread, so threads of one process can be on different hosts. Programs enter it between fork and exec
+//! ([`Host::attach`]).
 
-#![expect(unsafe_code, reason = "`Command::pre_exec`, with nothing in it but a few system calls")]
+#![expect(unsafe_code, reason = "`Command::pre_exec`, which makes only a few system calls")]
 
 use std::{
     fs::File,
@@ -29,7 +29,7 @@ use nix::{
 
 use crate::netlink;
 
-/// Why a host could not do something.
+/// What failed on a host.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} on host `{host}`: {error}")]
 pub struct HostError {
@@ -44,7 +44,7 @@ impl HostError {
     }
 }
 
-/// A host. Clones are the same host; it vanishes with the last of them and the last of its processes.
+/// A host. Clones are the same host; it disappears with the last clone and the last of its processes.
 #[derive(Debug, Clone)]
 pub struct Host(Arc<Inner>);
 
@@ -57,19 +57,19 @@ struct Inner {
 }
 
 impl Host {
-    /// A new host, with a loopback device and nothing else. It needs CAP_SYS_ADMIN over its user
-    /// namespace: [`crate::sandbox::enter`] first, or root.
+    /// A new host with only a loopback device. Needs root, or CAP_SYS_ADMIN in the user namespace: call
+    /// [`crate::sandbox::enter`] first.
     pub fn new(name: &str) -> Result<Self, HostError> {
         let make = || -> io::Result<File> {
             unshare(CloneFlags::CLONE_NEWNET)?;
             let namespace = File::open("/proc/thread-self/ns/net")?;
-            quieten();
+            silence();
             netlink::run(|net| async move { net.up("lo").await })?;
             Ok(namespace)
         };
         let namespace =
             thread::scope(|scope| scope.spawn(make).join().unwrap_or_else(|_| Err(io::Error::other("panic"))))
-                .map_err(|error| HostError::new(name, "make a network namespace", error))?;
+                .map_err(|error| HostError::new(name, "create a network namespace", error))?;
         Ok(Self(Arc::new(Inner {
             name: name.to_owned(),
             namespace,
@@ -78,25 +78,25 @@ impl Host {
         })))
     }
 
-    /// The name given to it, for messages.
+    /// Its name, for messages.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Runs `f` on a thread on this host.
+    /// Starts a thread on this host that runs `f`.
     pub fn thread<T: Send + 'static>(
         &self,
         name: &str,
         f: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<thread::JoinHandle<T>> {
-        // Entered here, reported here: a thread that could not enter must not run `f`.
+        // A thread that could not enter the namespace must not run `f`; the error is returned here.
         let (entered, wait) = std::sync::mpsc::channel();
         let host = self.clone();
         let handle = thread::Builder::new().name(name.to_owned()).spawn(move || {
             let result = setns(host.0.namespace.as_fd(), CloneFlags::CLONE_NEWNET);
             let ok = result.is_ok();
             let _ = entered.send(result);
-            ok.then(f).expect("nobody waits for a thread that could not enter its host")
+            ok.then(f).expect("a thread that could not enter its host is never joined")
         })?;
         match wait.recv() {
             Ok(Ok(())) => Ok(handle),
@@ -105,31 +105,31 @@ impl Host {
         }
     }
 
-    /// Runs `f` on this host and waits for it.
+    /// Runs `f` on this host, and returns its result.
     pub fn run<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         self.thread("host", f)?.join().map_err(|_| io::Error::other("the thread on the host panicked"))
     }
 
-    /// Makes `command` start on this host, with no signal blocked (a sandbox's worker has some, and
-    /// programs inherit them), and die with the process that starts it.
+    /// Makes `command` start on this host. It unblocks all signals, since a sandbox's worker blocks some and programs
+    /// inherit that, and kills the command when the calling process dies.
     pub fn attach(&self, command: &mut Command) {
         let host = self.clone();
-        let us = std::process::id();
-        // SAFETY: these system calls are async-signal-safe, and nothing is allocated.
+        let parent = std::process::id();
+        // SAFETY: these system calls are async-signal-safe, and the closure allocates nothing.
         unsafe {
             command.pre_exec(move || {
                 setns(host.0.namespace.as_fd(), CloneFlags::CLONE_NEWNET)?;
                 sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
                 prctl::set_pdeathsig(Signal::SIGKILL)?;
-                if nix::libc::getppid() as u32 != us {
-                    return Err(nix::errno::Errno::ESRCH.into()); // we died in between
+                if nix::libc::getppid() as u32 != parent {
+                    return Err(nix::errno::Errno::ESRCH.into()); // the parent died in the meantime
                 }
                 Ok(())
             });
         }
     }
 
-    /// Sets `net.ipv4.tcp_fastopen` and its like on this host.
+    /// Sets a sysctl of this host, such as `net.ipv4.tcp_fastopen`.
     pub fn sysctl(&self, name: &str, value: &str) -> Result<(), HostError> {
         let path = sysctl_path(name);
         let text = value.to_owned();
@@ -145,7 +145,7 @@ impl Host {
             .map_err(|error| HostError::new(self.name(), format!("read {name}"), error))
     }
 
-    /// Lets packets that are not for this host go on to others; of IPv6 only where there is any.
+    /// Enables IP forwarding, for IPv6 only if the kernel has it.
     pub fn forward(&self) -> Result<(), HostError> {
         self.sysctl("net.ipv4.ip_forward", "1")?;
         match self.sysctl("net.ipv6.conf.all.forwarding", "1") {
@@ -154,17 +154,17 @@ impl Host {
         }
     }
 
-    /// Sends packets for `network`/`prefix` to the neighbour at `gateway`.
+    /// Adds a route to `network`/`prefix` through `gateway`.
     pub fn route(&self, network: IpAddr, prefix: u8, gateway: IpAddr) -> Result<(), HostError> {
-        let what = format!("add a route to {network}/{prefix} by {gateway}");
+        let what = format!("add a route to {network}/{prefix} through {gateway}");
         let done = self.run(move || netlink::run(|net| async move { net.route(network, prefix, gateway).await }));
         done.and_then(|result| result).map_err(|error| HostError::new(self.name(), what, error))
     }
 
-    /// Has every connection of this host begin with a congestion window of so many segments, in place of the
-    /// kernel's ten (RFC 6928): `initcwnd` of each route that it has now, so lay its cables first.
+    /// Sets the initial congestion window of this host's connections, in segments; the kernel's default is 10 (RFC 6928).
+    /// It is the `initcwnd` of the existing routes, so connect the host's cables first.
     pub fn initial_window(&self, segments: u32) -> Result<(), HostError> {
-        let what = format!("begin with a window of {segments} segments");
+        let what = format!("set the initial congestion window to {segments} segments");
         let done = self.run(move || netlink::run(|net| async move { net.initial_window(segments).await }));
         done.and_then(|result| result).map_err(|error| HostError::new(self.name(), what, error))
     }
@@ -174,16 +174,16 @@ impl Host {
         format!("eth{}", self.0.devices.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Whether the caller's device shall be the way to everywhere: the first that asks is.
+    /// Whether the caller's device gets the default route: true for the first caller.
     pub(crate) fn wants_default_route(&self) -> bool {
         !self.0.has_default_route.swap(true, Ordering::Relaxed)
     }
 }
 
-/// Keeps a new namespace from talking on its own: no link-local addresses, no router solicitations;
-/// and lets everyone on it ping.
-fn quieten() {
-    // Where IPv6 is compiled out or a limit forbids one of these, the host is only a little noisier.
+/// Keeps a new namespace from sending packets on its own (no link-local addresses, no router solicitations), and allows
+/// everyone to ping.
+fn silence() {
+    // Errors are ignored: without IPv6 these settings do not exist, and a few extra packets do no harm.
     for (name, value) in [
         ("net.ipv6.conf.default.addr_gen_mode", "1"),
         ("net.ipv6.conf.default.router_solicitations", "0"),
@@ -200,10 +200,10 @@ fn sysctl_path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
 
-/// The addresses of the two ends of a cable: `a` and `b`.
+/// The addresses of one end of a cable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
-    /// IPv4, in 100.64.0.0/10 (RFC 6598), which no network of the user's should route.
+    /// IPv4, in 100.64.0.0/10 (RFC 6598), which the user's networks should not use.
     pub v4: Ipv4Addr,
     /// IPv6, unique local (RFC 4193).
     pub v6: Ipv6Addr,

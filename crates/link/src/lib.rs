@@ -1,23 +1,41 @@
 //! Hosts and cables: a network on one machine, between real kernel TCP stacks, without root.
 //!
-//! Delay, loss and middleboxes decide how long people wait for their files, and none of them is at
-//! hand where software is written. The kernel's own emulator (`netem`) is often not there and never
-//! without root; proxies have no packets, and simulators no real TCP. So: a **host** ([`host`]) is a
-//! network namespace, a **cable** ([`cable`]) is a pair of TUN devices with a program of ours between
-//! them, and what happens to a packet on the way is decided there, packet by packet.
+//! Delay, loss and middleboxes decide how long people wait for their files, and developers have none of them on their
+//! machines. The kernel's emulator (`netem`) is often missing and always needs root; proxies see no packets, and
+//! simulators have no real TCP. So here a **host** ([`host`]) is a network namespace, and a **cable** ([`cable`]) is a
+//! pair of TUN devices with our own relay between them, which decides the fate of each packet.
 //!
 //! ```text
 //! program ─ TCP ─ TUN ─┐                                                        ┌─ TUN ─ TCP ─ program
 //!                      └─ relay ─ split ─ tap ─ stage ─ stage ─ … ─ tap ─ relay ─┘
 //! ```
 //!
-//! Each direction has a relay (the driver in [`cable`]), which reads from one device and writes to
-//! the other. Segments that the kernel leaves to its network card to cut are cut here ([`packet`]).
-//! The stages of a direction form a [`chain`]: pure state machines ([`stage`], [`stages`],
-//! [`middleboxes`]), which get packets and times and say what leaves when. A [`spec::LinkSpec`] says
-//! in words which there are; [`lanes`] puts them in the order of each direction. A [`tap`] records what
-//! passes an end. Everything lives in a [`sandbox`] that the kernel clears away, and [`calibrate`]
-//! says how true all this is on the machine at hand.
+//! Each direction has a relay (in [`cable`]), which reads from one device and writes to the other. It splits the segments
+//! that the kernel leaves to the network card (TSO). The stages of a direction form a [`chain`] of pure state machines
+//! ([`stage`], [`stages`], [`middleboxes`]), which get packets with times and decide what leaves when. A
+//! [`spec::LinkSpec`] describes them as text; [`lanes`] puts them in the order of each direction. A [`tap`] captures the
+//! packets at one end. Everything runs in a [`sandbox`] that the kernel cleans up, and [`calibrate`] measures the accuracy
+//! of the emulation on this machine.
+//!
+//! A link in a test is in `examples/link_in_a_test.rs`. Without a network, the stages run in simulated time:
+//!
+//! ```
+//! use std::time::{Duration, Instant};
+//! use link::{
+//!     chain::{Chain, Output},
+//!     packet::Packet,
+//!     spec::LinkSpec,
+//! };
+//! use units::Span;
+//!
+//! let spec = LinkSpec { rtt: Span(Duration::from_millis(18)), ..LinkSpec::default() };
+//! let mut up = Chain::new(spec.lanes()?.up.stages);
+//! let (start, mut output) = (Instant::now(), Output::default());
+//! up.push(0, Packet::new(vec![0; 100]), start, &mut output);
+//! up.run(start + Duration::from_secs(1), &mut output);
+//! assert_eq!(output.delivered[0].0 - start, Duration::from_millis(9));
+//! # Ok::<(), link::spec::SpecError>(())
+//! ```
 
 pub mod cable;
 pub mod calibrate;

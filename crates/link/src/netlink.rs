@@ -1,4 +1,4 @@
-//! The few things asked of rtnetlink(7), always for the namespace of the calling thread.
+//! Configuration of network devices and routes by rtnetlink(7), in the network namespace of the calling thread.
 
 use std::{
     io,
@@ -14,10 +14,10 @@ use rtnetlink::{
     },
 };
 
-/// A connection to the kernel.
+/// A netlink socket.
 pub(crate) struct Net(Handle);
 
-/// Runs `f` to its end with a connection to the kernel.
+/// Runs `f` with a netlink socket.
 pub(crate) fn run<T, F: Future<Output = io::Result<T>>>(f: impl FnOnce(Net) -> F) -> io::Result<T> {
     tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
         let (connection, handle, _) = rtnetlink::new_connection()?;
@@ -46,33 +46,33 @@ impl Net {
         Ok(self.link(name).await?.header.index)
     }
 
-    /// How many packets the device dropped that its host sent (`tx_dropped`).
+    /// Number of packets from its host that the device dropped (`tx_dropped`).
     pub(crate) async fn dropped(&self, name: &str) -> io::Result<u64> {
         let counters = self.link(name).await?.attributes.into_iter().find_map(|attribute| match attribute {
             LinkAttribute::Stats64(counters) => Some(counters.tx_dropped),
             _ => None,
         });
-        counters.ok_or_else(|| io::Error::other(format!("the kernel says nothing of what {name} dropped")))
+        counters.ok_or_else(|| io::Error::other(format!("the kernel has no counters for {name}")))
     }
 
-    /// Switches a device on.
+    /// Sets a device up.
     pub(crate) async fn up(&self, name: &str) -> io::Result<()> {
         let index = self.index(name).await?;
         self.0.link().set(LinkUnspec::new_with_index(index).up().build()).execute().await.map_err(failed)
     }
 
-    /// Switches a device on, with this MTU and so many packets of queue.
+    /// Sets a device up, with this MTU and a transmit queue of `queue` packets.
     pub(crate) async fn set_up(&self, index: u32, mtu: u32, queue: u32) -> io::Result<()> {
         let link = LinkUnspec::new_with_index(index).mtu(mtu).txqueuelen(queue).up().build();
         self.0.link().set(link).execute().await.map_err(failed)
     }
 
-    /// Gives a device an address.
+    /// Adds an address to a device.
     pub(crate) async fn address(&self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
         self.0.address().add(index, address, prefix).execute().await.map_err(failed)
     }
 
-    /// Sends everything that has no other route out of a device; of IPv6 only where there is any.
+    /// Adds a default route through a device for IPv4, and for IPv6 if `v6`.
     pub(crate) async fn default_route(&self, index: u32, v6: bool) -> io::Result<()> {
         self.add(RouteMessageBuilder::<Ipv4Addr>::new().output_interface(index).build()).await?;
         if v6 {
@@ -81,7 +81,7 @@ impl Net {
         Ok(())
     }
 
-    /// Sends what goes to a network to a neighbour.
+    /// Adds a route to a network through a gateway.
     pub(crate) async fn route(&self, network: IpAddr, prefix: u8, gateway: IpAddr) -> io::Result<()> {
         let message = match (network, gateway) {
             (IpAddr::V4(network), IpAddr::V4(gateway)) => {
@@ -90,20 +90,24 @@ impl Net {
             (IpAddr::V6(network), IpAddr::V6(gateway)) => {
                 RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(network, prefix).gateway(gateway).build()
             }
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "the gateway is of another address family")),
+            _ => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "the gateway has another address family than the network",
+                ));
+            }
         };
         self.add(message).await
     }
 
-    /// Has every connection that begins here, on whatever route, begin with a congestion window of so many
-    /// segments.
+    /// Sets the initial congestion window (`initcwnd`) of all routes, in segments.
     pub(crate) async fn initial_window(&self, segments: u32) -> io::Result<()> {
         for any in [RouteMessageBuilder::<Ipv4Addr>::new().build(), RouteMessageBuilder::<Ipv6Addr>::new().build()] {
             let routes: Vec<RouteMessage> = self.0.route().get(any).execute().try_collect().await.map_err(failed)?;
-            let ours = |route: &RouteMessage| {
+            let is_main = |route: &RouteMessage| {
                 route.header.table == RouteHeader::RT_TABLE_MAIN && route.header.kind == RouteType::Unicast
             };
-            for mut route in routes.into_iter().filter(ours) {
+            for mut route in routes.into_iter().filter(is_main) {
                 route.attributes.retain(|attribute| {
                     !matches!(attribute, RouteAttribute::Metrics(_) | RouteAttribute::CacheInfo(_))
                 });

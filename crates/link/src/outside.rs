@@ -1,18 +1,16 @@
-//! A way from a host to the network that this machine is on, beside its cables.
+//! Access from a host to the machine's own network, besides its cables.
 //!
-//! What leads out must leave no trace on the machine: no forwarding switched on, no address
-//! translation, no device that a `kill -9` would leave behind; and it must serve an ordinary user. So
-//! it is a program: `passt` opens an ordinary socket out there for each connection that a host opens
-//! in here.
+//! It must change nothing on the machine: no forwarding, no address translation, no device that remains after a
+//! `kill -9`; and it must work for an ordinary user. So it uses a program: `passt` opens an ordinary socket on the machine
+//! for each connection that the host opens.
 //!
-//! The host gets an Ethernet device, and two threads carry frames between it and passt over a socket.
-//! The package has a second program, `pasta`, which makes the device itself; but it has to enter the
-//! namespace for that, which root's pasta may only as root, and which the AppArmor profiles of Debian
-//! and Ubuntu allow in few places. passt needs nothing of ours but the socket: it gives up every
-//! capability, root's becomes `nobody`, and it ends when the socket closes, however we end.
+//! The host gets an Ethernet device, and two threads carry frames between it and passt over a socket. Rejected: `pasta`,
+//! from the same package, which creates the device itself. It must enter the namespace for that, which pasta may do as
+//! root only if started by root, and which the AppArmor profiles of Debian and Ubuntu allow in few places. passt needs
+//! only the socket: it drops every capability, becomes `nobody` if started by root, and ends when the socket closes.
 //!
-//! passt's own conveniences stay off: no port of the machine leads in, and no address in here stands
-//! for the machine's loopback. Only its resolver is reached there: see [`dns`].
+//! The convenience features of passt stay off: no port of the machine is forwarded to the host, and no address of the
+//! host maps to the machine's loopback. Only the machine's resolver is reachable there: see [`dns`].
 
 mod dns;
 
@@ -39,88 +37,88 @@ use nix::{
 use crate::{
     host::Host,
     netlink,
-    outside::dns::StandIn,
+    outside::dns::Proxy,
     tun::{self, TunError},
 };
 
 /// The name of the host's device.
 const DEVICE: &str = "outside";
 
-/// The largest that leaves room for an Ethernet header in passt's frames. Connections end at passt,
-/// which divides anew.
+/// The largest that leaves room for an Ethernet header in passt's frames. Connections end at passt, which segments its
+/// own.
 const MTU: u32 = 65_520;
 
-/// An Ethernet frame of that MTU.
+/// Length of an Ethernet frame with that MTU.
 const MAX_FRAME: usize = MTU as usize + 14;
 
-/// Outgoing frames may wait for passt as they would for a network card.
+/// Length of the device's transmit queue in packets, as for a network card.
 const QUEUE: u32 = 1000;
 
-/// How long passt may take to be ready; it takes some ten milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum time until passt is ready; it usually takes 10 ms.
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The host's address and its gateway's, in the range of the cables' (see
-/// [`crate::host::Addresses`]) but on none of their networks.
-const V4: Way = Way {
+/// Addresses of the host and its gateway: in the range of the cables (see [`crate::host::Addresses`]), but on none of
+/// their networks.
+const V4: Uplink = Uplink {
     host: IpAddr::V4(Ipv4Addr::new(100, 127, 255, 2)),
     gateway: IpAddr::V4(Ipv4Addr::new(100, 127, 255, 1)),
     prefix: 30,
-    anywhere: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-    somewhere: IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)),
+    unspecified: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    probe: IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)),
 };
-const V6: Way = Way {
+const V6: Uplink = Uplink {
     host: IpAddr::V6(Ipv6Addr::new(0xfd00, 0x6861, 0x756c, 0xffff, 0, 0, 0, 2)),
     gateway: IpAddr::V6(Ipv6Addr::new(0xfd00, 0x6861, 0x756c, 0xffff, 0, 0, 0, 1)),
     prefix: 64,
-    anywhere: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    somewhere: IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+    unspecified: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    probe: IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 };
 
-/// The way out of one address family.
+/// Access for one address family.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct Uplink {
     host: IpAddr,
     gateway: IpAddr,
     prefix: u8,
-    anywhere: IpAddr,
-    /// An address for documentation (RFC 5737, RFC 3849), which only a default route leads to.
-    somewhere: IpAddr,
+    unspecified: IpAddr,
+    /// An address for documentation (RFC 5737, RFC 3849), which only a default route reaches.
+    probe: IpAddr,
 }
 
-impl Way {
-    /// Whether the machine has such a way itself. To connect a UDP socket is to look up the route;
-    /// nothing is sent.
+impl Uplink {
+    /// Whether the machine has a default route for this family. Connecting a UDP socket only looks up the route and sends
+    /// nothing.
     fn exists(self) -> bool {
-        let socket = UdpSocket::bind(SocketAddr::new(self.anywhere, 0));
-        socket.is_ok_and(|socket| socket.connect(SocketAddr::new(self.somewhere, 9)).is_ok())
+        let socket = UdpSocket::bind(SocketAddr::new(self.unspecified, 0));
+        socket.is_ok_and(|socket| socket.connect(SocketAddr::new(self.probe, 9)).is_ok())
     }
 }
 
-/// Why there is no way out.
+/// Why a host cannot reach the machine's network.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutsideError {
-    /// There is no passt.
-    #[error("a host reaches the outside by `passt`, which is not installed: install the package passt")]
+    /// passt is not installed.
+    #[error("`--outside` needs the program `passt`; install the package passt")]
     Missing,
     /// The machine has no network.
-    #[error("there is no outside to reach: this machine has no default route")]
+    #[error("the client host cannot reach the outside: this machine has no default route")]
     Nowhere,
-    /// passt does not want to.
-    #[error("a host cannot reach the outside: passt says: {0}")]
+    /// passt failed.
+    #[error("the client host cannot reach the outside: passt failed: {0}")]
     Refused(String),
-    /// passt does nothing.
-    #[error("a host cannot reach the outside: passt was not ready within {} s", PATIENCE.as_secs())]
+    /// passt did not get ready.
+    #[error("the client host cannot reach the outside: passt was not ready within {} s", READY_TIMEOUT.as_secs())]
     Slow,
-    /// There is no device.
+    /// The device could not be created.
     #[error(transparent)]
     Device(#[from] TunError),
     /// A step failed.
-    #[error("cannot {what} for the way to the outside: {error}")]
+    #[error("cannot {what} for access to the outside: {error}")]
     Step {
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
@@ -129,25 +127,25 @@ fn step<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> OutsideErro
     move |error| OutsideError::Step { what, error: error.into() }
 }
 
-/// A host's way to the outside. Dropping it closes it.
+/// A host's access to the machine's network. Dropping it ends it.
 #[derive(Debug)]
 pub struct Outside {
     passt: UnixStream,
     carriers: Option<[JoinHandle<()>; 2]>,
-    _resolver: Option<StandIn>,
+    _resolver: Option<Proxy>,
 }
 
 impl Outside {
-    /// Opens a way out for `host`. It is the host's way to everywhere if it is opened before the host's
-    /// first cable is laid, and what a cable leads to goes along the cable all the same.
+    /// Opens access for `host`. It gets the host's default route if it is opened before the host's first cable is
+    /// connected. Packets to a cable's network still use the cable.
     pub fn open(host: &Host) -> Result<Self, OutsideError> {
-        let ways: Vec<_> = [V4, V6].into_iter().filter(|way| way.exists()).collect();
-        if ways.is_empty() {
+        let uplinks: Vec<_> = [V4, V6].into_iter().filter(|uplink| uplink.exists()).collect();
+        if uplinks.is_empty() {
             return Err(OutsideError::Nowhere);
         }
-        let passt = start(&ways)?;
-        let device = plug_in(host, ways)?;
-        let resolver = StandIn::listen(host).map_err(step("stand in for the resolver"))?;
+        let passt = start(&uplinks)?;
+        let device = add_device(host, uplinks)?;
+        let resolver = Proxy::listen(host).map_err(step("start the DNS proxy"))?;
         let carriers = carry(device, &passt).map_err(step("start a thread"))?;
         Ok(Self { passt, carriers: Some(carriers), _resolver: resolver })
     }
@@ -164,17 +162,17 @@ impl Drop for Outside {
 }
 
 /// Starts passt and returns our end of the socket between us.
-fn start(ways: &[Way]) -> Result<UnixStream, OutsideError> {
-    let (ours, theirs) = UnixStream::pair().map_err(step("make a socket"))?;
-    // A program that another thread starts just now would inherit it too, which does not matter: what
-    // passt waits for is that ours closes.
-    fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).map_err(step("pass on a socket"))?;
+fn start(uplinks: &[Uplink]) -> Result<UnixStream, OutsideError> {
+    let (ours, theirs) = UnixStream::pair().map_err(step("create a socket"))?;
+    // A program that another thread starts at this moment inherits it too. That does no harm: passt ends when our end
+    // closes.
+    fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).map_err(step("pass a socket to passt"))?;
     let mut command = Command::new("passt");
     command.args(["--quiet", "--no-map-gw", "--fd", &theirs.as_raw_fd().to_string()]);
-    for way in ways {
-        command.args(["--address", &way.host.to_string(), "--gateway", &way.gateway.to_string()]);
+    for uplink in uplinks {
+        command.args(["--address", &uplink.host.to_string(), "--gateway", &uplink.gateway.to_string()]);
     }
-    if ways.iter().any(|way| way.host.is_ipv4()) {
+    if uplinks.iter().any(|uplink| uplink.host.is_ipv4()) {
         command.args(["--netmask", &V4.prefix.to_string()]);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -187,14 +185,14 @@ fn start(ways: &[Way]) -> Result<UnixStream, OutsideError> {
     Ok(ours)
 }
 
-/// passt goes to the background when it is ready.
+/// Waits until passt is ready, and has gone to the background.
 fn wait_until_ready(mut child: Child) -> Result<(), OutsideError> {
     let start = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().map_err(step("wait for passt"))? {
             break status;
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > READY_TIMEOUT {
             let _ = child.kill();
             let _ = child.wait();
             return Err(OutsideError::Slow);
@@ -211,18 +209,18 @@ fn wait_until_ready(mut child: Child) -> Result<(), OutsideError> {
     Err(OutsideError::Refused(said.lines().last().map_or_else(|| status.to_string(), str::to_owned)))
 }
 
-/// The device on the host, with addresses and routes.
-fn plug_in(host: &Host, ways: Vec<Way>) -> Result<File, OutsideError> {
+/// Creates the device on the host, with addresses and routes.
+fn add_device(host: &Host, uplinks: Vec<Uplink>) -> Result<File, OutsideError> {
     let device = tun::ethernet(host, DEVICE)?;
     let default_route = host.wants_default_route();
     let set_up = move || {
         netlink::run(|net| async move {
             let index = net.index(DEVICE).await?;
             net.set_up(index, MTU, QUEUE).await?;
-            for way in ways {
-                net.address(index, way.host, way.prefix).await?;
+            for uplink in uplinks {
+                net.address(index, uplink.host, uplink.prefix).await?;
                 if default_route {
-                    net.route(way.anywhere, 0, way.gateway).await?;
+                    net.route(uplink.unspecified, 0, uplink.gateway).await?;
                 }
             }
             Ok(())
@@ -232,27 +230,26 @@ fn plug_in(host: &Host, ways: Vec<Way>) -> Result<File, OutsideError> {
     Ok(device)
 }
 
-/// Carries frames both ways until the socket closes. Each way has a thread of its own: passt may wait
-/// until we have read before it reads.
+/// Starts two threads that carry frames until the socket closes. Each direction needs its own: passt may wait until we
+/// have read before it reads.
 fn carry(device: File, passt: &UnixStream) -> io::Result<[JoinHandle<()>; 2]> {
     let device = Arc::new(device);
     let spawn = |name: &str, carrier: fn(&File, UnixStream) -> io::Result<()>| {
         let (device, passt) = (device.clone(), passt.try_clone()?);
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             if let Err(error) = carrier(&device, passt) {
-                tracing::debug!("the way to the outside is closed: {error}");
+                tracing::debug!("access to the outside ended: {error}");
             }
         })
     };
     Ok([spawn("outside up", up)?, spawn("outside down", down)?])
 }
 
-/// From the host to passt: each frame goes behind its length, four bytes in network order (QEMU's
-/// stream netdev).
+/// From the host to passt. Each frame is preceded by its length, four bytes in network order (QEMU's stream netdev).
 fn up(device: &File, mut passt: UnixStream) -> io::Result<()> {
     let mut buffer = vec![0; 4 + MAX_FRAME];
     loop {
-        // Asked for nothing, the socket still says when it is closed.
+        // Without requested events, poll(2) still reports that the socket is closed.
         let mut files =
             [PollFd::new(device.as_fd(), PollFlags::POLLIN), PollFd::new(passt.as_fd(), PollFlags::empty())];
         match poll(&mut files, PollTimeout::NONE) {
@@ -283,7 +280,7 @@ fn down(device: &File, passt: UnixStream) -> io::Result<()> {
         let frame = usize::try_from(u32::from_be_bytes(length)).ok().and_then(|length| frame.get_mut(..length));
         let frame = frame.ok_or(io::ErrorKind::InvalidData)?;
         passt.read_exact(frame)?;
-        // A frame that the host does not take is lost, as on any wire.
+        // A frame that the host rejects is lost, as on any network.
         let _ = (&mut &*device).write(frame);
     }
 }

@@ -1,4 +1,4 @@
-//! What a cable is like, as somebody writes it: in TOML, or with the flags of `haul link`.
+//! The description of a link: in TOML, or as the options of `haul link`.
 //!
 //! ```toml
 //! rtt = "18ms"
@@ -7,22 +7,20 @@
 //! middlebox = ["strip-tfo", "hold-acks:timer=100ms"]
 //! ```
 //!
-//! [`LinkSpec::lanes`] makes of it the elements of the cable, in the order in which they are met
-//! on the way from the client to the server:
+//! [`LinkSpec::lanes`] creates the elements of the cable. From the client to the server, packets pass them in this order:
 //!
-//! 1. the middleboxes at the client's end, in the order given: firewalls and translators stand in
-//!    front of the line;
-//! 2. MTU, then rate with its queue: the access link of the client, which is where a long path is
-//!    narrow; so what comes down has travelled when it queues, as at a provider's head end;
+//! 1. the middleboxes at the client's end, in the given order: firewalls and NATs at the client's site;
+//! 2. MTU, then rate with its queue: the client's access link, which is the bottleneck of most long paths. So packets to
+//!    the client queue after the delay, as at an Internet provider;
 //! 3. the length of the path: delay, then jitter;
-//! 4. what goes wrong on it: loss, reordering, duplication, corruption, far from the narrow link;
-//! 5. the middleboxes at the server's end, in the order given: the last is next to the server.
+//! 4. impairments: loss, reordering, duplication, corruption, far from the bottleneck;
+//! 5. the middleboxes at the server's end, in the given order: the last one is next to the server.
 //!
-//! The way down passes them in reverse order. So a packet lost on the way up has used the link, and
-//! one lost on the way down never reaches it, as when the loss is upstream of a provider's queue. A
-//! packet sent up is copied before it may be damaged, each copy for itself; one sent down is damaged
-//! first, and copied with its damage. Jitter that is not to reorder keeps the order in which packets
-//! come to it, be it the right one or not, so it may stand before reordering or behind.
+//! Packets from the server pass them in reverse order. So a packet that is lost on the way up has used the bottleneck,
+//! and one that is lost on the way down never reaches it, as with loss upstream of a provider's queue. A packet that goes
+//! up is duplicated before corruption, which then hits each copy separately; one that goes down is corrupted first, and
+//! its duplicate is equally damaged. Jitter without `reorder` keeps the order of arrival, right or wrong, so it may stand
+//! before reordering or after it.
 
 use std::{
     fmt,
@@ -48,67 +46,68 @@ use crate::{
     },
 };
 
-/// The full packet of which a [`QueueSpec::Bdp`] has room for so many, in bytes.
+/// Size of a full packet in bytes, for [`QueueSpec::Bdp`].
 const FULL_PACKET: u128 = 1500;
-/// The least room of one, in packets.
-const LEAST_QUEUE: usize = 100;
-/// The largest trace file, in bytes: an hour at 100 Mbit/s.
-const LARGEST_TRACE: u64 = 1 << 28;
+/// Minimum length of a [`QueueSpec::Bdp`] queue, in packets.
+const MIN_QUEUE: usize = 100;
+/// Maximum size of a trace file in bytes: an hour at 100 Mbit/s.
+const MAX_TRACE: u64 = 1 << 28;
 
-/// A cable. The default one carries packets and does nothing else.
+/// The description of a link. The default has no effect on packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "The link")]
 pub struct LinkSpec {
-    /// Round-trip time, half of it each way: 18ms
+    /// Round-trip time, half in each direction: 18ms
     #[serde(skip_serializing_if = "is_zero")]
-    #[arg(long, value_name = "TIME", default_value = "0ms")]
+    #[arg(long, value_name = "DURATION", default_value = "0ms")]
     pub rtt: Span,
-    /// Random delay each way: 2ms (uniform), "2ms normal", "2ms reorder"
+    /// Random additional delay in each direction: 2ms (uniform), "2ms normal", "2ms reorder"
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "JITTER")]
     pub jitter: Option<JitterSpec>,
-    /// Rate of each direction, or up/down: 100mbit, 20mbit/100mbit
+    /// Rate of the bottleneck in both directions, or up/down: 100mbit, 20mbit/100mbit
     #[serde(skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "RATE")]
     pub rate: Option<RateSpec>,
-    /// Mahimahi trace in place of the rate, from the client on
+    /// Mahimahi trace in place of the rate from the client
     #[serde(skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "FILE")]
     pub trace_up: Option<PathBuf>,
-    /// Mahimahi trace in place of the rate, to the client
+    /// Mahimahi trace in place of the rate to the client
     #[serde(skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "FILE")]
     pub trace_down: Option<PathBuf>,
-    /// Queue before the rate: bdp (what one RTT holds; the default), 100p (packets), 64KiB, codel, infinite
+    /// Queue of the bottleneck: bdp (bandwidth-delay product, at least 100 packets), 100p (packets), 64KiB, codel,
+    /// infinite [default: bdp]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "QUEUE")]
     pub queue: Option<QueueSpec>,
-    /// Loss each way: 0.1%, or in bursts (Gilbert–Elliott): ge:p=1%,r=20%
+    /// Loss in each direction: 0.1%, or in bursts (Gilbert–Elliott): ge:p=1%,r=20%
     #[serde(skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "LOSS")]
     pub loss: Option<LossSpec>,
-    /// Packets that others overtake: 1%, or "1% 5ms" with how late they come
+    /// Share of packets that are held back by 1 ms, so that others overtake them: 1%, or "1% 5ms"
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "PERCENT")]
     pub reorder: Option<ReorderSpec>,
-    /// Packets that arrive twice: 0.1%
+    /// Share of packets that are duplicated: 0.1%
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "PERCENT")]
     pub duplicate: Option<Percent>,
-    /// Packets in which a bit is flipped: 0.1%
+    /// Share of packets in which one bit is flipped: 0.1%
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "PERCENT")]
     pub corrupt: Option<Percent>,
-    /// Largest packet that passes, below the hosts' 1500: 1400, or "1400 black-hole"
+    /// MTU of the link, from 68 to 1500: 1400, or "1400 black-hole" to drop larger packets without ICMP
     #[serde(skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "BYTES")]
     pub mtu: Option<MtuSpec>,
-    /// What stands in the way: NAME or NAME:KEY=VALUE,…, of the list that --help ends with; may be repeated
+    /// Add a middlebox: NAME or NAME:KEY=VALUE,…, see the list below; repeatable
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[arg(long, value_name = "BOX")]
+    #[arg(long, value_name = "MIDDLEBOX")]
     pub middlebox: Vec<Middlebox>,
-    /// Seed of everything random
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
@@ -138,7 +137,7 @@ fn is_zero(time: &Span) -> bool {
     time.0.is_zero()
 }
 
-/// A description that no cable can be made of.
+/// Why a description is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     /// A trace file cannot be read.
@@ -146,7 +145,7 @@ pub enum SpecError {
     ReadTrace {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
     /// A file that is not a trace.
@@ -157,13 +156,13 @@ pub enum SpecError {
         /// What is wrong with it.
         source: TraceError,
     },
-    /// A queue where none forms.
-    #[error("the queue `{0}` needs a link of limited rate; give a rate or a trace as well")]
+    /// A queue without a rate.
+    #[error("the queue `{0}` needs a bottleneck; give a rate or a trace as well")]
     QueueWithoutRate(QueueSpec),
     /// A rate beside two traces.
-    #[error("the rate `{0}` has no effect beside traces for both directions; leave it or one of them out")]
+    #[error("the rate `{0}` has no effect with traces in both directions; omit the rate or one trace")]
     RateBesideTraces(RateSpec),
-    /// A middlebox that makes no sense.
+    /// An invalid middlebox.
     #[error(transparent)]
     Middlebox(#[from] MiddleboxError),
 }
@@ -176,29 +175,32 @@ impl LinkSpec {
         if let Some(MtuSpec { bytes, black_hole }) = self.mtu {
             elements.push(Element::both(|_| Mtu::new(bytes, black_hole)));
         }
-        elements.extend(self.link()?);
+        elements.extend(self.bottleneck()?);
         elements.push(Element::both(|_| Delay::new(self.rtt.0 / 2)));
         if let Some(JitterSpec { time, normal, reorder }) = self.jitter {
             let spread = if normal { Spread::Normal(time) } else { Spread::Uniform(time) };
-            elements.push(Element::both(|way| Jitter::new(spread, reorder, self.rng(Effect::Jitter, way))));
+            elements.push(Element::both(|direction| Jitter::new(spread, reorder, self.rng(Effect::Jitter, direction))));
         }
         match self.loss {
             Some(LossSpec::Independent(probability)) => {
-                elements.push(Element::both(|way| Loss::new(probability, self.rng(Effect::Loss, way))));
+                elements.push(Element::both(|direction| Loss::new(probability, self.rng(Effect::Loss, direction))));
             }
             Some(LossSpec::Bursts(bursts)) => {
-                elements.push(Element::both(|way| GilbertElliott::new(bursts, self.rng(Effect::Loss, way))));
+                elements
+                    .push(Element::both(|direction| GilbertElliott::new(bursts, self.rng(Effect::Loss, direction))));
             }
             None => {}
         }
         if let Some(ReorderSpec { probability, by }) = self.reorder {
-            elements.push(Element::both(|way| Reorder::new(probability, by, self.rng(Effect::Reorder, way))));
+            elements
+                .push(Element::both(|direction| Reorder::new(probability, by, self.rng(Effect::Reorder, direction))));
         }
         if let Some(probability) = self.duplicate {
-            elements.push(Element::both(|way| Duplicate::new(probability, self.rng(Effect::Duplicate, way))));
+            elements
+                .push(Element::both(|direction| Duplicate::new(probability, self.rng(Effect::Duplicate, direction))));
         }
         if let Some(probability) = self.corrupt {
-            elements.push(Element::both(|way| Corrupt::new(probability, self.rng(Effect::Corrupt, way))));
+            elements.push(Element::both(|direction| Corrupt::new(probability, self.rng(Effect::Corrupt, direction))));
         }
         self.middleboxes(Side::Server, &mut elements)?;
         Ok(elements)
@@ -209,8 +211,8 @@ impl LinkSpec {
         self.elements().map(Lanes::of)
     }
 
-    fn rng(&self, effect: Effect, way: Direction) -> Rng {
-        Rng::new(self.seed, effect, way)
+    fn rng(&self, effect: Effect, direction: Direction) -> Rng {
+        Rng::new(self.seed, effect, direction)
     }
 
     fn middleboxes(&self, side: Side, elements: &mut Vec<Element>) -> Result<(), SpecError> {
@@ -220,8 +222,8 @@ impl LinkSpec {
         Ok(())
     }
 
-    /// The link of limited rate, if there is one in either direction.
-    fn link(&self) -> Result<Option<Element>, SpecError> {
+    /// The bottleneck, if there is one in either direction.
+    fn bottleneck(&self) -> Result<Option<Element>, SpecError> {
         match (self.rate, self.queue) {
             (Some(rate), _) if self.trace_up.is_some() && self.trace_down.is_some() => {
                 return Err(SpecError::RateBesideTraces(rate));
@@ -232,7 +234,7 @@ impl LinkSpec {
             _ => {}
         }
         let start = Start::default();
-        let way = |trace: Option<&PathBuf>, rate: Option<Rate>| -> Result<Option<Box<dyn Stage>>, SpecError> {
+        let stage = |trace: Option<&PathBuf>, rate: Option<Rate>| -> Result<Option<Box<dyn Stage>>, SpecError> {
             if let Some(path) = trace {
                 let schedule = read_trace(path)?;
                 let queue = Queue::new(self.discipline(schedule.rate()));
@@ -240,18 +242,18 @@ impl LinkSpec {
             }
             Ok(rate.map(|rate| Box::new(RateLimit::new(rate, Queue::new(self.discipline(rate)))) as Box<dyn Stage>))
         };
-        let up = way(self.trace_up.as_ref(), self.rate.map(|rate| rate.up))?;
-        let down = way(self.trace_down.as_ref(), self.rate.map(|rate| rate.down))?;
+        let up = stage(self.trace_up.as_ref(), self.rate.map(|rate| rate.up))?;
+        let down = stage(self.trace_down.as_ref(), self.rate.map(|rate| rate.down))?;
         Ok((up.is_some() || down.is_some()).then_some(Element { up, down }))
     }
 
-    /// The queue in front of a link of this rate.
+    /// The queue in front of a bottleneck of this rate.
     fn discipline(&self, rate: Rate) -> Discipline {
         match self.queue.unwrap_or_default() {
             QueueSpec::Bdp => {
                 let bits = self.rtt.0.as_nanos().saturating_mul(rate.as_bits_per_second().into()) / 1_000_000_000;
                 let packets = bits.div_ceil(8 * FULL_PACKET);
-                Discipline::Packets(usize::try_from(packets).unwrap_or(usize::MAX).max(LEAST_QUEUE))
+                Discipline::Packets(usize::try_from(packets).unwrap_or(usize::MAX).max(MIN_QUEUE))
             }
             QueueSpec::Packets(packets) => Discipline::Packets(packets),
             QueueSpec::Bytes(bytes) => Discipline::Bytes(bytes),
@@ -260,9 +262,8 @@ impl LinkSpec {
         }
     }
 
-    /// The queue as it is told: `bdp` with its packets, where the rate is known without reading a
-    /// file.
-    fn queue_in_words(&self) -> String {
+    /// The queue for people: `bdp` as its number of packets, if the rate is known without reading a file.
+    fn queue_text(&self) -> String {
         let queue = self.queue.unwrap_or_default();
         let Some(rate) = self.rate.filter(|_| queue == QueueSpec::Bdp) else { return queue.to_string() };
         let packets = |rate| match self.discipline(rate) {
@@ -278,8 +279,8 @@ fn read_trace(path: &Path) -> Result<Schedule, SpecError> {
     let error = |source| SpecError::ReadTrace { path: path.to_owned(), source };
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(error)?;
-    let read = file.take(LARGEST_TRACE).read_to_string(&mut text).map_err(error)?;
-    if read as u64 == LARGEST_TRACE {
+    let read = file.take(MAX_TRACE).read_to_string(&mut text).map_err(error)?;
+    if read as u64 == MAX_TRACE {
         return Err(error(io::Error::from(io::ErrorKind::FileTooLarge)));
     }
     Schedule::parse(&text).map_err(|source| SpecError::Trace { path: path.to_owned(), source })
@@ -297,7 +298,7 @@ impl fmt::Display for LinkSpec {
         words.extend(self.trace_up.as_ref().map(|path| format!("trace {} up", path.display())));
         words.extend(self.trace_down.as_ref().map(|path| format!("trace {} down", path.display())));
         if self.rate.is_some() || self.trace_up.is_some() || self.trace_down.is_some() {
-            words.push(format!("queue {}", self.queue_in_words()));
+            words.push(format!("queue {}", self.queue_text()));
         }
         words.extend(self.loss.map(|loss| format!("loss {loss}")));
         words.extend(self.reorder.map(|reorder| format!("reorder {reorder}")));
@@ -360,7 +361,7 @@ mod tests {
     "#;
 
     #[test]
-    fn toml_there_and_back() {
+    fn toml_round_trips() {
         let full = spec(FULL);
         assert_eq!(spec(&toml::to_string(&full).unwrap()), full);
         assert_eq!(spec(""), LinkSpec::default());
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_for_people() {
+    fn display_is_one_line_for_people() {
         assert_eq!(LinkSpec::default().to_string(), "cable without delay");
         let article = "rtt = '18ms'\nrate = '100mbit'\nloss = '0.1%'\nmiddlebox = ['strip-tfo']";
         assert_eq!(spec(article).to_string(), "18ms RTT, 100mbit, queue 150p, loss 0.1%, strip-tfo");
@@ -384,14 +385,14 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_that_of_the_path() {
+    fn stages_are_in_the_order_of_the_path() {
         assert_eq!(names(&LinkSpec::default()), ["delay"]);
         let link = ["mtu", "rate", "delay", "jitter", "loss", "reorder", "duplicate", "corrupt"];
         assert_eq!(names(&spec(FULL)), [&["middlebox"; 2], &link[..], &["middlebox"]].concat());
     }
 
     #[test]
-    fn what_is_sent_back_enters_just_past_its_element() {
+    fn returned_packets_enter_just_after_their_element() {
         let element = |up: bool, down: bool| {
             let stage = |there: bool| there.then(|| Box::new(Delay::new(std::time::Duration::ZERO)) as Box<dyn Stage>);
             Element { up: stage(up), down: stage(down) }
@@ -403,11 +404,11 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_where_they_are() {
+    fn errors_name_the_line_and_the_mistake() {
         let error = |toml: &str| toml::from_str::<LinkSpec>(toml).unwrap_err().to_string();
         assert!(error("seed = 1\nrtt = '18'").contains("line 2") && error("rtt = '18'").contains("`18` is not a time"));
         assert!(error("delay = '18ms'").contains("unknown field `delay`"));
-        assert!(error("middlebox = ['strip-tof']").contains("the nearest is `strip-tfo`"));
+        assert!(error("middlebox = ['strip-tof']").contains("did you mean `strip-tfo`"));
         let error = |toml: &str| spec(toml).elements().err().unwrap().to_string();
         assert!(error("queue = '10p'").contains("give a rate"));
         assert!(error("rate = '1mbit'\ntrace_up = 'a'\ntrace_down = 'b'").contains("no effect"));
@@ -415,14 +416,14 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_takes_the_place_of_the_rate_in_its_direction() {
+    fn trace_replaces_the_rate_of_its_direction() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"1\n2\n").unwrap();
         let mut traced = spec("rate = '5mbit'");
         traced.trace_down = Some(file.path().to_owned());
         assert_eq!((names(&traced), traced.lanes().unwrap().down.stages.len()), (vec!["rate", "delay"], 2));
         traced.rate = None;
-        let link = traced.link().unwrap().unwrap();
+        let link = traced.bottleneck().unwrap().unwrap();
         assert!(link.up.is_none() && link.down.is_some());
         file.write_all(b"x").unwrap();
         let error = traced.elements().err().unwrap().to_string();

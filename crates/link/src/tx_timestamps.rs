@@ -11,7 +11,10 @@
 //! again, the first timestamp belongs to the first packet, and so on. A missing timestamp (the socket was full because
 //! nobody read it) can only make packets later.
 
-#![expect(unsafe_code, reason = "bind(2) to a device and SO_ATTACH_FILTER have no safe wrapper in nix")]
+#![expect(
+    unsafe_code,
+    reason = "bind(2) to a device needs a sockaddr_ll, which neither nix nor socket2 builds safely; and SO_ATTACH_FILTER"
+)]
 
 use std::{
     io,

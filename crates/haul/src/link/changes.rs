@@ -1,4 +1,4 @@
-//! Links that change while the command runs: `--at 5s:loss=100% --at 8s:loss=0%`.
+//! Changes of the link while the command runs: `--at 5s:loss=100% --at 8s:loss=0%`.
 
 use std::{
     error::Error,
@@ -13,7 +13,7 @@ use units::Span;
 
 use crate::link::lanes;
 
-/// The values that can change: all options of a link but the seed, whose luck goes on.
+/// The options that can change: all but the seed, since the random sequences continue.
 const KEYS: [&str; 12] = [
     "rtt",
     "jitter",
@@ -41,11 +41,11 @@ impl FromStr for Change {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let parts = text.split_once(':').and_then(|(at, rest)| Some((at, rest.split_once('=')?)));
-        let Some((at, (key, value))) = parts else { return Err("write it like 5s:rate=1mbit".to_owned()) };
+        let Some((at, (key, value))) = parts else { return Err("write it like `5s:rate=1mbit`".to_owned()) };
         let at = at.parse().map_err(|error| format!("{error}"))?;
         let key = key.trim();
         let Some(key) = KEYS.into_iter().find(|known| *known == key) else {
-            return Err(format!("`{key}` cannot change; what can is {}", KEYS.join(", ")));
+            return Err(format!("`{key}` cannot change; these can: {}", KEYS.join(", ")));
         };
         let change = Self { at, key, value: value.trim().to_owned() };
         change.apply(&LinkSpec::default())?;
@@ -54,7 +54,7 @@ impl FromStr for Change {
 }
 
 impl Change {
-    /// The link after it.
+    /// The link after this change.
     fn apply(&self, spec: &LinkSpec) -> Result<LinkSpec, String> {
         let say = |error: serde_json::Error| error.to_string();
         let mut fields = serde_json::to_value(spec).map_err(say)?;
@@ -70,11 +70,10 @@ impl fmt::Display for Change {
     }
 }
 
-/// What a link is, and from when on.
+/// The descriptions of the link, with the time of each.
 pub(crate) type Timetable = Vec<(Duration, LinkSpec)>;
 
-/// The link after each change, in the order of their times. Every one is checked here, before anything
-/// runs; the error names the change.
+/// The link after each change, in order of time. Checks every change before anything runs; the error names the change.
 pub(crate) fn timetable(first: &LinkSpec, changes: &[Change]) -> Result<Timetable, Box<dyn Error>> {
     let mut changes = changes.to_vec();
     changes.sort_by_key(|change| change.at);
@@ -88,7 +87,7 @@ pub(crate) fn timetable(first: &LinkSpec, changes: &[Change]) -> Result<Timetabl
     Ok(table)
 }
 
-/// Changes the cable by the timetable until that ends or `over` is closed.
+/// Applies the changes until the last one, or until `over` is closed.
 pub(crate) fn follow(table: &Timetable, cable: &Cable, over: &Receiver<()>) {
     let start = Instant::now();
     for (at, spec) in table {
@@ -96,11 +95,11 @@ pub(crate) fn follow(table: &Timetable, cable: &Cable, over: &Receiver<()>) {
         if over.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
             return;
         }
-        // Checked before; a trace file that has gone since, or a broken cable, leaves the link as it is.
+        // Checked before the start, but a trace file may be gone, or the cable may have failed.
         if let Err(error) =
             spec.lanes().map_err(Box::<dyn Error>::from).and_then(|lanes: Lanes| Ok(cable.change(lanes)?))
         {
-            crate::say(format_args!("the link stays as it is: {error}"));
+            crate::say(format_args!("cannot change the link: {error}"));
         }
     }
 }
@@ -116,32 +115,32 @@ mod tests {
     }
 
     #[test]
-    fn changes_add_up_in_the_order_of_their_times() {
+    fn changes_accumulate_in_order_of_time() {
         let table = changes(&["8s:loss=0%", "5s:loss=100%", "8s:rate=1mbit"]).unwrap();
         let told: Vec<String> = table.iter().map(|(at, spec)| format!("{at:?} {spec}")).collect();
         assert_eq!(told, ["5s 18ms RTT, loss 100%", "8s 18ms RTT, loss 0%", "8s 18ms RTT, 1mbit, queue 100p, loss 0%"]);
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_before_anything_runs() {
-        assert_eq!(changes(&["soon"]).unwrap_err(), "write it like 5s:rate=1mbit");
+    fn invalid_changes_are_rejected_before_anything_runs() {
+        assert_eq!(changes(&["soon"]).unwrap_err(), "write it like `5s:rate=1mbit`");
         assert!(changes(&["5s:rate=fast"]).unwrap_err().starts_with("`fast` is not a rate"));
-        assert!(changes(&["5s:middlebox=strip-tfo strip-tof"]).unwrap_err().contains("no middlebox `strip-tof`"));
+        assert!(changes(&["5s:middlebox=strip-tfo strip-tof"]).unwrap_err().contains("unknown middlebox `strip-tof`"));
         assert!(changes(&["5s:queue=9p"]).unwrap_err().contains("--at 5s:queue=9p: the queue `9p` needs a link"));
         assert!(changes(&["5s:trace-up=/no/file"]).unwrap_err().contains("cannot read the trace file /no/file"));
     }
 
     #[test]
-    fn what_cannot_change_is_told_with_what_can() {
+    fn error_lists_the_options_that_can_change() {
         for key in ["speed", "seed", "trace_up", ""] {
             let told = changes(&[&format!("5s:{key}=1")]).unwrap_err();
-            assert!(told.starts_with(&format!("`{key}` cannot change; what can is rtt, ")), "{told}");
+            assert!(told.starts_with(&format!("`{key}` cannot change; these can: rtt, ")), "{told}");
             assert!(told.contains("trace-up") && !told.contains(", seed"), "{told}");
         }
     }
 
     #[test]
-    fn everything_but_the_seed_can_change() {
+    fn all_options_but_the_seed_can_change() {
         let unknown = serde_json::from_str::<LinkSpec>(r#"{"": 0}"#).unwrap_err().to_string();
         let names = unknown.split('`').skip(1).step_by(2).filter(|name| !name.is_empty() && *name != "seed");
         assert_eq!(names.collect::<Vec<_>>(), KEYS.map(|key| key.replace('-', "_")));

@@ -14,13 +14,13 @@ use nix::{
     unistd::Pid,
 };
 
-/// How long the client waits for the server to listen on something.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time that the client waits until the server listens.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the server may take to end when told to.
+/// Time between SIGTERM and SIGKILL for the server.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A running server command; dropping it ends it and what it started.
+/// A running server command. Dropping it ends the command and its process group.
 pub(crate) struct Server {
     shell: Child,
     command: String,
@@ -28,7 +28,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `command` by sh.
+    /// Starts `command` with sh.
     pub(crate) fn start(command: &str, host: &Host, equip: impl Fn(&mut Command)) -> Result<Self, Box<dyn Error>> {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(command).process_group(0);
@@ -38,27 +38,30 @@ impl Server {
         Ok(Self { shell, command: command.to_owned(), host: host.clone() })
     }
 
-    /// Waits until something on the host listens: a TCP socket, or a UDP socket that is bound. A server
-    /// that needs neither, or longer, is not waited for any more, nor is one when we are asked to end.
+    /// Waits until a TCP socket on the host listens, or a UDP socket is bound. Ends early on a termination signal, and after
+    /// [`LISTEN_TIMEOUT`] without an error: the server may need neither socket.
     pub(crate) fn wait_until_it_listens(&mut self, sandbox: &Sandbox) -> Result<(), Box<dyn Error>> {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE && sandbox.termination_signal().is_none() && !self.host.run(someone_listens)? {
-            // One that ends well may have left a daemon behind.
+        while start.elapsed() < LISTEN_TIMEOUT
+            && sandbox.termination_signal().is_none()
+            && !self.host.run(has_listener)?
+        {
+            // After exit status 0, a daemon may still start to listen.
             if let Some(status) = self.shell.try_wait()?.filter(|status| !status.success()) {
                 return Err(format!("the server command ended before it listened ({status}): {}", self.command).into());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        if start.elapsed() >= PATIENCE {
-            crate::say("nothing listens on the server host after 5 s; going on all the same");
+        if start.elapsed() >= LISTEN_TIMEOUT {
+            crate::say("the server command does not listen after 5 s; starting the client command anyway");
         }
         Ok(())
     }
 }
 
-/// Whether a socket of the calling thread's host waits for clients (proc_net_tcp: state 0A is
-/// LISTEN, 07 a UDP socket without a peer).
-fn someone_listens() -> bool {
+/// Whether a socket on the calling thread's host waits for clients (proc_net_tcp: state 0A is LISTEN, 07 a UDP socket
+/// without a peer).
+fn has_listener() -> bool {
     [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")].iter().any(|(file, state)| {
         let text = fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
         text.lines().skip(1).any(|line| line.split_whitespace().nth(3) == Some(state))

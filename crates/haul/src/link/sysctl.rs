@@ -19,9 +19,7 @@ impl FromStr for Sysctl {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let (name, value) = (name.trim(), value.trim());
         if !name.starts_with("net.") || name.contains("..") || name.contains('/') || value.is_empty() {
-            return Err(
-                "write it like net.ipv4.tcp_fastopen=3; only what begins with net. belongs to a host".to_owned()
-            );
+            return Err("write it like `net.ipv4.tcp_fastopen=3`; a host has only settings below `net.`".to_owned());
         }
         Ok(Self { name: name.to_owned(), value: value.to_owned() })
     }
@@ -32,9 +30,7 @@ impl Sysctl {
         let Self { name, value } = self;
         let Err(error) = host.sysctl(name, value) else { return Ok(()) };
         if host.read_sysctl(name).is_err() {
-            return Err(
-                format!("no host has a setting {name}; `haul link -q -- sysctl -a` lists those there are").into()
-            );
+            return Err(format!("unknown sysctl {name}; `haul link -q -- sysctl -a` lists all").into());
         }
         if name != CONGESTION_CONTROL {
             return Err(error.into());
@@ -45,18 +41,18 @@ impl Sysctl {
     }
 }
 
-/// Why a host cannot have a congestion control, and what to do: outside the machine's own network the
-/// kernel takes only those that are allowed to everybody (`tcp_set_default_congestion_control`).
+/// Why a host cannot use a congestion control, and what to do. In a network namespace the kernel accepts only those that
+/// are allowed for everyone (`tcp_set_default_congestion_control`).
 fn congestion_controls(wanted: &str, allowed: &str, available: &str) -> String {
     if available.split_whitespace().any(|name| name == wanted) {
         format!(
-            "a host may use what net.ipv4.tcp_allowed_congestion_control lists ({allowed}), and root can let it: \
+            "hosts may only use those in net.ipv4.tcp_allowed_congestion_control ({allowed}); root can add it: \
              sysctl net.ipv4.tcp_allowed_congestion_control=\"{allowed} {wanted}\""
         )
     } else {
         format!(
-            "this machine has {available} (net.ipv4.tcp_available_congestion_control), of which a host may use \
-             {allowed} (net.ipv4.tcp_allowed_congestion_control); root may have more with modprobe tcp_{wanted}"
+            "this machine has {available} (net.ipv4.tcp_available_congestion_control), and hosts may use {allowed} \
+             (net.ipv4.tcp_allowed_congestion_control); root can load more: modprobe tcp_{wanted}"
         )
     }
 }
@@ -66,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_settings_of_a_host_are_taken() {
+    fn only_settings_of_a_host_are_accepted() {
         for wrong in ["net.ipv4.tcp_fastopen", "net.ipv4.tcp_fastopen=", "kernel.hostname=x", "net...x=1", "net./etc=1"]
         {
             assert!(wrong.parse::<Sysctl>().unwrap_err().contains("write it like"), "{wrong}");
@@ -76,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_congestion_control_that_is_there_but_not_allowed_is_told_with_how_to_allow_it() {
+    fn error_says_how_to_allow_or_load_a_congestion_control() {
         let said = congestion_controls("cubic", "reno bbr", "reno bbr cubic");
         assert!(said.ends_with("sysctl net.ipv4.tcp_allowed_congestion_control=\"reno bbr cubic\""), "{said}");
         let said = congestion_controls("vegas", "reno bbr", "reno bbr cubic");

@@ -1,11 +1,10 @@
-//! Names, on a host that reaches the outside.
+//! A DNS proxy on a host with access to the machine's network.
 //!
-//! Programs on the host read the machine's /etc/resolv.conf and ask the resolvers it names. Most are
-//! outside, and within reach. Not so one that listens on the machine's loopback, as systemd-resolved
-//! and dnsmasq do: on the host, 127.0.0.53 is the host itself. There we listen on the same address in
-//! its stead and pass on what is asked, over UDP and TCP (RFC 7766). No file has to change.
+//! Programs on the host read the machine's /etc/resolv.conf. They can reach most resolvers there, but not one on the
+//! machine's loopback, such as systemd-resolved or dnsmasq: on the host, 127.0.0.53 is the host itself. So the proxy
+//! listens on the same address on the host, and forwards queries over UDP and TCP (RFC 7766). No file has to change.
 //!
-//! (passt could do this. But the one of Debian 12 forwards to 127.0.0.1 alone, and UDP alone.)
+//! Rejected: passt's own forwarding. In Debian 12 it forwards only to 127.0.0.1 and only UDP.
 
 use std::{
     fs, io,
@@ -27,19 +26,18 @@ use crate::host::Host;
 
 const PORT: u16 = 53;
 
-/// How long an answer may take: longer than programs wait for it.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum time for an answer; longer than programs wait.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Stands in for the machine's resolvers; dropping it ends that.
+/// A proxy for the machine's resolvers; dropping it ends it.
 #[derive(Debug)]
-pub(super) struct StandIn {
+pub(super) struct Proxy {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl StandIn {
-    /// Listens on `host` wherever the machine's programs expect a resolver on loopback; `None` if they
-    /// do not.
+impl Proxy {
+    /// Listens on `host` at the addresses of the machine's resolvers on loopback; `None` if there are none.
     pub(super) fn listen(host: &Host) -> io::Result<Option<Self>> {
         let machine = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
         let mut sockets = Vec::new();
@@ -70,7 +68,7 @@ impl StandIn {
     }
 }
 
-impl Drop for StandIn {
+impl Drop for Proxy {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -79,7 +77,7 @@ impl Drop for StandIn {
     }
 }
 
-/// The loopback addresses among the resolvers that a resolv.conf(5) names.
+/// The resolvers on loopback in a resolv.conf(5).
 fn on_loopback(resolv_conf: &str) -> Vec<IpAddr> {
     let mut named: Vec<_> = resolv_conf.lines().filter_map(nameserver).collect();
     if named.is_empty() {
@@ -99,7 +97,7 @@ fn nameserver(line: &str) -> Option<&str> {
     if words.next()? == "nameserver" { words.next() } else { None }
 }
 
-/// Passes each query on and its answer back.
+/// Forwards queries and answers over UDP.
 async fn datagrams(socket: std::net::UdpSocket, resolver: SocketAddr) -> io::Result<()> {
     let socket = Arc::new(UdpSocket::from_std(socket)?);
     let mut buffer = vec![0; usize::from(u16::MAX)];
@@ -107,7 +105,7 @@ async fn datagrams(socket: std::net::UdpSocket, resolver: SocketAddr) -> io::Res
         let (length, client) = socket.recv_from(&mut buffer).await?;
         let (query, socket) = (buffer[..length].to_vec(), socket.clone());
         tokio::spawn(async move {
-            if let Ok(Ok(answer)) = timeout(PATIENCE, ask(&query, resolver)).await {
+            if let Ok(Ok(answer)) = timeout(ANSWER_TIMEOUT, ask(&query, resolver)).await {
                 let _ = socket.send_to(&answer, client).await;
             }
         });
@@ -125,12 +123,12 @@ async fn ask(query: &[u8], resolver: SocketAddr) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Passes each connection on.
+/// Forwards TCP connections.
 async fn connections(listener: std::net::TcpListener, resolver: SocketAddr) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     loop {
         let (mut client, _) = listener.accept().await?;
-        tokio::spawn(timeout(PATIENCE, async move {
+        tokio::spawn(timeout(ANSWER_TIMEOUT, async move {
             copy_bidirectional(&mut client, &mut TcpStream::connect(resolver).await?).await
         }));
     }
@@ -151,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn resolvers_outside_need_nobody_in_their_stead() {
+    fn resolvers_on_other_machines_need_no_proxy() {
         assert!(found("nameserver 192.168.1.1\nnameserver 2001:db8::53\nnameserver fe80::1%eth0\n").is_empty());
     }
 
     #[test]
-    fn without_a_resolver_programs_ask_the_machine_itself() {
+    fn without_a_resolver_the_default_is_loopback() {
         assert_eq!(found(""), ["127.0.0.1"]);
         assert_eq!(found("# nameserver 9.9.9.9\noptions edns0\nnameserver\n"), ["127.0.0.1"]);
     }

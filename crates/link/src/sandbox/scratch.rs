@@ -1,8 +1,8 @@
-//! The folder on which a sandbox's scratch tmpfs is mounted; outside, it is empty.
+//! The mount point of a sandbox's scratch tmpfs; outside the sandbox it is an empty folder.
 //!
-//! A supervisor that is killed leaves it, and the next one removes it. What is in use is told by a lock,
-//! which the kernel lets go of when its holders end. A PID in the name tells nothing to a `haul` in
-//! another PID namespace, be it in a sandbox of ours or in a container that shares the folder above.
+//! A killed supervisor leaves it behind, and the next one removes it. A lock marks folders in use; the kernel releases it
+//! when its holders end. The PID in the name cannot serve for that: it means nothing in another PID namespace, in a
+//! sandbox or in a container that shares the parent folder.
 
 use std::{
     fs::{self, File},
@@ -15,7 +15,7 @@ use nix::{libc, unistd::getpid};
 
 use super::SandboxError;
 
-/// What the names begin with.
+/// Prefix of the folders' names.
 const PREFIX: &str = "haul-";
 
 /// A folder, and the lock on it.
@@ -25,39 +25,39 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    pub(super) fn make() -> Result<Self, SandboxError> {
+    pub(super) fn create() -> Result<Self, SandboxError> {
         let parent = std::env::temp_dir();
         for entry in fs::read_dir(&parent).into_iter().flatten().flatten() {
             if entry.file_name().to_str().is_some_and(is_ours)
-                && let Some(left_behind) = Self::take(entry.path())
+                && let Some(leftover) = Self::lock(entry.path())
             {
-                left_behind.remove();
+                leftover.remove();
             }
         }
         for attempt in 0..100 {
             let path = parent.join(format!("{PREFIX}{}.{attempt}", getpid()));
             match fs::create_dir(&path) {
                 Ok(()) => {
-                    // Whoever looks for what is left behind may have been quicker.
-                    if let Some(scratch) = Self::take(path) {
+                    // Another supervisor that removes leftovers may have removed it already.
+                    if let Some(scratch) = Self::lock(path) {
                         return Ok(scratch);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
-                    return Err(SandboxError::Step { what: format!("make the folder {}", path.display()), error });
+                    return Err(SandboxError::Step { what: format!("create the folder {}", path.display()), error });
                 }
             }
         }
         Err(SandboxError::Step {
-            what: format!("make a folder in {}", parent.display()),
+            what: format!("create a folder in {}", parent.display()),
             error: io::ErrorKind::AlreadyExists.into(),
         })
     }
 
-    /// The folder, if nobody has it and it is still there.
-    fn take(path: PathBuf) -> Option<Self> {
-        // No more than a look: others, too, may put things into the folder above.
+    /// Locks the folder; `None` if it is in use or has been removed.
+    fn lock(path: PathBuf) -> Option<Self> {
+        // Follow no links: other users can create files in the parent folder.
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let lock = File::options().read(true).custom_flags(flags).open(&path).ok()?;
         lock.try_lock().ok()?;
@@ -72,7 +72,7 @@ impl Scratch {
     }
 }
 
-/// Whether a folder's name is one that [`Scratch::make`] gives: `haul-PID.NUMBER`.
+/// Whether a folder's name is one that [`Scratch::create`] gives: `haul-PID.NUMBER`.
 fn is_ours(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     name.strip_prefix(PREFIX)
@@ -85,7 +85,7 @@ mod tests {
     use super::is_ours;
 
     #[test]
-    fn other_peoples_folders_are_let_be() {
+    fn folders_with_other_names_are_not_ours() {
         assert!(is_ours("haul-4711.0"));
         for name in ["haul-4711", "haul-2026.", "haul-.1", "haul-1.0.0", "haul-a.1", "haul", "other-1.0"] {
             assert!(!is_ours(name), "{name}");

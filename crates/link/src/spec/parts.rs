@@ -1,4 +1,4 @@
-//! The values of a [`super::LinkSpec`] that are more than one quantity, with their text forms.
+//! Values of a [`super::LinkSpec`] with more than one quantity, and their text forms.
 
 use std::{fmt, time::Duration};
 use units::{Percent, Rate, Size, Span, text_form};
@@ -11,9 +11,9 @@ use crate::{
 /// Jitter: `2ms`, `2ms normal`, `2ms reorder`, `2ms normal reorder`. See [`crate::stages::Jitter`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JitterSpec {
-    /// The most that is added, or the standard deviation.
+    /// Maximum (uniform) or standard deviation (normal).
     pub time: Duration,
-    /// Whether it is spread normally and not evenly.
+    /// Whether the distribution is normal instead of uniform.
     pub normal: bool,
     /// Whether packets may overtake one another.
     pub reorder: bool,
@@ -79,13 +79,11 @@ impl fmt::Display for RateSpec {
 /// The queue in front of a link of limited rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum QueueSpec {
-    /// `bdp`, the default: droptail, with room for as many full packets as are under way in one RTT
-    /// at the link's rate, and for 100 at least.
+    /// `bdp`, the default: droptail, with room for the bandwidth-delay product in full packets, at least 100.
     ///
-    /// That is the least queue with which one TCP connection keeps the link busy (Villamizar and
-    /// Song, 1994), so the link is as fast as it says; and it at most doubles the RTT, so that a
-    /// measurement of round trips is not one of a bloated buffer, which the 1000 packets that are
-    /// usual elsewhere are at 20 Mbit/s.
+    /// This is the smallest queue with which one TCP connection keeps the link busy (Villamizar and Song, 1994), so that
+    /// the link reaches its rate. And it at most doubles the RTT, so that measurements are not dominated by bufferbloat,
+    /// which the usual 1000 packets cause at 20 Mbit/s.
     #[default]
     Bdp,
     /// `100p`: droptail by packets.
@@ -126,11 +124,10 @@ impl fmt::Display for QueueSpec {
     }
 }
 
-/// Loss: `0.1%`, or in bursts `ge:p=1%,r=20%,bad=100%,good=0%`, of which `bad` and `good` may be left
-/// out. See [`crate::stages::GilbertElliott`].
+/// Loss: `0.1%`, or in bursts `ge:p=1%,r=20%,bad=100%,good=0%`; `bad` and `good` are optional. See [`crate::stages::GilbertElliott`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LossSpec {
-    /// Each packet for itself.
+    /// Independent for each packet.
     Independent(Percent),
     /// In bursts.
     Bursts(Bursts),
@@ -142,14 +139,14 @@ impl LossSpec {
         let [mut p, mut r, mut bad, mut good] = [None; 4];
         for pair in list.split(',') {
             let (key, value) = pair.split_once('=')?;
-            let place = match key.trim() {
+            let slot = match key.trim() {
                 "p" => &mut p,
                 "r" => &mut r,
                 "bad" => &mut bad,
                 "good" => &mut good,
                 _ => return None,
             };
-            if place.replace(value.parse().ok()?).is_some() {
+            if slot.replace(value.parse().ok()?).is_some() {
                 return None;
             }
         }
@@ -169,13 +166,12 @@ impl fmt::Display for LossSpec {
     }
 }
 
-/// Reordering: `1%`, or `1% 5ms` with the time by which those packets come late; 1 ms if it is not
-/// said. See [`crate::stages::Reorder`].
+/// Reordering: `1%`, or `1% 5ms` with the time for which these packets are held, by default 1 ms. See [`crate::stages::Reorder`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReorderSpec {
-    /// Which share of the packets.
+    /// Share of the packets.
     pub probability: Percent,
-    /// How late they come.
+    /// How long they are held.
     pub by: Duration,
 }
 
@@ -197,13 +193,13 @@ impl fmt::Display for ReorderSpec {
     }
 }
 
-/// An MTU in bytes: `1400`, or `1400 black-hole` for a link that drops larger packets and says
-/// nothing; at most [`DEFAULT_MTU`], since hosts send nothing larger. See [`crate::stages::Mtu`].
+/// An MTU in bytes: `1400`, or `1400 black-hole` for a link that drops larger packets without ICMP; at most
+/// [`DEFAULT_MTU`], since hosts send no larger packets. See [`crate::stages::Mtu`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MtuSpec {
-    /// The size of the largest IP packet that passes.
+    /// Maximum size of an IP packet.
     pub bytes: u16,
-    /// Whether nothing is said of those dropped.
+    /// Whether larger packets are dropped without ICMP.
     pub black_hole: bool,
 }
 
@@ -218,12 +214,7 @@ impl MtuSpec {
     }
 }
 
-text_form!(
-    MtuSpec,
-    "an MTU from 68 bytes up to the 1500 that hosts send",
-    "`1400` or `1400 black-hole`",
-    MtuSpec::parse
-);
+text_form!(MtuSpec, "an MTU from 68 to 1500 bytes", "`1400` or `1400 black-hole`", MtuSpec::parse);
 
 impl fmt::Display for MtuSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -231,7 +222,7 @@ impl fmt::Display for MtuSpec {
     }
 }
 
-/// A middlebox is text in serde, too.
+/// The serde form of a middlebox is its text form.
 mod middlebox {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -257,7 +248,7 @@ mod tests {
     use super::*;
     use units::ParseError;
 
-    fn comes_back<T: FromStr<Err = ParseError> + fmt::Display>(texts: &[(&str, &str)]) {
+    fn round_trips<T: FromStr<Err = ParseError> + fmt::Display>(texts: &[(&str, &str)]) {
         for (text, printed) in texts {
             let value: T = text.parse().unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(value.to_string(), *printed);
@@ -266,23 +257,23 @@ mod tests {
     }
 
     #[test]
-    fn text_forms_come_back() {
-        comes_back::<JitterSpec>(&[("2ms", "2ms"), ("2ms reorder normal", "2ms normal reorder")]);
-        comes_back::<RateSpec>(&[
+    fn text_forms_round_trip() {
+        round_trips::<JitterSpec>(&[("2ms", "2ms"), ("2ms reorder normal", "2ms normal reorder")]);
+        round_trips::<RateSpec>(&[
             ("100mbit", "100mbit"),
             ("100mbit/s", "100mbit"),
             ("20mbit/100mbit", "20mbit/100mbit"),
             ("20 Mbit/s / 1 gbit/s", "20mbit/1gbit"),
             ("5mbit/5mbit", "5mbit"),
         ]);
-        comes_back::<QueueSpec>(&[("100p", "100p"), ("64KiB", "64KiB"), ("codel", "codel"), ("bdp", "bdp")]);
-        comes_back::<LossSpec>(&[
+        round_trips::<QueueSpec>(&[("100p", "100p"), ("64KiB", "64KiB"), ("codel", "codel"), ("bdp", "bdp")]);
+        round_trips::<LossSpec>(&[
             ("0.1%", "0.1%"),
             ("ge:p=1%,r=20%", "ge:p=1%,r=20%,bad=100%,good=0%"),
             ("ge:r=20%,p=1%,good=0.5%,bad=50%", "ge:p=1%,r=20%,bad=50%,good=0.5%"),
         ]);
-        comes_back::<ReorderSpec>(&[("1%", "1% 1ms"), ("1% 5ms", "1% 5ms")]);
-        comes_back::<MtuSpec>(&[
+        round_trips::<ReorderSpec>(&[("1%", "1% 1ms"), ("1% 5ms", "1% 5ms")]);
+        round_trips::<MtuSpec>(&[
             ("1400", "1400"),
             ("1400B", "1400"),
             ("1280 black-hole", "1280 black-hole"),
@@ -292,14 +283,14 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_how_it_is_written() {
+    fn errors_show_the_right_form() {
         assert_eq!(
             "lots".parse::<QueueSpec>().unwrap_err().to_string(),
             "`lots` is not a queue; write it like `100p`, `64KiB`, `bdp`, `codel` or `infinite`"
         );
         assert_eq!(
             "9000".parse::<MtuSpec>().unwrap_err().to_string(),
-            "`9000` is not an MTU from 68 bytes up to the 1500 that hosts send; write it like `1400` or `1400 black-hole`"
+            "`9000` is not an MTU from 68 to 1500 bytes; write it like `1400` or `1400 black-hole`"
         );
         for bad in [
             "",
