@@ -96,15 +96,15 @@ fn a_dropped_tap_is_finished_and_an_idle_one_is_an_empty_capture() {
 }
 
 #[test]
-fn a_capture_that_cannot_begin_says_why() {
+fn error_says_why_a_capture_cannot_be_created() {
     for (path, why) in [("/nowhere/at/all", "No such file"), ("/dev/full", "No space left")] {
         let error = Tap::create(path.as_ref(), "client", None).err().expect("an error").to_string();
-        assert!(error.starts_with(&format!("cannot begin the capture {path}: {why}")), "{error}");
+        assert!(error.starts_with(&format!("cannot create the capture {path}: {why}")), "{error}");
     }
 }
 
 #[test]
-fn a_full_disk_ends_the_capture_at_a_whole_packet() {
+fn full_disk_ends_the_capture_at_a_complete_packet() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let disk = folder.path().to_owned();
     // A mount namespace of this thread's and its children's own, that ends with them.
@@ -130,8 +130,7 @@ fn a_full_disk_ends_the_capture_at_a_whole_packet() {
         }
         let error = tap.finish().expect_err("the disk is full");
         let TapError::Write { packets, .. } = error else { panic!("{error}") };
-        let said =
-            format!("the capture {} ends after {packets} packets because it could not be written", path.display());
+        let said = format!("the capture {} ends after {packets} packets since writing failed", path.display());
         assert!(error.to_string().starts_with(&said), "{error}");
         let kept = read(&path);
         assert_eq!(kept.len() as u64, packets);
