@@ -130,7 +130,7 @@ fn full_disk_ends_the_capture_at_a_complete_packet() {
         }
         let error = tap.finish().expect_err("the disk is full");
         let TapError::Write { packets, .. } = error else { panic!("{error}") };
-        let said = format!("the capture {} ends after {packets} packets since writing failed", path.display());
+        let said = format!("the capture {} ends after {packets} packets, since writing failed", path.display());
         assert!(error.to_string().starts_with(&said), "{error}");
         let kept = read(&path);
         assert_eq!(kept.len() as u64, packets);
