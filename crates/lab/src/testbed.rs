@@ -194,7 +194,7 @@ fn lan() -> LinkSpec {
 
 impl Spawn for Host {
     fn prepare(&self, command: &mut Command) {
-        Host::place(self, command);
+        Host::attach(self, command);
     }
 
     fn thread(&self, name: &str, f: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {

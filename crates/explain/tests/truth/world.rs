@@ -43,7 +43,7 @@ pub(crate) fn play(scenario: &Scenario, folder: &Path) -> Result<Played, Box<dyn
     // The ends of the connection close, and their last words pass.
     std::thread::sleep(scenario.path.rtt.0 * 2);
     let traffic = cable.disconnect()?;
-    if traffic.iter().any(|way| way.missed > 0) {
+    if traffic.iter().any(|way| way.device_drops > 0) {
         return Err("a host's device dropped packets; this machine is too busy".into());
     }
     std::fs::create_dir_all(folder)?;
