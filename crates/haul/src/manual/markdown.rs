@@ -83,13 +83,14 @@ fn entry(argument: &Arg, page: &mut String) {
     let short = short.map(|letter| format!("`-{letter}`, ")).unwrap_or_default();
     let _ = write!(page, "- {short}`{argument}`");
     let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
-    for (number, paragraph) in help.trim().split("\n\n").filter(|paragraph| !paragraph.is_empty()).enumerate() {
+    let (help, default) = split_default(help.trim());
+    for (number, paragraph) in help.split("\n\n").filter(|paragraph| !paragraph.is_empty()).enumerate() {
         let _ = match number {
             0 => write!(page, ": {}", inline(paragraph)),
             _ => write!(page, "\n\n  {}", inline(paragraph)),
         };
     }
-    let facts = facts(argument);
+    let facts = facts(argument, default);
     if !facts.is_empty() {
         let end = if page.ends_with(['.', ':', '`']) { "" } else { "." };
         let _ = write!(page, "{end} {facts}");
@@ -103,11 +104,19 @@ fn entry(argument: &Arg, page: &mut String) {
     }
 }
 
-fn facts(argument: &Arg) -> String {
+/// Help may end with a default that clap does not know, because a settings file can change it: `[default: 6]`.
+fn split_default(help: &str) -> (&str, Option<&str>) {
+    let found = help.strip_suffix(']').and_then(|help| help.rsplit_once("[default: "));
+    found.map_or((help, None), |(help, default)| (help.trim_end(), Some(default)))
+}
+
+fn facts(argument: &Arg, default: Option<&str>) -> String {
     let mut facts = Vec::new();
     if argument.get_action().takes_values() {
         let values: Vec<_> = argument.get_possible_values().into_iter().filter(|value| !value.is_hide_set()).collect();
+        let is_boolean = values.iter().map(clap::builder::PossibleValue::get_name).eq(["true", "false"]);
         if !argument.is_hide_possible_values_set()
+            && !is_boolean
             && !values.is_empty()
             && values.iter().all(|value| value.get_help().is_none())
         {
@@ -120,6 +129,10 @@ fn facts(argument: &Arg) -> String {
                 code_list(defaults.iter().map(|value| value.to_string_lossy().into_owned()))
             ));
         }
+    }
+    if let Some(default) = default {
+        let is_phrase = default.contains(' ');
+        facts.push(if is_phrase { format!("Default: {}.", inline(default)) } else { format!("Default: `{default}`.") });
     }
     if let Some(variable) = argument.get_env().filter(|_| !argument.is_hide_env_set()) {
         facts.push(format!("Environment: `{}`.", variable.to_string_lossy()));
@@ -169,10 +182,16 @@ fn inline(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::inline;
+    use super::{inline, split_default};
 
     #[test]
     fn inline_escapes_markup_and_marks_options_but_leaves_code_alone() {
         assert_eq!(inline("Skip *.tmp, see --exclude. Not `<a>`"), "Skip \\*.tmp, see `--exclude`. Not `<a>`");
+    }
+
+    #[test]
+    fn split_default_takes_a_default_from_the_end_of_the_help() {
+        assert_eq!(split_default("Maximum number of connections [default: 6]"), ("Maximum number of connections", Some("6")));
+        assert_eq!(split_default("A list [a, b]"), ("A list [a, b]", None));
     }
 }

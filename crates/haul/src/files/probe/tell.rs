@@ -52,7 +52,7 @@ pub(super) fn text(found: &Found) -> String {
     row("methods", list(&dav.methods));
     row("DAV classes", list(&dav.classes));
     row("locks", yes(dav.locks).to_owned());
-    row("sync-collection", yes(dav.sync_collection).to_owned());
+    row("sync report", yes(dav.sync_collection).to_owned());
     row("entity tags", found.files.etags.unwrap_or("unknown").to_owned());
     let tried =
         found.files.tried.as_ref().map_or("no file to test with".to_owned(), |file| format!("tested with {file}"));
