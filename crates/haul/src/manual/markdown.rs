@@ -191,7 +191,10 @@ mod tests {
 
     #[test]
     fn split_default_takes_a_default_from_the_end_of_the_help() {
-        assert_eq!(split_default("Maximum number of connections [default: 6]"), ("Maximum number of connections", Some("6")));
+        assert_eq!(
+            split_default("Maximum number of connections [default: 6]"),
+            ("Maximum number of connections", Some("6"))
+        );
         assert_eq!(split_default("A list [a, b]"), ("A list [a, b]", None));
     }
 }
