@@ -1,7 +1,7 @@
-//! `haul race` and `haul lab`: experiments, run, shown and compared.
+//! `haul race`, `haul lab` and `haul report`: running experiments, and showing and comparing their results.
 
 mod capture_reports;
-mod conduct;
+mod execute;
 mod interrupt;
 mod live;
 mod progress;
@@ -16,14 +16,14 @@ use std::{
     str::FromStr,
 };
 
-pub(crate) use self::conduct::{How, conduct};
+pub(crate) use self::execute::{ExecuteOptions, execute};
 use crate::usage;
 use clap::Subcommand;
 use lab::{
     compare, contenders,
     experiment::{Experiment, Known, nearest},
     report_data,
-    results::{self, ResultsError, RunResult},
+    results::{self, REPORT, ResultsError, RunResult},
     servers,
     table::{Look, render, render_change},
 };
@@ -45,116 +45,116 @@ const EXPERIMENTS: [(&str, &str); 13] = [
     ("bars-browser", include_str!("../../../experiments/bars-browser.toml")),
 ];
 
-/// Run experiments, and show and compare what they found
+/// Run experiments, and show and compare their results
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run an experiment
     Run {
-        /// The name of one that `haul lab list` shows, or a TOML file
+        /// Name of a built-in experiment (see `haul lab list`), or a TOML file
         experiment: String,
         #[command(flatten)]
         options: RunOptions,
     },
-    /// Watch a run that goes on: a page on loopback, with its results as they come
+    /// Serve a live report of a run in progress on 127.0.0.1
     Watch {
-        /// Its id, as `haul lab list` shows it, or its folder; the newest that goes on, if left out
+        /// Run ID (see `haul lab list`) or folder [default: the newest run in progress]
         run: Option<String>,
         #[command(flatten)]
-        place: Place,
+        folder: RunsFolder,
     },
-    /// List the experiments there are, and the runs made so far
+    /// List the built-in experiments and the runs
     List {
         #[command(flatten)]
-        place: Place,
+        folder: RunsFolder,
     },
-    /// Show a run as it was shown when it ended
+    /// Show the results of a run
     Show {
-        /// Its id, as `haul lab list` shows it, or its folder; the newest, if left out
+        /// Run ID (see `haul lab list`) or folder [default: the newest run]
         run: Option<String>,
         #[command(flatten)]
-        place: Place,
+        folder: RunsFolder,
         #[command(flatten)]
-        json: Json,
+        json: JsonOutput,
     },
-    /// Say what differs between runs beyond noise
-    Compare(Compare),
+    /// Compare runs, and show which differences are larger than noise
+    Compare(CompareArgs),
 }
 
-/// What is compared, and where it is told.
+/// Which runs to compare, and where to write the comparison.
 #[derive(clap::Args)]
-pub(crate) struct Compare {
-    /// The runs: their ids, as `haul lab list` shows them, or folders. Each is measured against the first, the baseline
+pub(crate) struct CompareArgs {
+    /// Run IDs (see `haul lab list`) or folders; the first is the baseline
     #[arg(required = true, num_args = 2.., value_name = "RUN")]
     names: Vec<String>,
-    /// Write it (schema longhaul.compare/1) to this file as well; `-`: to standard output, in its place
+    /// Also write the comparison as JSON (schema longhaul.compare/1); `-` writes it to standard output instead
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write it as a page to this file as well; `-`: to standard output, in its place
+    /// Also write the comparison as an HTML report; `-` writes it to standard output instead
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    folder: RunsFolder,
 }
 
-/// Where runs are kept.
+/// Where the runs are.
 #[derive(clap::Args)]
-pub(crate) struct Place {
-    /// The folder of the runs
+pub(crate) struct RunsFolder {
+    /// Folder of all runs
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
 }
 
-/// Results for programs.
+/// Where results go for programs.
 #[derive(clap::Args)]
-pub(crate) struct Json {
-    /// Write the results (schema longhaul.run/1) to this file as well; `-`: to standard output
+pub(crate) struct JsonOutput {
+    /// Also write the results as JSON (schema longhaul.run/1); `-` for standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// What of an experiment is run, and how.
+/// Which part of an experiment to run, and how.
 #[derive(clap::Args)]
 pub(crate) struct RunOptions {
-    /// Only the part that the experiment calls quick
+    /// Run only the part that the experiment marks as quick
     #[arg(long)]
     quick: bool,
 
-    /// Only this network; may be repeated
+    /// Run only this network; repeatable
     #[arg(long, value_name = "NAME")]
     network: Vec<String>,
 
-    /// Only this workload; may be repeated
+    /// Run only this workload; repeatable
     #[arg(long, value_name = "NAME")]
     workload: Vec<String>,
 
-    /// Only this contender; may be repeated
+    /// Run only this contender; repeatable
     #[arg(long, value_name = "NAME")]
     contender: Vec<String>,
 
-    /// Run each cell so often
+    /// Samples per cell, 1 to 100 [default: the experiment's]
     #[arg(long, value_name = "N")]
     samples: Option<u32>,
 
-    /// Run a contender once for each value: rclone.transfers=1,4,16
-    #[arg(long, value_name = "CONTENDER.SETTING=VALUES")]
+    /// Run a contender once per value of a setting, as in rclone.transfers=1,4,16; repeatable
+    #[arg(long, value_name = "CONTENDER.SETTING=N,…")]
     sweep: Vec<Sweep>,
 
-    /// The server: apache, nginx or embedded, of pages pages or nginx-pages; the first that is installed, if left out
+    /// Server: apache, nginx, embedded, pages, nginx-pages or unbound [default: the experiment's first that is installed]
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
 
-    /// Plain HTTP in place of HTTPS
+    /// Use HTTP instead of HTTPS
     #[arg(long)]
     plain: bool,
 
     #[command(flatten)]
-    place: Place,
+    folder: RunsFolder,
 
     #[command(flatten)]
-    how: How,
+    execute: ExecuteOptions,
 }
 
-/// A setting of a contender and the values that it takes in turn.
+/// A setting of a contender, and the values to run it with.
 #[derive(Debug, Clone)]
 struct Sweep {
     contender: String,
@@ -171,10 +171,10 @@ impl FromStr for Sweep {
             Some((contender, setting, values))
         });
         let Some((contender, setting, values)) = parts else {
-            return Err("write it like rclone.transfers=1,4,16".to_owned());
+            return Err("expected CONTENDER.SETTING=N,…, as in rclone.transfers=1,4,16".to_owned());
         };
         if values.contains(&0) || values.iter().collect::<BTreeSet<_>>().len() < values.len() {
-            return Err("give each value once, and none below 1".to_owned());
+            return Err("each value must be at least 1 and occur once".to_owned());
         }
         let one = contenders::all().iter().find(|one| one.name == contender);
         if let Some(one) = one {
@@ -184,61 +184,61 @@ impl FromStr for Sweep {
     }
 }
 
-/// The race, which has a command of its own.
+/// `haul race`.
 pub(crate) fn race(options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
-    conduct::run("webdav-race", options)
+    execute::run("webdav-race", options)
 }
 
 pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
     match command {
-        Command::Run { experiment, options } => conduct::run(&experiment, &options),
-        Command::Watch { run, place } => live::watch(&place, run.as_deref()),
-        Command::List { place } => list(&place.runs).map(|()| ExitCode::SUCCESS),
-        Command::Show { run, place, json } => {
-            let run = find(&place, run.as_deref())?;
+        Command::Run { experiment, options } => execute::run(&experiment, &options),
+        Command::Watch { run, folder } => live::watch(&folder, run.as_deref()),
+        Command::List { folder } => list(&folder.runs).map(|()| ExitCode::SUCCESS),
+        Command::Show { run, folder, json } => {
+            let run = find(&folder, run.as_deref())?;
             show(&run, &json)?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Compare(asked) => compare_runs(&asked).map(|()| ExitCode::SUCCESS),
+        Command::Compare(args) => compare_runs(&args).map(|()| ExitCode::SUCCESS),
     }
 }
 
-/// Reads one of our experiments, or a file.
+/// Reads a built-in experiment, or a file.
 fn read(name: &str) -> Result<Experiment, Box<dyn Error>> {
     let (contenders, servers) = (contenders::known(), servers::all());
     let servers: Vec<&str> = servers.iter().map(|server| server.name()).collect();
     let known = Known { contenders: &contenders, servers: &servers };
-    if let Some((name, text)) = EXPERIMENTS.iter().find(|(ours, _)| *ours == name) {
+    if let Some((name, text)) = EXPERIMENTS.iter().find(|(built_in, _)| *built_in == name) {
         let path = Path::new("experiments").join(name).with_extension("toml");
         return Ok(Experiment::parse(text, &path, known)?);
     }
     let path = Path::new(name);
     if path.components().count() == 1 && path.extension().is_none() && !path.exists() {
-        let ours = EXPERIMENTS.map(|(ours, _)| ours);
-        let advice = match nearest(name, ours) {
+        let names = EXPERIMENTS.map(|(name, _)| name);
+        let advice = match nearest(name, names) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => "`haul lab list` shows those there are".to_owned(),
+            None => "`haul lab list` lists them".to_owned(),
         };
-        return Err(usage(format_args!("there is no experiment `{name}`; {advice}")));
+        return Err(usage(format_args!("unknown experiment `{name}`; {advice}")));
     }
     Ok(Experiment::read(path, known)?)
 }
 
-/// A run's results as a page
+/// Which run to report, and where to.
 #[derive(clap::Args)]
 pub(crate) struct ReportArgs {
-    /// Its id, as `haul lab list` shows it, or its folder or run.json; the newest, if left out
+    /// Run ID (see `haul lab list`), folder or run.json [default: the newest run]
     run: Option<String>,
-    /// Write it to this file in place of report.html in the run's folder; `-`: to standard output
+    /// Output file, `-` for standard output [default: report.html in the run's folder]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    folder: RunsFolder,
 }
 
-/// Writes a run's page, and says where it is.
+/// `haul report`: writes a run's report and prints its path.
 pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode, Box<dyn Error>> {
-    let file = results::locate(&args.place.runs, args.run.as_deref()).map_err(unknown)?;
+    let file = results::locate(&args.folder.runs, args.run.as_deref()).map_err(unknown)?;
     let html = args.html.clone().unwrap_or_else(|| file.with_file_name(REPORT));
     let run = results::read(&file)?;
     if args.html.is_none() {
@@ -251,22 +251,22 @@ pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn compare_runs(asked: &Compare) -> Result<(), Box<dyn Error>> {
-    let Compare { names, json, html, place } = asked;
+fn compare_runs(args: &CompareArgs) -> Result<(), Box<dyn Error>> {
+    let CompareArgs { names, json, html, folder } = args;
     let to_stdout = |path: &&PathBuf| *path == Path::new("-");
     let printed = json.iter().chain(html).filter(to_stdout).count();
     if printed > 1 {
-        return Err(usage("--json and --html cannot both go to standard output; name a file for one of them"));
+        return Err(usage("--json and --html cannot both write to standard output; give one of them a file"));
     }
-    let runs = names.iter().map(|name| find(place, Some(name))).collect::<Result<Vec<_>, _>>()?;
+    let runs = names.iter().map(|name| find(folder, Some(name))).collect::<Result<Vec<_>, _>>()?;
     let runs: Vec<(&str, &RunResult)> = names.iter().map(String::as_str).zip(&runs).collect();
     let change = compare::compare(&runs);
-    let page = report_data::of_comparison(&runs, &change);
+    let comparison = report_data::of_comparison(&runs, &change);
     if let Some(html) = html {
-        report::save(html, &page)?;
+        report::save(html, &comparison)?;
     }
     if let Some(json) = json {
-        results::write(json, &page)?;
+        results::write(json, &comparison)?;
     }
     if printed == 0 {
         crate::print(render_change(&change, look()).as_bytes())?;
@@ -274,21 +274,18 @@ fn compare_runs(asked: &Compare) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The name of a run's page in its folder.
-const REPORT: &str = "report.html";
-
-/// Writes a run's page. It links to what lies where it is written.
+/// Writes a run's report, with links to the captures that exist beside it.
 fn save_report(html: &Path, run: &RunResult) -> Result<(), report::SaveError> {
     let folder = html.parent().unwrap_or(Path::new(""));
     report::save(html, &report_data::of_run(run, |file| folder.join(file).exists()))
 }
 
 /// The results of a run.
-fn find(place: &Place, id: Option<&str>) -> Result<RunResult, Box<dyn Error>> {
-    results::find(&place.runs, id).map_err(unknown)
+fn find(folder: &RunsFolder, id: Option<&str>) -> Result<RunResult, Box<dyn Error>> {
+    results::find(&folder.runs, id).map_err(unknown)
 }
 
-/// A run that there is not is a slip of whoever typed it.
+/// An unknown run is wrong usage; other errors are failures.
 fn unknown(error: ResultsError) -> Box<dyn Error> {
     match error {
         ResultsError::Unknown { .. } => usage(error),
@@ -306,13 +303,13 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
     text += "\nRuns\n";
     let listed = results::list(runs)?;
     if listed.is_empty() {
-        writeln!(text, "  none yet in {}; `haul race --quick` makes one", runs.display())?;
+        writeln!(text, "  none in {}; `haul race --quick` makes one", runs.display())?;
     }
     for listed in listed {
         let line = match &listed.run {
             Ok(run) => run.summary(),
             Err(_) if !runs.join(&listed.id).join("run.json").exists() => {
-                "no results: it is still going on, or was killed; its samples.csv has what it measured".to_owned()
+                "no results: it is in progress or was killed; samples.csv has its samples".to_owned()
             }
             Err(error) => error.to_string(),
         };
@@ -321,8 +318,8 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
     crate::print(text.as_bytes())
 }
 
-/// The table for a person, and the results for a program.
-fn show(run: &RunResult, Json { json }: &Json) -> Result<(), Box<dyn Error>> {
+/// Prints the results as a table, and writes them as JSON if asked to.
+fn show(run: &RunResult, JsonOutput { json }: &JsonOutput) -> Result<(), Box<dyn Error>> {
     let table = render(run, look());
     match json {
         Some(path) if path == Path::new("-") => {
@@ -338,7 +335,7 @@ fn show(run: &RunResult, Json { json }: &Json) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// As wide as the terminal, and in colour on one.
+/// The table's look: as wide as the terminal, and coloured on one.
 fn look() -> Look {
     let terminal = io::stdout().is_terminal();
     let width = console::Term::stdout().size_checked().map_or(100, |(_, columns)| usize::from(columns));

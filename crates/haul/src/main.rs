@@ -33,11 +33,11 @@ struct Haul {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Race WebDAV clients over emulated links: the experiment webdav-race
+    /// Race WebDAV clients over emulated links (experiment webdav-race)
     Race(Box<lab::RunOptions>),
     #[command(subcommand)]
     Lab(lab::Command),
-    /// Write a run's results as a page: one HTML file that opens from disk
+    /// Write a run's report: one HTML file
     Report(lab::ReportArgs),
     Link(Box<link::Args>),
     Explain(Box<explain::Args>),

@@ -33,6 +33,7 @@ use crate::{claims::Claim, contenders::Parameters, work::Work};
 
 pub use link::spec::LinkSpec;
 pub use mistake::Mistake;
+pub(crate) use names::advice;
 pub use names::nearest;
 pub use plan::{Block, Cell, Plan, PlanError, Selection};
 pub use server_tcp::Stack;

@@ -21,6 +21,7 @@ pub mod claims;
 pub mod compare;
 pub mod contenders;
 pub mod deadline;
+pub mod execution;
 pub mod experiment;
 pub mod floor;
 mod format;

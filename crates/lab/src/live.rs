@@ -1,12 +1,15 @@
-//! A run while it goes on, for whoever watches: schema `longhaul.live/1`.
+//! The state of a run in progress, for its watchers: schema `longhaul.live/1`.
 //!
-//! It is told what happens ([`Event`]) and holds what is known so far. No statistics are made of it before the end:
-//! the processors are the contenders'.
+//! It follows the run's [`Event`]s and holds the samples so far. Statistics are computed only at the end: until then
+//! the processors belong to the contenders.
+
+mod file;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::file::{cancel_file, file, in_progress, read, remove_files, write};
 use crate::{
     experiment::{Cell, Experiment, Plan},
     floor::floor,
@@ -17,21 +20,21 @@ use crate::{
 /// The name of the schema.
 pub const SCHEMA: &str = "longhaul.live/1";
 
-/// What is being done.
+/// What a run is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
-    /// The emulator is measured.
+    /// It measures the emulator's accuracy.
     Calibrating,
-    /// Samples are taken.
+    /// It takes samples.
     Measuring,
-    /// The packets are looked through.
+    /// It explains the captures.
     Explaining,
-    /// Nothing more: there are results.
+    /// It has ended, and there are results.
     Ended,
 }
 
-/// A run that goes on.
+/// The state of a run in progress.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Live {
     schema: String,
@@ -39,10 +42,10 @@ pub struct Live {
     question: String,
     /// RFC 3339, UTC.
     started: String,
-    /// Since then, when this was told.
+    /// Seconds since then.
     elapsed_s: f64,
     stage: Stage,
-    /// How many samples are taken, and how many there will be if no cell drops out.
+    /// The number of samples taken, and the number planned unless a cell drops out.
     done: u32,
     planned: u32,
     cells: Vec<LiveCell>,
@@ -65,14 +68,14 @@ struct LiveCell {
     model: bool,
     floor_s: f64,
     status: Status,
-    /// Why no more samples of it are taken.
+    /// Why it was dropped.
     reason: Option<String>,
     planned: u32,
     samples_s: Vec<f64>,
 }
 
 impl Live {
-    /// Nothing has happened yet.
+    /// A run that has just started.
     pub fn new(experiment: &Experiment, plan: &Plan, tls: bool, started: std::time::SystemTime) -> Self {
         let cell = |cell: &Cell| LiveCell {
             workload: cell.workload.name.clone(),
@@ -98,33 +101,33 @@ impl Live {
         }
     }
 
-    /// Something else is being done now.
+    /// Begins a stage.
     pub fn enter(&mut self, stage: Stage) {
         self.stage = stage;
     }
 
-    /// So much time has passed since the beginning.
-    pub fn at(&mut self, elapsed: Duration) {
+    /// Sets the time since the run began.
+    pub fn set_elapsed(&mut self, elapsed: Duration) {
         self.elapsed_s = elapsed.as_secs_f64();
     }
 
-    /// Something has happened.
-    pub fn hear(&mut self, event: &Event<'_>) {
-        let (Event::Begins(cell) | Event::Took(cell, _) | Event::Drops(cell, ..)) = event;
+    /// Takes an event into account.
+    pub fn on_event(&mut self, event: &Event<'_>) {
+        let (Event::Started(cell) | Event::Finished(cell, _) | Event::Dropped(cell, ..)) = event;
         let (contender, planned) = (cell.row.name(), &mut self.planned);
         let is = |known: &&mut LiveCell| {
             known.workload == cell.workload.name && known.network == cell.network.name && known.contender == contender
         };
         let Some(known) = self.cells.iter_mut().find(is) else { return };
         match event {
-            Event::Begins(_) => known.status = Status::Running,
-            Event::Took(_, time) => {
+            Event::Started(_) => known.status = Status::Running,
+            Event::Finished(_, time) => {
                 known.samples_s.push(time.as_secs_f64());
                 let all = known.samples_s.len() >= known.planned as usize;
                 known.status = if all { Status::Done } else { Status::Waiting };
                 self.done += 1;
             }
-            Event::Drops(_, left, why) => {
+            Event::Dropped(_, left, why) => {
                 known.status = Status::Dropped;
                 known.reason = Some((*why).to_owned());
                 *planned = planned.saturating_sub(*left);
@@ -139,19 +142,19 @@ mod tests {
     use crate::test_data::{plan, race};
 
     #[test]
-    fn what_happens_is_counted_where_it_happens() {
+    fn events_update_their_cell_and_the_counts() {
         let plan = plan(2);
         let mut live = Live::new(&race(), &plan, true, std::time::SystemTime::UNIX_EPOCH);
         let all = live.planned;
         assert_eq!(all as usize, 2 * plan.cells.len());
         live.enter(Stage::Measuring);
         let (first, second) = (&plan.cells[0], &plan.cells[1]);
-        live.hear(&Event::Begins(first));
+        live.on_event(&Event::Started(first));
         assert_eq!(live.cells[0].status, Status::Running);
-        live.hear(&Event::Took(first, Duration::from_millis(250)));
+        live.on_event(&Event::Finished(first, Duration::from_millis(250)));
         assert_eq!((live.cells[0].status, live.done), (Status::Waiting, 1));
-        live.hear(&Event::Took(first, Duration::from_millis(260)));
-        live.hear(&Event::Drops(second, 2, "it is not installed"));
+        live.on_event(&Event::Finished(first, Duration::from_millis(260)));
+        live.on_event(&Event::Dropped(second, 2, "it is not installed"));
         assert_eq!((live.cells[0].status, live.done, live.planned), (Status::Done, 2, all - 2));
         assert_eq!(live.cells[0].samples_s, [0.25, 0.26]);
         assert_eq!(live.cells[1].reason.as_deref(), Some("it is not installed"));

@@ -1,5 +1,5 @@
-//! The machine a run is made on: whether it has the room for it; and what it is, for the record:
-//! nothing that bears on a result stays hidden.
+//! The machine of a run: whether its memory suffices, and what it is. The record holds everything that
+//! influences a result.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -96,14 +96,14 @@ const FILE: u64 = 2048;
 
 /// Complains of the first workload that the machine cannot hold: all that a sample needs is kept in
 /// memory, `scratch` included.
-pub fn check_room(plan: &Plan, scratch: &Path) -> Result<(), NoRoom> {
+pub fn check_memory(plan: &Plan, scratch: &Path) -> Result<(), NotEnoughMemory> {
     let memory = available_memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default());
     let folder = statvfs(scratch).map_or(u64::MAX, |stat| stat.blocks_available() * stat.fragment_size());
     let room = memory.min(folder);
     for Workload { name, work, .. } in plan.cells.iter().map(|cell| &cell.workload) {
         let needed = needed(work);
         if needed > room {
-            return Err(NoRoom { workload: name.clone(), needed, room });
+            return Err(NotEnoughMemory { workload: name.clone(), needed, room });
         }
     }
     Ok(())
@@ -141,11 +141,11 @@ fn available_memory(meminfo: &str) -> u64 {
 /// A workload that is too large for the machine.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the workload `{workload}` takes about {} of memory, and this machine has {} to spare; make its files fewer or smaller",
+    "workload `{workload}` needs about {} of memory, and this machine has {} available; use fewer or smaller files",
     binary_size(*needed),
     binary_size(*room)
 )]
-pub struct NoRoom {
+pub struct NotEnoughMemory {
     workload: String,
     needed: u64,
     room: u64,
@@ -160,10 +160,10 @@ mod tests {
     #[test]
     fn work_that_no_machine_holds_is_refused() {
         let mut plan = crate::test_data::plan(1);
-        assert_eq!(check_room(&plan, Path::new("/")), Ok(()));
+        assert_eq!(check_memory(&plan, Path::new("/")), Ok(()));
         plan.cells[3].workload.work = Work::Upload { files: u32::MAX, size: Size::bytes(u64::MAX) };
-        let said = check_room(&plan, Path::new("/")).unwrap_err().to_string();
-        assert!(said.starts_with("the workload `upload-small` takes about "), "{said}");
+        let said = check_memory(&plan, Path::new("/")).unwrap_err().to_string();
+        assert!(said.starts_with("workload `upload-small` needs about "), "{said}");
         assert!(needed(&Work::List { entries: u32::MAX }) > 1 << 40);
     }
 

@@ -8,6 +8,7 @@
 //! runs are sorted by age.
 
 mod folder;
+mod run_folder;
 mod samples;
 mod store;
 
@@ -19,6 +20,7 @@ use crate::{claims::Verdict, format::counted, servers::Protocol, stats::Interval
 
 pub(crate) use folder::timestamp;
 pub use folder::{Listed, create_folder, find, ids, list, locate};
+pub use run_folder::{CreatedPaths, REPORT, RunFolder, check_outlives_run};
 pub use samples::{Outcome, Sample, SampleLog, Syns};
 pub use store::{ResultsError, read, write};
 

@@ -6,7 +6,7 @@
 //! turns ([`Plan::blocks`]). A sample counts when all of that went well.
 //!
 //! What goes wrong is either the contender's affair or the lab's. A contender that fails, or takes
-//! longer than the user's patience, is not asked again for that cell, and its rivals go on. Where the
+//! longer than the time limit, is not asked again for that cell, and its rivals go on. Where the
 //! lab fails (a server that does not start, a cable that cannot be laid, a full disk) nobody could do
 //! better, and the next sample would fail like this one: the run ends there, with what it has.
 
@@ -49,8 +49,8 @@ pub struct Run<'a> {
     pub tls: bool,
     /// The bytes of the work and the order of the contenders follow from it.
     pub seed: u64,
-    /// The most time for one sample, the contender's preparation included.
-    pub patience: Duration,
+    /// The time limit of one sample, the contender's preparation included.
+    pub sample_timeout: Duration,
     /// An empty folder, quick to write, for all that samples need.
     pub scratch: &'a Path,
     /// The folder that gets the captures of each cell: its typical sample's, and the slowest's if that is far
@@ -60,15 +60,15 @@ pub struct Run<'a> {
     pub cancel: Arc<AtomicBool>,
 }
 
-/// What has just happened, for whoever shows progress.
+/// What has just happened, for progress displays.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A sample begins.
-    Begins(&'a Cell),
-    /// It took so long.
-    Took(&'a Cell, Duration),
-    /// So many samples of it will not be measured, and why.
-    Drops(&'a Cell, u32, &'a str),
+    /// A sample has started.
+    Started(&'a Cell),
+    /// A sample is finished: its time.
+    Finished(&'a Cell, Duration),
+    /// A cell is dropped: the number of samples that will not be taken, and why.
+    Dropped(&'a Cell, u32, &'a str),
 }
 
 /// Why a run ended before its plan did.
@@ -121,7 +121,7 @@ impl Run<'_> {
             self.plan.cells.iter().zip(&contenders).map(|(cell, contender)| self.outlook(cell, contender)).collect();
         for (cell, outcome) in self.plan.cells.iter().zip(&outcomes) {
             if let Outcome::Skipped(why) = outcome {
-                watch(Event::Drops(cell, self.plan.samples, why));
+                watch(Event::Dropped(cell, self.plan.samples, why));
             }
         }
         let ended = self.run_blocks(&contenders, &mut outcomes, log, watch);
@@ -165,20 +165,20 @@ impl Run<'_> {
                 if self.is_cancelled() {
                     return Err(Halt::Interrupted);
                 }
-                watch(Event::Begins(cell));
+                watch(Event::Started(cell));
                 let start_s = start.elapsed().as_secs_f64();
                 match self.sample(cell, contender.as_ref(), round) {
                     Ok((took, counts)) => {
                         let sample = Sample { round, start_s, seconds: took.as_secs_f64(), ..counts };
                         let logged = log.append(cell, &sample);
                         samples.push(sample);
-                        watch(Event::Took(cell, took));
+                        watch(Event::Finished(cell, took));
                         logged.map_err(broken)?;
                     }
                     Err(_) if self.is_cancelled() => return Err(Halt::Interrupted),
                     Err(error) if error.is_the_contenders() => {
                         let why = error.to_string();
-                        watch(Event::Drops(cell, self.plan.samples - round, &why));
+                        watch(Event::Dropped(cell, self.plan.samples - round, &why));
                         outcomes[index] = Outcome::Failed { why, samples: std::mem::take(samples) };
                     }
                     Err(error) => return Err(broken(error)),
@@ -280,7 +280,7 @@ impl Run<'_> {
             Payload::new(cell.workload.work.clone(), self.seed).task(folder, FOLDER).map_err(SampleError::Layout)?;
         let root = server.root().to_owned();
         task.prepare_server(&root, server.owner()).map_err(SampleError::Layout)?;
-        let deadline = Deadline::new(self.patience, self.cancel.clone());
+        let deadline = Deadline::new(self.sample_timeout, self.cancel.clone());
         let share = testbed.share_address();
         let sample = contenders::Sample {
             client: &testbed.client,

@@ -30,6 +30,7 @@ pub use self::request_log::{Protocol, Requests};
 use crate::{
     certs::{CertError, Certificates},
     deadline::{Deadline, Stop},
+    experiment::advice,
     process::{Daemon, Missing, ProcessError, ordinary_user},
     spawn::Spawn,
     work::Page,
@@ -160,6 +161,41 @@ pub fn all() -> Vec<Box<dyn Server>> {
 /// The server of this name.
 pub fn named(name: &str) -> Option<Box<dyn Server>> {
     all().into_iter().find(|server| server.name() == name)
+}
+
+/// Why an experiment has no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ChooseError {
+    /// There is no server of this name.
+    #[error("unknown server `{name}`; {advice}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The name that was probably meant, or all there are.
+        advice: String,
+    },
+    /// None of the servers is installed.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// The list of names is empty.
+    #[error("the experiment names no server")]
+    None,
+}
+
+/// The first of these servers that is installed.
+pub fn choose(names: &[String]) -> Result<Box<dyn Server>, ChooseError> {
+    let mut missing = ChooseError::None;
+    for name in names {
+        let Some(server) = named(name) else {
+            let all: Vec<_> = all().iter().map(|server| server.name()).collect();
+            return Err(ChooseError::Unknown { name: name.clone(), advice: advice(name, all) });
+        };
+        match server.missing() {
+            None => return Ok(server),
+            Some(program) => missing = program.into(),
+        }
+    }
+    Err(missing)
 }
 
 /// What keeps a server running; dropping it ends the server.

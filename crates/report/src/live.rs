@@ -45,7 +45,7 @@ struct State {
 
 /// An address on loopback that nobody serves yet. To be made before the process goes where loopback is another one.
 #[derive(Debug)]
-pub struct Door {
+pub struct Listener {
     listener: TcpListener,
     address: SocketAddr,
     token: String,
@@ -66,9 +66,9 @@ struct Fetched {
     report: bool,
 }
 
-impl Door {
+impl Listener {
     /// Listens on a free port of 127.0.0.1.
-    pub fn open() -> io::Result<Self> {
+    pub fn bind() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;

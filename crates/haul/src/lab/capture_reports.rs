@@ -1,8 +1,7 @@
-//! The pages of a run's captures, for its report to link to: what each cell's typical sample waited for, packet by
-//! packet.
+//! The reports of a run's captures, to which its own report links: one for the typical sample of each cell.
 //!
-//! They are made last, when everything else is kept, and nothing hangs on them: what cannot be read or takes too long
-//! has no page, and its capture is there for `haul explain --html` all the same.
+//! They are written last, after the results. A capture that cannot be read, or for which no time is left, has no
+//! report; `haul explain --html` writes it on request.
 
 use std::{
     fs,
@@ -16,19 +15,19 @@ use explain::{
 };
 use lab::{report_data, results::RunResult};
 
-/// How long all of them together may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Time limit of all of them together.
+const TIME_LIMIT: Duration = Duration::from_mins(1);
 
 /// The largest capture that is read, in bytes.
-const MOST: u64 = 64 << 20;
+const MAX_SIZE: u64 = 64 << 20;
 
-/// Makes those that `folder` lacks, until `stop` says so.
+/// Writes the reports that `folder` lacks, until `stop` returns true.
 pub(super) fn write(folder: &Path, run: &RunResult, stop: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIME_LIMIT;
     for cell in &run.cells {
-        let (capture, page) = report_data::files(cell);
-        let (file, html) = (folder.join(&capture), folder.join(page));
-        let is_small = fs::metadata(&file).is_ok_and(|file| file.len() <= MOST);
+        let (capture, report) = report_data::files(cell);
+        let (file, html) = (folder.join(&capture), folder.join(report));
+        let is_small = fs::metadata(&file).is_ok_and(|file| file.len() <= MAX_SIZE);
         if !is_small || html.exists() {
             continue;
         }
@@ -43,7 +42,7 @@ pub(super) fn write(folder: &Path, run: &RunResult, stop: impl Fn() -> bool) {
         let connections = explain::pair_captures(vec![explanation]);
         let names = [capture.display().to_string()];
         let document = render::page::document(&names, &connections, packets, &PredictionRequest::default());
-        // A full disk is told of by the report, which is written next.
-        let _ = report::save(&html, &document);
+        // If the disk is full, writing the run's report fails next and says so.
+        let _ = ::report::save(&html, &document);
     }
 }

@@ -1,10 +1,11 @@
-//! How far a run is: a bar on a terminal, a line for each sample elsewhere.
+//! The progress of a run: a bar on a terminal, a line for each sample elsewhere.
 
 use std::io::{self, IsTerminal};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::{
     experiment::{Cell, Plan},
+    live::Stage,
     run::Event,
 };
 
@@ -13,7 +14,8 @@ use crate::say;
 /// Shows a run's progress on standard error, until it is dropped.
 pub(crate) struct Progress {
     bar: ProgressBar,
-    terminal: bool,
+    is_terminal: bool,
+    /// Samples of each cell.
     samples: u64,
 }
 
@@ -21,37 +23,45 @@ impl Progress {
     pub(crate) fn new(plan: &Plan) -> Self {
         let samples = u64::from(plan.samples);
         let bar = ProgressBar::with_draw_target(Some(plan.cells.len() as u64 * samples), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed_precise} (about {eta} left)  {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let terminal = io::stderr().is_terminal();
-        if terminal {
+        let style = "{bar:30} {pos}/{len} samples  {elapsed_precise} elapsed, about {eta} left  {msg}";
+        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let is_terminal = io::stderr().is_terminal();
+        if is_terminal {
             bar.enable_steady_tick(std::time::Duration::from_millis(200));
         }
-        Self { bar, terminal, samples }
+        Self { bar, is_terminal, samples }
     }
 
-    pub(crate) fn say(&self, what: &str) {
-        if self.terminal {
+    pub(crate) fn on_stage(&mut self, stage: Stage) {
+        match stage {
+            Stage::Calibrating => self.say("calibrating the emulator"),
+            Stage::Explaining => self.say("explaining the captures"),
+            Stage::Measuring | Stage::Ended => {}
+        }
+    }
+
+    fn say(&self, what: &str) {
+        if self.is_terminal {
             self.bar.set_message(what.to_owned());
         } else {
             say(what);
         }
     }
 
-    pub(crate) fn show(&mut self, event: &Event<'_>) {
+    pub(crate) fn on_event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Begins(cell) => {
-                if self.terminal {
+            Event::Started(cell) => {
+                if self.is_terminal {
                     self.bar.set_message(name(cell));
                 }
             }
-            Event::Took(cell, time) => {
+            Event::Finished(cell, time) => {
                 self.bar.inc(1);
-                if !self.terminal {
+                if !self.is_terminal {
                     say(format_args!("{}: {:.3} s", name(cell), time.as_secs_f64()));
                 }
             }
-            Event::Drops(cell, left, why) => {
+            Event::Dropped(cell, left, why) => {
                 self.bar.dec_length(u64::from(*left).min(self.samples));
                 self.bar.suspend(|| say(format_args!("{}: {why}", name(cell))));
             }

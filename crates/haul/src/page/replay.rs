@@ -1,4 +1,4 @@
-//! `haul page replay`: an experiment made of its arguments, and conducted as all are.
+//! `haul page replay`: an experiment made of its arguments, and executed as all are.
 
 use std::{error::Error, path::PathBuf, process::ExitCode};
 
@@ -13,7 +13,7 @@ use link::spec::{LossSpec, QueueSpec, RateSpec};
 use units::Span;
 
 use crate::{
-    lab::{How, conduct},
+    lab::{ExecuteOptions, execute},
     usage,
 };
 
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     loss: Option<LossSpec>,
 
     #[command(flatten)]
-    how: How,
+    execute: ExecuteOptions,
 }
 
 /// A server that answers for all hosts of a page.
@@ -157,5 +157,5 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     if let Some(missing) = server.missing() {
         return Err(missing.to_string().into());
     }
-    conduct(&experiment, &plan, server.as_ref(), false, &args.folder, &args.how)
+    execute(&experiment, &plan, server.as_ref(), false, &args.folder, &args.execute)
 }

@@ -74,7 +74,7 @@ fn stop_midway(ms: u64, signal: Signal, to_the_group: bool) {
     assert!(race.is_seen(&room), "who cannot see a run that goes on cannot see what it leaves either");
     race.send(signal, to_the_group);
     let ended = race.end();
-    assert!(ended.failure().starts_with("haul: interrupted; what was measured until then"), "{:?}", ended.said);
+    assert!(ended.failure().starts_with("haul: interrupted; the results so far"), "{:?}", ended.said);
     race.assert_clear(&room);
     check_kept(&room, &ended);
 }
@@ -142,8 +142,11 @@ fn an_end_that_hangs_is_cut_short_at_a_terminal_too() {
     keyboard.write_all(b"\x03").unwrap();
     let ended = race.end();
     let said = ended.failure();
-    assert!(said.starts_with("haul: interrupted, and not at an end 18s later, so everything"), "{said}");
-    assert!(said.contains("what was measured is kept in runs/"), "{said}");
+    assert!(
+        said.starts_with("haul: interrupted; the run did not end within 18s, so its programs were killed"),
+        "{said}"
+    );
+    assert!(said.contains("the results so far are in runs/"), "{said}");
     race.assert_clear(&room);
     check_kept(&room, &ended);
     drop(unread);
@@ -177,7 +180,7 @@ fn a_killed_supervisor_takes_everything_with_it() {
     let mut list = room.command(HAUL);
     list.args(["lab", "list"]).current_dir(room.path("."));
     let told = printed(&output(list)).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains("no results: it is still going on, or was killed; its samples.csv"), "{told}");
+    assert!(told.contains("no results: it is in progress or was killed; samples.csv"), "{told}");
 }
 
 fn a_killed_worker_is_told() {

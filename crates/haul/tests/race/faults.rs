@@ -32,7 +32,7 @@ pub(crate) const SIMULATED: Trials = &[
 fn a_contender_that_hangs_fails_alone() {
     let room = room();
     let hang = format!("case $1 in version) echo rclone v0;; *) echo stuck >&2; exec sleep {};; esac", room.marker());
-    let mut command = lab_run(&room, &["--workload", "upload", "--samples", "2", "--patience", "5s"]);
+    let mut command = lab_run(&room, &["--workload", "upload", "--samples", "2", "--timeout", "5s"]);
     command.env("PATH", program(&room, "rclone", &hang)).args(["--contender", "curl", "--contender", "rclone"]);
     run(&room, command).success();
     let kept = results(&room);
@@ -109,7 +109,7 @@ fn work_that_no_machine_holds_is_refused() {
     fs::write(&file, huge).unwrap();
     let ended = run(&room, lab_run(&room, &["--workload", "download"]));
     let said = ended.failure();
-    assert!(said.contains("the workload `download` takes about ") && said.contains("GiB"), "{said}");
+    assert!(said.contains("workload `download` needs about ") && said.contains("GiB"), "{said}");
     assert!(!room.path("runs").exists(), "{:?}", runs(&room));
 }
 
@@ -167,7 +167,7 @@ fn a_disk_that_fills_with_captures_keeps_the_results() {
     let ended = run(&room, small_disk(&room, "size=160k", &workloads));
     let said = ended.failure();
     assert!(said.contains("captures/large-near-curl-round0.pcapng: No space left on device"), "{said}");
-    assert!(said.contains("kept in disk/runs/"), "{said}");
+    assert!(said.contains("stored in disk/runs/"), "{said}");
     fs::rename(room.path("seen/runs"), room.path("runs")).unwrap();
     let kept = results(&room);
     let [small, large] = cells(&kept) else { panic!("{kept:#}") };
@@ -185,7 +185,7 @@ fn results_that_cannot_be_kept_are_shown() {
     let ended = run(&room, after(&room, script, &once));
     let said = ended.failure();
     assert!(said.contains("/run.json: Is a directory"), "{said}");
-    assert!(said.contains("shown above and nowhere else, the samples in disk/runs/"), "{said}");
+    assert!(said.contains("shown above and not stored, the samples are in disk/runs/"), "{said}");
     fs::rename(room.path("seen/runs"), room.path("runs")).unwrap();
     assert_eq!(samples(&room), 1);
     assert!(ended.printed.contains("upload, near") && ended.printed.contains("curl "), "{}", ended.printed);

@@ -101,7 +101,7 @@ impl Race {
 
     /// Waits until it calibrates.
     pub(crate) fn wait_for_calibration(&mut self) {
-        self.wait_for("that it calibrates", |line| line.contains("how true"));
+        self.wait_for("that it calibrates", |line| line.contains("calibrating"));
     }
 
     /// Waits until a sample is measured.

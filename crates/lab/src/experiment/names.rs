@@ -16,7 +16,7 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
 }
 
 /// The end of a sentence about a wrong name: what was meant, or what there is.
-pub(super) fn advice<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str> + Clone) -> String {
+pub(crate) fn advice<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str> + Clone) -> String {
     match nearest(wrong, names.clone()) {
         Some(name) => format!("did you mean `{name}`?"),
         None => match names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>() {

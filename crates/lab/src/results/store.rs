@@ -5,6 +5,7 @@ use std::{fmt::Display, path::Path};
 use serde::Serialize;
 
 use super::{RunResult, SCHEMA};
+use crate::testbed::RUN;
 
 /// Why results cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +17,14 @@ pub enum ResultsError {
         path: String,
         /// What the system says.
         why: String,
+    },
+    /// The results would be on the tmpfs that root's runs have on [`RUN`].
+    #[error(
+        "cannot write the results to {path}: runs of root mount a tmpfs on {RUN}, where they would be lost; choose another folder"
+    )]
+    Volatile {
+        /// Which file.
+        path: String,
     },
     /// The results cannot be read.
     #[error("cannot read the results in {path}: {why}")]
@@ -50,7 +59,7 @@ impl ResultsError {
         Self::Write { path: path.display().to_string(), why: why.to_string() }
     }
 
-    pub(super) fn read(path: &Path, why: impl Display) -> Self {
+    pub(crate) fn read(path: &Path, why: impl Display) -> Self {
         Self::Read { path: path.display().to_string(), why: why.to_string() }
     }
 }

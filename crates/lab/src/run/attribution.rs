@@ -139,7 +139,7 @@ mod tests {
             server: servers[0].as_ref(),
             tls: false,
             seed: 1,
-            patience: Duration::ZERO,
+            sample_timeout: Duration::ZERO,
             scratch: folder.path(),
             captures: folder.path(),
             cancel: Arc::default(),

@@ -28,10 +28,10 @@ fn ask(url: &str, method: &str, path: &str) -> String {
 #[test]
 fn a_page_hears_what_happens_and_can_end_it() {
     static CANCELLED: AtomicUsize = AtomicUsize::new(0);
-    let door = Door::open().unwrap();
-    let url = door.url();
+    let listener = Listener::bind().unwrap();
+    let url = listener.url();
     let start = json!({ "schema": "longhaul.live/1", "name": "</script>" });
-    let server = door
+    let server = listener
         .serve(&start, || {
             CANCELLED.fetch_add(1, Ordering::SeqCst);
         })
@@ -63,8 +63,8 @@ fn a_page_hears_what_happens_and_can_end_it() {
 
 #[test]
 fn an_end_without_anybody_looking_waits_for_nobody() {
-    let door = Door::open().unwrap();
-    let server = door.serve(&json!({}), || ()).unwrap();
+    let listener = Listener::bind().unwrap();
+    let server = listener.serve(&json!({}), || ()).unwrap();
     let before = std::time::Instant::now();
     server.finish(&json!({}), Vec::new());
     assert!(before.elapsed() < LAST);

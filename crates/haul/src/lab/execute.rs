@@ -1,0 +1,198 @@
+//! Executing an experiment and showing what it measured: the command line's side of [`lab::execution`].
+//!
+//! Wrong options and missing programs are reported before the run's folder is created. Results are shown even if they
+//! cannot be written.
+
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::{Instant, SystemTime},
+};
+
+use lab::{
+    execution::{Executed, Execution, Observer},
+    experiment::{Experiment, Plan, Selection},
+    live::{Live, Stage},
+    machine,
+    results::{self, CreatedPaths, RunFolder, check_outlives_run},
+    run::Event,
+    servers::{self, ChooseError, Server},
+    testbed,
+};
+use link::sandbox;
+use units::Span;
+use report::live::Listener;
+
+use super::{
+    JsonOutput, RunOptions, capture_reports, interrupt::Interrupt, live::LivePublisher, progress::Progress, read,
+    save_report, show, usage,
+};
+use crate::say;
+
+/// The options of every command that executes an experiment.
+#[derive(clap::Args)]
+pub(crate) struct ExecuteOptions {
+    /// Time limit of one sample, preparation included
+    #[arg(long, alias = "patience", value_name = "DURATION", default_value = "5min", value_parser = crate::patience)]
+    timeout: Span,
+
+    /// Seed of everything random: contents of files, order of contenders
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Serve a live report on 127.0.0.1 and print its URL
+    #[arg(long)]
+    open: bool,
+
+    #[command(flatten)]
+    json: JsonOutput,
+}
+
+/// Runs an experiment given by its name or file.
+pub(super) fn run(name: &str, options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
+    let (mut experiment, plan) = plan(name, options)?;
+    experiment.tls &= !options.plain;
+    let names = options.server.as_ref().map_or_else(|| experiment.servers.clone(), |name| vec![name.clone()]);
+    let server = servers::choose(&names).map_err(|error| match error {
+        ChooseError::Unknown { .. } => usage(error),
+        error => error.into(),
+    })?;
+    execute(&experiment, &plan, server.as_ref(), options.quick, &options.folder.runs, &options.execute)
+}
+
+/// The experiment, and the part of it to run.
+fn plan(name: &str, options: &RunOptions) -> Result<(Experiment, Plan), Box<dyn Error>> {
+    let mut experiment = read(name)?;
+    for sweep in &options.sweep {
+        experiment.sweep(&sweep.contender, &sweep.setting, &sweep.values).map_err(usage)?;
+    }
+    let plan = experiment.plan(&Selection {
+        quick: options.quick,
+        networks: options.network.clone(),
+        workloads: options.workload.clone(),
+        contenders: options.contender.clone(),
+        samples: options.samples,
+    });
+    Ok((experiment, plan.map_err(usage)?))
+}
+
+/// Runs an experiment, shows its results and writes them to a new folder in `runs`.
+pub(crate) fn execute(
+    experiment: &Experiment,
+    plan: &Plan,
+    server: &dyn Server,
+    quick: bool,
+    runs: &Path,
+    options: &ExecuteOptions,
+) -> Result<ExitCode, Box<dyn Error>> {
+    let (started, began) = (SystemTime::now(), Instant::now());
+    // The sandbox has a loopback interface of its own, so this listens before entering it.
+    let listener = options.open.then(Listener::bind).transpose();
+    let listener = listener.map_err(|error| format!("cannot listen on 127.0.0.1: {error}"))?;
+    let sandbox = sandbox::enter()?;
+    let created = Arc::new(CreatedPaths::default());
+    let interrupt = Interrupt::new(created.clone());
+    let (on_signal, on_cancel) = (interrupt.clone(), interrupt.clone());
+    sandbox.on_signal(move |_| on_signal.request())?;
+
+    let mut folder = RunFolder::create(runs, &experiment.name, started, created)?;
+    check_outlives_run(&folder.results())?;
+    if let Some(json) = options.json.file() {
+        check_outlives_run(json)?;
+    }
+    let scratch =
+        testbed::furnish(&sandbox).map_err(|error| format!("cannot mount a tmpfs on {}: {error}", testbed::RUN))?;
+    machine::check_memory(plan, &scratch)?;
+    if let Some(listener) = &listener {
+        say(format_args!("live report: {}", listener.url()));
+    }
+    let live = Live::new(experiment, plan, experiment.tls, started);
+    let publisher = LivePublisher::start(live, folder.path(), listener, began, move || on_cancel.request())
+        .map_err(|error| format!("cannot publish the state of the run: {error}"))?;
+    let execution = Execution {
+        experiment,
+        plan,
+        server,
+        sample_timeout: options.timeout,
+        seed: options.seed,
+        is_quick: quick,
+        command: command_line(),
+        started,
+        scratch: &scratch,
+        cancel: interrupt.flag(),
+    };
+    let mut display = Display { publisher: &publisher, progress: Progress::new(plan) };
+    let executed = execution.execute(&mut folder, &mut display)?;
+    drop(display);
+    finish(&executed, &folder, publisher, &options.json)
+}
+
+/// Shows and writes the results.
+fn finish(
+    executed: &Executed,
+    folder: &RunFolder,
+    publisher: LivePublisher,
+    json: &JsonOutput,
+) -> Result<ExitCode, Box<dyn Error>> {
+    let Executed { result, halt, is_measured } = executed;
+    let written = results::write(&folder.results(), result);
+    let shown = show(result, json);
+    capture_reports::write(folder.path(), result, || halt.is_some());
+    let reported = save_report(&folder.report(), result);
+    publisher.finish();
+
+    let path = folder.path().display();
+    written.map_err(|error| {
+        format!("{error}; the results are shown above and not stored, the samples are in {path}/samples.csv")
+    })?;
+    shown.map_err(|error| format!("{error}; the results are in {path}"))?;
+    reported.map_err(|error| format!("{error}; the results are shown above and stored in {path}"))?;
+    match halt {
+        Some(halt) => Err(format!("{halt}; the results so far are shown above and stored in {path}").into()),
+        None if !is_measured => {
+            Err(format!("nothing could be measured; the reasons are shown above and stored in {path}").into())
+        }
+        None => {
+            say(format_args!("results: {path}, report: {}", folder.report().display()));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Shows a run's progress on the terminal and to its watchers.
+struct Display<'a> {
+    publisher: &'a LivePublisher,
+    progress: Progress,
+}
+
+impl Observer for Display<'_> {
+    fn on_stage(&mut self, stage: Stage) {
+        self.publisher.on_stage(stage);
+        self.progress.on_stage(stage);
+    }
+
+    fn on_event(&mut self, event: &Event<'_>) {
+        self.publisher.on_event(event);
+        self.progress.on_event(event);
+    }
+}
+
+/// The command line, quoted for a shell.
+fn command_line() -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@%+".contains(c);
+    let quoted = |word: String| {
+        let plain = !word.is_empty() && word.chars().all(is_plain);
+        if plain { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    };
+    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
+    std::iter::once("haul".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+impl JsonOutput {
+    /// The file for the JSON, unless that is standard output.
+    fn file(&self) -> Option<&PathBuf> {
+        self.json.as_ref().filter(|json| json.as_path() != Path::new("-"))
+    }
+}
