@@ -26,14 +26,14 @@ export function lines(title: string, xName: string, sayX: (value: number) => str
   const up = (value: number) => HEIGHT - EDGE.bottom - ((HEIGHT - EDGE.top - EDGE.bottom) * y.at(value)) / 100;
   const picture = s(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "lines", role: "img", "aria-label": `${title}: the table below has its numbers` },
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "lines", role: "img", "aria-label": `${title}; the table below has the numbers` },
     y.marks.map((mark) => [s("line", { x1: EDGE.left, x2: WIDTH - EDGE.right, y1: up(mark), y2: up(mark), class: "grid" }), s("text", { x: EDGE.left - 8, y: up(mark) + 4, class: "tick end" }, round(time(mark)))]),
     xs.map((value) => s("text", { x: across(value), y: HEIGHT - EDGE.bottom + 18, class: "tick" }, sayX(value))),
     s("text", { x: (EDGE.left + WIDTH - EDGE.right) / 2, y: HEIGHT - 6, class: "tick" }, xName),
     all.map((line, place) => draw(line, place, across, up)),
     names(all, up),
   );
-  return h("figure", { class: "sweep" }, h("figcaption", {}, h("h3", {}, title)), picture, h("details", {}, h("summary", {}, "The numbers"), numbers(title, xName, sayX, xs, all)));
+  return h("figure", { class: "sweep" }, h("figcaption", {}, h("h3", {}, title)), picture, h("details", {}, h("summary", {}, "Show numbers"), numbers(title, xName, sayX, xs, all)));
 }
 
 function place(values: number[]): Scale {
@@ -75,5 +75,5 @@ function numbers(title: string, xName: string, sayX: (value: number) => string, 
       return point ? [time(point.y), point.band && h("span", { class: "soft small" }, ` (${times(...point.band)})`)] : "–";
     },
   }))], xs);
-  return wide(`${title}: the numbers`, view);
+  return wide(`${title}: numbers`, view);
 }

@@ -20,7 +20,7 @@ function main(): void {
   const data = document.getElementById("data")?.textContent ?? "";
   if (!root) return;
   if (data.trim() === "") {
-    root.append(h("main", {}, h("h1", {}, "An empty report"), h("p", {}, "This is the template of Longhaul's reports, without any data.")));
+    root.append(h("main", {}, h("h1", {}, "Empty report"), h("p", {}, "This is the template of Longhaul's reports, without data.")));
     return;
   }
   const read = JSON.parse(data) as { schema?: unknown };
@@ -28,7 +28,7 @@ function main(): void {
   if (view) {
     view(root, read as never);
   } else {
-    root.append(h("main", {}, h("h1", {}, "A report this page cannot show"), h("p", {}, `Its schema is “${String(read.schema)}”.`)));
+    root.append(h("main", {}, h("h1", {}, "Unsupported report"), h("p", {}, `This page cannot show the schema “${String(read.schema)}”.`)));
   }
 }
 

@@ -51,9 +51,9 @@ describe("a capture's page", { skip, timeout: 240_000 }, () => {
     const widths = await page.locator(".timeline .cause").evaluateAll((pieces) => pieces.map((piece) => parseFloat(/** @type {HTMLElement} */ (piece).style.width)));
     assert.ok(Math.abs(widths.reduce((sum, width) => sum + width, 0) - 100) < 0.01, `${widths}`);
     assert.equal(await page.locator("table.causes tbody tr").count(), Object.keys(transfer.time_s).length);
-    const after = await page.locator(".account table", { hasText: "nothing else changed" }).locator("tbody").allTextContents();
-    assert.match(after[0] ?? "", /^18.MB, nothing else changed4.min.07.s/);
-    assert.match(after[1] ?? "", /^deferred-ack=1msagainst ACKs held back36\.8.s85.% less/);
+    const after = await page.locator(".account table", { hasText: "otherwise unchanged" }).locator("tbody").allTextContents();
+    assert.match(after[0] ?? "", /^18.MB, otherwise unchanged4.min.07.s/);
+    assert.match(after[1] ?? "", /^deferred-ack=1msagainst delayed ACKs36\.8.s85.% less/);
     quiet(opened, "the stalled upload");
     await accessible(page, "the stalled upload");
     await page.close();
@@ -68,8 +68,8 @@ describe("a capture's page", { skip, timeout: 240_000 }, () => {
     await panel.getByText("Packet 416: acknowledgement").waitFor();
     const said = (await panel.textContent()) ?? "";
     assert.match(said, /yangtze:443 → host22:1742/);
-    assert.match(said, /all before byte 8.217/);
-    assert.match(said, /9[23](\.\d)?.ms: ACKs held back/);
+    assert.match(said, /all bytes before 8.217/);
+    assert.match(said, /9[23](\.\d)?.ms: delayed ACKs/);
     assert.match(said, /Evidence of a finding/);
     // The same one by keys: back one and forth again.
     await page.locator(".sequence canvas").focus();
@@ -79,7 +79,7 @@ describe("a capture's page", { skip, timeout: 240_000 }, () => {
     await panel.getByText("Packet 416").waitFor();
     // And by a click where it stands.
     await page.keyboard.press("Escape");
-    assert.match((await panel.textContent()) ?? "", /No packet chosen/);
+    assert.match((await panel.textContent()) ?? "", /No packet selected/);
     await page.locator(".ladder").press("ArrowDown");
     await panel.getByText("Packet 405").waitFor();
     await accessible(page, "the evidence");
@@ -104,7 +104,7 @@ describe("a capture's page", { skip, timeout: 240_000 }, () => {
       assert.ok(row.includes(what), `${line} | ${row}`);
     }
     await page.getByText("The transfer’s time as a table").click();
-    await page.locator("details[open] caption", { hasText: /together 113.ms/ }).waitFor();
+    await page.locator("details[open] caption", { hasText: /total 113.ms/ }).waitFor();
     await accessible(page, "the tables");
     await page.close();
   });
@@ -126,9 +126,9 @@ describe("a capture's page", { skip, timeout: 240_000 }, () => {
     const label = (await page.locator(".sequence canvas").getAttribute("aria-label")) ?? "";
     const again = Number(/(\d+) sent again/.exec(label)?.[1]);
     assert.ok(again > 0, label);
-    await page.locator(".legend", { hasText: "sent again" }).filter({ hasText: "SACK" }).waitFor();
-    await page.getByRole("button", { name: "Next sent again" }).click();
-    assert.match((await page.locator(".inspector h3").textContent()) ?? "", /of data, sent again$/);
+    await page.locator(".legend", { hasText: "retransmitted" }).filter({ hasText: "SACK" }).waitFor();
+    await page.getByRole("button", { name: "Next retransmission" }).click();
+    assert.match((await page.locator(".inspector h3").textContent()) ?? "", /of data, retransmitted$/);
     quiet(opened, "a link");
     await accessible(page, "a link");
     await page.close();
@@ -152,8 +152,8 @@ describe("a capture's page", { skip, timeout: 240_000 }, () => {
     assert.match((await page.locator(".inspector h3").textContent()) ?? "", last);
     await page.keyboard.press("Home");
     await page.keyboard.press("r");
-    assert.match((await page.locator(".inspector h3").textContent()) ?? "", /sent again$/);
-    for (const name of ["All at once", "Readable", "Zoom in", "Zoom out"]) await page.locator("figure:has(.ladder)").getByRole("button", { name }).click();
+    assert.match((await page.locator(".inspector h3").textContent()) ?? "", /retransmitted$/);
+    for (const name of ["Fit", "Readable", "Zoom in", "Zoom out"]) await page.locator("figure:has(.ladder)").getByRole("button", { name }).click();
     for (const canvas of [".ladder canvas", ".sequence canvas"]) {
       for (let left = 50; (await ink(page, canvas)) <= 0.01; left--) assert.ok(left > 0, `${canvas} stays empty`);
     }

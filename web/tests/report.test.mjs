@@ -103,7 +103,7 @@ test("a race: every number, every view", options, async () => {
   await openAll(page);
   const cell = run.cells.find(({ why }) => why && Object.keys(why.seconds).length > 2);
   assert.ok(cell?.why);
-  const table = page.locator("table.causes", { hasText: `What the time of ${cell.contender} was` }).first();
+  const table = page.locator("table.causes", { hasText: `Time of ${cell.contender} by cause` }).first();
   const times = await table.locator("td:nth-child(2)").allTextContents();
   const sum = Object.values(cell.why.seconds).reduce((all, part) => all + part, 0);
   const shown = times.reduce((all, text) => all + seconds(text), 0);
@@ -187,7 +187,7 @@ test("cells that were skipped, that failed, and that were never reached", option
   run.comparisons = [];
   const opened = await browser.open(report(folder, "gaps", run));
   const text = (await opened.page.textContent("main")) ?? "";
-  for (const said of ["it is not installed", "file 7 is not on the server", "1\u00a0cell of 24 were not measured"]) assert.ok(text.includes(said), said);
+  for (const said of ["it is not installed", "file 7 is not on the server", "1 of 24\u00a0cells were not measured"]) assert.ok(text.includes(said), said);
   await accessible(opened.page, "cells without a result");
   quiet(opened, "cells without a result");
   await opened.page.close();
@@ -205,8 +205,8 @@ test("what the SYNs of a cell carried", options, async () => {
   const { page } = await browser.open(report(folder, "syns", run));
   await openAll(page);
   assert.deepEqual((await page.locator("dt", { hasText: "Data in SYNs" }).locator("+ dd").allTextContents()).toSorted(), [
-    "in 0 of 20 first connections, and 288 of 300 later ones, of all samples; 12 of these are plain ones, begun beside one that was not answered",
-    "in 0 of 20 first connections, and 299 of 300 later ones, of all samples; 1 of these is a plain one, begun beside one that was not answered",
+    "in 0 of 20 first connections, and 288 of 300 later ones, of all samples; 12 of these are plain fallbacks beside an unanswered SYN",
+    "in 0 of 20 first connections, and 299 of 300 later ones, of all samples; 1 of these is a plain fallback beside an unanswered SYN",
     "in 0 of 20 first connections, and 300 of 300 later ones, of all samples",
   ]);
   await page.close();
@@ -285,7 +285,7 @@ test("two runs: what changed beyond noise", options, async () => {
   const said = (await row.locator("td").last().textContent()) ?? "";
   near(Number.parseFloat(said.replace("▼ ", "")), 0.1, "a tenth of the time");
   assert.match(said, /faster/);
-  assert.match((await page.textContent("#unlike")) ?? "", /kernel: .*, then 7\.0\.0/);
+  assert.match((await page.textContent("#unlike")) ?? "", /kernel: .* → 7\.0\.0/);
   await fits(page, "two runs");
   await accessible(page, "two runs, light");
   await page.emulateMedia({ colorScheme: "dark" });
@@ -298,7 +298,7 @@ test("five runs: each against the first, on a desk and on a phone", options, asy
   const { html, json } = compared(folder, ...[1, 0.5, 1, 3, 2].map(again));
   const opened = await browser.open(html);
   const { page } = opened;
-  assert.match((await page.textContent(".answer")) ?? "", /^Against run 1, the baseline, and beyond noise: run 2 is faster in 1 and slower in none of \d+ cells; run 3 shows no detectable/);
+  assert.match((await page.textContent(".answer")) ?? "", /^Compared with run 1, the baseline: run 2 is faster in 1 and slower in none of \d+ cells; run 3 shows no detectable/);
   assert.equal(await page.locator("#runs tbody").count(), 5);
   const outcomes = await page.locator("#changed tbody .outcome").allTextContents();
   const cell = json.cells.find((/** @type {any} */ one) => one.contender === "curl" && one.network === "article");
@@ -339,7 +339,7 @@ test("a run's report leads to its packets", options, async (context) => {
   quiet(opened, "a run of one sample");
   const curl = page.locator("tbody.cell").filter({ hasText: "curl" }).first();
   assert.equal(await curl.locator("a", { hasText: "capture of the typical sample" }).getAttribute("href"), "captures/upload-near-curl.pcapng");
-  await curl.locator("a", { hasText: "its connections, packet by packet" }).click();
+  await curl.locator("a", { hasText: "packet report" }).click();
   await page.waitForURL("**/captures/upload-near-curl.html");
   assert.equal(await page.textContent("h1"), "upload-near-curl.pcapng");
   assert.deepEqual(opened.complaints, []);
@@ -356,7 +356,7 @@ test("a run is watched, and ended, from its page", options, async (context) => {
   const address = await Promise.race([
     (async () => {
       while (!over) {
-        const url = /watch it at (http\S+)/.exec(said)?.[1];
+        const url = /live report: (http\S+)/.exec(said)?.[1];
         if (url) return url;
         await new Promise((done) => setTimeout(done, 50));
       }
@@ -381,10 +381,10 @@ test("a run is watched, and ended, from its page", options, async (context) => {
     assert.equal(await status(pathname, { host: "evil.example" }), 421);
     assert.equal(await status(`${pathname}cancel`, { origin: "http://evil.example" }, "POST"), 403);
 
-    await page.getByRole("button", { name: "End the run…" }).click();
-    await page.getByRole("button", { name: "Go on" }).click();
-    await page.getByRole("button", { name: "End the run…" }).click();
-    await page.getByRole("button", { name: "End it" }).click();
+    await page.getByRole("button", { name: "Stop the run…" }).click();
+    await page.getByRole("button", { name: "Continue" }).click();
+    await page.getByRole("button", { name: "Stop the run…" }).click();
+    await page.getByRole("button", { name: "Stop" }).click();
     // The page becomes the report.
     await page.waitForURL("**/report", { timeout: 60_000 });
     assert.match((await page.textContent("h1")) ?? "", /Is somebody watching/);

@@ -281,7 +281,7 @@ impl<N> Check<N> {
             | Self::Saves { at_least: None, at_most: None, .. }
             | Self::Takes { at_least: None, at_most: None, .. }
             | Self::PerStep { at_least: None, at_most: None, .. } => {
-                return Some("it needs a bound, `at_least` or `at_most`");
+                return Some("missing bound: give `at_least` or `at_most`");
             }
             Self::PerStep { at_least, at_most, .. } | Self::Takes { at_least, at_most, .. }
                 if !at_least.iter().chain(at_most).all(|number| number.is_finite() && *number >= 0.0) =>
@@ -300,9 +300,9 @@ impl<N> Check<N> {
             Self::Shrinks { by, .. } => (vec![*by], vec![]),
         };
         if !factors.into_iter().all(|factor| factor.is_finite() && factor > 0.0) {
-            return Some("a factor must be above 0");
+            return Some("a factor must be greater than 0");
         }
-        lists.contains(&0).then_some("a list is empty, so nothing would be compared")
+        lists.contains(&0).then_some("empty list: there is nothing to compare")
     }
 }
 

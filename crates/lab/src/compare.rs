@@ -133,9 +133,7 @@ impl Change {
         let all = self.cells.iter().flat_map(|cell| &cell.later).filter(telling).count();
         let few = (1.0 - CONFIDENCE) * all as f64;
         (few >= 1.0).then(|| {
-            format!(
-                "If nothing had changed at all, about {few:.0} of {all} comparisons would seem to differ by chance."
-            )
+            format!("If nothing had changed, about {few:.0} of {all} comparisons would still differ by chance.")
         })
     }
 }
@@ -174,8 +172,8 @@ fn change(baseline: &RunResult, later: &[(usize, &RunResult)], cell: &CellResult
         let now = twin(run, cell);
         let samples = present(1, was).and_then(|was| Ok((was, present(*number, now)?)));
         let ratio = samples.and_then(|(was, now)| {
-            unlike(baseline, run, cell).map_or(Ok(()), |what| Err(format!("the {what} of run {number} is another")))?;
-            ratio(&was.samples_s, &now.samples_s).ok_or_else(|| "a time is not above zero".to_owned())
+            unlike(baseline, run, cell).map_or(Ok(()), |what| Err(format!("run {number} has a different {what}")))?;
+            ratio(&was.samples_s, &now.samples_s).ok_or_else(|| "a time is zero".to_owned())
         });
         Later { median_s: now.and_then(|cell| cell.median_s), ratio }
     };
@@ -213,15 +211,15 @@ fn unlike(then: &RunResult, now: &RunResult, cell: &CellResult) -> Option<&'stat
 }
 
 fn circumstances(then: &RunResult, now: &RunResult) -> Vec<String> {
-    let mut told = Vec::new();
-    let mut tell = |what: &str, then: &str, now: &str| {
+    let mut differences = Vec::new();
+    let mut note = |what: &str, then: &str, now: &str| {
         if then != now {
-            told.push(format!("{what}: {then}, then {now}"));
+            differences.push(format!("{what}: {then} → {now}"));
         }
     };
-    tell("experiment", &then.experiment, &now.experiment);
-    tell("kernel", &then.host.kernel, &now.host.kernel);
-    tell("cpu", &then.host.cpu, &now.host.cpu);
+    note("experiment", &then.experiment, &now.experiment);
+    note("kernel", &then.host.kernel, &now.host.kernel);
+    note("cpu", &then.host.cpu, &now.host.cpu);
     let maps: [(_, &BTreeMap<_, _>, &BTreeMap<_, _>); 3] = [
         ("", &then.settings, &now.settings),
         ("", &then.host.sysctls, &now.host.sysctls),
@@ -230,18 +228,18 @@ fn circumstances(then: &RunResult, now: &RunResult) -> Vec<String> {
     for (kind, then, now) in maps {
         for key in then.keys().chain(now.keys()).collect::<BTreeSet<_>>() {
             let value = |map: &BTreeMap<String, String>| map.get(key).cloned().unwrap_or_else(|| "none".to_owned());
-            tell(&format!("{kind}{key}"), &value(then), &value(now));
+            note(&format!("{kind}{key}"), &value(then), &value(now));
         }
     }
     for network in &now.networks {
         let same = then.networks.iter().find(|other| other.name == network.name);
-        tell(&network.name, same.map_or(&network.description, |then| &then.description), &network.description);
+        note(&network.name, same.map_or(&network.description, |then| &then.description), &network.description);
     }
     for workload in &now.workloads {
         let same = then.workloads.iter().find(|other| other.name == workload.name);
-        tell(&workload.name, same.map_or(&workload.description, |then| &then.description), &workload.description);
+        note(&workload.name, same.map_or(&workload.description, |then| &then.description), &workload.description);
     }
-    told
+    differences
 }
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ pub enum Failure {
         source: io::Error,
     },
     /// HTTP broke.
-    #[error("{method} {path} got no answer: {source}")]
+    #[error("{method} {path}: no response: {source}")]
     Http {
         /// The request's method.
         method: String,
@@ -144,7 +144,7 @@ pub enum Failure {
         source: hyper::Error,
     },
     /// A request was answered otherwise than the model's client could use.
-    #[error("{method} {path} was answered with status {status}")]
+    #[error("{method} {path}: unexpected status {status}")]
     Status {
         /// The request's method.
         method: String,
@@ -154,7 +154,7 @@ pub enum Failure {
         status: u16,
     },
     /// An answer that makes no sense.
-    #[error("the answer to {method} {path} {why}")]
+    #[error("the response to {method} {path} {why}")]
     Answer {
         /// The request's method.
         method: String,
@@ -167,7 +167,7 @@ pub enum Failure {
     #[error("{0}")]
     Engine(String),
     /// It needs a third host and has none.
-    #[error("{0} needs a desktop computer behind the middle box, and this network has none")]
+    #[error("{0} needs a third host behind the middle box, and this network has none")]
     NoPc(&'static str),
 }
 
@@ -393,20 +393,18 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
         .or_else(|| (contender.needs_root() && !root).then(|| "needs root; run the race with sudo".to_owned()))
         .or_else(|| {
             let page = matches!(work, Work::Page { .. }) && !contender.loads_pages();
-            page.then(|| "it has no page open between two loads".to_owned())
+            page.then(|| "it keeps no connections between two page loads".to_owned())
         })
         .or_else(|| match (matches!(work, Work::Load { .. }), contender.replays(), server.replays()) {
             (false, false, _) | (true, true, true) => None,
-            (true, true, false) => {
-                Some("only the servers `pages` and `nginx-pages` answer for the hosts of a recorded page".to_owned())
-            }
-            (true, false, _) => Some("it loads no recorded pages".to_owned()),
-            (false, true, _) => Some("it is a way to load recorded pages, and does nothing else".to_owned()),
+            (true, true, false) => Some("only the servers `pages` and `nginx-pages` serve recorded pages".to_owned()),
+            (true, false, _) => Some("it cannot load recorded pages".to_owned()),
+            (false, true, _) => Some("it only loads recorded pages".to_owned()),
         })
         .or_else(|| {
             let wanted = matches!(work, Work::LookUp { .. });
             let odd = [contender.resolves(), server.resolves()] != [wanted; 2];
-            odd.then(|| "names are looked up by a DNS client at a DNS server, and nothing else is".to_owned())
+            odd.then(|| "DNS lookups need a DNS client and a DNS server, which do no other work".to_owned())
         })
         .or_else(|| contender.unable(work, server, tls))
 }
@@ -415,7 +413,7 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
 fn without_http3(server: &dyn Server) -> String {
     let version = server.settings().into_iter().find(|(name, _)| name == "version");
     let version = version.map_or_else(String::new, |(_, version)| format!(" ({version})"));
-    format!("the server {}{version} has no HTTP/3", server.name())
+    format!("the server {}{version} does not support HTTP/3", server.name())
 }
 
 /// That a file could not be used.

@@ -1,5 +1,5 @@
-//! No wait without an end: every program, thread and poll of the lab is given [`Deadline`],
-//! a deadline and the flag that Ctrl-C sets, and asks them between short waits.
+//! Bounded waits: every program, thread and poll of the lab gets a [`Deadline`], which also holds the flag that Ctrl-C
+//! sets, and checks it between short waits.
 
 use std::{
     sync::{
@@ -9,21 +9,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a wait may go unasked: what Ctrl-C takes at most to be heard.
+/// The longest wait between two checks, and so the longest reaction time to Ctrl-C.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Why a piece of work was ended from outside.
+/// Why work was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// The deadline passed.
-    #[error("did not end within {0:.0?}")]
+    #[error("did not finish within {0:.0?}")]
     TimedOut(Duration),
     /// The run was interrupted.
     #[error("was interrupted")]
     Cancelled,
 }
 
-/// A deadline and a flag that ends the wait earlier.
+/// A deadline, and a flag that ends the wait earlier.
 #[derive(Debug, Clone)]
 pub struct Deadline {
     start: Instant,
@@ -37,18 +37,18 @@ impl Deadline {
         Self { start: Instant::now(), time, cancel }
     }
 
-    /// For tidying up, which also an interrupted run does: no flag ends it.
+    /// For cleanup, which an interrupted run also does: no flag ends it.
     pub fn for_cleanup(time: Duration) -> Self {
         Self::new(time, Arc::default())
     }
 
-    /// The same flag, and `time` from now if that ends before.
+    /// The same flag, with a deadline `time` from now if that is earlier.
     #[must_use]
     pub fn within(&self, time: Duration) -> Self {
         Self::new(time.min(self.left()), self.cancel.clone())
     }
 
-    /// Whether to go on.
+    /// Fails if the wait is over.
     pub fn check(&self) -> Result<(), Stop> {
         if self.cancel.load(Ordering::Relaxed) {
             Err(Stop::Cancelled)
@@ -59,12 +59,12 @@ impl Deadline {
         }
     }
 
-    /// How long one may wait before asking [`check`](Self::check) again.
+    /// The longest wait before the next [`check`](Self::check).
     pub fn slice(&self) -> Duration {
         self.left().min(SLICE)
     }
 
-    /// How much of the time is left.
+    /// The time left.
     pub fn left(&self) -> Duration {
         self.time.saturating_sub(self.start.elapsed())
     }

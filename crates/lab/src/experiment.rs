@@ -105,16 +105,16 @@ impl Experiment {
 
     /// Gives `contender` one row for each of `values` of its `setting`, in place of the rows it has.
     pub fn sweep(&mut self, contender: &str, setting: &str, values: &[u32]) -> Result<(), PlanError> {
-        let place = self.contenders.iter().position(|row| row.contender == contender);
-        let Some(place) = place else {
+        let index = self.contenders.iter().position(|row| row.contender == contender);
+        let Some(index) = index else {
             let names: Vec<&str> = self.contenders.iter().map(|row| row.contender.as_str()).collect();
             let advice = names::advice(contender, names);
             return Err(PlanError::Unknown { what: "contender", name: contender.to_owned(), advice });
         };
-        let swept = Row { settings: Parameters::new(), ..self.contenders[place].clone() };
+        let swept = Row { settings: Parameters::new(), ..self.contenders[index].clone() };
         self.contenders.retain(|row| row.contender != contender);
         let rows = values.iter().map(|value| Row { settings: [(setting.to_owned(), *value)].into(), ..swept.clone() });
-        self.contenders.splice(place..place, rows);
+        self.contenders.splice(index..index, rows);
         Ok(())
     }
 }
@@ -123,7 +123,7 @@ impl Experiment {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be read.
-    #[error("cannot read the experiment {path}: {source}; `haul lab list` shows those there are")]
+    #[error("cannot read experiment {path}: {source}; `haul lab list` lists the built-in ones")]
     File {
         /// Which file.
         path: String,

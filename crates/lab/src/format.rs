@@ -1,4 +1,4 @@
-//! How numbers are said: as many digits as mean something, and no more.
+//! Formatting numbers and lists, with significant digits only.
 
 pub(crate) use units::rounded::count as counted;
 
@@ -9,12 +9,12 @@ pub(crate) fn times(factor: f64) -> String {
     format!("{}×", three_digits(factor))
 }
 
-/// The factors that bound another: `1.04–1.21`.
+/// The interval of a factor: `1.04–1.21`.
 pub(crate) fn between(interval: Interval) -> String {
     format!("{}–{}", three_digits(interval.lo), three_digits(interval.hi))
 }
 
-/// A factor and what bounds it: `1.12× (1.04–1.21)`.
+/// A factor with its interval: `1.12× (1.04–1.21)`.
 pub(crate) fn estimated(factor: f64, interval: Interval) -> String {
     format!("{} ({})", times(factor), between(interval))
 }
@@ -28,7 +28,7 @@ fn three_digits(number: f64) -> String {
     format!("{number:.decimals$}")
 }
 
-/// A list as it is spoken: `a, b and c`.
+/// A list: `a, b and c`.
 pub(crate) fn spoken(names: &[String]) -> String {
     match names {
         [] => String::new(),
@@ -37,7 +37,7 @@ pub(crate) fn spoken(names: &[String]) -> String {
     }
 }
 
-/// One unit and one number of decimals for times that stand under one another.
+/// One unit and one number of decimals for the times of a column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
     unit: &'static str,
@@ -46,8 +46,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Milliseconds if all of the times are below a second; as many decimals as the smallest
-    /// needs for three digits, three at most.
+    /// Milliseconds if all times are below a second; enough decimals for three digits of the smallest, at most three.
     pub(crate) fn of(seconds: impl IntoIterator<Item = f64>) -> Self {
         let (least, most) =
             seconds.into_iter().fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), s| (least.min(s), most.max(s)));
@@ -78,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_numbers() {
+    fn formats_numbers() {
         let said = [0.5, 1.0, 9.994, 9.996, 26.4, 99.94, 99.96, 1240.0].map(times);
         assert_eq!(said, ["0.50×", "1.00×", "9.99×", "10.0×", "26.4×", "99.9×", "100×", "1240×"]);
         assert_eq!(between([1.0, 26.4].into()), "1.00–26.4");

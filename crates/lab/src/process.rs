@@ -49,7 +49,7 @@ pub struct Program {
 
 /// A program or module that is not installed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} is not installed; `apt-get install {package}` brings it")]
+#[error("{what} is not installed; install it with `apt-get install {package}`")]
 pub struct Missing {
     /// What was looked for.
     pub what: String,
@@ -85,7 +85,7 @@ pub enum ProcessError {
         program: String,
     },
     /// It was ended because its time was up or the run was interrupted.
-    #[error("{program} {stop} and was ended{}", quote(said))]
+    #[error("{program} {stop} and was killed{}", quote(said))]
     Stopped {
         /// The program.
         program: String,
@@ -396,7 +396,7 @@ mod tests {
         let script = format!("sleep 600 & echo $! > {}; echo stuck >&2; wait", file.display());
         let error = sh(&script, Duration::from_secs(3)).unwrap_err();
         assert!(matches!(error, ProcessError::Stopped { .. }), "{error}");
-        assert!(error.to_string().ends_with("and was ended: stuck"), "{error}");
+        assert!(error.to_string().ends_with("and was killed: stuck"), "{error}");
         let child = Pid::from_raw(std::fs::read_to_string(file).unwrap().trim().parse().unwrap());
         let state = format!("/proc/{child}/stat");
         let deadline = Deadline::for_cleanup(LONG);
@@ -411,7 +411,10 @@ mod tests {
     fn what_is_not_installed_names_its_package() {
         let program = Program { name: "no-such-program", package: "no-such-package", version: "-V" };
         let error = program.find().unwrap_err();
-        assert_eq!(error.to_string(), "no-such-program is not installed; `apt-get install no-such-package` brings it");
+        assert_eq!(
+            error.to_string(),
+            "no-such-program is not installed; install it with `apt-get install no-such-package`"
+        );
     }
 
     #[test]

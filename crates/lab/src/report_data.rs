@@ -1,8 +1,7 @@
-//! What a run's page, and that of several runs, shows beyond their results: what they come to, in words.
+//! The data of the HTML report of a run, and of a comparison of runs: their results, and the conclusions in words.
 //!
-//! The page draws; what is to be said of the numbers is decided here, once, so that it says nothing else than the
-//! terminal does. The results themselves stand in the page as they stand in `run.json`, so whoever doubts it can hold
-//! one against the other.
+//! The report only draws. Conclusions are made here, once, so that the report and the terminal never disagree. The
+//! results are embedded unchanged, as in `run.json`, so that a reader can check one against the other.
 
 mod answer;
 
@@ -13,32 +12,32 @@ use std::{
 
 use serde::Serialize;
 
-use self::answer::Part;
+use self::answer::Answer;
 use crate::{
     attribution::remedy,
     compare::{CellChange, Change, Compared, Later, Trend},
-    ranking::{Ranking, busy},
+    ranking::{Ranking, server_bottleneck},
     results::{CellResult, RunResult},
     run::captures::{SLOWEST, name},
     stats::Interval,
 };
 
-/// The data of a run's page: schema `longhaul.run/1`, with a field `page`.
+/// The data of a run's report: schema `longhaul.run/1`, with an additional field `page`.
 #[derive(Debug, Serialize)]
 pub struct RunReport<'a> {
     #[serde(flatten)]
     run: &'a RunResult,
-    page: Said,
+    page: Conclusions,
 }
 
 #[derive(Debug, Serialize)]
-struct Said {
-    answer: Vec<Part>,
+struct Conclusions {
+    answer: Vec<Answer>,
     /// Every workload on every network, in the order of the run.
     blocks: Vec<Block>,
     /// One for each of the run's cells, in their order.
-    cells: Vec<Beside>,
-    /// What would change a cause that some cell lost time to.
+    cells: Vec<Extras>,
+    /// Remedies of the causes that occur in the run.
     remedies: BTreeMap<String, &'static str>,
 }
 
@@ -50,41 +49,40 @@ struct Block {
 }
 
 #[derive(Debug, Default, Serialize)]
-struct Beside {
-    /// Its place among its rivals: `2`, or `2–4` where the samples do not settle it.
+struct Extras {
+    /// Its rank: `2`, or `2–4` if the samples do not decide.
     place: Option<String>,
-    /// The capture of its typical sample, that of its slowest, and the page that explains the first, relative to the
-    /// run's folder.
+    /// The captures of its typical and its slowest sample, and the report of the first, relative to the run's folder.
     capture: Option<PathBuf>,
     slowest: Option<PathBuf>,
     view: Option<PathBuf>,
 }
 
-/// What the page of `run` is filled with. `is_there` says whether a file is in the run's folder.
+/// The data of the report of `run`. `is_there` says whether a file is in the run's folder.
 pub fn of_run(run: &RunResult, is_there: impl Fn(&Path) -> bool) -> RunReport<'_> {
-    let mut cells: Vec<Beside> = run.cells.iter().map(|cell| beside(cell, &is_there)).collect();
+    let mut cells: Vec<Extras> = run.cells.iter().map(|cell| extras(cell, &is_there)).collect();
     let mut blocks = Vec::new();
     for network in &run.networks {
         for workload in &run.workloads {
-            let rivals = Ranking::new(run, &workload.name, &network.name);
-            let mut sentences = rivals.sentences();
-            sentences.extend(busy(&rivals.ranked));
+            let ranking = Ranking::new(run, &workload.name, &network.name);
+            let mut sentences = ranking.sentences();
+            sentences.extend(server_bottleneck(&ranking.ranked));
             blocks.push(Block { workload: workload.name.clone(), network: network.name.clone(), sentences });
-            if !rivals.comparable() {
+            if !ranking.is_comparable() {
                 continue;
             }
-            for (beside, cell) in cells.iter_mut().zip(&run.cells) {
-                let place = rivals.ranked.iter().position(|ranked| std::ptr::eq(*ranked, cell));
-                beside.place = place.map(|place| rivals.place(place)).or(beside.place.take());
+            for (extras, cell) in cells.iter_mut().zip(&run.cells) {
+                let index = ranking.ranked.iter().position(|ranked| std::ptr::eq(*ranked, cell));
+                extras.place = index.map(|index| ranking.rank(index)).or(extras.place.take());
             }
         }
     }
     let causes = run.cells.iter().filter_map(|cell| cell.why.as_ref()).flat_map(|why| why.seconds.keys());
     let remedies = causes.filter_map(|cause| Some((cause.clone(), remedy(cause)?))).collect();
-    RunReport { run, page: Said { answer: answer::of_run(run), blocks, cells, remedies } }
+    RunReport { run, page: Conclusions { answer: answer::of_run(run), blocks, cells, remedies } }
 }
 
-/// The capture of a cell's typical sample and the page that explains it, relative to the run's folder.
+/// The capture of a cell's typical sample and the report of that capture, relative to the run's folder.
 pub fn files(cell: &CellResult) -> (PathBuf, PathBuf) {
     let capture = capture(cell, "");
     let view = capture.with_extension("html");
@@ -95,21 +93,21 @@ fn capture(cell: &CellResult, suffix: &str) -> PathBuf {
     Path::new("captures").join(name(&cell.workload, &cell.network, &cell.contender, suffix))
 }
 
-/// What of a cell there is.
-fn beside(cell: &CellResult, is_there: impl Fn(&Path) -> bool) -> Beside {
+/// The files of a cell that exist.
+fn extras(cell: &CellResult, is_there: impl Fn(&Path) -> bool) -> Extras {
     let there = |path: PathBuf| is_there(&path).then_some(path);
     let (typical, view) = files(cell);
-    Beside { place: None, capture: there(typical), slowest: there(capture(cell, SLOWEST)), view: there(view) }
+    Extras { place: None, capture: there(typical), slowest: there(capture(cell, SLOWEST)), view: there(view) }
 }
 
-/// The data of the page that compares runs, and of `--json`: schema `longhaul.compare/1`.
+/// The data of the report that compares runs, and of `--json`: schema `longhaul.compare/1`.
 #[derive(Debug, Serialize)]
 pub struct ComparisonReport<'a> {
     schema: &'static str,
     answer: Vec<String>,
     /// The baseline first.
     runs: Vec<About<'a>>,
-    cells: Vec<CellPage<'a>>,
+    cells: Vec<ComparedCell<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -118,17 +116,17 @@ struct About<'a> {
     title: &'a str,
     started: &'a str,
     command: &'a str,
-    /// What is different about it and the baseline.
+    /// Its differences from the baseline.
     unlike: &'a [String],
 }
 
 #[derive(Debug, Serialize)]
-struct CellPage<'a> {
+struct ComparedCell<'a> {
     workload: &'a str,
     network: &'a str,
     contender: &'a str,
     model: bool,
-    /// What it was in each run.
+    /// Its result in each run.
     runs: Vec<InRun<'a>>,
 }
 
@@ -136,7 +134,7 @@ struct CellPage<'a> {
 struct InRun<'a> {
     samples_s: &'a [f64],
     median_s: Option<f64>,
-    /// The run's time as a multiple of the baseline's; of the baseline itself there is none.
+    /// The run's time divided by the baseline's; none for the baseline.
     ratio: Option<f64>,
     ci95: Option<Interval>,
     confidence: Option<f64>,
@@ -169,7 +167,7 @@ impl<'a> InRun<'a> {
     }
 }
 
-/// What the page that compares `runs` is filled with; `change` is what [`compare`](crate::compare) made of them.
+/// The data of the report that compares `runs`; `change` is their [comparison](crate::compare).
 pub fn of_comparison<'a>(runs: &[(&str, &'a RunResult)], change: &'a Change) -> ComparisonReport<'a> {
     let about = |(compared, (_, run)): (&'a Compared, &(&str, &'a RunResult))| About {
         name: &compared.name,
@@ -183,7 +181,7 @@ pub fn of_comparison<'a>(runs: &[(&str, &'a RunResult)], change: &'a Change) -> 
             run.cell(&cell.workload, &cell.network, &cell.contender).map_or(&[][..], |cell| &cell.samples_s)
         });
         let mut later = cell.later.iter();
-        CellPage {
+        ComparedCell {
             workload: &cell.workload,
             network: &cell.network,
             contender: &cell.contender,

@@ -1,14 +1,13 @@
-//! Running a plan: sample after sample, each in a testbed of its own.
+//! Running a plan: one sample after another, each on a testbed of its own.
 //!
-//! One sample: a testbed is made, the server started on its host, the work laid out, the contender
-//! prepared; then the clock runs until the contender says it is done *and* every byte is where it
-//! must be; then the requests and connections are counted and everything is torn down. Contenders take
-//! turns ([`Plan::blocks`]). A sample counts when all of that went well.
+//! One sample: create a testbed, start the server on its host, create the files of the work, prepare the contender.
+//! Then the clock runs until the contender says it is done *and* every byte is in its place. Then requests and
+//! connections are counted, and everything is torn down. Contenders take turns ([`Plan::blocks`]). A sample counts if
+//! all of that succeeds.
 //!
-//! What goes wrong is either the contender's affair or the lab's. A contender that fails, or takes
-//! longer than the time limit, is not asked again for that cell, and its rivals go on. Where the
-//! lab fails (a server that does not start, a cable that cannot be laid, a full disk) nobody could do
-//! better, and the next sample would fail like this one: the run ends there, with what it has.
+//! A failure is either the contender's or the lab's. A contender that fails, or exceeds the time limit, drops out of
+//! that cell, and the others go on. If the lab fails (a server does not start, a cable cannot be created, the disk is
+//! full), every further sample would fail in the same way, so the run ends there and keeps its results.
 
 mod attribution;
 pub(crate) mod captures;
@@ -36,27 +35,26 @@ use captures::{Captures, NotKept};
 /// The folder of the work on the server.
 const FOLDER: &str = "work";
 
-/// How long a server may take to start.
-const START: Duration = Duration::from_secs(10);
+/// Time limit for starting a server.
+const SERVER_START: Duration = Duration::from_secs(10);
 
-/// What a run is done with.
+/// The parameters of a run.
 pub struct Run<'a> {
-    /// What is measured.
+    /// What to measure.
     pub plan: &'a Plan,
-    /// Over which server.
+    /// The server.
     pub server: &'a dyn Server,
-    /// Over HTTPS.
+    /// Whether to use HTTPS.
     pub tls: bool,
-    /// The bytes of the work and the order of the contenders follow from it.
+    /// The seed of the files' bytes and the contenders' order.
     pub seed: u64,
     /// The time limit of one sample, the contender's preparation included.
     pub sample_timeout: Duration,
-    /// An empty folder, quick to write, for all that samples need.
+    /// An empty folder on a fast file system, for all files of a sample.
     pub scratch: &'a Path,
-    /// The folder that gets the captures of each cell: its typical sample's, and the slowest's if that is far
-    /// out.
+    /// The folder for the captures of each cell: of its typical sample, and of the slowest if it is an outlier.
     pub captures: &'a Path,
-    /// Becomes true when the user wants no more.
+    /// Cancels the run when it becomes true.
     pub cancel: Arc<AtomicBool>,
 }
 
@@ -74,10 +72,10 @@ pub enum Event<'a> {
 /// Why a run ended before its plan did.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Halt {
-    /// The user wanted no more.
+    /// The user cancelled it.
     #[error("interrupted")]
     Interrupted,
-    /// What every contender needs did not work, in one sentence.
+    /// The lab failed, in one sentence.
     #[error("{0}")]
     Broken(String),
 }
@@ -91,34 +89,39 @@ enum SampleError {
     Certificates(#[from] CertError),
     #[error(transparent)]
     Server(#[from] ServerError),
-    #[error("cannot lay out the work: {0}")]
+    #[error("cannot create the files of the work: {0}")]
     Layout(WorkError),
     #[error(transparent)]
     Contender(#[from] Failure),
     #[error(transparent)]
     Work(#[from] WorkError),
-    #[error("the server ended: {0}")]
+    #[error("the server exited: {0}")]
     ServerEnded(ProcessError),
-    #[error("cannot make the folder {}: {error}", path.display())]
+    #[error("cannot create the folder {}: {error}", path.display())]
     Folder { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Capture(#[from] NotKept),
 }
 
 impl SampleError {
-    /// Whether it may be for the contender that it came so.
-    fn is_the_contenders(&self) -> bool {
+    /// Whether the contender may have caused it.
+    fn is_contender_fault(&self) -> bool {
         matches!(self, Self::Contender(_) | Self::Work(_) | Self::ServerEnded(_))
     }
 }
 
 impl Run<'_> {
-    /// Runs the plan to its end, or as far as it goes: one outcome for each cell of the plan, and why it
-    /// went no further. Each sample is in `log` as soon as it is taken.
+    /// Runs the plan. Returns one outcome for each cell, and why the run ended early if it did. Each sample is in `log`
+    /// as soon as it is taken.
     pub fn run(&self, log: &mut SampleLog, mut watch: impl FnMut(Event<'_>)) -> (Vec<Outcome>, Result<(), Halt>) {
         let contenders: Vec<_> = self.plan.cells.iter().map(contender).collect();
-        let mut outcomes: Vec<_> =
-            self.plan.cells.iter().zip(&contenders).map(|(cell, contender)| self.outlook(cell, contender)).collect();
+        let mut outcomes: Vec<_> = self
+            .plan
+            .cells
+            .iter()
+            .zip(&contenders)
+            .map(|(cell, contender)| self.initial_outcome(cell, contender))
+            .collect();
         for (cell, outcome) in self.plan.cells.iter().zip(&outcomes) {
             if let Outcome::Skipped(why) = outcome {
                 watch(Event::Dropped(cell, self.plan.samples, why));
@@ -176,7 +179,7 @@ impl Run<'_> {
                         logged.map_err(broken)?;
                     }
                     Err(_) if self.is_cancelled() => return Err(Halt::Interrupted),
-                    Err(error) if error.is_the_contenders() => {
+                    Err(error) if error.is_contender_fault() => {
                         let why = error.to_string();
                         watch(Event::Dropped(cell, self.plan.samples - round, &why));
                         outcomes[index] = Outcome::Failed { why, samples: std::mem::take(samples) };
@@ -196,8 +199,8 @@ impl Run<'_> {
         self.cancel.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// What is known of a cell before it has run.
-    fn outlook(&self, cell: &Cell, contender: &Result<Box<dyn Contender>, String>) -> Outcome {
+    /// The outcome of a cell before its first sample: skipped, or none yet.
+    fn initial_outcome(&self, cell: &Cell, contender: &Result<Box<dyn Contender>, String>) -> Outcome {
         match contender {
             Err(why) => Outcome::Skipped(why.clone()),
             Ok(contender) => {
@@ -214,7 +217,7 @@ impl Run<'_> {
         }
     }
 
-    /// One sample, in a folder of its own that is removed after.
+    /// One sample, in a folder of its own that is removed afterwards.
     fn sample(&self, cell: &Cell, contender: &dyn Contender, round: u32) -> Result<(Duration, Sample), SampleError> {
         let folder = self.scratch.join("sample");
         let made = fs::create_dir_all(&folder);
@@ -232,26 +235,26 @@ impl Run<'_> {
         round: u32,
     ) -> Result<(Duration, Sample), SampleError> {
         let capture = folder.join("client.pcapng");
-        let testbed = Testbed::make(&cell.network, contender.needs_pc(), &capture)?;
+        let testbed = Testbed::create(&cell.network, contender.needs_pc(), &capture)?;
         let measured = self.measure(&testbed, folder, cell, contender);
-        // A contender whose link broke under it is not to blame.
+        // If the link broke, the contender is not to blame.
         let broken = testbed.check().map_err(SampleError::from);
         let (took, sample) = measured.or_else(|error| broken.and(Err(error)))?;
-        let seen = testbed.end()?;
-        let sample = Sample { syns: Some(Syns::of(&seen.all.connections)), ..sample };
-        // Of a page's two loads the second counts.
+        let captured = testbed.end()?;
+        let sample = Sample { syns: Some(Syns::of(&captured.all.connections)), ..sample };
+        // Only the second of a page's two loads counts.
         let since = sample.began.filter(|_| cell.workload.work.is_load());
-        let seen = since.map(|began| seen.since(began)).transpose()?.unwrap_or(seen.all);
+        let traffic = since.map(|began| captured.since(began)).transpose()?.unwrap_or(captured.all);
         self.captures().take(&capture, cell, round)?;
         let counts = Sample {
-            bytes: Some(seen.inbound.bytes + seen.outbound.bytes),
-            connections: Some(seen.connections.len() as u64),
+            bytes: Some(traffic.inbound.bytes + traffic.outbound.bytes),
+            connections: Some(traffic.connections.len() as u64),
             ..sample
         };
         Ok((took, counts))
     }
 
-    /// Lets the contender do its work, and holds it against what the server has and saw.
+    /// Lets the contender do its work, and checks it against the server's files and log.
     fn measure(
         &self,
         testbed: &Testbed,
@@ -272,7 +275,7 @@ impl Run<'_> {
             http: contender.http(tls),
             page,
             scratch: &folder.join("server"),
-            deadline: Deadline::new(START, self.cancel.clone()),
+            deadline: Deadline::new(SERVER_START, self.cancel.clone()),
         };
         let own = own_server(contender);
         let mut server = own.as_deref().unwrap_or(self.server).start(&setup)?;
@@ -301,7 +304,7 @@ impl Run<'_> {
         let done = prepared.run()?;
         let end = task.wait_done(&root, &done, &deadline)?;
         let used = server.processor_time().zip(before).map(|(after, before)| after.saturating_sub(before));
-        // Locks may be released after the work is done; when the contender has finished they are.
+        // Locks may be released after the work is done, but before the contender has finished.
         prepared.finish()?;
         let requests = server.requests();
         task.verify_requests(&requests)?;
@@ -318,12 +321,12 @@ impl Run<'_> {
     }
 }
 
-/// The server that a contender brings along.
+/// The server that a contender prescribes.
 fn own_server(contender: &dyn Contender) -> Option<Box<dyn Server>> {
     contender.server().and_then(servers::named)
 }
 
-/// What ends a run.
+/// A failure of the lab.
 fn broken(error: impl std::fmt::Display) -> Halt {
     Halt::Broken(error.to_string())
 }
@@ -331,6 +334,6 @@ fn broken(error: impl std::fmt::Display) -> Halt {
 /// The contender of a cell, with its parameters.
 fn contender(cell: &Cell) -> Result<Box<dyn Contender>, String> {
     let registered = contenders::all().iter().find(|registered| registered.name == cell.row.contender);
-    let registered = registered.ok_or_else(|| format!("there is no contender `{}`", cell.row.contender))?;
+    let registered = registered.ok_or_else(|| format!("unknown contender `{}`", cell.row.contender))?;
     registered.with(&cell.row.settings).map_err(|error| error.to_string())
 }

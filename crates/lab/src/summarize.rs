@@ -1,5 +1,4 @@
-//! From what the runner saw to what a run says: medians and intervals, floors, every
-//! comparison of rivals, every claim.
+//! From samples to results: medians and intervals, floors, comparisons of contenders, verdicts on claims.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,18 +17,18 @@ use crate::{
     stats::{bootstrap, median, shift},
 };
 
-/// What a run was besides its cells.
+/// The circumstances of a run: all of its record but the cells.
 #[derive(Debug, Clone)]
 pub struct Circumstances {
     /// When it began.
     pub started: SystemTime,
     /// The machine.
     pub host: Host,
-    /// How true the emulator was.
+    /// The emulator's accuracy.
     pub calibration: Option<Calibration>,
-    /// The command that makes it again.
+    /// The command that repeats it.
     pub command: String,
-    /// What was chosen for the whole run: server, seed, quick, congestion control, …
+    /// Settings of the whole run: server, seed, quick, congestion control, …
     pub settings: BTreeMap<String, String>,
     /// Whether the work was done over TLS.
     pub tls: bool,
@@ -37,8 +36,8 @@ pub struct Circumstances {
     pub seed: u64,
 }
 
-/// Puts a run together. `outcomes` has one entry for each cell of the plan, in its order; a
-/// cell without a sample, or beyond their end, was not reached.
+/// Summarizes a run. `outcomes` has one entry for each cell of the plan, in its order; a cell without a sample or an
+/// entry was not reached.
 pub fn summarize(
     experiment: &Experiment,
     plan: &Plan,
@@ -47,7 +46,7 @@ pub fn summarize(
 ) -> RunResult {
     let Circumstances { started, host, calibration, command, settings, tls, seed } = circumstances;
     let cells: Vec<CellResult> =
-        plan.cells.iter().enumerate().map(|(place, planned)| cell(planned, outcomes.get(place), tls, seed)).collect();
+        plan.cells.iter().enumerate().map(|(index, planned)| cell(planned, outcomes.get(index), tls, seed)).collect();
     let workloads = workloads(plan);
     let source = experiment.source.to_string();
     let claims = experiment.claims.iter().map(|claim| judge(claim, &source, &cells, &workloads, seed)).collect();
@@ -73,7 +72,7 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
     let floor = floor(&cell.workload.work, &cell.network, tls);
     let ideal = ideal(&cell.workload.work, &cell.network, &cell.row.contender);
     let taken = outcome.map_or(&[][..], Outcome::samples);
-    // Of a cell that failed no number is made: its samples are kept, and no more.
+    // A cell that failed has no statistics; only its samples are kept.
     let (status, reason, samples): (_, _, &[Sample]) = match outcome {
         Some(Outcome::Done(samples)) if !samples.is_empty() => (Status::Ok, None, samples),
         Some(Outcome::Skipped(why)) => (Status::Skipped, Some(why.clone()), &[]),
@@ -111,13 +110,13 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
     }
 }
 
-/// The median of a count, where every sample has it.
+/// The median of a count, if every sample has it.
 fn middle(samples: &[Sample], count: impl Fn(&Sample) -> Option<u64>) -> Option<u64> {
     let counts: Option<Vec<f64>> = samples.iter().map(|sample| count(sample).map(|count| count as f64)).collect();
     median(&counts?).map(|middle| middle.round() as u64)
 }
 
-/// The medians of the counts of each method; a method that a sample did without counts 0 there.
+/// The median count of each method; a method that a sample did not use counts as 0.
 fn methods(samples: &[Sample]) -> Option<BTreeMap<String, u64>> {
     let counted: Vec<&BTreeMap<String, u64>> =
         samples.iter().map(|sample| sample.methods.as_ref()).collect::<Option<_>>()?;
@@ -128,19 +127,19 @@ fn methods(samples: &[Sample]) -> Option<BTreeMap<String, u64>> {
     (!samples.is_empty()).then(|| names.into_iter().filter_map(|name| Some((name.clone(), count(name)?))).collect())
 }
 
-/// All that the requests of any sample came over.
+/// The protocols of the requests of all samples.
 fn protocols(samples: &[Sample]) -> Option<Vec<Protocol>> {
-    let seen: Vec<&BTreeSet<Protocol>> =
+    let used: Vec<&BTreeSet<Protocol>> =
         samples.iter().map(|sample| sample.protocols.as_ref()).collect::<Option<_>>()?;
-    let all: BTreeSet<&Protocol> = seen.into_iter().flatten().collect();
+    let all: BTreeSet<&Protocol> = used.into_iter().flatten().collect();
     (!samples.is_empty()).then(|| all.into_iter().cloned().collect())
 }
 
 pub(crate) fn comparisons(cells: &[CellResult]) -> Vec<Comparison> {
     let measured: Vec<&CellResult> = cells.iter().filter(|cell| cell.median_s.is_some()).collect();
-    let rivals = |a: &&CellResult, b: &&CellResult| a.workload == b.workload && a.network == b.network;
+    let same_block = |a: &&CellResult, b: &&CellResult| a.workload == b.workload && a.network == b.network;
     measured
-        .chunk_by(|a, b| rivals(a, b))
+        .chunk_by(|a, b| same_block(a, b))
         .flat_map(|block| {
             let mut block = block.to_vec();
             block.sort_by(|a, b| a.median_s.unwrap_or_default().total_cmp(&b.median_s.unwrap_or_default()));

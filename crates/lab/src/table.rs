@@ -103,24 +103,24 @@ fn legend(run: &RunResult, look: Look) -> String {
     let spread = match range_coverage(fewest) {
         _ if fewest < 2 => String::new(),
         coverage if coverage < 0.95 => {
-            format!(" The range of {fewest} samples holds the true median in {:.0} % of runs.", 100.0 * coverage)
+            format!(" The range of {fewest} samples contains the true median in {:.0} % of runs.", 100.0 * coverage)
         }
-        _ => " An interval holds the true median in 95 % of runs.".to_owned(),
+        _ => " An interval contains the true median in 95 % of runs.".to_owned(),
     };
     let order = if fewest < 3 {
         ""
     } else {
-        " A place like 2–4 is one that the samples do not settle. Brackets bound a factor, with 95 % confidence \
-         unless less is said."
+        " A rank such as 2–4 means that the samples do not decide between these ranks. Parentheses bound a \
+         factor, with 95 % confidence unless stated otherwise."
     };
     let model = if run.cells.iter().any(|cell| cell.model) {
-        " A model repeats the requests of a client that cannot run here."
+        " A model replays the requests of a client that cannot run here."
     } else {
         ""
     };
     let text = format!(
-        "Times are medians, fastest first. The floor is the least time that physics allows: the round trips that \
-         cannot be saved, and the bytes at the link's rate.{spread}{order}{model}"
+        "Times are medians, fastest first. The floor is the minimum time that physics allows: the round trips that \
+         nothing can save, plus the bytes at the link's rate.{spread}{order}{model}"
     );
     look.paragraph("", 0, &text)
 }

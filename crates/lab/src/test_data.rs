@@ -67,7 +67,7 @@ fn outcome(cell: &Cell, samples: u32, factor: f64, missing: &[&str]) -> Outcome 
     let (name, trips, connections, requests) =
         CLIENTS.into_iter().find(|(name, ..)| *name == cell.row.contender).unwrap();
     if missing.contains(&name) {
-        return Outcome::Skipped("mount.davfs is not installed; `apt-get install davfs2` brings it".into());
+        return Outcome::Skipped("mount.davfs is not installed; install it with `apt-get install davfs2`".into());
     }
     if name == "rclone" && cell.network.name == "lan" {
         let taken = vec![Sample { seconds: 0.02, ..Sample::default() }];

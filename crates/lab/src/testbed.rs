@@ -1,15 +1,14 @@
-//! The testbed of one sample: hosts, cables between them, and a tap.
+//! The testbed of one sample: hosts, the cables between them, and a tap.
 //!
-//! Every sample has a testbed of its own, made new and torn down after: no connection, cached metric
-//! or half-closed socket of one contender meets the next.
+//! Every sample has a new testbed, so that no connection, cached metric or half-closed socket of one contender
+//! influences the next.
 //!
 //! ```text
 //! pc ── LAN ── client ── the network under test ── server
 //!               ╰ tap
 //! ```
 //!
-//! The pc is there only for contenders that reach the server through a middle box, which is the
-//! client host then.
+//! The PC exists only for contenders that reach the server through a middle box, which is then the client host.
 
 use std::{
     fs, io,
@@ -41,21 +40,21 @@ const SERVER_PORT: u16 = 8443;
 /// The port at which a middle box serves its share (SMB's own).
 const SHARE_PORT: u16 = 445;
 
-/// Bytes of each packet that a capture keeps: every header with all options, and the TLS record's.
+/// Captured bytes of each packet: enough for all headers with options, and the TLS record header.
 const SNAPLEN: u32 = 256;
 
-/// The congestion control of every host, where the kernel allows it in a network namespace: Linux's
-/// default, so what most machines use.
+/// The congestion control of every host, if the kernel allows it in a network namespace: Linux's default, which most
+/// machines use.
 pub const CONGESTION_CONTROL: &str = "cubic";
 
-/// Why there is no testbed, or no account of what happened in it.
+/// Why a testbed cannot be created, or its capture not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TestbedError {
-    /// A host could not be made or set.
+    /// A host could not be created or configured.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// A cable could not be laid or pulled.
+    /// A cable could not be created or removed.
     #[error(transparent)]
     Cable(#[from] CableError),
     /// The network's description makes no sense.
@@ -84,8 +83,8 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// A testbed whose cable is as `network` says, tapped at the client's end.
-    pub fn make(network: &Network, with_pc: bool, capture: &Path) -> Result<Self, TestbedError> {
+    /// Creates a testbed whose cable emulates `network`, with a tap at the client's end.
+    pub fn create(network: &Network, with_pc: bool, capture: &Path) -> Result<Self, TestbedError> {
         let (client, server) = (Host::new("client")?, Host::new("server")?);
         let tap = Arc::new(Tap::create(capture, "client", Some(SNAPLEN))?);
         let options = Options { taps: [Some(tap.clone()), None], ..Options::default() };
@@ -98,22 +97,22 @@ impl Testbed {
             (None, None)
         };
         for host in [Some(&client), Some(&server), pc.as_ref()].into_iter().flatten() {
-            // Refused where the kernel does not offer it; what it is then is recorded with the run.
+            // The kernel may not offer it; the run records the one in use.
             let _ = host.sysctl(machine::CONGESTION_CONTROL, CONGESTION_CONTROL);
         }
-        // Whoever closes first keeps the port for a minute (RFC 9293 section 3.6.1); a client of thousands of
-        // connections would search long for a free one. RFC 6191 lets it take the port anew, by timestamps.
+        // The side that closes first keeps the port for a minute (RFC 9293 section 3.6.1), so a client with thousands of
+        // connections would search long for a free one. RFC 6191 allows reuse of the port, based on timestamps.
         let _ = client.sysctl("net.ipv4.tcp_tw_reuse", "1");
         network.server.apply(&server)?;
         Ok(Self { client, server, pc, cable, lan, tap, capture: capture.to_owned() })
     }
 
-    /// Where the server listens.
+    /// The address of the server.
     pub fn server_address(&self) -> SocketAddr {
         (self.cable.addresses()[1].v4, SERVER_PORT).into()
     }
 
-    /// Where a middle box serves the pc.
+    /// The address of the middle box's share, for the PC.
     pub fn share_address(&self) -> Option<SocketAddr> {
         self.lan.as_ref().map(|lan| (lan.addresses()[1].v4, SHARE_PORT).into())
     }
@@ -124,13 +123,13 @@ impl Testbed {
         Ok(self.lan.as_ref().map_or(Ok(()), Cable::check)?)
     }
 
-    /// Tears everything down and says what the tap saw.
-    pub fn end(self) -> Result<Seen, TestbedError> {
+    /// Tears everything down and returns the captured traffic.
+    pub fn end(self) -> Result<Captured, TestbedError> {
         let mut traffic = self.cable.disconnect()?.to_vec();
         if let Some(lan) = self.lan {
             traffic.extend(lan.disconnect()?);
         }
-        // Nothing that an experiment asks for; its link is slower than the one that was measured.
+        // No experiment asks for this loss: the emulator is slower than calibrated.
         let drops: u64 = traffic.iter().map(|direction| direction.device_drops).sum();
         if drops > 0 {
             tracing::warn!("the emulator was too slow: {drops} packets were dropped before they reached a cable");
@@ -139,19 +138,19 @@ impl Testbed {
             tap.finish()?;
         }
         let all = Summary::of(&mut pcapng::Reader::open(&self.capture)?)?;
-        Ok(Seen { all, capture: self.capture })
+        Ok(Captured { all, capture: self.capture })
     }
 }
 
-/// What a tap saw.
-pub struct Seen {
-    /// From the testbed's beginning to its end.
+/// The traffic of a testbed.
+pub struct Captured {
+    /// All of it.
     pub all: Summary,
     capture: PathBuf,
 }
 
-impl Seen {
-    /// From a time on, which counts since 1970-01-01 00:00 UTC.
+impl Captured {
+    /// The part from a time on, given since 1970-01-01 00:00 UTC.
     pub fn since(&self, time: Duration) -> Result<Summary, TestbedError> {
         let (mut summary, mut packets) = (Summary::default(), pcapng::Reader::open(&self.capture)?);
         while let Some(packet) = packets.next()? {
@@ -163,15 +162,13 @@ impl Seen {
     }
 }
 
-/// Where root's testbeds have a tmpfs in place of the machine's folder.
+/// The folder on which runs of root mount a tmpfs of their own.
 pub const RUN: &str = "/run";
 
-/// Makes the sandbox's mount namespace fit for daemons, and returns the folder for all that samples
-/// need.
+/// Prepares the sandbox's mount namespace for daemons, and returns the folder for the files of samples.
 ///
-/// Root gets a [`RUN`] for this sandbox alone. davfs2 keeps its process ids there; and the samples'
-/// folder stands there, because servers that root starts give root up, and to a folder below root's
-/// TMPDIR they may find no way.
+/// Root gets a [`RUN`] for this sandbox alone. davfs2 keeps its PID files there. The samples' folder is there too:
+/// servers started by root drop their privileges, and then may not reach a folder below root's `TMPDIR`.
 pub fn furnish(sandbox: &Sandbox) -> io::Result<PathBuf> {
     if !sandbox::is_root() {
         return Ok(sandbox.scratch().to_owned());

@@ -283,14 +283,14 @@ impl Task {
         let (puts, steps) = (requests.of("PUT"), u64::from(self.work().steps()));
         if let Work::Load { page } = self.work() {
             let total = requests.total();
-            let wrong = || format!("the server was sent {total} requests of the {steps} of {}", page.0.name);
+            let wrong = || format!("the server received {total} of the {steps} requests of {}", page.0.name);
             return if total >= steps { Ok(()) } else { Err(WorkError::Wrong(wrong())) };
         }
         if !self.work().writes() || puts >= steps {
             return Ok(());
         }
         let step = self.work().step();
-        Err(WorkError::Wrong(format!("the server was sent {puts} PUT requests for {steps} {step}s")))
+        Err(WorkError::Wrong(format!("the server received {puts} PUT requests for {steps} {step}s")))
     }
 
     fn verify(&self, root: &Path, done: &Done) -> Result<(), WorkError> {
@@ -345,7 +345,7 @@ fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WorkEr
     let path = path.to_owned();
     move |source| match source.kind() {
         // A server renames its temporary file while we look.
-        io::ErrorKind::NotFound => WorkError::Wrong(format!("{} is not there", path.display())),
+        io::ErrorKind::NotFound => WorkError::Wrong(format!("{} is missing", path.display())),
         _ => WorkError::Io { what, path, source },
     }
 }

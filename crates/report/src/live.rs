@@ -46,7 +46,7 @@ struct State {
 /// An address on loopback that nobody serves yet. To be made before the process goes where loopback is another one.
 #[derive(Debug)]
 pub struct Listener {
-    listener: TcpListener,
+    socket: TcpListener,
     address: SocketAddr,
     token: String,
 }
@@ -72,7 +72,7 @@ impl Listener {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        Ok(Self { listener, address, token: format!("{:032x}", rand::random::<u128>()) })
+        Ok(Self { socket: listener, address, token: format!("{:032x}", rand::random::<u128>()) })
     }
 
     /// The page's address, token included.
@@ -87,7 +87,7 @@ impl Listener {
         let (had, fetched) = watch::channel(Fetched::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let answers = Answers { address: self.address, token: self.token, state, had, cancel: Box::new(cancel) };
-        let listener = self.listener;
+        let listener = self.socket;
         let thread = thread::Builder::new().name("live".into()).spawn(move || {
             // The accept loop ends when nobody publishes any more, and its connections with it.
             if let Err(error) = runtime.block_on(accept(listener, answers)) {

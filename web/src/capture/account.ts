@@ -13,17 +13,17 @@ import type { Connection, Finding, Predictions, Transfer } from "./schema";
 import type { Selection } from "./selection";
 
 const VANTAGE = {
-  client: "captured at the client’s end",
-  server: "captured at the server’s end",
-  middle: "captured between the ends",
-  unknown: "captured at an unknown place",
+  client: "captured at the client",
+  server: "captured at the server",
+  middle: "captured between client and server",
+  unknown: "captured at an unknown point",
 };
 
 /** How many pieces a bar is drawn of. */
 const PIECES = 600;
 
 export function account(capture: Capture, selection: Selection, toPacket: (number: number) => void): HTMLElement {
-  const section = h("section", { class: "account", "aria-label": "The transfer looked at" });
+  const section = h("section", { class: "account", "aria-label": "Selected transfer" });
   const tell = () => {
     const { transfer } = selection;
     section.replaceChildren(...(transfer ? told(capture, transfer, toPacket) : []));
@@ -44,10 +44,10 @@ function told(capture: Capture, transfer: Transfer, toPacket: (number: number) =
     timeline(capture, transfer),
     h("div", { class: "wide" }, sums(transfer)),
     ...whatIf(transfer),
-    h("h3", { id: "found" }, "What was found"),
+    h("h3", { id: "found" }, "Findings"),
     ...(transfer.findings.length > 0
       ? transfer.findings.map((finding) => found(capture, transfer, finding, toPacket))
-      : [h("p", {}, "Nothing worth a change: no avoidable cause took a tenth of its time.")]),
+      : [h("p", {}, "None: no avoidable cause took 10 % of the time.")]),
   ];
 }
 
@@ -58,7 +58,7 @@ function carried({ bytes, duration_s: seconds }: Transfer): string {
 function facts(capture: Capture, connection: Connection): string {
   const { client, server, rtt_s: rtt, mss, rate_bits: bits, chunk, vantage, also } = connection;
   const said = [`${client} → ${server}`, `RTT ${time(rtt)}`, `MSS ${size(mss)}`, VANTAGE[vantage]];
-  if (bits !== null) said.push(`narrowest link ${rate(bits)}`);
+  if (bits !== null) said.push(`bottleneck ${rate(bits)}`);
   if (chunk !== null) {
     const rest = chunk % mss;
     said.push(`writes of ${size(chunk)}: ${counted(Math.floor(chunk / mss), "full segment")}${rest > 0 ? ` and one of ${size(rest)}` : ""}`);
@@ -89,10 +89,10 @@ function timeline(capture: Capture, transfer: Transfer): HTMLElement {
     return mark;
   });
   const remark = !ordered
-    ? "Not all of its packets are in this page, so the bar is in order of size, not of time."
+    ? "This report lacks some of its packets, so the bar is in order of size, not of time."
     : exact
       ? null
-      : "In order of time. It has too many pieces to draw each, so a stretch has the colour of what most of it was spent on; the sums below are exact.";
+      : "In order of time. There are too many pieces to draw, so each stretch has the colour of its largest cause; the sums below are exact.";
   const words = `${nameOf(transfer)} took ${time(whole)}: ${inWords(transfer.time_s)}`;
   return h(
     "figure",
@@ -115,8 +115,8 @@ function inSums(transfer: Transfer): Band[] {
 
 /** The sums, and that they add up. */
 function sums(transfer: Transfer): HTMLElement {
-  const view = causeTable("What the time was spent on", transfer.time_s);
-  view.append(h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, "together"), h("td", { class: "number" }, time(transfer.duration_s)), h("td", { class: "number" }, share(1)))));
+  const view = causeTable("Time by cause", transfer.time_s);
+  view.append(h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, "total"), h("td", { class: "number" }, time(transfer.duration_s)), h("td", { class: "number" }, share(1)))));
   return view;
 }
 
@@ -150,7 +150,7 @@ export function fixes(ways: Finding["fix"]): HTMLElement {
 function whatIf(transfer: Transfer): HTMLElement[] {
   const { predictions } = transfer;
   if (!predictions) return [];
-  if (predictions.before_s === null) return [h("h3", {}, "What if"), h("p", {}, `${sentence(predictions.declined ?? "nothing is predicted")}.`)];
+  if (predictions.before_s === null) return [h("h3", {}, "What if"), h("p", {}, `${sentence(predictions.declined ?? "no prediction")}.`)];
   if (predictions.after.length === 0) return [];
   const amounts = [...new Set(predictions.after.map((after) => after.bytes))];
   const tables = amounts.map((bytes) => {
@@ -178,14 +178,14 @@ function beforeAfter(transfer: Transfer, bytes: number | null, before: Outcome, 
     if (outcome === before || Math.abs(less) < 0.005) return "";
     return `${share(Math.abs(less))} ${less > 0 ? "less" : "more"}`;
   };
-  const unchanged = bytes === null ? "as it was seen" : `${size(bytes)}, nothing else changed`;
+  const unchanged = bytes === null ? "as captured" : `${size(bytes)}, otherwise unchanged`;
   const view = table<Outcome>(
-    bytes === null ? "How long it would take with a change" : `How long ${size(bytes)} would take`,
+    bytes === null ? "Predicted time with a change" : `Predicted time for ${size(bytes)}`,
     [
       { head: "with", cell: (outcome) => (outcome === before ? unchanged : changed(transfer, outcome.change)) },
       { head: "time", number: true, cell: ({ seconds }) => time(seconds) },
       { head: "change", number: true, class: "soft", cell: saved },
-      { head: "how long", class: "bars", cell: bar },
+      { head: "comparison", class: "bars", cell: bar },
     ],
     [before, ...after],
     { shown: bytes !== null },
@@ -201,8 +201,8 @@ function changed(transfer: Transfer, change: string): Child {
 
 function trust({ model_error: error, before_s: before }: Predictions): string {
   const off = Math.abs(error ?? 0);
-  const said = off < 0.005 ? "to within 1 %" : `${share(off)} too ${(error ?? 0) > 0 ? "slow" : "quick"}`;
-  return `Run again in a simulation of what was inferred of it. Unchanged, that takes ${time(before ?? 0)}, which is ${off < 0.005 ? "true " : ""}${said}.`;
+  const said = off < 0.005 ? "within 1 % of the captured time" : `${share(off)} ${(error ?? 0) > 0 ? "longer" : "shorter"} than captured`;
+  return `Predicted by a simulation of the captured transfer. Without a change, the simulation takes ${time(before ?? 0)}, ${said}.`;
 }
 
 function sentence(text: string): string {

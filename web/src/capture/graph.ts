@@ -304,8 +304,8 @@ export function legend(flow: Flow): HTMLElement[] {
     mark("segment", "mark-segment", "M6 2v10M13 0v10M20 -2v10"),
     mark("acknowledged up to here", `mark-ack ${classes("server_think")}`, "M0 12h8v-5h9v-5h9"),
     mark("window edge", "mark-window", "M0 12h8v-5h9v-5h9"),
-    ...(flow.again.marks.count > 0 ? [mark("sent again", `mark-again ${classes("retransmission_timeout")}`, "M13 1v12")] : []),
-    ...(flow.ahead.marks.count > 0 ? [mark("arrived ahead (SACK)", `mark-sack ${classes("delayed_ack")}`, "M13 1v12")] : []),
+    ...(flow.again.marks.count > 0 ? [mark("retransmitted", `mark-again ${classes("retransmission_timeout")}`, "M13 1v12")] : []),
+    ...(flow.ahead.marks.count > 0 ? [mark("SACK blocks", `mark-sack ${classes("delayed_ack")}`, "M13 1v12")] : []),
     mark("evidence of a finding", "mark-evidence", "M9 2h8l-4 8z"),
   ];
 }

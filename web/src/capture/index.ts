@@ -23,7 +23,7 @@ export function render(root: HTMLElement, data: CaptureView): void {
   const main = h(
     "main",
     {},
-    h("p", { class: "soft small" }, `${counted(data.packets, "packet")}${data.packets_kept < data.packets ? `, ${count(data.packets_kept)} of them drawn below` : ""} · ${counted(data.connections.length, "connection")} · ${counted(data.transfers_seen, "transfer")} · explained by haul explain ${data.captures.join(" ")}`),
+    h("p", { class: "soft small" }, `${counted(data.packets, "packet")}${data.packets_kept < data.packets ? `, ${count(data.packets_kept)} of them shown below` : ""} · ${counted(data.connections.length, "connection")} · ${counted(data.transfers_seen, "transfer")} · explained by haul explain ${data.captures.join(" ")}`),
     h("h1", {}, name),
     h("p", { class: "answer" }, data.answer),
     reasons(data),
@@ -36,7 +36,7 @@ export function render(root: HTMLElement, data: CaptureView): void {
   let asked: number | null = null;
   main.append(
     ...(several ? [h("h2", {}, "Transfers"), transferList(capture, selection)] : []),
-    ...(several ? [h("h2", {}, "One after another"), new Waterfall(capture, selection).element] : []),
+    ...(several ? [h("h2", {}, "Waterfall"), new Waterfall(capture, selection).element] : []),
     account(capture, selection, (number) => {
       if (packets) packets.show(number);
       else asked = number;
@@ -66,7 +66,7 @@ function reasons({ transfers: [worst] }: CaptureView): HTMLElement | null {
     h("dd", {}, finding.why),
     finding.fix.length > 0 && [
       h("dt", {}, "What to change"),
-      h("dd", {}, finding.fix.length > 1 && h("p", {}, "One of these:"), fixes(finding.fix.slice(0, WAYS)), h("a", { href: "#found" }, more > 0 ? `${counted(more, "other way")}, and the evidence` : "The evidence")),
+      h("dd", {}, finding.fix.length > 1 && h("p", {}, "One of:"), fixes(finding.fix.slice(0, WAYS)), h("a", { href: "#found" }, more > 0 ? `${counted(more, "more option")}, and the evidence` : "Evidence")),
     ],
   );
 }
@@ -85,14 +85,14 @@ class PacketViews {
     const views = h(
       "div",
       {},
-      h("h2", {}, "Time and sequence"),
+      h("h2", {}, "Time–sequence graph"),
       this.sequence.element,
       inspector(capture, selection),
-      h("h2", {}, "Between client and server"),
+      h("h2", {}, "Packets between client and server"),
       new Ladder(capture, selection).element,
       tables(capture, selection),
     );
-    const none = h("p", { class: "soft" }, "The packets of this connection are not in this page.");
+    const none = h("p", { class: "soft" }, "This report does not include the packets of this connection.");
     const some = h("p", { class: "note" });
     const choose = () => {
       const { trace } = selection;
@@ -103,7 +103,7 @@ class PacketViews {
     };
     selection.listen(choose);
     choose();
-    this.element = h("section", { "aria-label": "The packets" }, left ? h("p", { class: "note" }, left) : null, some, views, none);
+    this.element = h("section", { "aria-label": "Packets" }, left ? h("p", { class: "note" }, left) : null, some, views, none);
   }
 
   /** Shows the packet with a number in its capture. */

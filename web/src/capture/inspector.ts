@@ -19,7 +19,7 @@ export function flags(kind: number): string {
 /** What a packet is, in two or three words. */
 export function sort(kind: number, length: number): string {
   if (kind & PROBE) return "probe";
-  const again = kind & AGAIN ? ", sent again" : "";
+  const again = kind & AGAIN ? ", retransmitted" : "";
   if (kind & 2) return `${kind & ACK ? "SYN-ACK" : "SYN"}${again}`;
   if (kind & 4) return "reset";
   if (length > 0) return `${size(length)} of data${again}`;
@@ -28,7 +28,7 @@ export function sort(kind: number, length: number): string {
 
 /** The panel beneath the charts. */
 export function inspector(capture: Capture, selection: Selection): HTMLElement {
-  const panel = h("section", { class: "inspector", "aria-live": "polite", "aria-label": "The packet looked at" });
+  const panel = h("section", { class: "inspector", "aria-live": "polite", "aria-label": "Selected packet" });
   const tell = () => {
     const { trace, packet } = selection;
     panel.replaceChildren(...(trace && packet !== null ? told(capture, trace, packet) : []));
@@ -36,7 +36,7 @@ export function inspector(capture: Capture, selection: Selection): HTMLElement {
     // On paper nobody chooses one.
     panel.classList.toggle("screen", packet === null);
     if (trace && packet === null) {
-      panel.append(h("p", { class: "soft" }, "No packet chosen. Click one in a chart, or step through them with the buttons or the arrow keys."));
+      panel.append(h("p", { class: "soft" }, "No packet selected. Click one in a chart, or step with the buttons or arrow keys."));
     }
   };
   selection.listen(tell);
@@ -54,15 +54,15 @@ function told(capture: Capture, trace: Trace, packet: number): HTMLElement[] {
   const blocks = blocksOf(packets, packet);
   const since = packet > 0 ? at - (packets.time[packet - 1] ?? 0) : null;
   const fields: [string, Child][] = [
-    ["time", `${exact(at - trace.begin)} since the connection began`],
-    ["since the packet before", since === null ? "the first one" : time(since)],
+    ["time", `${exact(at - trace.begin)} since connection start`],
+    ["since previous packet", since === null ? "first packet" : time(since)],
     ["flags", flags(kind) || "none"],
     ["sequence", length > 0 ? `bytes ${count(seq)} to ${count(seq + length)} (${size(length)})` : signed(seq)],
-    kind & ACK ? ["acknowledges", `all before byte ${signed(ack)}`] : ["acknowledges", "nothing"],
+    kind & ACK ? ["acknowledges", `all bytes before ${signed(ack)}`] : ["acknowledges", "nothing"],
     ["window", `${size(window)}${kind & ACK ? `, up to byte ${signed(ack + window)}` : ""}`],
   ];
-  if (blocks.length > 0) fields.push(["arrived ahead (SACK)", spoken(blocks.map(([from, to]) => `${count(from)} to ${count(to)}`))]);
-  if (kind & STRAY) fields.push(["remark", "its sequence number is within no window: it is not drawn"]);
+  if (blocks.length > 0) fields.push(["SACK blocks", spoken(blocks.map(([from, to]) => `${count(from)} to ${count(to)}`))]);
+  if (kind & STRAY) fields.push(["note", "sequence number outside any window; not drawn"]);
   return [
     h("h3", {}, `Packet ${count(packets.number[packet] ?? 0)}: ${sort(kind, length)}`),
     h("p", {}, `${from} → ${to}`),
@@ -80,9 +80,9 @@ function blocksOf({ blocks }: Packets, packet: number): [number, number][] {
 
 function waited(capture: Capture, trace: Trace, packet: number): HTMLElement {
   const gap = capture.gap(trace, packet).filter((band, _, all) => band.to - band.from > 0.02 * ((all[all.length - 1]?.to ?? 0) - (all[0]?.from ?? 0)));
-  if (gap.length === 0) return h("p", { class: "soft" }, "No time passed before it that anything waited for.");
+  if (gap.length === 0) return h("p", { class: "soft" }, "Nothing waited before this packet.");
   const each = gap.map((band) => h("li", {}, h("span", { class: `swatch ${classes(band.cause)}`, "aria-hidden": "true" }), `${time(band.to - band.from)}: ${title(band.cause)}`));
-  return h("div", {}, h("p", {}, "The time before it was spent on"), h("ul", { class: "plain" }, each));
+  return h("div", {}, h("p", {}, "Waiting time before this packet:"), h("ul", { class: "plain" }, each));
 }
 
 function found(capture: Capture, trace: Trace, packet: number): HTMLElement[] {

@@ -70,12 +70,12 @@ export class Ladder {
         button("−", "Zoom out", () => this.zoom(1 / 2)),
         button("+", "Zoom in", () => this.zoom(2)),
         button("Readable", null, () => this.zoom(this.comfortable() / this.rung)),
-        button("All at once", null, () => this.zoom(1e-9)),
-        button("◂ packet", "Packet before", () => selection.step(-1)),
+        button("Fit", null, () => this.zoom(1e-9)),
+        button("◂ packet", "Previous packet", () => selection.step(-1)),
         button("packet ▸", "Next packet", () => selection.step(1)),
       ),
       this.scroller,
-      h("figcaption", { class: "small soft" }, "Time runs downwards, but rungs stand as far apart as they can be read; a fold says how much time passed, and what for. From far away, each line is as long as what was sent then, and coloured at its left by what the time was spent on; in the middle, what was sent again. ", h("span", { class: "screen" }, "Scroll to move, Ctrl and wheel to zoom. Keys: ↑ ↓ packets, + − zoom.")),
+      h("figcaption", { class: "small soft" }, "Time runs downwards, but packets keep a readable distance; a fold shows how much time passed, and its cause. Zoomed out, the length of a line is the amount of data sent, its left end has the colour of the cause, and retransmissions are in the middle. ", h("span", { class: "screen" }, "Scroll to move, Ctrl and wheel to zoom. Keys: ↑ ↓ packets, + − zoom.")),
     );
     selection.listen(({ transfer }) => (transfer ? this.connect() : this.reveal()));
     this.connect();
@@ -89,7 +89,7 @@ export class Ladder {
     const { trace, transfer } = this.selection;
     this.element.hidden = !trace || trace.count === 0;
     if (!trace || !transfer) return;
-    this.scroller.setAttribute("aria-label", `${counted(trace.count, "packet")} between ${trace.connection.client} and ${trace.connection.server}. The table of packets below says the same.`);
+    this.scroller.setAttribute("aria-label", `${counted(trace.count, "packet")} between ${trace.connection.client} and ${trace.connection.server}. The table of packets below has the same data.`);
     this.rung = Math.min(this.comfortable(), TALLEST / this.of(trace).height);
     this.resize();
     const first = lowerBound(trace.packets.time, transfer.start_s - 1e-6);

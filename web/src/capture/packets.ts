@@ -36,7 +36,7 @@ function opening(name: string, part: (from: number) => Part | null): { element: 
   const show = () => {
     const shown = part(from);
     if (!shown) {
-      place.replaceChildren(h("p", { class: "soft" }, "They are not in this page."));
+      place.replaceChildren(h("p", { class: "soft" }, "Not included in this report."));
       return;
     }
     const turn = (label: string, to: number) => h("button", { type: "button", class: "button screen", disabled: to < 0 || to >= shown.all, onclick: () => { from = to; show(); } }, label);
@@ -69,11 +69,11 @@ function packetTable(capture: Capture, selection: Selection, page: number): Part
     `Packets of the transfer between ${connection.client} (client) and ${connection.server} (server)`,
     [
       { head: "packet", number: true, cell: (at) => packets.number[at] ?? 0 },
-      { head: "time since the connection began", number: true, cell: (at) => exact((packets.time[at] ?? 0) - trace.begin) },
+      { head: "time since connection start", number: true, cell: (at) => exact((packets.time[at] ?? 0) - trace.begin) },
       { head: "from", cell: (at) => ((packets.kind[at] ?? 0) & SERVER ? "server" : "client") },
-      { head: "what", cell: (at) => h("button", { type: "button", class: "choose", onclick: () => selection.choosePacket(at) }, sort(packets.kind[at] ?? 0, packets.length[at] ?? 0)) },
-      { head: "first byte", number: true, cell: (at) => count(packets.seq[at] ?? 0) },
-      { head: "acknowledges before", number: true, cell: (at) => count(packets.ack[at] ?? 0) },
+      { head: "packet type", cell: (at) => h("button", { type: "button", class: "choose", onclick: () => selection.choosePacket(at) }, sort(packets.kind[at] ?? 0, packets.length[at] ?? 0)) },
+      { head: "sequence", number: true, cell: (at) => count(packets.seq[at] ?? 0) },
+      { head: "ACK number", number: true, cell: (at) => count(packets.ack[at] ?? 0) },
       { head: "window", number: true, cell: (at) => size(packets.window[at] ?? 0) },
     ],
     rows,
@@ -86,7 +86,7 @@ function pieceTable(capture: Capture, selection: Selection, page: number): Part 
   const bands = transfer ? capture.order(transfer) : null;
   if (!transfer || !bands) return null;
   const view = table(
-    `What the time was spent on, in order; together ${time(transfer.duration_s)}`,
+    `Time by cause, in order; total ${time(transfer.duration_s)}`,
     [
       { head: "cause", cell: ({ cause }) => [h("span", { class: `swatch ${classes(cause)}`, "aria-hidden": "true" }), title(cause)] },
       { head: "from", number: true, cell: ({ from }) => exact(from - transfer.start_s) },
@@ -105,11 +105,11 @@ export function leftOut(capture: Capture): string | null {
   const { packets, packets_kept: kept, connections } = capture.data;
   if (connections.every((one) => one.trace && one.trace.count >= one.packets)) return null;
   const none = connections.filter((one) => !one.trace).length;
-  const others = none > 0 ? ` Of ${counted(none, "connection")} none are; haul explain \u2011\u2011connection draws one alone.` : "";
-  return `The charts below draw ${count(kept)} of the capture’s ${counted(packets, "packet")}, those of the connections that lost most.${others} All that is said above, and every sum, is of the whole capture.`;
+  const others = none > 0 ? ` ${counted(none, "connection")} ${none === 1 ? "is" : "are"} not included; use haul explain \u2011\u2011connection for one of them.` : "";
+  return `The charts below show ${count(kept)} of ${counted(packets, "packet")}: those of the connections with the largest losses.${others} All sentences and sums cover the whole capture.`;
 }
 
 /** Which part of a connection's packets a trace has; nothing, if all. */
 export function partOf({ count: here, connection, begin, end, whole }: Trace): string | null {
-  return whole ? null : `Of this connection’s ${counted(connection.packets, "packet")} ${count(here)} are drawn, those from ${time(begin)} to ${time(end)} after the capture’s first cause.`;
+  return whole ? null : `The charts show ${count(here)} of this connection’s ${counted(connection.packets, "packet")}, from ${time(begin)} to ${time(end)} after the start of the capture.`;
 }

@@ -47,9 +47,9 @@ export class Sequence {
         buttons(this.span),
         button("This transfer", null, () => this.showTransfer()),
         button("Whole connection", null, () => this.span.all()),
-        button("◂ packet", "Packet before", () => selection.step(-1)),
+        button("◂ packet", "Previous packet", () => selection.step(-1)),
         button("packet ▸", "Next packet", () => selection.step(1)),
-        button("Next sent again", null, () => this.nextAgain()),
+        button("Next retransmission", null, () => this.nextAgain()),
         button("Next evidence", null, () => this.nextEvidence()),
         h("label", {}, this.withWindow, " window edge"),
       ),
@@ -58,8 +58,8 @@ export class Sequence {
       h(
         "figcaption",
         { class: "small soft" },
-        "Across: time since the connection’s first packet. Up: bytes since the stream’s first. The colour behind is what the time was spent on. ",
-        h("span", { class: "screen" }, "Drag to move; Ctrl and wheel, or a click and then wheel, to zoom. Keys: ← → packets, ⇧← ⇧→ move, + − 0 zoom, R next sent again, E next evidence. A click on a packet says what it is."),
+        "x: time since the connection’s first packet. y: bytes of the stream. Background: the cause of the time. ",
+        h("span", { class: "screen" }, "Drag to move; Ctrl + wheel, or click and then wheel, to zoom. Keys: ← → packets, ⇧← ⇧→ move, + − 0 zoom, R next retransmission, E next evidence. Click a packet for details."),
       ),
     );
     selection.listen(({ transfer }) => (transfer ? this.connect() : this.reveal()));
@@ -85,8 +85,8 @@ export class Sequence {
     if (!trace) return;
     this.flow = trace.flows[this.directions.value === "1" ? 1 : 0];
     const { flow } = this;
-    const said = `${this.directions.selectedOptions[0]?.textContent ?? ""} in ${time(trace.end - trace.begin)}, ${counted(flow.sent.marks.count + flow.again.marks.count, "segment")}, ${flow.again.marks.count} sent again`;
-    this.surface.canvas.setAttribute("aria-label", `Time and sequence, ${said}. The table of packets below says the same.`);
+    const said = `${this.directions.selectedOptions[0]?.textContent ?? ""} in ${time(trace.end - trace.begin)}, ${counted(flow.sent.marks.count + flow.again.marks.count, "segment")}, ${flow.again.marks.count} retransmitted`;
+    this.surface.canvas.setAttribute("aria-label", `Time and sequence, ${said}. The table of packets below has the same data.`);
     this.legend.replaceChildren(...legend(flow));
     this.surface.change();
   }

@@ -25,7 +25,7 @@ export function transferList(capture: Capture, selection: Selection): HTMLElemen
     const longest = Math.max(...rows.map((one) => one.duration_s));
     place.replaceChildren(
       table<Transfer>(
-        "Transfers, those that lost most first",
+        "Transfers, largest loss first",
         [
           {
             head: "transfer",
@@ -41,8 +41,8 @@ export function transferList(capture: Capture, selection: Selection): HTMLElemen
           { head: "time", number: true, key: (one) => one.duration_s, cell: (one) => time(one.duration_s) },
           { head: "bytes", number: true, key: (one) => one.bytes, cell: (one) => size(one.bytes) },
           { head: "rate", number: true, key: (one) => one.bytes / one.duration_s, cell: (one) => (one.bytes > 0 ? rate((8 * one.bytes) / Math.max(1e-9, one.duration_s)) : "–") },
-          { head: "most lost to", key: (one) => one.findings[0]?.cause, cell: (one) => lost(one) },
-          { head: "where the time went", class: "bars", hint: "As wide as the longest of them takes long", cell: (one) => (one.duration_s > 0 ? causeBar(one.time_s, longest) : "") },
+          { head: "largest loss", key: (one) => one.findings[0]?.cause, cell: (one) => lost(one) },
+          { head: "where the time went", class: "bars", hint: "The longest transfer fills the width", cell: (one) => (one.duration_s > 0 ? causeBar(one.time_s, longest) : "") },
         ],
         rows,
       ),
@@ -57,7 +57,7 @@ export function transferList(capture: Capture, selection: Selection): HTMLElemen
     if (transfer) mark();
   });
   const left = seen - transfers.length;
-  return h("div", {}, place, left > 0 ? h("p", { class: "soft" }, `${counted(left, "transfer")} that lost less are not in this page; haul explain --json has all.`) : null);
+  return h("div", {}, place, left > 0 ? h("p", { class: "soft" }, `${counted(left, "transfer")} with smaller losses are not in this report; haul explain --json lists all.`) : null);
 }
 
 function ends(capture: Capture, transfer: Transfer): string {
@@ -67,5 +67,5 @@ function ends(capture: Capture, transfer: Transfer): string {
 
 function lost(transfer: Transfer): string {
   const finding = transfer.findings[0];
-  return finding ? `${title(finding.cause)}, ${share(finding.cost_s / transfer.duration_s)}` : "nothing worth a change";
+  return finding ? `${title(finding.cause)}, ${share(finding.cost_s / transfer.duration_s)}` : "–";
 }

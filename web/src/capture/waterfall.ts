@@ -47,7 +47,7 @@ export class Waterfall {
     const sticky = h("div", { class: "sticky" });
     this.inner = h("div", { class: "inner" }, sticky);
     this.scroller = h("div", { class: "plot waterfall", tabindex: "0", role: "application", "aria-roledescription": "chart", onscroll: () => this.surface.change() }, this.inner);
-    this.scroller.setAttribute("aria-label", `Waterfall of ${counted(transfers.length, "transfer")}. The table of transfers above says the same.`);
+    this.scroller.setAttribute("aria-label", `Waterfall of ${counted(transfers.length, "transfer")}. The table of transfers above has the same data.`);
     this.span = new Span(0, 1, () => this.plot, () => this.surface?.change());
     this.surface = new Surface(sticky, {}, (frame) => this.draw(frame));
     byPointer(this.surface.canvas, this.span, (_, y) => this.click(y));
@@ -61,7 +61,7 @@ export class Waterfall {
       this.scroller,
       h("ul", { class: "legend" }, [...causes].map((cause) => h("li", {}, h("span", { class: `swatch ${classes(cause)}`, "aria-hidden": "true" }), title(cause)))),
       ...(pages.length > 0 ? this.paths() : []),
-      h("figcaption", { class: "small soft" }, "Each bar runs from a transfer’s first cause to its last byte. ", h("span", { class: "screen" }, "A click on a row shows that transfer below. Keys: ↑ ↓ rows, + − 0 zoom.")),
+      h("figcaption", { class: "small soft" }, "Each bar is a transfer, from its trigger to its last byte. ", h("span", { class: "screen" }, "Click a row to show the transfer below. Keys: ↑ ↓ rows, + − 0 zoom.")),
     );
     const end = Math.max(1e-6, ...transfers.map((one) => one.start_s + one.duration_s));
     const begin = Math.min(end, ...transfers.map((one) => one.start_s));
@@ -80,7 +80,7 @@ export class Waterfall {
       h(
         "li",
         {},
-        `${page.client}: ${counted(page.transfers, "transfer")} in ${time(page.duration_s)}, of which ${page.path.length === 1 ? "the last waited for no other" : `${counted(page.path.length, "transfer")} waited for one another`}. `,
+        `${page.client}: ${counted(page.transfers, "transfer")} in ${time(page.duration_s)}, ${page.path.length === 1 ? "the last waited for no other" : `${counted(page.path.length, "transfer")} on the critical path`}. `,
         causeBar(page.time_s),
         h("span", { class: "small" }, inWords(page.time_s)),
       ),

@@ -58,12 +58,12 @@ export function render(root: HTMLElement, data: Compare): void {
       h(
         "header",
         {},
-        h("p", { class: "soft small" }, `${titles} · ${counted(data.runs.length, "run")}, each measured against the first`),
+        h("p", { class: "soft small" }, `${titles} · ${counted(data.runs.length, "run")}, each compared with the first`),
         h("h1", {}, data.runs.length === 2 ? "What changed between two runs" : `What changed in ${data.runs.length} runs`),
         data.answer.map((paragraph, place) => h("p", { class: place === 0 ? "answer" : null }, paragraph)),
       ),
       h("section", { id: "runs", "aria-labelledby": "runs-heading" }, h("h2", { id: "runs-heading" }, "The runs"), which(data)),
-      h("section", { id: "changed", "aria-labelledby": "changed-heading" }, h("h2", { id: "changed-heading" }, "Beyond noise"), changed.length === 0 ? h("p", {}, "Nothing.") : ratios(data.runs, changed)),
+      h("section", { id: "changed", "aria-labelledby": "changed-heading" }, h("h2", { id: "changed-heading" }, "Detectable differences"), changed.length === 0 ? h("p", {}, "None.") : ratios(data.runs, changed)),
       h("section", { id: "all", "aria-labelledby": "all-heading" }, h("h2", { id: "all-heading" }, "Every cell in every run"), places(data.cells).map((cells) => times(data.runs, cells))),
       circumstances(data.runs),
     ),
@@ -84,12 +84,12 @@ function which({ runs, cells }: Compare): HTMLElement {
   const number = (head: string, value: (run: number) => number): Column<number> => ({ head, number: true, cell: (run) => (run === 0 ? "" : value(run)) });
   const tally = (run: number, trend: InRun["trend"]) => cells.filter((cell) => cell.runs[run]?.trend === trend).length;
   const view = table<number>(
-    "The runs, and in how many of their cells something changed",
+    "The runs, and the number of cells that changed",
     [
       { head: "run", cell: (run) => String(run + 1) },
-      { head: "is", cell: (run) => h("span", { class: "named" }, runs[run]?.name) },
-      { head: "begun", class: "extra", cell: (run) => moment(runs[run]?.started ?? "") },
-      { head: "against run 1", cell: (run) => (run === 0 ? "the baseline" : unlike(runs[run]?.unlike.length ?? 0)) },
+      { head: "name", cell: (run) => h("span", { class: "named" }, runs[run]?.name) },
+      { head: "started", class: "extra", cell: (run) => moment(runs[run]?.started ?? "") },
+      { head: "differences from run 1", cell: (run) => (run === 0 ? "the baseline" : unlike(runs[run]?.unlike.length ?? 0)) },
       number("cells faster", (run) => tally(run, "faster")),
       number("slower", (run) => tally(run, "slower")),
       number("no difference", (run) => tally(run, "same")),
@@ -101,7 +101,7 @@ function which({ runs, cells }: Compare): HTMLElement {
 }
 
 function unlike(many: number): Child {
-  return many === 0 ? "made alike" : h("a", { href: "#unlike" }, `${counted(many, "thing")} not the same`);
+  return many === 0 ? "none recorded" : h("a", { href: "#unlike" }, counted(many, "difference"));
 }
 
 function name({ contender, model }: Cell): Child {
@@ -136,12 +136,12 @@ function chart(runs: About[]): string {
 
 function ratios(runs: About[], cells: Cell[]): HTMLElement {
   const scale = aboutOne(cells.flatMap((cell) => cell.runs.flatMap(({ ci95 }) => ci95 ?? [])));
-  const caption = "Times as multiples of run 1’s, the largest change first";
+  const caption = "Times as multiples of run 1’s, largest change first";
   const view = table<Cell>(
     caption,
     [
       { head: "contender", class: "sticky", key: ({ contender }) => contender, cell: name },
-      { head: "at", key: where, cell: (cell) => h("span", { class: "named" }, where(cell)) },
+      { head: "cell", key: where, cell: (cell) => h("span", { class: "named" }, where(cell)) },
       { head: "time as a multiple of run 1’s", class: chart(runs), axis: axisOf(scale), cell: (cell) => stack(cell.runs.flatMap(({ ratio: value, ci95, trend }, run) => (value !== null && ci95 ? [[run, ratio(value, ci95, scale, trend)]] : []))) },
       ...later(runs, (run) => ({ head: `run ${run + 1}`, number: true, class: "outcome", key: (cell) => cell.runs[run]?.ratio, cell: (cell) => cell.runs[run] && change(cell.runs[run]) })),
     ],
@@ -179,7 +179,7 @@ function times(runs: About[], cells: Cell[]): HTMLElement | null {
     `${where(first)}: times in each run`,
     [
       { head: "contender", class: "sticky", key: ({ contender }) => contender, cell: name },
-      { head: "time, by run and sample", class: chart(runs), axis: axisOf(scale), cell: (cell) => stack(cell.runs.flatMap((own, run) => (own.samples_s.length > 0 ? [[run, drawn(cell, own, scale)]] : []))) },
+      { head: "time per run and sample", class: chart(runs), axis: axisOf(scale), cell: (cell) => stack(cell.runs.flatMap((own, run) => (own.samples_s.length > 0 ? [[run, drawn(cell, own, scale)]] : []))) },
       ...runs.map((_, run): Column<Cell> => ({
         head: `run ${run + 1}`,
         number: true,
@@ -203,14 +203,14 @@ function drawn({ model }: Cell, { samples_s, median_s, trend }: InRun, scale: Sc
 
 function circumstances(runs: About[]): HTMLElement {
   const others = runs.flatMap(({ unlike: told }, run) => (told.length > 0 ? [{ told, run }] : []));
-  const alike = "They were made alike, as far as was recorded. Even so, cells of one run took turns on one machine in one hour; cells of several runs did not.";
+  const alike = "No differences were recorded. Still, the contenders of one run took turns on one machine, and those of several runs did not.";
   return h(
     "section",
     { id: "unlike", "aria-labelledby": "unlike-heading" },
     h("h2", { id: "unlike-heading" }, "How the runs differ from run 1"),
-    others.length === 0 ? h("p", {}, alike) : h("p", {}, "What is not the same may be why the times are not:"),
+    others.length === 0 ? h("p", {}, alike) : h("p", {}, "These differences may explain the changed times:"),
     others.map(({ told, run }) => [h("h3", {}, `Run ${run + 1}`), h("ul", {}, told.map((one) => h("li", {}, one)))]),
-    h("h3", {}, "How they were made"),
+    h("h3", {}, "Commands"),
     definitions(runs.map(({ command }, run) => [`Run ${run + 1}`, command && h("code", {}, command)])),
   );
 }

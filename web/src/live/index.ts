@@ -33,10 +33,10 @@ interface LiveCell {
 }
 
 const STAGES = {
-  calibrating: "Measuring how true the emulated link is here",
+  calibrating: "Calibrating the emulator",
   measuring: "Measuring",
-  explaining: "Looking through the packets for what the time was spent on",
-  ended: "It has ended",
+  explaining: "Explaining the captures",
+  ended: "The run has ended",
 };
 
 /** How long to wait before asking again where nobody answered. */
@@ -45,13 +45,13 @@ const AGAIN_MS = 1000;
 const PATIENCE = 5;
 
 export function render(root: HTMLElement, first: Live): void {
-  document.title = `${first.title}, going on · Longhaul`;
+  document.title = `${first.title}, in progress · Longhaul`;
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Samples taken" });
   const stage = h("p", { class: "answer", role: "status" });
   const left = h("p", { class: "soft" });
   const results = h("div");
   root.append(
-    h("main", {}, h("p", { class: "soft small" }, `${first.title} · begun ${moment(first.started)}`), h("h1", {}, first.question || first.title), stage, bar, left, cancel(), h("h2", {}, "Results so far"), results),
+    h("main", {}, h("p", { class: "soft small" }, `${first.title} · started ${moment(first.started)}`), h("h1", {}, first.question || first.title), stage, bar, left, cancel(), h("h2", {}, "Results so far"), results),
   );
   const shown = new Map<string, { text: string; place: HTMLElement }>();
   const show = (live: Live) => {
@@ -96,11 +96,11 @@ async function follow(show: (live: Live) => void, lose: (why: string) => void): 
       await new Promise((done) => setTimeout(done, AGAIN_MS));
     }
   }
-  lose("Nobody answers here any more. What was measured is in the run's folder.");
+  lose("The run no longer responds. Its results so far are in its folder.");
 }
 
 function remaining({ done, planned, elapsed_s, stage }: Live): string {
-  const taken = `${done} of ${counted(planned, "sample")}, ${time(elapsed_s)} since the beginning`;
+  const taken = `${done} of ${counted(planned, "sample")}, ${time(elapsed_s)} elapsed`;
   if (stage !== "measuring" || done < 3 || done >= planned) return taken;
   return `${taken}, about ${time((elapsed_s / done) * (planned - done))} left`;
 }
@@ -110,13 +110,13 @@ function cancel(): HTMLElement {
   const place = h("div", { class: "cancel" });
   const button = (text: string, act: () => void) => h("button", { type: "button", class: "button", onclick: act }, text);
   const ask = () => {
-    const yes = button("End it", end);
-    place.replaceChildren("End the run here? What was measured is kept. ", yes, " ", button("Go on", offer));
+    const yes = button("Stop", end);
+    place.replaceChildren("Stop the run? Results so far are kept. ", yes, " ", button("Continue", offer));
     yes.focus();
   };
-  const offer = () => place.replaceChildren(button("End the run…", ask));
+  const offer = () => place.replaceChildren(button("Stop the run…", ask));
   const end = () => {
-    place.replaceChildren("It ends after the sample that is under way is torn down…");
+    place.replaceChildren("Stopping after the current sample…");
     fetch("cancel", { method: "POST" }).then(
       (answer) => { if (!answer.ok) offer(); },
       offer,
@@ -152,7 +152,7 @@ function block(cells: LiveCell[]): HTMLElement[] {
     `${first.workload} over ${first.network}: times so far`,
     [
       { head: "contender", cell: ({ contender, model }) => [contender, model && [" ", h("span", { class: "tag" }, "model")]] },
-      { head: "time, by sample", class: "chart", axis: () => axis(scale), cell: (cell) => (cell.status === "dropped" ? dropped(cell) : strip({ ...cell, median_s: median(cell.samples_s), ci95_s: null }, scale)) },
+      { head: "time per sample", class: "chart", axis: () => axis(scale), cell: (cell) => (cell.status === "dropped" ? dropped(cell) : strip({ ...cell, median_s: median(cell.samples_s), ci95_s: null }, scale)) },
       { head: "median so far", number: true, cell: ({ samples_s }) => { const middle = median(samples_s); return middle === null ? "–" : time(middle); } },
       { head: "samples", number: true, cell: ({ samples_s, planned }) => `${samples_s.length} of ${planned}` },
       { head: "state", class: "state", cell: ({ status }) => h("span", { class: `status ${status}` }, status === "running" ? "● running" : status === "dropped" ? "dropped" : status) },

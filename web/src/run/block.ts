@@ -19,7 +19,7 @@ export function block(run: Run, own: Block, reading: Reading): HTMLElement {
     "section",
     { id: own.id, class: "block", "aria-labelledby": heading },
     h("h3", { id: heading }, own.workload.name, h("span", { class: "soft" }, " over "), own.network.name),
-    h("p", { class: "soft small" }, `${own.workload.description}; ${own.network.description}. The floor, the least that physics allows: ${time(own.floor)}.`),
+    h("p", { class: "soft small" }, `${own.workload.description}; ${own.network.description}. Floor (the minimum that physics allows): ${time(own.floor)}.`),
     own.sentences.map((sentence) => h("p", {}, sentence)),
     wide(`Results of ${own.workload.name} over ${own.network.name}`, drawTable(run, own, reading)),
     comparisons(run, own),
@@ -46,7 +46,7 @@ function drawTable(run: Run, own: Block, reading: Reading): HTMLTableElement {
   const columns: Column<Row>[] = [
     { head: "contender", key: ({ cell }) => label(cell), cell: ({ cell }) => name(cell) },
     {
-      head: "time, by sample",
+      head: "time per sample",
       class: "chart",
       axis: () => axis(scale),
       cell: ({ cell }) => (cell.status === "ok" ? strip(cell, scale) : unmeasured(cell, scale)),
@@ -54,10 +54,10 @@ function drawTable(run: Run, own: Block, reading: Reading): HTMLTableElement {
     { head: "median", number: true, key: ({ cell }) => cell.median_s, cell: ({ cell }) => orDash(cell.median_s, time) },
   ];
   if (own.rows.some(({ beside }) => beside.place !== null)) {
-    columns.push({ head: "place", hint: "2–4 is a place that the samples do not settle", number: true, class: "extra", key: ({ beside }) => (beside.place === null ? null : Number.parseInt(beside.place, 10)), cell: ({ beside }) => beside.place ?? "–" });
+    columns.push({ head: "rank", hint: "2–4: the samples do not decide between these ranks", number: true, class: "extra", key: ({ beside }) => (beside.place === null ? null : Number.parseInt(beside.place, 10)), cell: ({ beside }) => beside.place ?? "–" });
   }
   columns.push({ head: "× floor", hint: "the median as a multiple of the floor", number: true, key: ({ cell }) => cell.times_floor, cell: ({ cell }) => orDash(cell.times_floor, factor) });
-  columns.push(number("round trips", "the median in round trips of the network", ({ cell }) => cell.round_trips, (trips) => (trips < 10 ? trips.toFixed(1) : count(trips))));
+  columns.push(number("round trips", "the median divided by the RTT of the network", ({ cell }) => cell.round_trips, (trips) => (trips < 10 ? trips.toFixed(1) : count(trips))));
   if (some(({ requests }) => requests !== null)) columns.push(number("requests", "HTTP requests", ({ cell }) => cell.requests, count));
   if (some(({ connections }) => connections !== null)) columns.push(number("connec\u00adtions", "TCP connections", ({ cell }) => cell.connections, count));
   if (some(({ why }) => hasCauses(why))) {
@@ -82,7 +82,7 @@ function orDash(value: number | null, say: (value: number) => string): string {
 
 /** A contender's name, told apart in words where it is a model. */
 export function name(cell: Cell): Child {
-  return [cell.contender, cell.model ? [" ", h("span", { class: "tag", title: "It repeats the requests of a client that cannot run here." }, "model")] : null];
+  return [cell.contender, cell.model ? [" ", h("span", { class: "tag", title: "Replays the requests of a client that cannot run here" }, "model")] : null];
 }
 
 /** What stands in place of a bar; a cell that failed shows the samples before it did. */
@@ -90,7 +90,7 @@ function unmeasured(cell: Cell, scale: Scale): Child {
   const before = cell.samples_s.length > 0;
   return [
     h("span", { class: `status ${cell.status}` }, cell.status === "skipped" ? "skipped" : "failed"),
-    h("span", { class: "soft small" }, ` ${cell.reason ?? "no reason given"}${before ? `; before that ${counted(cell.samples_s.length, "sample")}` : ""}`),
+    h("span", { class: "soft small" }, ` ${cell.reason ?? "no reason given"}${before ? `; ${counted(cell.samples_s.length, "sample")} before that` : ""}`),
     before ? strip({ ...cell, median_s: null, ci95_s: null, floor_s: null }, scale) : null,
   ];
 }

@@ -8,7 +8,7 @@ import { bytes, count, counted, share, spoken, time, times } from "../units";
 import { label, type Cell, type Row, type Run } from "./data";
 
 export function detail(run: Run, { cell, beside }: Row): Child {
-  return [why(run, cell), facts(cell), files(cell, beside)];
+  return [why(run, cell), facts(cell), files(beside)];
 }
 
 function why(run: Run, cell: Cell): Child {
@@ -22,8 +22,8 @@ function why(run: Run, cell: Cell): Child {
     h("p", {}, h("strong", {}, "Where the time went"), ` (sample ${round + 1}, ${time(whole)}): ${answer}.`),
     causeBar(seconds),
     h("div", { class: "beside" },
-      causeTable(`What the time of ${label(cell)} was spent on`, seconds),
-      worth.length > 0 && h("div", {}, h("p", {}, h("strong", {}, "What would change it")), h("ul", {}, worth.map(([cause, part]) => h("li", {}, h("strong", {}, `${title(cause)}, ${share(part / whole)}: `), `${run.page.remedies[cause] ?? ""}.`))))),
+      causeTable(`Time of ${label(cell)} by cause`, seconds),
+      worth.length > 0 && h("div", {}, h("p", {}, h("strong", {}, "What to change")), h("ul", {}, worth.map(([cause, part]) => h("li", {}, h("strong", {}, `${title(cause)}, ${share(part / whole)}: `), `${run.page.remedies[cause] ?? ""}.`))))),
   ];
 }
 
@@ -32,22 +32,22 @@ function facts(cell: Cell): Child {
   const methods = Object.entries(cell.methods ?? {}).sort(([, a], [, b]) => b - a).map(([method, number]) => `${count(number)} ${method}`);
   const rows: [string, string | null][] = [
     ["Median", cell.median_s === null ? null : `${time(cell.median_s)}${cell.ci95_s ? `, interval ${times(...cell.ci95_s)}` : ""}`],
-    ["Ideal", cell.ideal_s ? `${time(cell.ideal_s)}: the page between ends that compute nothing` : null],
+    ["Ideal", cell.ideal_s ? `${time(cell.ideal_s)}: handshakes, slow start and dependencies of the page alone` : null],
     ["Samples, in order", cell.samples_s.length > 0 ? cell.samples_s.map(time).join(", ") : null],
     ["Requests", cell.requests === null ? null : `${counted(cell.requests, "request")}${methods.length > 0 ? `: ${spoken(methods)}` : ""}`],
-    ["Over", protocols.length > 0 ? protocols.join("; ") : null],
+    ["Protocols", protocols.length > 0 ? protocols.join("; ") : null],
     ["Connections", cell.connections === null ? null : counted(cell.connections, "TCP connection")],
     ["Data in SYNs", fastOpen(cell)],
-    ["Bytes on the link", cell.bytes === null ? null : `${bytes(cell.bytes)}, both directions, with headers`],
-    ["Server's processor", cell.server_cpu_s === null || cell.server_cpu_s === undefined ? null : `${time(cell.server_cpu_s)}${cell.median_s ? `, ${share(cell.server_cpu_s / cell.median_s)} of one core` : ""}`],
+    ["Bytes on the link", cell.bytes === null ? null : `${bytes(cell.bytes)} in both directions, headers included`],
+    ["Server CPU", cell.server_cpu_s === null || cell.server_cpu_s === undefined ? null : `${time(cell.server_cpu_s)}${cell.median_s ? `, ${share(cell.server_cpu_s / cell.median_s)} of one core` : ""}`],
   ];
   return definitions(rows);
 }
 
-/** Whether TCP Fast Open had its way, where any SYN carried data. */
+/** How many SYNs carried data, if any did (TCP Fast Open). */
 function fastOpen({ syns }: Cell): string | null {
   if (!syns || syns.firsts_with_data + syns.later_with_data === 0) return null;
-  const beside = syns.later_beside ? `; ${syns.later_beside} of these ${syns.later_beside === 1 ? "is a plain one" : "are plain ones"}, begun beside one that was not answered` : "";
+  const beside = syns.later_beside ? `; ${syns.later_beside} of these ${syns.later_beside === 1 ? "is a plain fallback" : "are plain fallbacks"} beside an unanswered SYN` : "";
   return `in ${syns.firsts_with_data} of ${syns.firsts} first connections, and ${syns.later_with_data} of ${syns.later} later ones, of all samples${beside}`;
 }
 
@@ -57,16 +57,16 @@ export function definitions(rows: [string, Child][]): HTMLElement | null {
   return told.length === 0 ? null : h("dl", {}, told.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
-function files(cell: Cell, { capture, slowest, view }: Row["beside"]): Child {
+function files({ capture, slowest, view }: Row["beside"]): Child {
   if (!capture && !view) return null;
   const link = (path: string, text: string) => h("a", { href: path.split("/").map(encodeURIComponent).join("/") }, text);
   const parts: Child[] = [];
-  if (view) parts.push(link(view, "its connections, packet by packet"));
+  if (view) parts.push(link(view, "packet report"));
   if (capture) parts.push([parts.length > 0 ? "; " : null, link(capture, "capture of the typical sample")]);
-  if (slowest) parts.push(["; ", link(slowest, "of the slowest")]);
+  if (slowest) parts.push(["; ", link(slowest, "capture of the slowest sample")]);
   return [
     h("p", {}, h("strong", {}, "Packets: "), parts, "."),
-    capture && !view ? h("p", { class: "soft small" }, "To see its connections: ", h("code", {}, `haul explain ${quoted(capture)} --html page.html`), `, in this report's folder. ${label(cell)} alone is in it.`) : null,
+    capture && !view ? h("p", { class: "soft small" }, "For a packet report, run ", h("code", {}, `haul explain ${quoted(capture)} --html page.html`), ` in this report’s folder.`) : null,
   ];
 }
 

@@ -18,7 +18,7 @@ export function claims(all: Claim[]): HTMLElement | null {
   return h(
     "section",
     { id: "claims", "aria-labelledby": "claims-heading" },
-    h("h2", { id: "claims-heading" }, "What the source says, and what was measured"),
+    h("h2", { id: "claims-heading" }, "Claims of the source, and what was measured"),
     h("p", { class: "soft" }, first.source),
     h("ul", { class: "claims" }, judged.map((claim) => h("li", { class: "claim" }, badge(claim), said(claim)))),
     [...open].map(([reason, claims]) => h("details", {}, h("summary", {}, `${claims.length} not judged: ${reason}`), h("ul", {}, claims.map((claim) => h("li", {}, `“${claim.said}” `, h("span", { class: "soft small" }, place(claim))))))),

@@ -23,7 +23,7 @@ export function comparisons(run: Run, own: Block): HTMLElement | null {
   const pairs = run.comparisons.filter(({ a, b }) => names.has(a) && names.has(b));
   if (pairs.length === 0) return null;
   const differing = pairs.filter(({ differs }) => differs).length;
-  const details = h("details", { class: "pairs" }, h("summary", {}, `${counted(pairs.length, "comparison")}, ${differing} of them with a detectable difference`));
+  const details = h("details", { class: "pairs" }, h("summary", {}, `${counted(pairs.length, "comparison")}, ${differing} with a detectable difference`));
   details.addEventListener("toggle", () => {
     if (details.open && details.childElementCount === 1) details.append(draw(own, pairs, names));
   });
@@ -37,9 +37,9 @@ function draw(own: Block, pairs: Comparison[], names: Map<string, string>): HTML
     [
       { head: "faster", key: ({ a }) => names.get(a), cell: ({ a }) => names.get(a) },
       { head: "slower", key: ({ b }) => names.get(b), cell: ({ b }) => names.get(b) },
-      { head: "takes, times as long", class: "chart", axis: () => axis(scale), cell: (pair) => ratio(pair.ratio, pair.ci95, scale, pair.differs ? "differs" : "same") },
+      { head: "slower ÷ faster", class: "chart", axis: () => axis(scale), cell: (pair) => ratio(pair.ratio, pair.ci95, scale, pair.differs ? "differs" : "same") },
       { head: "ratio", number: true, key: ({ ratio: value }) => value, cell: ({ ratio: value }) => factor(value) },
-      { head: "interval", hint: "95 % where the samples allow it", number: true, class: "extra", cell: ({ ci95 }) => factors(...ci95) },
+      { head: "interval", hint: "95 % confidence if the samples allow it", number: true, class: "extra", cell: ({ ci95 }) => factors(...ci95) },
       { head: "verdict", key: verdict, cell: verdict },
     ],
     pairs,

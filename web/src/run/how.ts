@@ -11,18 +11,18 @@ export function how(run: Run): HTMLElement {
   return h(
     "section",
     { id: "how", "aria-labelledby": "how-heading" },
-    h("h2", { id: "how-heading" }, "How it was done"),
-    run.command && [h("p", {}, "The command that makes it again:"), h("div", { class: "command" }, h("pre", { tabindex: 0 }, run.command), copy(run.command))],
+    h("h2", { id: "how-heading" }, "Method"),
+    run.command && [h("p", {}, "Command to repeat the run:"), h("div", { class: "command" }, h("pre", { tabindex: 0 }, run.command), copy(run.command))],
     definitions([
-      ["Begun", moment(run.started)],
+      ["Started", moment(run.started)],
       ["Machine", [host.cpu, host.kernel && `kernel ${host.kernel}`].filter(Boolean).join(", ")],
       ...Object.entries(run.settings).map(([name, value]): [string, Child] => [name, value]),
     ]),
     calibration(run.calibration),
     pairs("Programs and their settings", "program", "version and settings", host.tools),
-    pairs("Settings of TCP on the run's hosts", "sysctl", "value", host.sysctls),
+    pairs("TCP settings of the hosts", "sysctl", "value", host.sysctls),
     networks(run),
-    h("p", { class: "soft small" }, "Every sample ran in a world of its own, over an emulated link between real TCP stacks; rivals took turns. The bar ends at the median; each dot is a sample; the line across is the interval of the median; the dashed line is the floor."),
+    h("p", { class: "soft small" }, "Every sample ran on a new testbed: an emulated link between real TCP stacks. Contenders took turns. In the charts, the bar ends at the median, each dot is a sample, the horizontal line is the median’s interval, and the dashed line is the floor."),
   );
 }
 
@@ -33,24 +33,24 @@ function copy(text: string): HTMLElement | null {
   button.addEventListener("click", () => {
     navigator.clipboard.writeText(text).then(
       () => { button.textContent = "Copied"; },
-      () => { button.textContent = "Select it by hand, please"; },
+      () => { button.textContent = "Copy it by hand"; },
     );
   });
   return button;
 }
 
 function calibration(measured: Calibration | null): Child {
-  if (!measured) return h("p", {}, "How true the emulated link is was not measured.");
+  if (!measured) return h("p", {}, "The emulator was not calibrated.");
   const us = (microseconds: number) => time(microseconds / 1e6);
   const off = Math.abs(measured.rate_error ?? 0);
   return [
-    h("h3", {}, "How true the emulated link is on this machine"),
-    h("p", {}, `At 1000 packets a second half of them came less than ${us(measured.delay_error_p50_us)} late, and 99 % less than ${us(measured.delay_error_p99_us)}. A rate of ${rate(1e8)} was off by ${off < 0.0001 ? "less than 0.01\u00a0%" : share(off)}. The link carries ${count(measured.packets_per_s)} packets a second.${measured.real_time === false ? " The relays did not run in real time, so other programs could keep them waiting." : ""}`),
-    (measured.delay_errors ?? []).length > 0 && wide("How late packets came", table("How late packets came, by packets a second", [
+    h("h3", {}, "Accuracy of the emulator on this machine"),
+    h("p", {}, `At 1000 packets/s, the median delay error is ${us(measured.delay_error_p50_us)} and the 99th percentile ${us(measured.delay_error_p99_us)}. A rate of ${rate(1e8)} is off by ${off < 0.0001 ? "less than 0.01\u00a0%" : share(off)}. The link carries up to ${count(measured.packets_per_s)} packets/s.${measured.real_time === false ? " The relays ran without real-time priority, so other programs could delay them." : ""}`),
+    (measured.delay_errors ?? []).length > 0 && wide("Delay error", table("Delay error by packet rate", [
       { head: "packets/s", number: true, cell: (row) => count(row.packets_per_s) },
       { head: "median", number: true, cell: (row) => us(row.p50_us) },
-      { head: "99 %", number: true, cell: (row) => us(row.p99_us) },
-      { head: "worst", number: true, cell: (row) => us(row.max_us) },
+      { head: "99th percentile", number: true, cell: (row) => us(row.p99_us) },
+      { head: "maximum", number: true, cell: (row) => us(row.max_us) },
     ], measured.delay_errors, { shown: true })),
   ];
 }
@@ -63,6 +63,6 @@ function pairs(caption: string, name: string, value: string, all: Record<string,
 
 function networks(run: Run): Child {
   return h("details", {}, h("summary", {}, "Networks and workloads"),
-    wide("Networks", table("Networks", [{ head: "network", cell: ({ name }) => name }, { head: "is", cell: ({ description }) => description }, { head: "round trip", number: true, cell: ({ rtt_s }) => time(rtt_s) }], run.networks, { shown: true })),
-    wide("Workloads", table("Workloads", [{ head: "workload", cell: ({ name }) => name }, { head: "is", cell: ({ description }) => description }], run.workloads, { shown: true })));
+    wide("Networks", table("Networks", [{ head: "network", cell: ({ name }) => name }, { head: "description", cell: ({ description }) => description }, { head: "RTT", number: true, cell: ({ rtt_s }) => time(rtt_s) }], run.networks, { shown: true })),
+    wide("Workloads", table("Workloads", [{ head: "workload", cell: ({ name }) => name }, { head: "description", cell: ({ description }) => description }], run.workloads, { shown: true })));
 }

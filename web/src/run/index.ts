@@ -47,15 +47,15 @@ function head(run: Run, name: string): HTMLElement {
 /** What keeps the results from being whole. */
 function stopped(run: Run): HTMLElement | null {
   const unreached = run.cells.filter(({ reason }) => reason === "the run was stopped before it").length;
-  return unreached === 0 ? null : h("p", { class: "note" }, `${counted(unreached, "cell")} of ${run.cells.length} were not measured, because the run was stopped.`);
+  return unreached === 0 ? null : h("p", { class: "note" }, `${unreached} of ${counted(run.cells.length, "cell")} were not measured, because the run was stopped.`);
 }
 
 function contents(run: Run, all: Block[]): HTMLElement {
   const parts: [string, string, boolean][] = [
     ["results", "Results", true],
     ["sweeps", "How it scales", isSwept(all)],
-    ["claims", "What the source says", run.claims.length > 0],
-    ["how", "How it was done", true],
+    ["claims", "Claims", run.claims.length > 0],
+    ["how", "Method", true],
   ];
   return h("nav", { class: "contents screen", "aria-label": "Parts of this page" }, parts.filter(([, , there]) => there).map(([id, text]) => h("a", { href: `#${id}` }, text)));
 }
@@ -76,7 +76,7 @@ function results(run: Run, all: Block[]): { section: HTMLElement; rest: (() => v
     place.replaceChildren(...all.slice(0, place.childElementCount).map(draw));
   };
   append(section, [whole, legend(run), far && choice(redraw), place]);
-  if (all.length === 0) section.append(h("p", {}, "There are none."));
+  if (all.length === 0) section.append(h("p", {}, "No results."));
   return { section, rest: all.slice(atOnce).map((own) => () => place.append(draw(own))) };
 }
 
@@ -94,5 +94,5 @@ function choice(draw: (reading: Reading) => void): HTMLElement {
     const input = h("input", { type: "radio", name: "reading", value: reading, checked: reading === "linear", onchange: () => draw(reading) });
     return h("label", {}, input, ` ${name}`);
   };
-  return h("fieldset", { class: "choice screen" }, h("legend", { class: "unseen" }, "Bars"), option("linear", "bars from zero"), option("ratios", "from the floor, by ratios"));
+  return h("fieldset", { class: "choice screen" }, h("legend", { class: "unseen" }, "Bars"), option("linear", "linear, from zero"), option("ratios", "logarithmic, from the floor"));
 }

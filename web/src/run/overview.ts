@@ -34,7 +34,7 @@ export function overview(blocks: Block[]): HTMLElement | null {
       cell: ({ cells }) => entry(cells[place], best[place] ?? 0),
     })),
   ];
-  const view = table("Median times; beneath, as a multiple of the fastest", columns, [...contenders.values()], { shown: true, sort: 1 });
+  const view = table("Median times, and multiples of the fastest", columns, [...contenders.values()], { shown: true, sort: 1 });
   view.classList.add("matrix");
   return wide("All results", view);
 }

@@ -33,7 +33,7 @@ export function sweeps(blocks: Block[]): HTMLElement | null {
     "section",
     { id: "sweeps", "aria-labelledby": "sweeps-heading" },
     h("h2", { id: "sweeps-heading" }, "How it scales"),
-    h("p", { class: "soft" }, "Lines join medians; a band is the interval of the median."),
+    h("p", { class: "soft" }, "Lines connect medians; bands are the intervals of the medians."),
     found.map((sweep) => lines(sweep.title, sweep.axis.name, sweep.axis.say, sweep.lines)),
   );
 }

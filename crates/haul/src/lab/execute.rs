@@ -22,8 +22,8 @@ use lab::{
     testbed,
 };
 use link::sandbox;
-use units::Span;
 use report::live::Listener;
+use units::Span;
 
 use super::{
     JsonOutput, RunOptions, capture_reports, interrupt::Interrupt, live::LivePublisher, progress::Progress, read,

@@ -38,7 +38,7 @@ fn a_contender_that_hangs_fails_alone() {
     let kept = results(&room);
     let [curl, rclone] = cells(&kept) else { panic!("{kept:#}") };
     assert_eq!((curl["status"].as_str(), curl["samples_s"].as_array().unwrap().len()), (Some("ok"), 2));
-    assert_eq!(rclone["reason"], "rclone did not end within 5s and was ended: stuck");
+    assert_eq!(rclone["reason"], "rclone did not finish within 5s and was killed: stuck");
     assert_eq!((rclone["status"].as_str(), &rclone["median_s"]), (Some("failed"), &serde_json::Value::Null));
 }
 

@@ -18,27 +18,30 @@ pub(crate) const TRIALS: Trials = &[
 fn a_wrong_name_is_wrong_usage() {
     let room = room();
     for (arguments, said) in [
-        (&["race", "--contender", "rclon"][..], "no contender called `rclon`; did you mean `rclone`?"),
-        (&["race", "--network", "lna"], "no network called `lna`; did you mean `lan`?"),
-        (&["race", "--workload", "lsit"], "no workload called `lsit`; did you mean `list`?"),
+        (&["race", "--contender", "rclon"][..], "unknown contender `rclon` in this experiment; did you mean `rclone`?"),
+        (&["race", "--network", "lna"], "unknown network `lna` in this experiment; did you mean `lan`?"),
+        (&["race", "--workload", "lsit"], "unknown workload `lsit` in this experiment; did you mean `list`?"),
         (&["race", "--server", "apach"], "unknown server `apach`; did you mean `apache`?"),
         (&["race", "--timeout", "0s"], "--timeout <DURATION>"),
         (&["race", "--patience", "0s"], "--timeout <DURATION>"),
-        (&["race", "--samples", "0"], "1 to 100 times, not 0"),
-        (&["race", "--samples", "4000000000"], "1 to 100 times, not 4000000000"),
+        (&["race", "--samples", "0"], "1 to 100 samples, not 0"),
+        (&["race", "--samples", "4000000000"], "1 to 100 samples, not 4000000000"),
         (&["race", "--sweep", "rclone.transfer=1,4"], "no parameter `transfer`"),
-        (&["race", "--sweep", "rclon.transfers=1,4"], "no contender called `rclon`; did you mean `rclone`?"),
+        (
+            &["race", "--sweep", "rclon.transfers=1,4"],
+            "unknown contender `rclon` in this experiment; did you mean `rclone`?",
+        ),
         (&["race", "--sweep", "rclone.transfers=4,4"], "each value must be at least 1 and occur once"),
         (&["lab", "run", "webdav-rase"], "unknown experiment `webdav-rase`; did you mean `webdav-race`?"),
         (&["lab", "run", "nothing-like-it"], "`haul lab list` lists them"),
-        (&["lab", "run", "small.toml", "--quick"], "no quick form"),
-        (&["lab", "show", "20260101-000000-race"], "no run called `20260101-000000-race`"),
-        (&["lab", "compare", "a", "b"], "no run called `a`"),
+        (&["lab", "run", "small.toml", "--quick"], "no `quick` part"),
+        (&["lab", "show", "20260101-000000-race"], "unknown run `20260101-000000-race`"),
+        (&["lab", "compare", "a", "b"], "unknown run `a`"),
         (&["lab", "compare", "a"], "2 values required"),
         (&["lab", "compare", "a", "b", "--json", "-", "--html", "-"], "cannot both write to standard output"),
         (&["lab", "watch"], "no run in progress in runs; `haul lab run` starts one"),
         (&["lab", "watch", "a"], "no run `a` in progress in runs"),
-        (&["report", "a"], "no run called `a`"),
+        (&["report", "a"], "unknown run `a`"),
     ] {
         let mut command = room.command(HAUL);
         command.args(arguments).current_dir(room.path("."));
@@ -56,7 +59,7 @@ fn a_wrong_file_is_told_with_its_place() {
     let file = room.path("small.toml");
     let right = fs::read_to_string(&file).unwrap();
     for (from, to, said) in [
-        ("\"rclone\"", "\"rclon\"", "small.toml:7:5: no contender is called `rclon`; did you mean `rclone`?"),
+        ("\"rclone\"", "\"rclon\"", "small.toml:7:5: unknown contender `rclon`; did you mean `rclone`?"),
         ("5ms", "5 parsecs", "small.toml:23:7: `5 parsecs` is not a time"),
         ("entries = 10", "entires = 10", "`entires`"),
     ] {

@@ -1,33 +1,33 @@
-//! What would change a cause, in a few words: where to look first. What exactly, and how much it would bring, is told
-//! by `haul explain` of the cell's capture.
+//! What to do about a cause, in a few words: where to look first. `haul explain` of the cell's capture has the details
+//! and the predicted gain.
 
 use std::collections::BTreeMap;
 
 use super::IDLE;
 
-/// What takes most of these seconds away.
+/// The remedy of the largest of these causes.
 pub(crate) fn of(seconds: &BTreeMap<String, f64>) -> Option<&'static str> {
     let (largest, _) = seconds.iter().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
     remedy(largest)
 }
 
-/// What takes a cause away; none for a name that is not known.
+/// The remedy of a cause; none for an unknown name.
 pub(crate) fn remedy(cause: &str) -> Option<&'static str> {
     Some(match cause {
-        IDLE => "the client's own work between requests, since nothing was on its way meanwhile",
+        IDLE => "the client's own work between requests: nothing was in flight during that time",
         "name_lookup" => "look the name up once and keep the answer",
         "connect_retry" => "find out why connection attempts are lost or ignored",
-        "connect" => "keep connections open and use them again; TCP Fast Open",
-        "tls" => "keep connections open and use them again; TLS 1.3 and session tickets",
+        "connect" => "keep connections open and reuse them; TCP Fast Open",
+        "tls" => "keep connections open and reuse them; TLS 1.3 and session tickets",
         "propagation" => {
-            "fewer round trips, or several at once: no locks, pipelining or HTTP/2, more requests under way"
+            "fewer round trips, or several at once: no locks, pipelining or HTTP/2, more requests in flight"
         }
-        "path_rate" => "nothing but fewer bytes or a faster link, which is as busy as it can be",
-        "retransmission_timeout" | "fast_recovery" => "less loss on the path; SACK and a modern loss recovery",
+        "path_rate" => "fewer bytes or a faster link: this one is saturated",
+        "retransmission_timeout" | "fast_recovery" => "less loss on the path; SACK and RACK-TLP loss recovery",
         "slow_start" => "a larger initial window; connections that stay open and warm",
         "congestion_window" => "another congestion control, such as BBR; less loss",
         "receive_window" | "receiver_stalled" => "larger receive buffers, and a receiver that reads at once",
-        "http_flow_control" => "larger windows of HTTP/2, for the stream and for the connection",
+        "http_flow_control" => "larger HTTP/2 flow-control windows, for the stream and the connection",
         "delayed_ack" => "writes that fill segments, and a receiver that acknowledges at once",
         "nagle" => "TCP_NODELAY, and fewer small writes",
         "send_buffer" => "a larger send buffer, and writes that do not wait for acknowledgements",

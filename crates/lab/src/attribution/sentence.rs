@@ -1,4 +1,4 @@
-//! The answer in one sentence: what most of the time was spent on, and for round trips, which.
+//! The attribution in one sentence: the largest causes, and for round trips, their requests.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,24 @@ use explain::Cause;
 
 use super::{Account, IDLE};
 
-/// What is less than this part of the time is not worth a word.
+/// Causes below this share are not mentioned.
 const LEAST: f64 = 0.05;
 
-/// How many causes are named.
+/// The maximum number of causes.
 const NAMED: usize = 3;
 
-/// How many methods are named.
+/// The maximum number of methods.
 const METHODS: usize = 3;
 
-/// `71 % round trips (200 LOCK, 200 PUT, 200 UNLOCK, one at a time), 12 % the server at work`. `methods` are the
-/// requests of the sample, if a log saw them.
+/// `71 % round trips (200 LOCK, 200 PUT, 200 UNLOCK, one at a time), 12 % server at work`. `methods` are the requests
+/// of the sample, if the server logged them.
 pub(crate) fn sentence(account: &Account, methods: Option<&BTreeMap<String, u64>>) -> String {
     let whole: f64 = account.seconds.values().sum();
     let mut ranked: Vec<(&str, f64)> = account.seconds.iter().map(|(cause, time)| (*cause, time / whole)).collect();
     ranked.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-    let worth = ranked.iter().enumerate().filter(|(place, (_, share))| *place == 0 || *share >= LEAST);
+    let worth = ranked.iter().enumerate().filter(|(index, (_, share))| *index == 0 || *share >= LEAST);
     let parts = worth.take(NAMED).map(|(_, (cause, share))| {
-        let said = format!("{:.0} % {}", 100.0 * share, words(cause));
+        let said = format!("{:.0} % {}", 100.0 * share, title(cause));
         match methods.filter(|_| *cause == Cause::Propagation.name()) {
             Some(methods) => said + &which(account, methods),
             None => said,
@@ -32,8 +32,8 @@ pub(crate) fn sentence(account: &Account, methods: Option<&BTreeMap<String, u64>
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// What a cause is called in a race; a name that is not known stays what it is.
-fn words(name: &str) -> &str {
+/// The name of a cause in tables; an unknown name stays as it is.
+fn title(name: &str) -> &str {
     let Some(cause) = Cause::all().find(|cause| cause.name() == name) else {
         return if name == IDLE { "link idle" } else { name };
     };
@@ -41,24 +41,24 @@ fn words(name: &str) -> &str {
         Cause::Connect => "TCP handshakes",
         Cause::Tls => "TLS handshakes",
         Cause::Propagation => "round trips",
-        Cause::PathRate => "link busy",
+        Cause::PathRate => "link saturated",
         Cause::ServerThink => "server at work",
-        Cause::SenderIdle => "sender without data",
-        Cause::SlowStart => "window still opening",
+        Cause::SenderIdle => "sender idle",
+        Cause::SlowStart => "slow start",
         Cause::CongestionWindow => "congestion window full",
-        Cause::SendBuffer => "writes waiting for ACKs",
-        Cause::DelayedAck => "ACKs held back",
+        Cause::SendBuffer => "send buffer full",
+        Cause::DelayedAck => "delayed ACKs",
         Cause::ReceiverStalled => "receiver not reading",
         Cause::ReceiveWindow => "receive window full",
-        Cause::HttpFlowControl => "HTTP/2's window full",
+        Cause::HttpFlowControl => "HTTP/2 window full",
         Cause::RetransmissionTimeout => "retransmission timeouts",
-        Cause::FastRecovery => "repairing losses",
+        Cause::FastRecovery => "fast recovery",
         cause => cause.title(),
     }
 }
 
-/// Which requests the round trips are for, and how many were under way at once. Where there were many more requests
-/// than were told apart, several went in one turn, and nobody knows how many.
+/// The requests behind the round trips, and how many were in flight at once. If there are many more requests than
+/// transfers, several shared a round trip, and their concurrency is unknown.
 fn which(account: &Account, methods: &BTreeMap<String, u64>) -> String {
     let mut ranked: Vec<(&String, u64)> =
         methods.iter().map(|(method, count)| (method, *count)).filter(|(_, count)| *count > 0).collect();
@@ -67,7 +67,7 @@ fn which(account: &Account, methods: &BTreeMap<String, u64>) -> String {
     if requests < 2 {
         return String::new();
     }
-    // One more can be named where the rest would be.
+    // A single remaining method takes no more room than "1 more".
     let named = if ranked.len() == METHODS + 1 { METHODS + 1 } else { METHODS };
     let mut said: Vec<String> = ranked.iter().take(named).map(|(method, count)| format!("{count} {method}")).collect();
     let rest: u64 = ranked.iter().skip(named).map(|(_, count)| count).sum();

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::{Count, Measure, Unit, Verdict};
 use crate::{
-    format::counted,
     results::{CellResult, Status, WorkloadRecord},
     stats::{
         Interval, range_coverage,
@@ -59,6 +58,10 @@ impl From<Gap> for Finding {
     }
 }
 
+fn too_few(samples: usize) -> Gap {
+    unusable(format!("too few samples for a verdict ({samples}); take at least 3"))
+}
+
 fn unusable(why: impl Into<String>) -> Gap {
     Gap::Unusable(why.into())
 }
@@ -100,17 +103,17 @@ impl<'a> Evidence<'a> {
     /// so few samples allow.
     pub(super) fn multiple(&self, contender: &str, unit: Unit) -> Result<(f64, Interval, f64, &'a CellResult), Gap> {
         let cell = self.cell(contender)?;
-        let (median, interval) = cell.median_s.zip(cell.ci95_s).ok_or_else(|| unusable("there is no interval"))?;
+        let (median, interval) =
+            cell.median_s.zip(cell.ci95_s).ok_or_else(|| unusable("it has no confidence interval"))?;
         let samples = cell.samples_s.len();
         if samples < 3 {
-            let samples = counted(samples as u64, "sample");
-            return Err(unusable(format!("{samples} cannot bear a verdict; take at least three")));
+            return Err(too_few(samples));
         }
         let one = match (unit, cell.round_trips) {
             (Unit::RoundTrips, Some(trips)) if trips > 0.0 => median / trips,
             (Unit::RoundTrips, _) => return Err(unusable("the network has no delay")),
             _ if cell.floor_s > 0.0 => cell.floor_s,
-            _ => return Err(unusable("the network has neither delay nor limit")),
+            _ => return Err(unusable("the network has neither delay nor rate limit")),
         };
         let interval = Interval { lo: interval.lo / one, hi: interval.hi / one };
         let confidence = range_coverage(samples).min(CONFIDENCE);
@@ -152,10 +155,9 @@ pub(super) fn ratio_of<'a>(
         Measure::Time => &cell.samples_s,
         Measure::ServerCpu => &cell.server_cpu_samples_s,
     };
-    let ratio = ratio(samples(to), samples(of)).ok_or_else(|| unusable("a time is missing, or not above zero"))?;
+    let ratio = ratio(samples(to), samples(of)).ok_or_else(|| unusable("a time is missing or zero"))?;
     if ratio.confidence < LEAST_CONFIDENCE - 1e-9 {
-        let samples = counted(of.samples_s.len().min(to.samples_s.len()) as u64, "sample");
-        return Err(unusable(format!("{samples} cannot bear a verdict; take at least three")));
+        return Err(too_few(of.samples_s.len().min(to.samples_s.len())));
     }
     Ok((ratio, of, to))
 }

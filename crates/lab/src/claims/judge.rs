@@ -56,10 +56,10 @@ pub fn judge(
     let (verdict, end) = match &finding.needs {
         None => (finding.verdict, String::new()),
         Some(_) if models => {
-            let why = "; only models of ours take part, and what they send at once is our choice";
+            let why = "; only models take part, and Longhaul chooses what they send in parallel";
             (Verdict::Inconclusive, why.to_owned())
         }
-        Some(needs) => (finding.verdict, format!("; the claim needs {needs}")),
+        Some(needs) => (finding.verdict, format!("; the claim requires {needs}")),
     };
     ClaimResult {
         id: claim.id.clone(),
@@ -179,15 +179,18 @@ fn ratio(evidence: &Evidence<'_>, measure: Measure, of: &str, to: &str, bound: B
 /// Of each time goes what its page asks for between ideal ends: its computations, at no distance.
 fn overhead(here: &Evidence<'_>, what: &str, on: &str, at_most: f64) -> Result<Finding, Gap> {
     let (cell, there) = (here.cell(what)?, Evidence { network: on, ..*here }.cell(what)?);
-    let asked = cell.ideal_s.ok_or_else(|| Gap::Unusable("it is not known what its page asks for".to_owned()))?;
+    let asked = cell.ideal_s.ok_or_else(|| Gap::Unusable("the minimum time of its page is unknown".to_owned()))?;
     let own: Vec<f64> = cell.samples_s.iter().map(|seconds| seconds - asked).collect();
     let (ratio, ..) = ratio_of(Measure::Time, &CellResult { samples_s: own, ..cell.clone() }, there)?;
     let bound = Bound { at_least: None, at_most: Some(at_most) };
-    let besides =
-        if asked > 0.0 { format!(" beyond the {:.1} ms that its page asks for", 1e3 * asked) } else { String::new() };
+    let besides = if asked > 0.0 {
+        format!(", not counting the {:.1} ms that the page itself needs", 1e3 * asked)
+    } else {
+        String::new()
+    };
     Ok(Finding {
         verdict: bound.verdict(ratio.interval),
-        measured: format!("on {} {} takes{besides} {} as long as on {on}", here.network, cell.label(), said(&ratio)),
+        measured: format!("on {}, {} takes {} as long as on {on}{besides}", here.network, cell.label(), said(&ratio)),
         needs: Some(bound.needs()),
         interval: Some((ratio.interval, ratio.confidence)),
         margin: bound.margin(ratio.value),
@@ -203,16 +206,16 @@ fn syn_data(evidence: &Evidence<'_>, what: &str) -> Result<Finding, Gap> {
     Ok(Finding {
         verdict: if holds { Verdict::Reproduced } else { Verdict::Refuted },
         measured: format!(
-            "of {}'s connections, {} of {} first ones have data in their SYN; of {} later ones {} have, and {} are plain \
-             ones begun beside one that was not answered",
+            "of the connections of {}, {} of {} first ones and {} of {} later ones have data in their SYN; {} of the \
+             later ones are plain fallbacks beside an unanswered SYN",
             cell.label(),
             syns.firsts_with_data,
             syns.firsts,
-            syns.later,
             syns.later_with_data,
+            syns.later,
             syns.later_beside,
         ),
-        needs: Some("none of the first, and all of the later but those beside others".to_owned()),
+        needs: Some("data in none of the first SYNs, and in all later ones except fallbacks".to_owned()),
         interval: None,
         margin: 0.0,
         in_run: true,
@@ -223,9 +226,9 @@ fn syn_data(evidence: &Evidence<'_>, what: &str) -> Result<Finding, Gap> {
 fn saves(evidence: &Evidence<'_>, of: &str, to: &str, bound: Bound) -> Result<Finding, Gap> {
     let (of, to) = (evidence.cell(of)?, evidence.cell(to)?);
     let allowed = of.ideal_s.zip(to.ideal_s).map(|(of, to)| of - to).filter(|allowed| *allowed > 0.0);
-    let allowed = allowed.ok_or_else(|| Gap::Unusable("its dependencies allow no saving".to_owned()))?;
+    let allowed = allowed.ok_or_else(|| Gap::Unusable("the dependencies of the page allow no saving".to_owned()))?;
     let median = |cell: &CellResult| {
-        cell.median_s.zip(cell.ci95_s).ok_or_else(|| Gap::Unusable("there is no interval".to_owned()))
+        cell.median_s.zip(cell.ci95_s).ok_or_else(|| Gap::Unusable("it has no confidence interval".to_owned()))
     };
     let ((slow, slow_in), (quick, quick_in)) = (median(of)?, median(to)?);
     let share = |saved: f64| saved / allowed;
@@ -234,7 +237,7 @@ fn saves(evidence: &Evidence<'_>, of: &str, to: &str, bound: Bound) -> Result<Fi
     Ok(Finding {
         verdict: bound.verdict(interval),
         measured: format!(
-            "{} saves {:.0} ms of {}, and the dependencies allow {:.0} ms: {}",
+            "{} saves {:.0} ms compared with {}, of {:.0} ms that the page's dependencies allow: {}",
             to.label(),
             1e3 * saved,
             of.label(),
@@ -262,7 +265,7 @@ fn loses(evidence: &Evidence<'_>, what: &str, than: &str, at_most: Duration) -> 
     Ok(Finding {
         verdict: bound.verdict(lost.interval),
         measured: format!(
-            "{} takes {value:+.0} ms ({lo:+.0} to {hi:+.0}{sure}) against {}",
+            "{} takes {value:+.0} ms ({lo:+.0} to {hi:+.0}{sure}) compared with {}",
             what.label(),
             than.label()
         ),
@@ -316,7 +319,7 @@ fn more(evidence: &Evidence<'_>, count: Count, what: &str, than: &str) -> Result
     let ((more, what), (fewer, than)) = (evidence.count(count, what)?, evidence.count(count, than)?);
     Ok(Finding {
         verdict: if more > fewer { Verdict::Reproduced } else { Verdict::Refuted },
-        measured: format!("{} needs {} and {} {fewer}", what.label(), counted(more, count.one()), than.label()),
+        measured: format!("{} uses {} and {} {fewer}", what.label(), counted(more, count.one()), than.label()),
         needs: Some("more".to_owned()),
         interval: None,
         margin: more as f64 - fewer as f64,
@@ -329,7 +332,7 @@ fn pays(evidence: &Evidence<'_>, count: Count, what: &str, than: &str) -> Result
     let (ratio, of, to) = evidence.ratio(what, than)?;
     let counts = [more, fewer].map(|number| counted(number, count.one()));
     if more <= fewer {
-        let why = format!("{} needs {}, no more than {} with {}", of.label(), counts[0], to.label(), counts[1]);
+        let why = format!("{} uses {}, no more than {} with {}", of.label(), counts[0], to.label(), counts[1]);
         return Err(Gap::Unusable(why));
     }
     let bound = Bound { at_least: None, at_most: Some(1.0) };
@@ -377,19 +380,19 @@ fn shrinks(here: &Evidence<'_>, of: &str, to: &str, on: &str, by: f64) -> Result
     if benefit.verdict != Verdict::Reproduced {
         benefit.measured += match benefit.verdict {
             Verdict::Refuted => ", so there is no benefit here",
-            _ => ", so no benefit can be told from chance here",
+            _ => ", so the difference may be chance",
         };
         return Ok(benefit);
     }
     let [here_times, there_times] =
         [[far_of, far_to], [near_of, near_to]].map(|pair| pair.map(|cell| cell.samples_s.as_slice()));
     let factor = ratio_of_ratios(here_times, there_times, here.seed)
-        .ok_or_else(|| Gap::Unusable("there is no interval".to_owned()))?;
+        .ok_or_else(|| Gap::Unusable("it has no confidence interval".to_owned()))?;
     let bound = Bound::least(by);
     Ok(Finding {
         verdict: bound.verdict(factor.interval),
         measured: format!(
-            "{} takes {} as long as {} on {} and {} on {on}, and the first is {} the second",
+            "{} takes {} as long as {} on {} and {} on {on}; the first ratio is {} the second",
             far_of.label(),
             times(far.value),
             far_to.label(),

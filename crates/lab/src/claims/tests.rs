@@ -37,9 +37,9 @@ fn cell<'a>(run: &'a mut RunResult, contender: &str) -> &'a mut CellResult {
 #[test]
 fn an_interval_within_reproduces_without_refutes_and_across_leaves_open() {
     let run = run(5, 1.0, &[]);
-    let told = judged(&run, ratio("davfs2", "davfs2-nolocks", 2.0));
-    assert_eq!(told.verdict, Verdict::Reproduced);
-    let interval = told.ci95.unwrap();
+    let result = judged(&run, ratio("davfs2", "davfs2-nolocks", 2.0));
+    assert_eq!(result.verdict, Verdict::Reproduced);
+    let interval = result.ci95.unwrap();
     for (at_least, verdict) in [
         (interval.lo, Verdict::Reproduced),
         (interval.lo + 1e-6, Verdict::Inconclusive),
@@ -67,7 +67,7 @@ fn the_weakest_pair_decides() {
     assert_eq!(slower(&["curl", "rclone"], 2.0).verdict, Verdict::Reproduced);
     let far = slower(&["curl", "samba-davfs2", "rclone"], 1.5);
     assert_eq!(far.verdict, Verdict::Refuted);
-    insta::assert_snapshot!(far.measured, @"redirector-h1 (model) takes 1.22× (1.22–1.23) as long as samba-davfs2, the closest of 3 pairs; the claim needs at least 1.5×.");
+    insta::assert_snapshot!(far.measured, @"redirector-h1 (model) takes 1.22× (1.22–1.23) as long as samba-davfs2, the closest of 3 pairs; the claim requires at least 1.5×.");
     let fastest = judged(&run, Check::Fastest { what: "curl-parallel-h2", among: vec!["curl", "rclone"], by: 3.0 });
     assert_eq!(fastest.verdict, Verdict::Reproduced);
 }
@@ -89,17 +89,17 @@ fn says_why_nothing_can_be_said() {
     (failed.status, failed.reason) = (Status::Failed, Some("it hung".into()));
     cell(&mut run, "curl").samples_s.truncate(2);
     cell(&mut run, "webdrive").connections = None;
-    let told = [
+    let result = [
         judged(&run, ratio("rclone", "davfs2", 1.0)),
         judged(&run, ratio("curl", "davfs2", 1.0)),
         judged(&run, Check::More { count: Count::Connections, what: "webdrive", than: vec!["davfs2"] }),
         judged(&run, Check::Shrinks { of: "davfs2", to: "davfs2-nolocks", on: "long", by: 1.0 }),
     ];
-    assert!(told.iter().all(|told| told.verdict == Verdict::Inconclusive && told.ci95.is_none()));
-    assert_eq!(told.each_ref().map(|told| told.in_run), [true, true, true, false]);
-    insta::assert_snapshot!(told.map(|told| told.measured).join("\n"), @r"
+    assert!(result.iter().all(|result| result.verdict == Verdict::Inconclusive && result.ci95.is_none()));
+    assert_eq!(result.each_ref().map(|result| result.in_run), [true, true, true, false]);
+    insta::assert_snapshot!(result.map(|result| result.measured).join("\n"), @r"
     rclone failed.
-    2 samples cannot bear a verdict; take at least three.
+    too few samples for a verdict (2); take at least 3.
     the connections of webdrive (model) were not counted.
     not part of this run.
     ");
@@ -112,13 +112,13 @@ fn times_are_held_against_round_trips_and_floors() {
         |run: &RunResult, unit, at_least, at_most| judged(run, Check::Takes { what: "curl", unit, at_least, at_most });
     let within = takes(&run, Unit::RoundTrips, Some(39.0), Some(41.0));
     assert_eq!(within.verdict, Verdict::Reproduced);
-    insta::assert_snapshot!(within.measured, @"curl takes 40.8 (40.7–40.8, 94 % confidence) round trips; the claim needs 39 to 41 round trips.");
+    insta::assert_snapshot!(within.measured, @"curl takes 40.8 (40.7–40.8, 94 % confidence) round trips; the claim requires 39 to 41 round trips.");
     let interval = within.ci95.unwrap();
     assert_eq!(takes(&run, Unit::RoundTrips, None, Some(interval.hi - 1e-6)).verdict, Verdict::Inconclusive);
     assert_eq!(takes(&run, Unit::RoundTrips, None, Some(interval.lo - 1e-6)).verdict, Verdict::Refuted);
     let floor = takes(&run, Unit::Floors, None, Some(2.0));
     assert_eq!(floor.verdict, Verdict::Refuted);
-    insta::assert_snapshot!(floor.measured, @"curl takes 10.9 (10.9–11.0, 94 % confidence) floors; the claim needs at most 2 floors.");
+    insta::assert_snapshot!(floor.measured, @"curl takes 10.9 (10.9–11.0, 94 % confidence) floors; the claim requires at most 2 floors.");
     let requests = takes(&run, Unit::Requests, None, Some(16.0));
     assert_eq!((requests.verdict, requests.ci95), (Verdict::Reproduced, None));
     assert_eq!(takes(&run, Unit::Connections, Some(17.0), None).verdict, Verdict::Refuted);
@@ -137,7 +137,7 @@ fn what_is_lost_is_a_difference_and_who_gains_loses_nothing() {
     let (more, less) = if lost.lo > 0.0 { ("davfs2", "curl") } else { ("curl", "davfs2") };
     assert_eq!(loses(more, less, "1ms").verdict, Verdict::Refuted);
     assert_eq!(loses(less, more, "1ms").verdict, Verdict::Reproduced);
-    assert!(within.measured.contains(" ms (") && within.measured.ends_with("the claim needs at most +3600000 ms."));
+    assert!(within.measured.contains(" ms (") && within.measured.ends_with("the claim requires at most +3600000 ms."));
 }
 
 #[test]
@@ -158,16 +158,16 @@ fn requests_are_counted_by_method() {
     };
     assert_eq!(sends("davfs2", &["LOCK", "PUT", "UNLOCK"], Some(1.0), None).verdict, Verdict::Reproduced);
     assert_eq!(sends("davfs2-nolocks", &["LOCK"], None, Some(0.0)).verdict, Verdict::Reproduced);
-    let told = [
+    let result = [
         sends("davfs2", &["LOCK"], None, Some(0.0)),
         sends("davfs2", &["PROPFIND", "PUT"], Some(1.0), None),
         sends("davfs2", &["PUT"], Some(1.5), Some(2.0)),
     ];
-    assert!(told.iter().all(|told| told.verdict == Verdict::Refuted));
-    insta::assert_snapshot!(told.map(|told| told.measured).join("\n"), @r"
-    davfs2 sends 16 LOCK for 16 files; the claim needs none per file.
-    davfs2 sends 0 PROPFIND and 16 PUT for 16 files; the claim needs at least 1 of each per file.
-    davfs2 sends 16 PUT for 16 files; the claim needs 1.5 to 2 per file.
+    assert!(result.iter().all(|result| result.verdict == Verdict::Refuted));
+    insta::assert_snapshot!(result.map(|result| result.measured).join("\n"), @r"
+    davfs2 sends 16 LOCK for 16 files; the claim requires none per file.
+    davfs2 sends 0 PROPFIND and 16 PUT for 16 files; the claim requires at least 1 of each per file.
+    davfs2 sends 16 PUT for 16 files; the claim requires 1.5 to 2 per file.
     ");
 }
 
@@ -176,9 +176,9 @@ fn connections_that_do_not_pay_are_no_reason() {
     let mut run = run(4, 1.0, &[]);
     let pays = |run: &RunResult, what, than| judged(run, Check::Pays { count: Count::Connections, what, than });
     // Seventeen connections, one after another, and slower than with one.
-    let told = pays(&run, "davfs2", "davfs2-nolocks");
-    assert_eq!(told.verdict, Verdict::Refuted);
-    insta::assert_snapshot!(told.measured, @"davfs2 with 17 connections takes 2.28× (2.28–2.29) as long as davfs2-nolocks with 1 connection; the claim needs less than 1×.");
+    let result = pays(&run, "davfs2", "davfs2-nolocks");
+    assert_eq!(result.verdict, Verdict::Refuted);
+    insta::assert_snapshot!(result.measured, @"davfs2 with 17 connections takes 2.28× (2.28–2.29) as long as davfs2-nolocks with 1 connection; the claim requires less than 1×.");
     assert_eq!(pays(&run, "curl-parallel-h1", "rclone").verdict, Verdict::Reproduced);
     let as_many = pays(&run, "davfs2-nolocks", "curl-parallel-h2");
     assert_eq!((as_many.verdict, as_many.ci95), (Verdict::Inconclusive, None));
@@ -192,9 +192,9 @@ fn models_prove_nothing_about_each_other() {
     for sample in &mut cell(&mut run, "redirector-h2").samples_s {
         *sample /= 2.0;
     }
-    let told = judged(&run, ratio("redirector-h1", "redirector-h2", 1.2));
-    assert_eq!(told.verdict, Verdict::Inconclusive);
-    insta::assert_snapshot!(told.measured, @"redirector-h1 (model) takes 2.00× (2.00–2.00) as long as redirector-h2 (model); only models of ours take part, and what they send at once is our choice.");
+    let result = judged(&run, ratio("redirector-h1", "redirector-h2", 1.2));
+    assert_eq!(result.verdict, Verdict::Inconclusive);
+    insta::assert_snapshot!(result.measured, @"redirector-h1 (model) takes 2.00× (2.00–2.00) as long as redirector-h2 (model); only models take part, and Longhaul chooses what they send in parallel.");
     let methods = vec!["LOCK".to_owned()];
     let sends = Check::PerStep { what: "redirector-h1", methods, at_least: Some(1.0), at_most: None };
     assert_eq!(judged(&run, sends).verdict, Verdict::Inconclusive);
@@ -208,11 +208,11 @@ fn models_prove_nothing_about_each_other() {
 fn four_samples_against_four_can_bear_a_verdict_and_three_say_how_surely() {
     for (samples, confidence) in [(3, 0.9), (4, 1.0 - 2.0 / 70.0)] {
         let run = run(samples, 1.0, &[]);
-        let told = judged(&run, ratio("davfs2", "davfs2-nolocks", 2.0));
-        assert_eq!(told.verdict, Verdict::Reproduced);
+        let result = judged(&run, ratio("davfs2", "davfs2-nolocks", 2.0));
+        assert_eq!(result.verdict, Verdict::Reproduced);
         assert_eq!(judged(&run, ratio("davfs2", "davfs2-nolocks", 2.5)).verdict, Verdict::Refuted);
-        assert!((told.confidence.unwrap() - confidence).abs() < 1e-9, "{told:?}");
-        assert_eq!(told.measured.contains("90 % confidence"), samples == 3);
+        assert!((result.confidence.unwrap() - confidence).abs() < 1e-9, "{result:?}");
+        assert_eq!(result.measured.contains("90 % confidence"), samples == 3);
     }
 }
 
@@ -230,10 +230,10 @@ fn what_is_no_benefit_is_not_a_greater_one() {
         set(network, "curl", curl);
         set(network, "rclone", 1.0);
     }
-    let told = judged(&run, shrinks());
-    assert_eq!(told.verdict, Verdict::Refuted);
-    insta::assert_snapshot!(told.measured, @"curl takes 0.98× (0.98–0.98) as long as rclone, so there is no benefit here; the claim needs more than 1×.");
-    // Equal here: no benefit that could be told from chance.
+    let result = judged(&run, shrinks());
+    assert_eq!(result.verdict, Verdict::Refuted);
+    insta::assert_snapshot!(result.measured, @"curl takes 0.98× (0.98–0.98) as long as rclone, so there is no benefit here; the claim requires more than 1×.");
+    // Equal here: no benefit that could be result from chance.
     cell(&mut run, "curl").samples_s = cell(&mut run, "rclone").samples_s.clone();
     assert_eq!(judged(&run, shrinks()).verdict, Verdict::Inconclusive);
 }
@@ -245,9 +245,9 @@ fn a_difference_that_grows_with_distance_shrinks_nearby() {
     for sample in &mut cell(&mut run, "davfs2").samples_s {
         *sample *= 2.0;
     }
-    let told = judged(&run, shrinks);
-    assert_eq!(told.verdict, Verdict::Reproduced);
-    insta::assert_snapshot!(told.measured, @"davfs2 takes 4.57× as long as davfs2-nolocks on article and 2.24× on lan, and the first is 2.04× (1.96–2.12) the second; the claim needs more than 1×.");
+    let result = judged(&run, shrinks);
+    assert_eq!(result.verdict, Verdict::Reproduced);
+    insta::assert_snapshot!(result.measured, @"davfs2 takes 4.57× as long as davfs2-nolocks on article and 2.24× on lan; the first ratio is 2.04× (1.96–2.12) the second; the claim requires more than 1×.");
 }
 
 static BASE: LazyLock<RunResult> = LazyLock::new(|| run(1, 1.0, &[]));

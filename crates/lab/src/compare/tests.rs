@@ -63,17 +63,17 @@ fn what_is_not_the_same_is_told_and_not_compared() {
     now.cells.retain(|cell| cell.contender != "webdrive");
     let change = two(&then, &now);
     insta::assert_snapshot!(change.runs[1].unlike.join("\n"), @r"
-    kernel: 6.12, then 7.0
-    server: apache, then nginx
-    version of rclone: none, then 1.75
-    lan: 500us RTT, 1gbit, queue 100p, then 1ms RTT, 1gbit
+    kernel: 6.12 → 7.0
+    server: apache → nginx
+    version of rclone: none → 1.75
+    lan: 500us RTT, 1gbit, queue 100p → 1ms RTT, 1gbit
     ");
     let why = |network: &str, contender: &str| {
         let named = |cell: &&super::CellChange| cell.network == network && cell.contender == contender;
         change.cells.iter().find(named).unwrap().later[0].ratio.clone().err()
     };
     assert_eq!(why("article", "davfs2"), None);
-    assert_eq!(why("lan", "davfs2"), Some("the network of run 2 is another".into()));
+    assert_eq!(why("lan", "davfs2"), Some("run 2 has a different network".into()));
     assert_eq!(why("article", "curl"), Some("skipped in run 1".into()));
     assert_eq!(why("article", "webdrive"), Some("not in run 2".into()));
 }

@@ -92,9 +92,9 @@ impl Contender for Chromium {
         let Work::Load { page } = sample.task.work() else { return Err(Failure::Engine("there is no page".into())) };
         let failed = |error: BrowserError| Failure::Engine(error.to_string());
         let key = sample.certificates.map_or("", |certificates| certificates.server_key_hash.as_str());
-        let place = |command: &mut _| sample.client.prepare(command);
+        let prepare = |command: &mut _| sample.client.prepare(command);
         let folder = sample.scratch.to_owned();
-        let mut loader = Loader::start(&page.0, self.version, sample.address, key, folder, place).map_err(failed)?;
+        let mut loader = Loader::start(&page.0, self.version, sample.address, key, folder, prepare).map_err(failed)?;
         let deadline = sample.deadline.clone();
         loader.load(deadline.left()).map_err(failed)?;
         Ok(Box::new(Ready(move || {

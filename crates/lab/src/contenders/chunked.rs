@@ -77,7 +77,7 @@ impl Contender for Chunked {
 
     fn unable(&self, work: &Work, _server: &dyn Server, tls: bool) -> Option<String> {
         let uploads = matches!(work, Work::Upload { .. });
-        (tls || !uploads).then(|| "it uploads files over plain TCP, and nothing else".to_owned())
+        (tls || !uploads).then(|| "it only uploads files over plain HTTP".to_owned())
     }
 
     fn settings(&self) -> Vec<(String, String)> {
@@ -159,7 +159,7 @@ impl Chunked {
 
 /// How many bytes of ours the other end has acknowledged.
 fn acknowledged(stream: &TcpStream) -> io::Result<u64> {
-    let old = || io::Error::other("this kernel does not tell what has been acknowledged; Linux 4.1 does");
+    let old = || io::Error::other("this kernel does not report acknowledged bytes; Linux 4.1 or later is required");
     TcpInfo::of(stream)?.bytes_acked.ok_or_else(old)
 }
 
@@ -172,5 +172,5 @@ async fn status(stream: &mut TcpStream) -> io::Result<u16> {
         }
     }
     let status = head.split(|byte| *byte == b' ').nth(1).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
-    status.ok_or_else(|| io::Error::other("it is no answer of HTTP/1.1"))
+    status.ok_or_else(|| io::Error::other("not an HTTP/1.1 response"))
 }

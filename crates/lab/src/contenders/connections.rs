@@ -58,7 +58,7 @@ impl Contender for Connections {
     fn describe(&self) -> &'static str {
         match self.who {
             Who::Engine(FastOpen::Off) => "Longhaul's engine, a new TCP connection for each file",
-            Who::Engine(_) => "the same with TCP Fast Open, which is given up where the way does not bear it",
+            Who::Engine(_) => "the same with TCP Fast Open, falling back where the path does not support it",
             Who::Curl([]) => "curl, one process, a new TCP connection for each file",
             Who::Curl(_) => "the same with --tcp-fastopen, which leaves everything to the kernel",
         }
@@ -73,7 +73,7 @@ impl Contender for Connections {
     }
 
     fn unable(&self, work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
-        (!matches!(work, Work::Download { .. })).then(|| "it only fetches files".to_owned())
+        (!matches!(work, Work::Download { .. })).then(|| "it only downloads files".to_owned())
     }
 
     fn settings(&self) -> Vec<(String, String)> {
@@ -136,9 +136,10 @@ async fn fetch(connector: &Connector, url: &str) -> Result<Vec<u8>, Failure> {
     };
     match exchange.await.map_err(|error| failed(error.to_string()))? {
         Some(content) => Ok(answer.split_off(content)),
-        None => {
-            Err(failed(format!("the answer begins `{}`", String::from_utf8_lossy(&answer[..answer.len().min(40)]))))
-        }
+        None => Err(failed(format!(
+            "the response begins with `{}`",
+            String::from_utf8_lossy(&answer[..answer.len().min(40)])
+        ))),
     }
 }
 

@@ -73,7 +73,7 @@ impl Contender for CurlParallel {
             }
             Work::Upload { .. } | Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => None,
             Work::Tree { .. } => {
-                Some("curl's parallel transfers keep no order, and a folder must be there before its files".to_owned())
+                Some("curl's parallel transfers are unordered, and a folder must exist before its files".to_owned())
             }
             Work::List { .. } | Work::LookUp { .. } => {
                 Some("a listing is one request, with nothing to do in parallel".to_owned())

@@ -110,7 +110,7 @@ impl Contender for Davfs2 {
 
 /// Why nothing can be mounted here, if so.
 pub(super) fn no_fuse() -> Option<String> {
-    (!Path::new("/dev/fuse").exists()).then(|| "this machine has no /dev/fuse; `modprobe fuse` may bring it".to_owned())
+    (!Path::new("/dev/fuse").exists()).then(|| "this machine has no /dev/fuse; try `modprobe fuse`".to_owned())
 }
 
 pub(super) fn settings(locks: bool) -> Vec<(String, String)> {

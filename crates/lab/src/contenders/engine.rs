@@ -109,7 +109,7 @@ impl Contender for Engine {
     }
 
     fn unable(&self, work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
-        (!work.reads()).then(|| "the engine by itself fetches by name, and knows no WebDAV".to_owned())
+        (!work.reads()).then(|| "the engine alone downloads by URL and speaks no WebDAV".to_owned())
     }
 
     fn loads_pages(&self) -> bool {

@@ -32,7 +32,7 @@ macro_rules! registered {
     };
 }
 
-pub(super) const DEFAULT: Registered = registered!("haul", "haul cp -r as it comes", CONNECTIONS, &[]);
+pub(super) const DEFAULT: Registered = registered!("haul", "haul cp -r with its defaults", CONNECTIONS, &[]);
 pub(super) const NO_PIPELINING: Registered = registered!(
     "haul-no-pipelining",
     "haul cp -r with one request at a time on each connection",
@@ -91,7 +91,7 @@ impl Contender for Haul {
         let http3 = self.speaks_http3();
         program()
             .err()
-            .or_else(|| locks.then(|| "only what is written is locked".to_owned()))
+            .or_else(|| locks.then(|| "only uploads are locked".to_owned()))
             .or_else(|| (http3 && !tls).then(|| "HTTP/3 needs TLS".to_owned()))
             .or_else(|| (http3 && !server.http3()).then(|| format!("{} has no HTTP/3", server.name())))
     }
@@ -179,7 +179,7 @@ fn program() -> Result<PathBuf, String> {
         return Ok(ourselves);
     }
     let beside = ourselves.ancestors().skip(1).take(2).map(|folder| folder.join("haul")).find(|file| file.is_file());
-    beside.ok_or_else(|| "haul is not built beside this program; `cargo build -p haul` builds it".to_owned())
+    beside.ok_or_else(|| "haul is not built beside this program; run `cargo build -p haul`".to_owned())
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ impl Contender for Kdig {
     }
 
     fn unable(&self, _work: &Work, _server: &dyn Server, tls: bool) -> Option<String> {
-        tls.then(|| "it asks in the clear; give --plain".to_owned())
+        tls.then(|| "it only queries in plain text; run with --plain".to_owned())
     }
 
     fn resolves(&self) -> bool {
@@ -73,10 +73,10 @@ fn ask(sample: &Sample, options: &[&str]) -> Result<Done, Failure> {
     let mut command = KDIG.command(sample.scratch)?;
     command.args(["-4", &format!("@{ip}"), "-p", port, "+noall", "+answer", "+retry=0", "+time=20"]).args(options);
     command.args(sample.task.names().iter().map(|name| format!("{name}.{ZONE}.")));
-    let told = run(sample.client, &mut command, &sample.deadline)?.stdout;
+    let printed = run(sample.client, &mut command, &sample.deadline)?.stdout;
     // Each answer: name, TTL, class, type, address.
     let end = format!(".{ZONE}.");
     let name = |line: &str| Some(line.split_whitespace().next()?.strip_suffix(&end)?.to_owned());
-    let answers = told.lines().filter(|line| !line.starts_with(';'));
+    let answers = printed.lines().filter(|line| !line.starts_with(';'));
     Ok(Done { listing: Some(answers.filter_map(name).collect()), ..Done::default() })
 }

@@ -40,7 +40,7 @@ impl Contender for Rclone {
     }
 
     fn describe(&self) -> &'static str {
-        "rclone copy, 4 transfers at a time unless said otherwise"
+        "rclone copy, 4 parallel transfers by default"
     }
 
     fn needs(&self) -> &'static [Program] {

@@ -76,11 +76,11 @@ impl Contender for Redirector {
 
     fn unable(&self, work: &Work, server: &dyn Server, _tls: bool) -> Option<String> {
         if let Work::Tree { .. } = work {
-            return Some("no trace was found of how Windows makes a folder, so it is not modelled".to_owned());
+            return Some("folder creation is not modelled: no capture of Windows was available".to_owned());
         }
         let writes = matches!(work, Work::Upload { .. } | Work::Edit { .. });
         (writes && !server.proppatch())
-            .then(|| format!("Windows writes with PROPPATCH, which {} does not know", server.name()))
+            .then(|| format!("Windows writes with PROPPATCH, which {} does not support", server.name()))
     }
 
     fn settings(&self) -> Vec<(String, String)> {

@@ -53,11 +53,11 @@ impl Contender for WebDrive {
 
     fn unable(&self, work: &Work, server: &dyn Server, _tls: bool) -> Option<String> {
         if let Work::Tree { .. } = work {
-            return Some("no trace was found of how WebDrive makes a folder, so it is not modelled".to_owned());
+            return Some("folder creation is not modelled: no capture of WebDrive was available".to_owned());
         }
         let writes = matches!(work, Work::Upload { .. } | Work::Edit { .. });
         (writes && !server.proppatch())
-            .then(|| format!("an upload ends with PROPPATCH, which {} does not know", server.name()))
+            .then(|| format!("an upload ends with PROPPATCH, which {} does not support", server.name()))
     }
 
     fn settings(&self) -> Vec<(String, String)> {

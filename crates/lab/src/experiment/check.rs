@@ -17,6 +17,9 @@ use crate::{
     work::{Page, Work},
 };
 
+/// The kind of a name that must be one of the experiment's `contenders`.
+const LISTED: [&str; 2] = ["contender", " in this experiment"];
+
 /// More than enough to see any difference, and what [`stats`](crate::stats) is written for.
 pub(super) const MOST_SAMPLES: u32 = 100;
 
@@ -28,8 +31,8 @@ pub(super) fn experiment(mut file: File, name: String, known: Known<'_>) -> Resu
             Ok(Workload {
                 name: name.to_owned(),
                 work: work(text.kind, text.amounts(), workload)?,
-                networks: pick(&text.networks, "network", &names.networks)?,
-                contenders: pick(&text.contenders, "contender of this experiment", &names.all_names())?,
+                networks: pick(&text.networks, ["network", ""], &names.networks)?,
+                contenders: pick(&text.contenders, LISTED, &names.all_names())?,
             })
         })
         .collect::<Result<Vec<_>, Fault>>()?;
@@ -49,7 +52,7 @@ pub(super) fn experiment(mut file: File, name: String, known: Known<'_>) -> Resu
         samples,
         tls: file.tls,
         quick,
-        servers: pick(&file.servers, "server", known.servers)?,
+        servers: pick(&file.servers, ["server", ""], known.servers)?,
         claims: claims(file.claim, &names)?,
         contenders: names.rows,
         title: file.title,
@@ -103,46 +106,47 @@ fn in_order<T>(entries: &Named<T>) -> impl Iterator<Item = (&str, &T)> {
     entries.into_iter().map(|(name, entry)| (name.get_ref().as_str(), entry))
 }
 
-/// The name, if it is one of `names`.
-fn find<S: AsRef<str>>(name: &Spanned<String>, what: &str, names: &[S]) -> Result<String, Fault> {
+/// The name, if it is one of `names`. `kind` says what it names, and where from: `["contender", " in this experiment"]`.
+fn find<S: AsRef<str>>(name: &Spanned<String>, kind: [&str; 2], names: &[S]) -> Result<String, Fault> {
+    let [what, scope] = kind;
     if names.iter().any(|known| known.as_ref() == name.get_ref()) {
         return Ok(name.get_ref().clone());
     }
     let advice = advice(name.get_ref(), names.iter().map(AsRef::as_ref));
-    Err(Fault::new(name.span(), format!("no {what} is called `{}`; {advice}", name.get_ref())))
+    Err(Fault::new(name.span(), format!("unknown {what} `{}`{scope}; {advice}", name.get_ref())))
 }
 
 /// The names of a list, each once, each one of `names`, at least one.
-fn pick<S: AsRef<str>>(list: &[Spanned<String>], what: &str, names: &[S]) -> Result<Vec<String>, Fault> {
+fn pick<S: AsRef<str>>(list: &[Spanned<String>], kind: [&str; 2], names: &[S]) -> Result<Vec<String>, Fault> {
     let mut seen = BTreeSet::new();
     for name in list {
         if !seen.insert(name.get_ref()) {
-            return Err(Fault::new(name.span(), format!("the {what} `{}` is listed twice", name.get_ref())));
+            return Err(Fault::new(name.span(), format!("duplicate {} `{}`", kind[0], name.get_ref())));
         }
     }
-    list.iter().map(|name| find(name, what, names)).collect()
+    list.iter().map(|name| find(name, kind, names)).collect()
 }
 
 fn samples(samples: &Spanned<u32>) -> Result<u32, Fault> {
     if (1..=MOST_SAMPLES).contains(samples.get_ref()) {
         return Ok(*samples.get_ref());
     }
-    let message = format!("a cell is sampled 1 to {MOST_SAMPLES} times, not {}", samples.get_ref());
+    let message = format!("a cell takes 1 to {MOST_SAMPLES} samples, not {}", samples.get_ref());
     Err(Fault::new(samples.span(), message))
 }
 
 fn rows(file: &File, known: &[KnownContender<'_>]) -> Result<Vec<Row>, Fault> {
     let names: Vec<&str> = known.iter().map(|contender| contender.name).collect();
-    let listed = pick(&file.contenders, "contender", &names)?;
+    let listed = pick(&file.contenders, ["contender", ""], &names)?;
     for name in file.contender.keys() {
-        find(name, "contender of this experiment", &listed)?;
+        find(name, LISTED, &listed)?;
     }
     let nothing = Named::new();
     let mut rows = Vec::new();
     for contender in listed.iter().filter_map(|name| known.iter().find(|known| known.name == name)) {
         let settings = file.contender.get(contender.name).unwrap_or(&nothing);
         for (key, sweep) in settings {
-            find(key, &format!("setting of {}", contender.name), &contender.settings)?;
+            find(key, ["setting", &format!(" of {}", contender.name)], &contender.settings)?;
             values(key, sweep)?;
         }
         rows.extend(swept(settings).into_iter().map(|settings| Row {
@@ -161,11 +165,11 @@ fn values(key: &Spanned<String>, sweep: &Sweep) -> Result<(), Fault> {
     let complaint = if values.is_empty() {
         "has no value"
     } else if distinct.len() < values.len() {
-        "has a value twice"
+        "has a duplicate value"
     } else {
         return Ok(());
     };
-    Err(Fault::new(key.span(), format!("the setting `{}` {complaint}", key.get_ref())))
+    Err(Fault::new(key.span(), format!("setting `{}` {complaint}", key.get_ref())))
 }
 
 impl Sweep {
@@ -194,7 +198,7 @@ fn swept(settings: &Named<Sweep>) -> Vec<Parameters> {
 }
 
 fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work, Fault> {
-    let missing = |key: &str| Fault::new(whole.span(), format!("the key `{key}` is missing"));
+    let missing = |key: &str| Fault::new(whole.span(), format!("missing key `{key}`"));
     let count = |amount: &mut Option<Spanned<u32>>, key: &str| match amount.take() {
         Some(count) if *count.get_ref() == 0 => Err(Fault::new(count.span(), format!("`{key}` must be at least 1"))),
         Some(count) => Ok(count.into_inner()),
@@ -213,7 +217,7 @@ fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work,
         let span = amount.as_ref().map(Spanned::span);
         match sizes(amount, "size")?[..] {
             [size] => Ok(size),
-            _ => Err(Fault::new(span.unwrap_or_else(|| whole.span()), "this kind of workload has one size")),
+            _ => Err(Fault::new(span.unwrap_or_else(|| whole.span()), "this kind of workload takes one size")),
         }
     };
     let work = match kind {
@@ -222,7 +226,7 @@ fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work,
             let span = amounts.folders.as_ref().map(Spanned::span);
             let (folders, files) = (count(&mut amounts.folders, "folders")?, count(&mut amounts.files, "files")?);
             if folders > files {
-                let message = "there must be a file for each folder, or it would be empty".to_owned();
+                let message = "more folders than files; each folder needs a file".to_owned();
                 return Err(Fault::new(span.unwrap_or_else(|| whole.span()), message));
             }
             Work::Tree { folders, files, size: size(&mut amounts.size)? }
@@ -250,7 +254,7 @@ fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work,
         Kind::Edit => Work::Edit { times: count(&mut amounts.times, "times")?, size: size(&mut amounts.size)? },
     };
     match amounts.leftover() {
-        Some((key, span)) => Err(Fault::new(span, format!("`{key}` means nothing to this kind of workload"))),
+        Some((key, span)) => Err(Fault::new(span, format!("key `{key}` does not apply to this kind of workload"))),
         None => Ok(work),
     }
 }
@@ -289,13 +293,13 @@ impl Amounts {
 }
 
 fn quick(text: &QuickText, file: &File, names: &Names, whole: &[Workload], samples: u32) -> Result<Quick, Fault> {
-    let chosen = |list: &Option<Vec<Spanned<String>>>, what: &str, all: &[String]| match list {
-        Some(list) => pick(list, what, all),
+    let chosen = |list: &Option<Vec<Spanned<String>>>, kind: [&str; 2], all: &[String]| match list {
+        Some(list) => pick(list, kind, all),
         None => Ok(all.to_vec()),
     };
     let mut workloads = Vec::new();
     for (name, amounts) in &text.workload {
-        find(name, "workload", &names.workloads)?;
+        find(name, ["workload", ""], &names.workloads)?;
         let text = file.workload[name.get_ref().as_str()].get_ref();
         let work = work(text.kind, amounts.clone().or(text.amounts()), name)?;
         let same = whole.iter().find(|workload| workload.name == *name.get_ref()).cloned();
@@ -306,9 +310,12 @@ fn quick(text: &QuickText, file: &File, names: &Names, whole: &[Workload], sampl
         workloads.iter().find(it).or_else(|| whole.iter().find(it)).cloned()
     };
     Ok(Quick {
-        networks: chosen(&text.networks, "network", &names.networks)?,
-        workloads: chosen(&text.workloads, "workload", &names.workloads)?.into_iter().filter_map(smaller).collect(),
-        contenders: chosen(&text.contenders, "contender of this experiment", &names.all_names())?,
+        networks: chosen(&text.networks, ["network", ""], &names.networks)?,
+        workloads: chosen(&text.workloads, ["workload", ""], &names.workloads)?
+            .into_iter()
+            .filter_map(smaller)
+            .collect(),
+        contenders: chosen(&text.contenders, LISTED, &names.all_names())?,
         samples: text.samples.as_ref().map_or(Ok(samples), self::samples)?,
     })
 }
@@ -320,20 +327,20 @@ fn claims(texts: Vec<ClaimText>, names: &Names) -> Result<Vec<Claim>, Fault> {
         .into_iter()
         .map(|text| {
             if !seen.insert(text.id.get_ref().clone()) {
-                return Err(Fault::new(text.id.span(), format!("the claim `{}` is there twice", text.id.get_ref())));
+                return Err(Fault::new(text.id.span(), format!("duplicate claim `{}`", text.id.get_ref())));
             }
             let span = text.check.span();
-            let check = text.check.into_inner().with_names(
-                |name| find(&name, "contender of this experiment", &rows),
-                |name| find(&name, "network", &names.networks),
-            )?;
+            let check = text
+                .check
+                .into_inner()
+                .with_names(|name| find(&name, LISTED, &rows), |name| find(&name, ["network", ""], &names.networks))?;
             match check.complaint() {
                 Some(complaint) => Err(Fault::new(span, complaint)),
                 None => Ok(Claim {
                     id: text.id.into_inner(),
                     said: text.said,
-                    workload: find(&text.workload, "workload", &names.workloads)?,
-                    network: find(&text.network, "network", &names.networks)?,
+                    workload: find(&text.workload, ["workload", ""], &names.workloads)?,
+                    network: find(&text.network, ["network", ""], &names.networks)?,
                     check,
                 }),
             }

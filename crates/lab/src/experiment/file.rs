@@ -76,7 +76,7 @@ impl Workload {
 
 /// One size, or those that files take in turn.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged, expecting = "a size is like \"10KiB\", or a list of such")]
+#[serde(untagged, expecting = "expected a size like \"10KiB\", or a list of sizes")]
 pub(super) enum Sizes {
     One(Size),
     InTurn(Vec<Size>),
@@ -146,7 +146,7 @@ pub(super) struct Claim {
 
 /// One value of a setting, or all that it shall take in turn.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged, expecting = "a setting is a number, or a list of numbers")]
+#[serde(untagged, expecting = "expected a number or a list of numbers")]
 pub(super) enum Sweep {
     One(u32),
     Many(Vec<u32>),
@@ -173,7 +173,7 @@ fn take_ends(document: &mut DeTable<'_>) -> Result<BTreeMap<String, Ends>, Fault
         let note = network.remove("note").map(|note| {
             let span = note.span();
             String::deserialize(ValueDeserializer::from(note))
-                .map_err(|_| Fault::new(span, "a note is a text in quotes"))
+                .map_err(|_| Fault::new(span, "`note` must be a string in quotes"))
         });
         let server = network.remove("server").map(|server| {
             let span = server.span();

@@ -57,14 +57,14 @@ impl From<toml::de::Error> for Fault {
 fn reworded(said: &str) -> Option<String> {
     let quoted: Vec<&str> = said.split('`').skip(1).step_by(2).collect();
     match (said, quoted.as_slice()) {
-        ("duplicate key", _) => return Some("the same key stands twice; keep one of them".to_owned()),
+        ("duplicate key", _) => return Some("duplicate key; keep one of them".to_owned()),
         (_, [wrong, right @ ..]) if said.starts_with("unknown field") => {
             return Some(format!("unknown key `{wrong}`; {}", advice(wrong, right.iter().copied())));
         }
         (_, [wrong, right @ ..]) if said.starts_with("unknown variant") => {
-            return Some(format!("`{wrong}` is not known here; {}", advice(wrong, right.iter().copied())));
+            return Some(format!("unknown value `{wrong}`; {}", advice(wrong, right.iter().copied())));
         }
-        (_, [key]) if said.starts_with("missing field") => return Some(format!("the key `{key}` is missing")),
+        (_, [key]) if said.starts_with("missing field") => return Some(format!("missing key `{key}`")),
         _ => {}
     }
     if let Some(listed) = said.strip_prefix("unexpected keys in table: ") {
@@ -72,7 +72,7 @@ fn reworded(said: &str) -> Option<String> {
         return Some(format!("unknown key `{wrong}`; {}", advice(wrong, right.split(", "))));
     }
     if let Some((found, _)) = said.strip_prefix("invalid type: ")?.split_once(", expected a string") {
-        return Some(format!("a text in quotes is needed here, not {found}"));
+        return Some(format!("expected a string in quotes, not {found}"));
     }
     None
 }

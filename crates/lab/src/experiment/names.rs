@@ -20,8 +20,8 @@ pub(crate) fn advice<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str> +
     match nearest(wrong, names.clone()) {
         Some(name) => format!("did you mean `{name}`?"),
         None => match names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>() {
-            names if names.is_empty() => "there is none to choose from".to_owned(),
-            names => format!("there is {}", names.join(", ")),
+            names if names.is_empty() => "there are none".to_owned(),
+            names => format!("available: {}", names.join(", ")),
         },
     }
 }
@@ -38,6 +38,6 @@ mod tests {
         assert_eq!(nearest("davfs2-nolock", names), Some("davfs2-nolocks"));
         assert_eq!(nearest("gvfs-mount", names), None);
         assert_eq!(nearest("x", ["a"]), None);
-        assert_eq!(advice("gvfs-mount", ["curl", "rclone"]), "there is `curl`, `rclone`");
+        assert_eq!(advice("gvfs-mount", ["curl", "rclone"]), "available: `curl`, `rclone`");
     }
 }

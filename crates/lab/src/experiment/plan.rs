@@ -37,7 +37,7 @@ pub struct Selection {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A name that the experiment does not have.
-    #[error("the experiment has no {what} called `{name}`; {advice}")]
+    #[error("unknown {what} `{name}` in this experiment; {advice}")]
     Unknown {
         /// Network, workload or contender.
         what: &'static str,
@@ -48,16 +48,14 @@ pub enum PlanError {
     },
     /// No quick form.
     #[error(
-        "the experiment has no quick form; run it without --quick, or with fewer --network, --workload, --contender"
+        "the experiment has no `quick` part; leave out --quick, or select with --network, --workload and --contender"
     )]
     NoQuick,
     /// No cell is left.
-    #[error(
-        "the experiment has no cell of what was chosen: its workloads may name the networks and contenders they are for"
-    )]
+    #[error("the selection has no cells; a workload may be limited to certain networks and contenders")]
     Nothing,
     /// None, or more than anybody waits for.
-    #[error("a cell is sampled 1 to {MOST_SAMPLES} times, not {0}")]
+    #[error("a cell takes 1 to {MOST_SAMPLES} samples, not {0}")]
     Samples(u32),
 }
 
@@ -84,7 +82,7 @@ pub struct Cell {
 /// The rivals on one network and workload, in the order in which they run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// Each round runs every cell of the block once; a cell is its place in [`Plan::cells`].
+    /// Each round runs every cell of the block once; a cell is its index in [`Plan::cells`].
     pub rounds: Vec<Vec<usize>>,
 }
 
@@ -162,8 +160,8 @@ impl Plan {
             let (a, b) = (&self.cells[*a], &self.cells[*b]);
             a.network.name == b.network.name && a.workload.name == b.workload.name
         };
-        let places: Vec<usize> = (0..self.cells.len()).collect();
-        places.chunk_by(together).map(|cells| Block { rounds: rounds(cells, self.samples, &mut rng) }).collect()
+        let indices: Vec<usize> = (0..self.cells.len()).collect();
+        indices.chunk_by(together).map(|cells| Block { rounds: rounds(cells, self.samples, &mut rng) }).collect()
     }
 }
 

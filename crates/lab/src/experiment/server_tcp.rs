@@ -38,11 +38,11 @@ impl Stack {
     /// What no host can be set to, if anything.
     pub(super) fn complaint(&self) -> Option<String> {
         if self.initial_window.is_some_and(|segments| !(1..=1000).contains(&segments)) {
-            return Some("an initial window has 1 to 1000 segments".to_owned());
+            return Some("`initial_window` must be 1 to 1000 segments".to_owned());
         }
         let wrong = |name: &&String| !name.starts_with("net.") || name.contains("..") || name.contains('/');
         let wrong = self.sysctls.keys().find(wrong);
-        wrong.map(|name| format!("`{name}` is no setting of a host; those begin with net."))
+        wrong.map(|name| format!("sysctl `{name}` does not belong to a network namespace; only `net.…` can be set"))
     }
 }
 

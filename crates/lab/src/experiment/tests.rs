@@ -112,78 +112,84 @@ fn the_same_words_mean_the_same_factor_everywhere() {
 
 #[test]
 fn mistakes_are_told_where_they_stand() {
-    let told = |old: &str, new: &str| changed(old, new).unwrap_err().to_string();
+    let message = |old: &str, new: &str| changed(old, new).unwrap_err().to_string();
     let cases = BTreeMap::from([
-        ("unknown key", told("question =", "qestion =")),
-        ("unknown key in a network", told("rtt = \"18ms\"", "rrt = \"18ms\"")),
-        ("unknown key in a workload", told("entries = 1000", "entires = 1000")),
-        ("unknown kind", told("kind = \"upload\"", "kind = \"uplaod\"")),
-        ("unknown check", told("check.fastest", "check.fasest")),
-        ("unknown key in a check", told("at_least = 1.2", "atleast = 1.2")),
-        ("unknown contender", told("\"rclone\",", "\"rclon\",")),
-        ("unlike any contender", told("\"rclone\",", "\"cyberduck\",")),
-        ("unknown contender in a claim", told("to = \"davfs2-nolocks\"", "to = \"davfs-nolocks\"")),
-        ("unknown network in a claim", told("on = \"lan\"", "on = \"len\"")),
-        ("unknown workload in quick", told("workloads = [\"upload-small\"]", "workloads = [\"uploads-small\"]")),
+        ("unknown key", message("question =", "qestion =")),
+        ("unknown key in a network", message("rtt = \"18ms\"", "rrt = \"18ms\"")),
+        ("unknown key in a workload", message("entries = 1000", "entires = 1000")),
+        ("unknown kind", message("kind = \"upload\"", "kind = \"uplaod\"")),
+        ("unknown check", message("check.fastest", "check.fasest")),
+        ("unknown key in a check", message("at_least = 1.2", "atleast = 1.2")),
+        ("unknown contender", message("\"rclone\",", "\"rclon\",")),
+        ("unlike any contender", message("\"rclone\",", "\"cyberduck\",")),
+        ("unknown contender in a claim", message("to = \"davfs2-nolocks\"", "to = \"davfs-nolocks\"")),
+        ("unknown network in a claim", message("on = \"lan\"", "on = \"len\"")),
+        ("unknown workload in quick", message("workloads = [\"upload-small\"]", "workloads = [\"uploads-small\"]")),
         (
             "unknown workload to make smaller",
-            told("workload.upload-small.files = 16", "workload.upload-smal.files = 16"),
+            message("workload.upload-small.files = 16", "workload.upload-smal.files = 16"),
         ),
-        ("unknown server", told("\"apache\",", "\"apache2\",")),
-        ("bad unit", told("\"100mbit\"", "\"100mbps\"")),
-        ("no unit", told("rtt = \"18ms\"", "rtt = 18")),
-        ("note without quotes", told("note = \"the article's: a home in the same region as the server\"", "note = 7")),
-        ("listed twice", told("\"curl\",", "\"curl\", \"curl\",")),
-        ("key twice", told("entries = 1000", "entries = 1000\nentries = 2")),
-        ("claim twice", told("id = \"redirector-slowest-by-far\"", "id = \"redirector-slowest\"")),
-        ("missing key", told("entries = 1000", "")),
-        ("another kind's key", told("entries = 1000", "entries = 1000\nfiles = 3")),
+        ("unknown server", message("\"apache\",", "\"apache2\",")),
+        ("bad unit", message("\"100mbit\"", "\"100mbps\"")),
+        ("no unit", message("rtt = \"18ms\"", "rtt = 18")),
+        (
+            "note without quotes",
+            message("note = \"the article's: a home in the same region as the server\"", "note = 7"),
+        ),
+        ("listed twice", message("\"curl\",", "\"curl\", \"curl\",")),
+        ("key twice", message("entries = 1000", "entries = 1000\nentries = 2")),
+        ("claim twice", message("id = \"redirector-slowest-by-far\"", "id = \"redirector-slowest\"")),
+        ("missing key", message("entries = 1000", "")),
+        ("another kind's key", message("entries = 1000", "entries = 1000\nfiles = 3")),
         (
             "folders without a file",
-            told("kind = \"list\"\nentries = 1000", "kind = \"tree\"\nfolders = 4\nfiles = 3\nsize = \"1KiB\""),
+            message("kind = \"list\"\nentries = 1000", "kind = \"tree\"\nfolders = 4\nfiles = 3\nsize = \"1KiB\""),
         ),
-        ("name over two lines", told("what = \"samba-davfs2-nolocks\"", "what = \"samba\\nnolocks\"")),
-        ("nothing to do", told("entries = 1000", "entries = 0")),
-        ("too many samples", told("samples = 5", "samples = 500")),
-        ("bound missing", told(", at_least = 1.2", "")),
-        ("bound missing for requests", told(", at_most = 0", "")),
-        ("requests below none", told("at_most = 0", "at_most = -1")),
-        ("no method", told("methods = [\"LOCK\"]", "methods = []")),
-        ("factor out of range", told("by = 1.5", "by = -1.5")),
-        ("nobody to compare", told("among = [\"redirector-h1\", \"redirector-h2\", \"webdrive\"]", "among = []")),
-        ("setting unknown", told("[quick]", "[contender.rclone]\ntranfers = 4\n[quick]")),
-        ("setting of an absent contender", told("[quick]", "[contender.rclon]\ntransfers = 4\n[quick]")),
-        ("setting of a wrong kind", told("[quick]", "[contender.rclone]\ntransfers = { a = 1 }\n[quick]")),
-        ("setting twice the same", told("[quick]", "[contender.rclone]\ntransfers = [4, 4]\n[quick]")),
-        ("setting not a word", told("[quick]", "[contender.rclone]\ntransfers = \"a b\"\n[quick]")),
+        ("name over two lines", message("what = \"samba-davfs2-nolocks\"", "what = \"samba\\nnolocks\"")),
+        ("nothing to do", message("entries = 1000", "entries = 0")),
+        ("too many samples", message("samples = 5", "samples = 500")),
+        ("bound missing", message(", at_least = 1.2", "")),
+        ("bound missing for requests", message(", at_most = 0", "")),
+        ("requests below none", message("at_most = 0", "at_most = -1")),
+        ("no method", message("methods = [\"LOCK\"]", "methods = []")),
+        ("factor out of range", message("by = 1.5", "by = -1.5")),
+        ("nobody to compare", message("among = [\"redirector-h1\", \"redirector-h2\", \"webdrive\"]", "among = []")),
+        ("setting unknown", message("[quick]", "[contender.rclone]\ntranfers = 4\n[quick]")),
+        ("setting of an absent contender", message("[quick]", "[contender.rclon]\ntransfers = 4\n[quick]")),
+        ("setting of a wrong kind", message("[quick]", "[contender.rclone]\ntransfers = { a = 1 }\n[quick]")),
+        ("setting twice the same", message("[quick]", "[contender.rclone]\ntransfers = [4, 4]\n[quick]")),
+        ("setting not a word", message("[quick]", "[contender.rclone]\ntransfers = \"a b\"\n[quick]")),
         (
             "a list of sizes for an upload",
-            told("files = 200\nsize = \"10KiB\"", "files = 200\nsize = [\"10KiB\", \"1MiB\"]"),
+            message("files = 200\nsize = \"10KiB\"", "files = 200\nsize = [\"10KiB\", \"1MiB\"]"),
         ),
         (
             "no size",
-            told("kind = \"download\"\nfiles = 200\nsize = \"10KiB\"", "kind = \"download\"\nfiles = 2\nsize = []"),
+            message("kind = \"download\"\nfiles = 200\nsize = \"10KiB\"", "kind = \"download\"\nfiles = 2\nsize = []"),
         ),
         (
             "a page without rest",
-            told("kind = \"list\"\nentries = 1000", "kind = \"page\"\nobjects = \"1KiB\"\nsize = \"1KiB\""),
+            message("kind = \"list\"\nentries = 1000", "kind = \"page\"\nobjects = \"1KiB\"\nsize = \"1KiB\""),
         ),
-        ("objects that are no page's", told("entries = 1000", "entries = 1000\nobjects = [\"1KiB\"]")),
-        ("a workload over no network", told("entries = 1000", "entries = 1000\nnetworks = [\"artcle\"]")),
-        ("a workload by nobody", told("entries = 1000", "entries = 1000\ncontenders = [\"rclon\"]")),
-        ("a server's unknown key", told("rtt = \"18ms\"", "rtt = \"18ms\"\nserver.initial_windw = 3")),
-        ("a server without a window", told("rtt = \"18ms\"", "rtt = \"18ms\"\nserver.initial_window = 0")),
-        ("a setting of no host", told("rtt = \"18ms\"", "rtt = \"18ms\"\nserver.sysctls.\"kernel.hostname\" = \"x\"")),
+        ("objects that are no page's", message("entries = 1000", "entries = 1000\nobjects = [\"1KiB\"]")),
+        ("a workload over no network", message("entries = 1000", "entries = 1000\nnetworks = [\"artcle\"]")),
+        ("a workload by nobody", message("entries = 1000", "entries = 1000\ncontenders = [\"rclon\"]")),
+        ("a server's unknown key", message("rtt = \"18ms\"", "rtt = \"18ms\"\nserver.initial_windw = 3")),
+        ("a server without a window", message("rtt = \"18ms\"", "rtt = \"18ms\"\nserver.initial_window = 0")),
+        (
+            "a setting of no host",
+            message("rtt = \"18ms\"", "rtt = \"18ms\"\nserver.sysctls.\"kernel.hostname\" = \"x\""),
+        ),
         (
             "an unknown unit",
-            told(
+            message(
                 "check.per-step = { what = \"davfs2\", methods = [\"LOCK\"], at_most = 0 }",
                 "check.takes = { what = \"davfs2\", unit = \"trips\", at_most = 1 }",
             ),
         ),
-        ("not TOML", told("[quick]", "[quick")),
+        ("not TOML", message("[quick]", "[quick")),
     ]);
-    let lines: Vec<String> = cases.iter().map(|(what, told)| format!("{what}\n    {told}")).collect();
+    let lines: Vec<String> = cases.iter().map(|(what, message)| format!("{what}\n    {message}")).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
 
@@ -229,7 +235,7 @@ fn a_selection_says_what_it_does_not_find() {
     let wrong = Selection { networks: vec!["artcle".into()], ..Selection::default() };
     assert_eq!(
         race().plan(&wrong).unwrap_err().to_string(),
-        "the experiment has no network called `artcle`; did you mean `article`?"
+        "unknown network `artcle` in this experiment; did you mean `article`?"
     );
 }
 

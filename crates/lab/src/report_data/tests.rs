@@ -56,10 +56,10 @@ fn a_run_without_results_says_why() {
     run.claims.clear();
     assert_eq!(
         answer(&run),
-        "Fastest: Nothing was measured: mount.davfs is not installed; `apt-get install davfs2` brings it."
+        "Fastest: Nothing was measured: mount.davfs is not installed; install it with `apt-get install davfs2`."
     );
     run.cells.clear();
-    assert_eq!(answer(&run), "Fastest: Nothing was measured: the run has no cell.");
+    assert_eq!(answer(&run), "Fastest: Nothing was measured: the run has no cells.");
 }
 
 /// What the page of compared runs is filled with.

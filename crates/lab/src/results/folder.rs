@@ -33,7 +33,7 @@ pub fn create_folder(runs: &Path, name: &str, at: SystemTime) -> Result<PathBuf,
             Err(error) => return Err(ResultsError::write(&folder, error)),
         }
     }
-    Err(ResultsError::write(runs, "a hundred runs began in the same second"))
+    Err(ResultsError::write(runs, "a hundred runs started in the same second"))
 }
 
 /// A run among others.
@@ -62,19 +62,19 @@ pub fn locate(runs: &Path, id: Option<&str>) -> Result<PathBuf, ResultsError> {
     let Some(id) = id else {
         let newest = list(runs)?.into_iter().find(|listed| listed.run.is_ok());
         let newest = newest.map(|listed| runs.join(listed.id).join("run.json"));
-        return newest.ok_or_else(|| ResultsError::read(runs, "no run has ended there; `haul race` makes one"));
+        return newest.ok_or_else(|| ResultsError::read(runs, "no finished run there; `haul race` makes one"));
     };
-    for place in [runs.join(id), PathBuf::from(id)] {
-        match place.join("run.json") {
+    for path in [runs.join(id), PathBuf::from(id)] {
+        match path.join("run.json") {
             file if file.exists() => return Ok(file),
-            _ if place.is_file() => return Ok(place),
+            _ if path.is_file() => return Ok(path),
             _ => {}
         }
     }
     let ids = ids(runs)?;
     let advice = match nearest(id, ids.iter().map(String::as_str)) {
         Some(id) => format!("did you mean `{id}`?"),
-        None => "`haul lab list` shows those there are".to_owned(),
+        None => "`haul lab list` lists the runs".to_owned(),
     };
     Err(ResultsError::Unknown { id: id.to_owned(), folder: runs.display().to_string(), advice })
 }

@@ -35,7 +35,7 @@ pub enum ResultsError {
         why: String,
     },
     /// It is another kind of JSON.
-    #[error("{path} has the schema `{found}`, and this haul reads `{SCHEMA}`; use the version that wrote it")]
+    #[error("{path} has schema `{found}`, but this version of haul reads `{SCHEMA}`; use the version that wrote it")]
     Schema {
         /// Which file.
         path: String,
@@ -43,7 +43,7 @@ pub enum ResultsError {
         found: String,
     },
     /// No such run.
-    #[error("there is no run called `{id}` in {folder}; {advice}")]
+    #[error("unknown run `{id}` in {folder}; {advice}")]
     Unknown {
         /// What was asked for.
         id: String,

@@ -86,19 +86,19 @@ fn a_run_from_before_a_field_was_added_is_read() {
 fn what_cannot_be_read_is_named() {
     let folder = folder();
     let path = folder.path().join("run.json");
-    let told = |text: &str| {
+    let message = |text: &str| {
         fs::write(&path, text).unwrap();
         read(&path).unwrap_err().to_string().replace(&path.display().to_string(), "run.json")
     };
     let cases = [
-        told(r#"{"schema": "longhaul.explain/1"}"#),
-        told("{}"),
-        told(r#"{"schema": "longhaul.run/1", "experiment": 7}"#),
-        told("half of {"),
+        message(r#"{"schema": "longhaul.explain/1"}"#),
+        message("{}"),
+        message(r#"{"schema": "longhaul.run/1", "experiment": 7}"#),
+        message("half of {"),
     ];
     insta::assert_snapshot!(cases.join("\n"), @r#"
-    run.json has the schema `longhaul.explain/1`, and this haul reads `longhaul.run/1`; use the version that wrote it
-    run.json has the schema `none`, and this haul reads `longhaul.run/1`; use the version that wrote it
+    run.json has schema `longhaul.explain/1`, but this version of haul reads `longhaul.run/1`; use the version that wrote it
+    run.json has schema `none`, but this version of haul reads `longhaul.run/1`; use the version that wrote it
     cannot read the results in run.json: invalid type: integer `7`, expected a string at line 1 column 44
     cannot read the results in run.json: expected value at line 1 column 1
     "#);
@@ -110,8 +110,11 @@ fn a_write_that_fails_leaves_the_old_file() {
     let path = folder.path().join("run.json");
     fs::create_dir(&path).unwrap();
     fs::write(path.join("old"), "old").unwrap();
-    let told = write(&path, &run(2, 1.0, &[])).unwrap_err().to_string();
-    assert!(told.starts_with("cannot write the results to ") && told.ends_with("choose another folder"), "{told}");
+    let message = write(&path, &run(2, 1.0, &[])).unwrap_err().to_string();
+    assert!(
+        message.starts_with("cannot write the results to ") && message.ends_with("choose another folder"),
+        "{message}"
+    );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something is left beside the file");
     assert!(write(&folder.path().join("absent/run.json"), &run(2, 1.0, &[])).is_err());
 }
@@ -147,8 +150,8 @@ fn a_disk_that_is_full_is_told() {
     let full = Path::new("/dev/full");
     let plan = plan(1);
     let mut log = SampleLog::on(full, fs::OpenOptions::new().write(true).open(full).unwrap());
-    let told = log.append(&plan.cells[0], &Sample::default()).unwrap_err().to_string();
-    assert!(told.starts_with("cannot write the results to /dev/full: No space left on device"), "{told}");
+    let message = log.append(&plan.cells[0], &Sample::default()).unwrap_err().to_string();
+    assert!(message.starts_with("cannot write the results to /dev/full: No space left on device"), "{message}");
 }
 
 #[test]
@@ -178,14 +181,14 @@ fn runs_are_named_by_their_time_and_found_again() {
     for id in [name(&first), first.to_str().unwrap(), first.join("run.json").to_str().unwrap()] {
         assert!(find(runs.path(), Some(id)).unwrap() == run(2, 1.0, &[]), "{id} is another run");
     }
-    let told = find(runs.path(), Some("20261121-193800-webdav-rce")).unwrap_err().to_string();
-    assert!(told.ends_with("did you mean `20261121-193800-webdav-race`?"), "{told}");
+    let message = find(runs.path(), Some("20261121-193800-webdav-rce")).unwrap_err().to_string();
+    assert!(message.ends_with("did you mean `20261121-193800-webdav-race`?"), "{message}");
 }
 
 #[test]
 fn where_no_run_was_made_none_is_found() {
     let runs = folder().path().join("runs");
     assert!(list(&runs).unwrap().is_empty());
-    let told = find(&runs, None).unwrap_err().to_string();
-    assert!(told.ends_with("no run has ended there; `haul race` makes one"), "{told}");
+    let message = find(&runs, None).unwrap_err().to_string();
+    assert!(message.ends_with("no finished run there; `haul race` makes one"), "{message}");
 }

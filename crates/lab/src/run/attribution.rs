@@ -1,7 +1,7 @@
-//! Asking the packets of each cell's typical sample what its time was spent on, when all is measured: while a rival
-//! runs, the processors are its own.
+//! Explaining the capture of each cell's typical sample. This happens after all measurements, since until then the
+//! processors belong to the contenders.
 //!
-//! No result hangs on this. What cannot be read, or takes too long, is noted in the place of the answer.
+//! No result depends on it. A capture that cannot be read, or takes too long, gets a note instead of an answer.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -20,44 +20,44 @@ use crate::{
     results::{Outcome, Sample, Why},
 };
 
-/// How long all cells together may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Time limit for all cells together.
+const TIME_LIMIT: Duration = Duration::from_mins(1);
 
-/// The most packets of a capture that is read: some tens of bytes of each are kept.
-const MOST: u64 = 2_000_000;
+/// The maximum number of packets read from a capture; each takes some tens of bytes of memory.
+const MAX_PACKETS: u64 = 2_000_000;
 
-/// How many packets are read between two looks at the clock.
-const STRETCH: u64 = 4096;
+/// The number of packets between two checks of the clock.
+const CHECK_INTERVAL: u64 = 4096;
 
 impl Run<'_> {
-    /// What the time of each cell was spent on, in the order of the plan; none for a cell that has no result, and
-    /// for all that are left when the user wants no more.
+    /// The attribution of each cell's time, in the order of the plan; none for a cell without a result, and for the
+    /// remaining cells after a cancellation.
     pub fn explain(&self, outcomes: &[Outcome]) -> Vec<Option<Why>> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         let next = AtomicUsize::new(0);
         let work = || {
-            let places = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
-            let places = places.take_while(|place| *place < outcomes.len() && !self.is_cancelled());
-            places.map(|place| (place, self.why(place, &outcomes[place], deadline))).collect::<Vec<_>>()
+            let indices = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+            let indices = indices.take_while(|index| *index < outcomes.len() && !self.is_cancelled());
+            indices.map(|index| (index, self.why(index, &outcomes[index], deadline))).collect::<Vec<_>>()
         };
         let mut reasons = vec![None; outcomes.len()];
         thread::scope(|scope| {
             let threads = thread::available_parallelism().map_or(1, usize::from).min(outcomes.len());
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            for (place, why) in threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()) {
-                reasons[place] = why;
+            for (index, why) in threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()) {
+                reasons[index] = why;
             }
         });
         reasons
     }
 
-    fn why(&self, place: usize, outcome: &Outcome, deadline: Instant) -> Option<Why> {
+    fn why(&self, index: usize, outcome: &Outcome, deadline: Instant) -> Option<Why> {
         let Outcome::Done(samples) = outcome else { return None };
-        let (capture, sample) = self.captures().typical(&self.plan.cells[place], samples)?;
-        // A rule that is wrong about some odd packet must not take the whole race with it.
-        let told = catch_unwind(AssertUnwindSafe(|| self.read(&capture, deadline)));
-        let told = told.unwrap_or_else(|_| Err(format!("explain broke on {}", capture.display())));
-        Some(told.and_then(|explanation| why(&explanation, sample)).unwrap_or_else(|error| Why {
+        let (capture, sample) = self.captures().typical(&self.plan.cells[index], samples)?;
+        // A bug in a rule, triggered by an odd packet, must not lose the results of the race.
+        let result = catch_unwind(AssertUnwindSafe(|| self.read(&capture, deadline)));
+        let result = result.unwrap_or_else(|_| Err(format!("explain panicked on {}", capture.display())));
+        Some(result.and_then(|explanation| why(&explanation, sample)).unwrap_or_else(|error| Why {
             round: sample.round,
             seconds: [].into(),
             answer: format!("not explained: {error}"),
@@ -69,19 +69,19 @@ impl Run<'_> {
         let mut bounded = Bounded { source, run: self, deadline, packets: 0, udp: 0, stopped: None };
         let (explanation, broken) = explain::explain(&mut bounded);
         match (bounded.stopped, broken) {
-            (Some(Stop::Time), _) => Err(format!("there was no time for {}", capture.display())),
+            (Some(Stop::Time), _) => Err(format!("no time left for {}", capture.display())),
             (Some(Stop::Size), _) => {
-                Err(format!("{} has more than {MOST} packets; try `haul explain`", capture.display()))
+                Err(format!("{} has more than {MAX_PACKETS} packets; try `haul explain`", capture.display()))
             }
             (None, Some(error)) => Err(error.to_string()),
-            // Where the link would seem idle, QUIC or DNS was under way.
-            (None, None) if bounded.udp * 2 > bounded.packets => Err("it went over UDP, not TCP".into()),
+            // TCP alone would show an idle link while QUIC or DNS was in flight.
+            (None, None) if bounded.udp * 2 > bounded.packets => Err("the traffic was UDP, not TCP".into()),
             (None, None) => Ok(explanation),
         }
     }
 }
 
-/// A capture that ends early when there is no time for more of it.
+/// A capture that ends early when the time or the packets run out.
 struct Bounded<'a> {
     source: Box<dyn Source + Send>,
     run: &'a Run<'a>,
@@ -98,13 +98,13 @@ enum Stop {
 
 impl Source for Bounded<'_> {
     fn next(&mut self) -> Result<Option<Packet<'_>>, Error> {
-        if self.packets.is_multiple_of(STRETCH) && (self.run.is_cancelled() || Instant::now() > self.deadline) {
+        if self.packets.is_multiple_of(CHECK_INTERVAL) && (self.run.is_cancelled() || Instant::now() > self.deadline) {
             self.stopped = Some(Stop::Time);
         }
         let packet = if self.stopped.is_some() { None } else { self.source.next()? };
         self.packets += 1;
         self.udp += u64::from(packet.as_ref().is_some_and(|packet| packet.udp().is_some()));
-        if packet.is_some() && self.packets > MOST {
+        if packet.is_some() && self.packets > MAX_PACKETS {
             self.stopped = Some(Stop::Size);
             return Ok(None);
         }
@@ -128,7 +128,7 @@ mod tests {
     use crate::{servers, test_data};
 
     #[test]
-    fn what_cannot_be_explained_says_so_and_fails_nothing() {
+    fn captures_that_cannot_be_explained_get_a_note() {
         let folder = tempfile::tempdir().unwrap();
         let (plan, servers) = (test_data::plan(1), servers::all());
         let outcomes = test_data::outcomes(&plan, 1.0, &["davfs2"]);
@@ -156,6 +156,6 @@ mod tests {
             assert!(why.seconds.is_empty());
         }
         run.cancel = Arc::new(AtomicBool::new(true));
-        assert!(run.explain(&outcomes).iter().all(Option::is_none), "the user wants no more");
+        assert!(run.explain(&outcomes).iter().all(Option::is_none), "cancelled");
     }
 }

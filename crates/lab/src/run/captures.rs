@@ -1,9 +1,8 @@
-//! Which captures of a cell are kept: the typical sample's, and the slowest's where it is far out.
+//! Which captures of a cell are kept: that of the typical sample, and that of the slowest if it is an outlier.
 //!
-//! Whoever opens a cell's capture wants to see what its median is made of; whoever sees a sample that took
-//! much longer than its like wants to know why. Which samples these are is known only when the cell has had
-//! its last. Until then every sample's capture waits in the folder under the number of its round, and there it
-//! is found where the run was killed.
+//! The first shows what the median consists of, the second why one sample took so much longer. Which samples these are
+//! is known only after the last sample of the cell. Until then every capture is in the folder under the number of its
+//! round; if the run is killed, it stays there.
 
 use std::{
     fs, io,
@@ -12,10 +11,10 @@ use std::{
 
 use crate::{experiment::Cell, results::Sample, stats::median};
 
-/// How many times as long as the median the slowest sample takes at least, for its capture to be kept too.
-const FAR_OUT: f64 = 1.5;
+/// A sample that takes at least this many times the median is an outlier.
+const OUTLIER: f64 = 1.5;
 
-/// What the name of the slowest sample's capture has at its end.
+/// The suffix of the name of the slowest sample's capture.
 pub(crate) const SLOWEST: &str = "-slowest";
 
 /// A capture that could not be kept.
@@ -31,7 +30,7 @@ pub(super) struct NotKept {
 pub(super) struct Captures<'a>(pub(super) &'a Path);
 
 impl Captures<'_> {
-    /// Takes a capture in. Half of one is not kept, and gives a full disk room for the results.
+    /// Copies a capture into the folder. An incomplete copy is removed, which frees a full disk for the results.
     pub(super) fn take(self, capture: &Path, cell: &Cell, round: u32) -> Result<(), NotKept> {
         let path = self.path(cell, &waiting(round));
         fs::copy(capture, &path).map(drop).map_err(|error| {
@@ -40,15 +39,15 @@ impl Captures<'_> {
         })
     }
 
-    /// Keeps of a cell's captures those that are worth it.
+    /// Keeps the captures of the typical sample and of the outlier, and removes the others.
     pub(super) fn settle(self, cell: &Cell, samples: &[Sample]) -> Result<(), NotKept> {
         let seconds: Vec<f64> = samples.iter().map(|sample| sample.seconds).collect();
-        let (typical, far_out) = worth_keeping(&seconds);
-        for (place, sample) in samples.iter().enumerate() {
+        let (typical, outlier) = worth_keeping(&seconds);
+        for (index, sample) in samples.iter().enumerate() {
             let path = self.path(cell, &waiting(sample.round));
-            let settled = if Some(place) == typical {
+            let settled = if Some(index) == typical {
                 fs::rename(&path, self.path(cell, ""))
-            } else if Some(place) == far_out {
+            } else if Some(index) == outlier {
                 fs::rename(&path, self.path(cell, SLOWEST))
             } else {
                 fs::remove_file(&path)
@@ -78,15 +77,15 @@ fn waiting(round: u32) -> String {
     format!("-round{round}")
 }
 
-/// The places of the typical sample (the median, or the lower of the two in the middle) and of the slowest if
-/// it is far out.
+/// The indices of the typical sample (the median, or the lower of the two in the middle) and of the slowest if it is
+/// an outlier.
 fn worth_keeping(seconds: &[f64]) -> (Option<usize>, Option<usize>) {
     let mut order: Vec<usize> = (0..seconds.len()).collect();
     order.sort_by(|a, b| seconds[*a].total_cmp(&seconds[*b]));
     let typical = order.get(seconds.len().saturating_sub(1) / 2).copied();
-    let is_far_out = |place: &usize| median(seconds).is_some_and(|median| seconds[*place] >= FAR_OUT * median);
-    let far_out = order.last().copied().filter(is_far_out).filter(|slowest| Some(*slowest) != typical);
-    (typical, far_out)
+    let is_outlier = |index: &usize| median(seconds).is_some_and(|median| seconds[*index] >= OUTLIER * median);
+    let outlier = order.last().copied().filter(is_outlier).filter(|slowest| Some(*slowest) != typical);
+    (typical, outlier)
 }
 
 #[cfg(test)]
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_typical_and_the_far_out_are_worth_keeping() {
+    fn typical_sample_and_outlier_are_kept() {
         assert_eq!(worth_keeping(&[]), (None, None));
         assert_eq!(worth_keeping(&[7.0]), (Some(0), None));
         assert_eq!(worth_keeping(&[2.0, 1.0, 3.0]), (Some(0), Some(2)));
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outlier_in_the_middle_of_a_cell_outlives_the_last_sample() {
+    fn outlier_in_the_middle_of_a_cell_is_kept_to_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let (captures, cell) = (Captures(folder.path()), &crate::test_data::plan(4).cells[0]);
         let capture = folder.path().join("capture");
@@ -123,11 +122,11 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named_and_half_of_it_is_not_left() {
+    fn capture_that_does_not_fit_is_reported_and_removed() {
         let folder = tempfile::tempdir().unwrap();
         let cell = &crate::test_data::plan(1).cells[0];
-        let told = Captures(folder.path()).take(Path::new("/nowhere"), cell, 3).unwrap_err().to_string();
-        assert!(told.contains("upload-small-article-curl-round3.pcapng: No such file"), "{told}");
+        let message = Captures(folder.path()).take(Path::new("/nowhere"), cell, 3).unwrap_err().to_string();
+        assert!(message.contains("upload-small-article-curl-round3.pcapng: No such file"), "{message}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

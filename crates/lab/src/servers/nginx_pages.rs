@@ -1,4 +1,4 @@
-//! nginx in the place of the replay server: what that is held against.
+//! nginx instead of the replay server, to compare it with.
 //!
 //! Each answer of the page is a file, and a map leads to it from the question: method, host, path with its query, and
 //! the field that tells requests apart that are otherwise alike. The recorded header fields are added from maps as
@@ -43,7 +43,7 @@ impl Server for NginxPages {
     }
 
     fn describe(&self) -> &'static str {
-        "nginx, which answers for all hosts of a recorded page from files"
+        "nginx, serving all hosts of a recorded page from files"
     }
 
     fn missing(&self) -> Option<Missing> {
@@ -149,14 +149,14 @@ impl Site {
         let mut statuses = BTreeMap::new();
         // By name, and by how many of that name came before it in the answer.
         let mut fields: BTreeMap<(String, usize), Vec<(String, String)>> = BTreeMap::new();
-        for (place, (request, response)) in answers(page).enumerate() {
+        for (index, (request, response)) in answers(page).enumerate() {
             let kind = field(response.headers(), &header::CONTENT_TYPE).to_owned();
             let count = types.len();
             let kind: &usize = types.entry(kind).or_insert(count);
-            let file = format!("{place}.type{kind}");
-            for question in [asked(request), format!("{}{place}", asked(request))] {
+            let file = format!("{index}.type{kind}");
+            for question in [asked(request), format!("{}{index}", asked(request))] {
                 if question.len() > WORD {
-                    return Err("an address of the page is longer than nginx reads");
+                    return Err("a URL of the page is longer than nginx accepts");
                 }
                 // Its maps are blind to case; of two answers to one question the first is given.
                 questions.entry(question.to_ascii_lowercase()).or_insert((question, file.clone()));

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     format::{Scale, times},
-    ranking::{Ranking, busy},
+    ranking::{Ranking, server_bottleneck},
     results::{CellResult, NetworkRecord, RunResult, Status, WorkloadRecord},
     stats::range_coverage,
 };
@@ -29,9 +29,9 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
     if let Some(rest) = heading.strip_prefix(&name) {
         heading = look.paint(Style::Bold, &name) + rest;
     }
-    let rivals = Ranking::new(run, &workload.name, &network.name);
-    let ranked = &rivals.ranked;
-    let mut text = heading + "\n" + &table(&rivals, look);
+    let ranking = Ranking::new(run, &workload.name, &network.name);
+    let ranked = &ranking.ranked;
+    let mut text = heading + "\n" + &table(&ranking, look);
     for cell in cells.iter().filter(|cell| cell.status == Status::Failed) {
         let why = cell.reason.as_deref().unwrap_or("no reason given");
         text += &look.paragraph("  ", 4, &format!("{} failed: {why}", cell.label()));
@@ -39,8 +39,8 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
     if ranked.is_empty() {
         text += "  nothing was measured\n";
     }
-    let mut sentences = rivals.sentences();
-    sentences.extend(busy(ranked));
+    let mut sentences = ranking.sentences();
+    sentences.extend(server_bottleneck(ranked));
     if !sentences.is_empty() {
         text += "\n";
     }
@@ -50,8 +50,8 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
     text + &reasons(ranked, look) + "\n"
 }
 
-fn table(rivals: &Ranking<'_>, look: Look) -> String {
-    let ranked = &rivals.ranked;
+fn table(ranking: &Ranking<'_>, look: Look) -> String {
+    let ranked = &ranking.ranked;
     if ranked.is_empty() {
         return String::new();
     }
@@ -65,24 +65,24 @@ fn table(rivals: &Ranking<'_>, look: Look) -> String {
     };
     let whole = |number: Option<u64>| number.map(|number| number.to_string());
     let interval = |cell: &CellResult| cell.ci95_s.map(|ci| format!("{}–{}", scale.number(ci.lo), scale.number(ci.hi)));
-    let places = (0..ranked.len()).map(|cell| rivals.place(cell));
+    let ranks = (0..ranked.len()).map(|cell| ranking.rank(cell));
     let fewest = ranked.iter().map(|cell| cell.samples_s.len()).min().unwrap_or_default();
     let spread = if range_coverage(fewest) < 0.95 { "\nrange" } else { "95 %\ninterval" };
     let mut columns = vec![
         Column { side: CellAlignment::Left, ..column("\ncontender", 0, &|cell| Some(cell.label())) },
         column("\ntime", 0, &|cell| cell.median_s.map(|median| scale.with_unit(median))),
         column(spread, 2, &interval),
-        column("quicker\nthan h1", 1, &|cell| rivals.quicker(cell)),
+        column("quicker\nthan h1", 1, &|cell| ranking.saved(cell)),
         column("times\nthe floor", 1, &|cell| cell.times_floor.map(times)),
         column("time\n÷ RTT", 3, &|cell| cell.round_trips.map(|trips| format!("{trips:.0}"))),
         column("\nrequests", 5, &|cell| whole(cell.requests)),
         column("connec-\ntions", 4, &|cell| whole(cell.connections)),
     ];
-    if rivals.plain().is_none() {
+    if ranking.baseline().is_none() {
         columns.retain(|column| !column.heading.starts_with("quicker"));
     }
-    if rivals.comparable() {
-        columns.insert(1, Column { cells: places.collect(), ..column("\nplace", 2, &|_| None) });
+    if ranking.is_comparable() {
+        columns.insert(1, Column { cells: ranks.collect(), ..column("\nrank", 2, &|_| None) });
     }
     let slowest = medians.last().copied().unwrap_or(1.0);
     let shares: Vec<f64> = medians.iter().map(|median| median / slowest).collect();
@@ -92,17 +92,17 @@ fn table(rivals: &Ranking<'_>, look: Look) -> String {
 
 /// What each one's time was spent on, in the order of the table.
 fn reasons(ranked: &[&CellResult], look: Look) -> String {
-    let told: Vec<(String, &str)> =
+    let answers: Vec<(String, &str)> =
         ranked.iter().filter_map(|cell| Some((cell.label(), cell.why.as_ref()?.answer.as_str()))).collect();
-    if told.is_empty() {
+    if answers.is_empty() {
         return String::new();
     }
-    let names = told.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    let names = answers.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
     let indent = "    ".len() + names + "  ".len();
     // Long names would leave no room beside them.
     let beside = 2 * indent <= look.width();
-    let heading = look.paragraph("  ", 4, "Where the time went, by the packets of each one's typical sample:");
-    told.iter().fold(format!("\n{heading}"), |text, (name, answer)| {
+    let heading = look.paragraph("  ", 4, "Where the time went, from the capture of each contender's typical sample:");
+    answers.iter().fold(format!("\n{heading}"), |text, (name, answer)| {
         // A number is not parted from its sign.
         let answer = answer.replace(" %", "\u{a0}%");
         let line = if beside {

@@ -18,8 +18,8 @@ pub fn render_change(change: &Change, look: Look) -> String {
     let mut text = heading(change, look);
     let same = |a: &CellChange, b: &CellChange| a.workload == b.workload && a.network == b.network;
     for block in change.cells.chunk_by(same) {
-        let place = format!("{}, {}", block[0].workload, block[0].network);
-        text = text + "\n" + &look.title(&place);
+        let name = format!("{}, {}", block[0].workload, block[0].network);
+        text = text + "\n" + &look.title(&name);
         text += &if change.runs.len() == 2 { pair(block, look) } else { matrix(block, look) };
     }
     text + "\n" + &summary(change, look)
@@ -27,12 +27,12 @@ pub fn render_change(change: &Change, look: Look) -> String {
 
 /// Which run is which, and what is not as it was.
 fn heading(change: &Change, look: Look) -> String {
-    let mut text = look.title("Runs, compared with the first");
+    let mut text = look.title("Runs, compared with run 1");
     for (number, run) in (1..).zip(&change.runs) {
         let baseline = if number == 1 { ", the baseline" } else { "" };
         text += &look.paragraph("  ", 4, &format!("run {number}: {}, {}{baseline}", run.name, run.started));
         for unlike in &run.unlike {
-            text += &look.paragraph("    not the same: ", 6, unlike);
+            text += &look.paragraph("    differs: ", 6, unlike);
         }
     }
     text
@@ -155,8 +155,8 @@ fn summary(change: &Change, look: Look) -> String {
     let signs = if change.runs.len() > 2 {
         " ▼ faster, ▲ slower, = no detectable difference, ? too few samples to tell, – not comparable."
     } else {
-        " Its interval holds in 95 % of cases unless it says less."
+        " Intervals have 95 % confidence unless stated otherwise."
     };
     let luck = change.by_chance().map_or_else(String::new, |said| format!(" {said}"));
-    text + &look.paragraph("", 0, &format!("A ratio is a run's time as a multiple of run 1's.{signs}{luck}"))
+    text + &look.paragraph("", 0, &format!("A ratio is a run's time divided by run 1's.{signs}{luck}"))
 }

@@ -35,9 +35,9 @@ pub(super) fn draw(mut columns: Vec<Column>, shares: &[f64], faint: &[bool], loo
         let cells = columns.iter().map(|column| column.cells[row].as_str()).chain(bars.get(row).map(String::as_str));
         table.add_row(cells.map(Cell::new).map(style));
     }
-    for (place, drawn) in table.column_iter_mut().enumerate() {
-        drawn.set_padding((0, if place < columns.len() { GAP } else { 0 }));
-        drawn.set_cell_alignment(columns.get(place).map_or(CellAlignment::Left, |column| column.side));
+    for (index, drawn) in table.column_iter_mut().enumerate() {
+        drawn.set_padding((0, if index < columns.len() { GAP } else { 0 }));
+        drawn.set_cell_alignment(columns.get(index).map_or(CellAlignment::Left, |column| column.side));
     }
     if look.colour {
         table.enforce_styling();
@@ -53,8 +53,8 @@ fn drop_columns(columns: &mut Vec<Column>, wanted: usize, look: Look) -> usize {
         let used = INDENT + columns.iter().map(Column::width).sum::<usize>();
         let last = columns.iter().enumerate().max_by_key(|(_, column)| column.rank);
         match last {
-            Some((place, column)) if used + wanted > look.width() && column.rank > 0 => {
-                columns.remove(place);
+            Some((index, column)) if used + wanted > look.width() && column.rank > 0 => {
+                columns.remove(index);
             }
             _ => return look.width().saturating_sub(used),
         }

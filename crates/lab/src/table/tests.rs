@@ -31,29 +31,29 @@ fn why_it_took_so_long_stands_under_the_block() {
         let answer = "73 % round trips (16 LOCK, 16 PUT, 16 UNLOCK, one at a time), 12 % TLS handshakes".to_owned();
         cell.why = Some(Why { round: 0, seconds: [].into(), answer });
     }
-    let told = |width| {
+    let below = |width| {
         let text = render(&run, plain(width));
         assert_eq!(text.matches("Where").count(), 1, "a block without reasons says nothing of them");
         let lines = text.lines().skip_while(|line| !line.contains("Where")).take_while(|line| !line.is_empty());
         lines.map(|line| line.to_owned() + "\n").collect::<String>()
     };
     assert_eq!(
-        told(80),
-        "  Where the time went, by the packets of each one's typical sample:\n    \
+        below(80),
+        "  Where the time went, from the capture of each contender's typical sample:\n    \
          rclone                 73 % round trips (16 LOCK, 16 PUT, 16 UNLOCK, one at\n                           \
          a time), 12 % TLS handshakes\n    \
          redirector-h1 (model)  73 % round trips (16 LOCK, 16 PUT, 16 UNLOCK, one at\n                           \
          a time), 12 % TLS handshakes\n"
     );
     assert!(
-        told(40).contains("\n    rclone: 73 % round trips (16 LOCK,\n      16 PUT, 16 UNLOCK, one at a time),\n"),
+        below(40).contains("\n    rclone: 73 % round trips (16 LOCK,\n      16 PUT, 16 UNLOCK, one at a time),\n"),
         "{}",
-        told(40)
+        below(40)
     );
 }
 
 /// What stands under the table of the first block, with the places of its contenders.
-fn told(samples: &[(&str, [f64; 4])]) -> String {
+fn below(samples: &[(&str, [f64; 4])]) -> String {
     let mut run = run(4, 1.0, &[]);
     run.cells.retain(|cell| cell.network == "article" && samples.iter().any(|(name, _)| *name == cell.contender));
     for cell in &mut run.cells {
@@ -79,11 +79,11 @@ fn a_place_is_no_narrower_than_the_samples_allow() {
     let close = [("curl", a), ("rclone", like(1.01)), ("davfs2", like(1.02)), ("webdrive", like(1.03))];
     let cases = [
         // Each neighbour is like the next, and the first is not like the last: no grouping says so.
-        told(&[("curl", a), ("rclone", b), ("davfs2", c)]),
+        below(&[("curl", a), ("rclone", b), ("davfs2", c)]),
         // One stalled sample leaves the whole order open.
-        told(&[("curl", [1.0, 1.0, 1.1, 9.0]), ("rclone", b), ("davfs2", c)]),
-        told(&[&close[..], &[("redirector-h1", slow)]].concat()),
-        told(&[("curl", a), ("davfs2", slow), ("rclone", c)]),
+        below(&[("curl", [1.0, 1.0, 1.1, 9.0]), ("rclone", b), ("davfs2", c)]),
+        below(&[&close[..], &[("redirector-h1", slow)]].concat()),
+        below(&[("curl", a), ("davfs2", slow), ("rclone", c)]),
     ];
     insta::assert_snapshot!(cases.join("\n\n"), @r"
     curl 1–2
@@ -95,7 +95,7 @@ fn a_place_is_no_narrower_than_the_samples_allow() {
     curl 1–3
     rclone 1–3
     davfs2 1–3
-    No detectable difference between curl and any other, not even davfs2.
+    No detectable difference between curl and any other contender, down to davfs2.
 
     curl 1–4
     rclone 1–4
@@ -118,15 +118,15 @@ fn the_spread_is_called_what_it_is() {
     let heading = |samples| render(&run(samples, 1.0, &[]), plain(100));
     assert!(heading(5).contains(" range ") && !heading(5).contains("interval"));
     assert!(heading(6).contains(" interval ") && !heading(6).contains(" range "));
-    assert!(!heading(2).contains("place"));
+    assert!(!heading(2).contains("rank"));
 }
 
 #[test]
 fn a_race_that_was_stopped() {
     let (race, plan) = (race(), plan(3));
     let mut outcomes = outcomes(&plan, 1.0, &DAVFS2);
-    let unreached = |place| place == 3 || place >= 12;
-    for (_, outcome) in outcomes.iter_mut().enumerate().filter(|(place, _)| unreached(*place)) {
+    let unreached = |index| index == 3 || index >= 12;
+    for (_, outcome) in outcomes.iter_mut().enumerate().filter(|(index, _)| unreached(*index)) {
         if !matches!(outcome, Outcome::Skipped(_)) {
             *outcome = Outcome::Done(Vec::new());
         }
@@ -191,8 +191,8 @@ fn colour_adds_nothing_but_colour() {
     let run = run(3, 1.0, &DAVFS2);
     let coloured = render(&run, Look { width: 100, colour: true });
     let mut bare = String::new();
-    for (place, part) in coloured.split('\x1b').enumerate() {
-        bare += if place == 0 { part } else { part.split_once('m').unwrap().1 };
+    for (index, part) in coloured.split('\x1b').enumerate() {
+        bare += if index == 0 { part } else { part.split_once('m').unwrap().1 };
     }
     let trimmed = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
     assert!(coloured.contains("\x1b[31m"));

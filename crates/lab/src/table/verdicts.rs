@@ -11,13 +11,13 @@ use crate::{
 
 pub(super) fn render(run: &RunResult, look: Look) -> String {
     let Some(first) = run.claims.first() else { return String::new() };
-    let mut text = look.title("What the source says, and what was measured here");
+    let mut text = look.title("Claims of the source, and what this run measured");
     text += &look.paragraph("", 0, &first.source);
     let (measured, open): (Vec<&ClaimResult>, Vec<&ClaimResult>) = run.claims.iter().partition(|claim| measured(claim));
-    for claims in measured.chunk_by(|a, b| place(a) == place(b)) {
+    for claims in measured.chunk_by(|a, b| block(a) == block(b)) {
         // Runs of the first version did not record it.
         let known = !claims[0].workload.is_empty();
-        text += &if known { heading(look, &place(claims[0])) } else { "\n".to_owned() };
+        text += &if known { heading(look, &block(claims[0])) } else { "\n".to_owned() };
         for claim in claims {
             text += &judged(claim, look);
         }
@@ -31,7 +31,7 @@ fn measured(claim: &ClaimResult) -> bool {
     claim.verdict != Verdict::Inconclusive || claim.ci95.is_some()
 }
 
-fn place(claim: &ClaimResult) -> String {
+fn block(claim: &ClaimResult) -> String {
     format!("{}, {}", claim.workload, claim.network)
 }
 
@@ -69,8 +69,8 @@ fn unjudged(claims: &[&ClaimResult], look: Look) -> String {
     for (absent, why) in reasons {
         text += &heading(look, &format!("Not judged: {why}"));
         for claim in claims.iter().filter(|claim| claim.measured.trim_end_matches('.') == why) {
-            let place = if absent { format!("{}: ", place(claim)) } else { String::new() };
-            text += &look.paragraph("    ", 6, &format!("{place}“{}”", claim.said));
+            let block = if absent { format!("{}: ", block(claim)) } else { String::new() };
+            text += &look.paragraph("    ", 6, &format!("{block}“{}”", claim.said));
         }
     }
     text
@@ -79,10 +79,9 @@ fn unjudged(claims: &[&ClaimResult], look: Look) -> String {
 fn summary(run: &RunResult, open: usize) -> String {
     let count = |verdict| run.claims.iter().filter(|claim| claim.verdict == verdict).count();
     let inconclusive = count(Verdict::Inconclusive) - open;
-    let were = if inconclusive == 1 { "was" } else { "were" };
     format!(
-        "Of {} {} reproduced what was said, {} refuted it, {inconclusive} {were} inconclusive, {open} not judged.",
-        counted(run.claims.len() as u64, "check"),
+        "{}: {} reproduced, {} refuted, {inconclusive} inconclusive, {open} not judged.",
+        counted(run.claims.len() as u64, "claim"),
         count(Verdict::Reproduced),
         count(Verdict::Refuted),
     )

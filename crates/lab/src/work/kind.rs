@@ -162,8 +162,8 @@ const EMPTY: Size = Size::bytes(0);
 
 /// `2KiB`; `9 × 2KiB, 1MiB`.
 fn in_turn(f: &mut fmt::Formatter<'_>, sizes: &[Size]) -> fmt::Result {
-    for (place, run) in sizes.chunk_by(|a, b| a == b).enumerate() {
-        let comma = if place == 0 { "" } else { ", " };
+    for (index, run) in sizes.chunk_by(|a, b| a == b).enumerate() {
+        let comma = if index == 0 { "" } else { ", " };
         match run.len() {
             count if count > 1 && sizes.len() > count => write!(f, "{comma}{count} × {}", run[0])?,
             _ => write!(f, "{comma}{}", run[0])?,

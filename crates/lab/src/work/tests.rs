@@ -128,7 +128,7 @@ fn merged_saves_are_seen_in_the_requests() {
     let puts = |n| Requests { methods: methods(n), ..Requests::default() };
     task.verify_requests(&puts(3)).unwrap();
     let merged = task.verify_requests(&puts(2)).unwrap_err().to_string();
-    assert_eq!(merged, "the result is wrong: the server was sent 2 PUT requests for 3 saves");
+    assert_eq!(merged, "the result is wrong: the server received 2 PUT requests for 3 saves");
     let (_folder, _, listing) = self::task(Work::List { entries: 3 });
     listing.verify_requests(&puts(0)).unwrap();
 }
@@ -156,7 +156,7 @@ fn a_save_is_waited_for_by_its_bytes() {
     let [(first, name), (second, _)] = saves.as_slice() else { panic!("two saves") };
     let brief = Deadline::for_cleanup(Duration::from_millis(30));
     let error = task.wait_arrived(&root, name, first, &brief).unwrap_err().to_string();
-    assert!(error.contains("did not end within") && error.ends_with("note.txt differs from byte 0 on"), "{error}");
+    assert!(error.contains("did not finish within") && error.ends_with("note.txt differs from byte 0 on"), "{error}");
     let file = root.join("s1").join(name);
     let mut half = first.clone();
     half[39_999] ^= 1;

@@ -10,12 +10,12 @@ use std::{
 use super::{PROPERTIES, WorkError, io_error};
 
 pub(super) fn same_names(
-    place: &str,
+    whose: &str,
     found: impl Iterator<Item = String>,
     expected: &[String],
 ) -> Result<(), WorkError> {
     let found: Vec<String> = found.collect();
-    let wrong = |what: String| Err(WorkError::Wrong(format!("{place} {what}")));
+    let wrong = |what: String| Err(WorkError::Wrong(format!("{whose} {what}")));
     let (have, want) = (found.iter().collect::<BTreeSet<_>>(), expected.iter().collect::<BTreeSet<_>>());
     if let Some(name) = want.difference(&have).next() {
         return wrong(format!("has {} of {} names, {name} is missing", have.len(), want.len()));

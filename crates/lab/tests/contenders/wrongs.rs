@@ -172,7 +172,7 @@ pub(super) fn silent_server() -> Result<(), Failed> {
             continue;
         }
         let said = against_silence(contender.as_ref(), Deadline::for_cleanup(Duration::from_millis(500)));
-        if !said.contains("did not end within") {
+        if !said.contains("did not finish within") {
             return Err(format!("{}: {said}", contender.name()).into());
         }
     }
