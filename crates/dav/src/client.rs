@@ -24,7 +24,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use haul_http::{Answer, Body, Class, Client, Journey, Options, Origin, Timeouts, is_idempotent};
+use haul_http::{Answer, Body, Class, Client, Options, Origin, ResponseInfo, Timeouts, is_idempotent};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::OnceCell;
@@ -441,7 +441,7 @@ fn is_busy(status: StatusCode) -> bool {
 
 /// Reads a refusal as far as it is of use.
 async fn refusal(method: &Method, path: &RemotePath, answer: Answer) -> Failure {
-    let sendings = answer.extensions().get::<Journey>().map_or(1, |journey| journey.sendings);
+    let sendings = answer.extensions().get::<ResponseInfo>().map_or(1, |info| info.sendings);
     let (parts, mut body) = answer.into_parts();
     let mut text = Vec::new();
     while text.len() < REFUSAL

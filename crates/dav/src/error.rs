@@ -30,7 +30,7 @@ pub enum Error {
     #[error("{asked}: {cause}; a look shows that {found}")]
     Lost {
         /// What was asked.
-        asked: haul_http::Asked,
+        asked: haul_http::RequestLine,
         /// Why there was no answer.
         cause: haul_http::Cause,
         /// What is there.

@@ -1,12 +1,11 @@
-//! Where else an origin can be reached: HTTP/3, as the server says by `Alt-Svc` (RFC 7838), and whether the path lets
-//! it through.
+//! Alt-Svc (RFC 7838): where an origin offers HTTP/3, and whether the path lets it through.
 //!
-//! A server that speaks HTTP/3 says so over TCP, and for how long that may be relied on. Whether UDP reaches it nobody
-//! can say: some networks swallow it, some only slow it down. So a path is tried beside TCP, and what failed is not
-//! tried again for a while that doubles each time: five minutes, and a day at most. One success, and all is forgotten.
+//! A server announces HTTP/3 over TCP, with a lifetime. Whether UDP reaches it is unknown: some networks drop UDP, some
+//! slow it down. So QUIC races against TCP, and after a failure it is not tried again for a pause that doubles each time,
+//! from five minutes up to a day. One success resets it.
 //!
-//! The alternative must show a certificate for the origin's own name, as any connection to it must: who says
-//! `Alt-Svc` can send us astray, and no further (§2.1).
+//! The alternative must present a certificate for the origin's own name, as every connection to it must. So a forged
+//! Alt-Svc can misdirect the connection, but not impersonate the origin (§2.1).
 
 use std::time::Duration;
 
@@ -15,23 +14,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::Origin;
 
-/// How long an advertisement holds that does not say (RFC 7838 §3.1), and how long at most, whatever it says.
+/// The default lifetime of an announcement (RFC 7838 §3.1), and the longest that is accepted.
 const FRESH: f64 = 24.0 * 3600.0;
 const FRESHEST: f64 = 30.0 * FRESH;
-/// How long a path that failed is left alone, the first time and at most.
+/// The pause after a failure: the first, and the longest.
 const AVOIDED: f64 = 300.0;
 const AVOIDED_MOST: f64 = 24.0 * 3600.0;
 
-/// What is known of an origin's HTTP/3. Times are seconds of any clock that goes on between runs.
+/// An origin's HTTP/3. Times are in seconds, of any clock that continues between runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AltSvc {
-    /// Where, if the server said so: a host, empty for the origin's own, and a port.
+    /// The announced host and port; an empty host is the origin's own.
     at: Option<(String, u16)>,
-    /// Until when that holds.
+    /// When the announcement expires.
     until: f64,
-    /// How often in a row no connection came about.
+    /// Consecutive failures.
     failures: u32,
-    /// Until when none is tried.
+    /// When the pause ends.
     avoided_until: f64,
 }
 
@@ -43,39 +42,39 @@ impl AltSvc {
             self.at = None;
             return;
         }
-        // The first that we speak: they stand in the server's order.
+        // The first supported one: they are in the server's order of preference.
         let Some((at, fresh)) = elements(alt_svc, ',').find_map(http3) else { return };
-        // What is worth remembering changes seldom: each answer has this header.
+        // Each response has this header; only changes are stored.
         let news = self.at.as_ref() != Some(&at) || self.until < now + fresh / 2.0 || self.until > now + fresh;
         if news {
             (self.at, self.until) = (Some(at), now + fresh);
         }
     }
 
-    /// Whether the server says now that it speaks HTTP/3.
+    /// Whether the server announces HTTP/3 now.
     pub fn is_offered(&self, now: f64) -> bool {
         self.at.is_some() && now < self.until
     }
 
-    /// Whether the path is not to be tried now, because it failed.
+    /// Whether HTTP/3 is paused now because of a failure.
     pub fn is_avoided(&self, now: f64) -> bool {
         now < self.avoided_until
     }
 
-    /// Where to connect to, if elsewhere than to the origin.
+    /// The address to connect to, if it is not the origin.
     pub(crate) fn elsewhere(&self, origin: &Origin, now: f64) -> Option<Origin> {
         let (host, port) = self.at.as_ref().filter(|_| self.is_offered(now))?;
         Some(origin.at(host, *port)).filter(|at| at != origin)
     }
 
-    /// A connection came about.
+    /// A connection was made.
     pub(crate) fn worked(&mut self) {
         (self.failures, self.avoided_until) = (0, 0.0);
     }
 
-    /// None came about, or TCP was there first although it began later.
+    /// A connection failed, or TCP won although it started later.
     pub(crate) fn failed(&mut self, now: f64) {
-        // Several attempts at once are one.
+        // Parallel attempts count as one.
         if self.is_avoided(now) {
             return;
         }
@@ -84,13 +83,13 @@ impl AltSvc {
         self.avoided_until = now + avoided.min(AVOIDED_MOST);
     }
 
-    /// For how long the path is left alone from now on.
+    /// How much longer the pause lasts.
     pub fn avoided_for(&self, now: f64) -> Duration {
         Duration::try_from_secs_f64(self.avoided_until - now).unwrap_or_default()
     }
 }
 
-/// The elements of a list, as far as they are not quoted.
+/// The elements of a list; separators in quotes do not count.
 fn elements(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     text.split(move |c| {
@@ -100,7 +99,7 @@ fn elements(text: &str, separator: char) -> impl Iterator<Item = &str> {
     .map(str::trim)
 }
 
-/// `h3="host:port"; ma=seconds`: where, and for how long.
+/// Parses `h3="host:port"; ma=seconds` into the address and the lifetime.
 fn http3(element: &str) -> Option<((String, u16), f64)> {
     let mut parts = elements(element, ';');
     let authority = parts.next()?.strip_prefix("h3=")?.trim_matches('"');

@@ -1,8 +1,7 @@
-//! Bodies: what is sent, and what comes back.
+//! Request and response bodies.
 //!
-//! A pipeline that breaks is repaired by sending its unanswered requests again. So a request's body is not a
-//! stream but the means to open one, as often as needed; a body that can be opened only once may be sent, but its
-//! request cannot be saved.
+//! When a pipeline breaks, the requests without a response are sent again. So a request body is not a stream but a way to
+//! open one, as often as needed. A body that can be opened only once may be sent, but its request cannot be retried.
 
 use std::{
     fmt, io,
@@ -25,10 +24,10 @@ use tokio::{
 
 use crate::{Budget, Error};
 
-/// A body while it is read.
+/// The chunks of a body.
 pub type Chunks = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// How much of a file is read at once: few system calls, and little memory for many uploads at a time.
+/// The size of reads from a file: few system calls, and little memory for many parallel uploads.
 const FILE_CHUNK: u64 = 128 * 1024;
 
 /// The body of a request.
@@ -49,12 +48,12 @@ impl Body {
         Bytes::new().into()
     }
 
-    /// A body that `open` gives anew each time, of so many bytes if known.
+    /// A body that `open` produces each time, with its length in bytes if known.
     pub fn repeatable(length: Option<u64>, open: impl Fn() -> Chunks + Send + Sync + 'static) -> Self {
         Self { length, source: Source::Repeatable(Arc::new(open)) }
     }
 
-    /// A body that cannot be had twice.
+    /// A body that can be sent only once.
     pub fn once(length: Option<u64>, chunks: Chunks) -> Self {
         Self { length, source: Source::Once(Some(chunks)) }
     }
@@ -64,8 +63,7 @@ impl Body {
         Self::repeatable(Some(length), move || Box::pin(file_chunks(path.clone(), start, length)))
     }
 
-    /// The same body, with `moved` called with the length of each chunk as it is taken to be sent. A body that is sent
-    /// again is counted again.
+    /// Calls `moved` with the length of each chunk as it is sent. A retried body is counted again.
     #[must_use]
     pub fn watched(self, moved: impl Fn(u64) + Send + Sync + 'static) -> Self {
         let Source::Repeatable(open) = self.source else { return self };
@@ -76,7 +74,7 @@ impl Body {
         })
     }
 
-    /// The same body, with what is read of it passed through `wrap`.
+    /// Passes the body's chunks through `wrap`.
     pub(crate) fn wrapped(self, wrap: impl Fn(Chunks) -> Chunks + Send + Sync + 'static) -> Self {
         let length = self.length;
         match self.source {
@@ -105,7 +103,7 @@ impl Body {
         !matches!(self.source, Source::Once(_))
     }
 
-    /// The same body once more, if it can be had twice.
+    /// A second copy, if the body is repeatable.
     pub fn again(&self) -> Option<Self> {
         let source = match &self.source {
             Source::Bytes(bytes) => Source::Bytes(bytes.clone()),
@@ -115,7 +113,7 @@ impl Body {
         Some(Self { length: self.length, source })
     }
 
-    /// Begins to read it; an error if it was had before and cannot be had twice.
+    /// Opens the body; an error if it was opened before and is not repeatable.
     pub fn open(&mut self) -> io::Result<Chunks> {
         match &mut self.source {
             Source::Bytes(bytes) if bytes.is_empty() => Ok(Box::pin(stream::empty())),
@@ -174,19 +172,18 @@ fn file_chunks(path: PathBuf, start: u64, length: u64) -> impl Stream<Item = io:
     })
 }
 
-/// The body of a response, as it comes in. Dropping it before its end gives the connection up.
+/// The body of a response. Dropping it before its end may close the connection.
 pub struct Incoming {
     pieces: mpsc::Receiver<Piece>,
-    /// Bytes still to come, if the server said how many.
+    /// Bytes left, if the length is known.
     left: Option<u64>,
     ended: bool,
     budget: Option<Arc<Budget>>,
-    /// What has come and waits for its turn.
+    /// A received chunk that waits for the bandwidth limit.
     held: Option<(Pin<Box<Sleep>>, Bytes)>,
 }
 
-/// What a connection hands to the reader of a body. Only an `End` is an end: a connection that goes without one
-/// was cut.
+/// A message from a connection to the reader of a body. Without an `End`, the body is incomplete.
 #[derive(Debug)]
 pub(crate) enum Piece {
     Data(Bytes),
@@ -196,13 +193,13 @@ pub(crate) enum Piece {
 }
 
 impl Incoming {
-    /// A body and where its connection puts the pieces. The channel's bound is what the reader may lag behind.
+    /// A body, and the channel that feeds it. The channel's bound is how far the reader may lag behind.
     pub(crate) fn channel(length: Option<u64>, pieces: usize) -> (mpsc::Sender<Piece>, Self) {
         let (sender, pieces) = mpsc::channel(pieces);
         (sender, Self { pieces, left: length, ended: false, budget: None, held: None })
     }
 
-    /// Gives what comes no faster than this allows.
+    /// Limits the bandwidth.
     pub(crate) fn limit(&mut self, budget: Arc<Budget>) {
         self.budget = Some(budget);
     }

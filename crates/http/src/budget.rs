@@ -1,10 +1,10 @@
-//! A bound on bandwidth, for the bodies of all requests and answers of a client together.
+//! A bandwidth limit for all request and response bodies of a client together.
 //!
-//! Each direction has a token bucket that knows no clock: it is told the time, and says how long the next bytes have to
-//! wait. A rate may change at any time, as by a timetable.
+//! Each direction has a token bucket without a clock: it gets the time, and returns how long the next bytes have to wait.
+//! A rate may change at any time, for example by a timetable.
 //!
-//! What is held up is the reading of a body, ours or the server's. A server that is not read from stops when its windows
-//! are full, so no more than those is in memory.
+//! The limit delays the reading of a body, ours or the server's. A server stops sending when its windows are full, so no
+//! more than those is in memory.
 
 use std::{
     fmt, io,
@@ -18,21 +18,21 @@ use tokio::time::{Instant, sleep};
 
 use crate::{Body, Chunks};
 
-/// How much a body gives at a time: short pauses between small pieces are kinder to others than long ones.
+/// The size of pieces: short pauses between small pieces disturb other traffic less than long ones.
 const PIECE: usize = 16 * 1024;
-/// So much time's worth of bytes may go at once after a pause.
+/// The burst after a pause, as time at the full rate.
 const BURST: Duration = Duration::from_millis(100);
 
-/// Bytes per second; none where there is no bound.
+/// Bytes per second; `None` for no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rates {
-    /// Of what is sent.
+    /// For uploads.
     pub up: Option<u64>,
-    /// Of what is received.
+    /// For downloads.
     pub down: Option<u64>,
 }
 
-/// A bound on bandwidth.
+/// A bandwidth limit.
 pub struct Budget {
     rates: Box<dyn Fn() -> Rates + Send + Sync>,
     begin: Instant,
@@ -40,7 +40,7 @@ pub struct Budget {
     down: Mutex<Bucket>,
 }
 
-/// When the bytes so far will have gone, at their rate.
+/// When the bytes so far will have been sent, at their rate.
 #[derive(Debug, Default)]
 struct Bucket {
     free: Duration,
@@ -61,7 +61,7 @@ impl Bucket {
 }
 
 impl Budget {
-    /// A bound that `rates` tells anew each time.
+    /// A limit that calls `rates` for each piece.
     pub fn new(rates: impl Fn() -> Rates + Send + Sync + 'static) -> Self {
         Self { rates: Box::new(rates), begin: Instant::now(), up: Mutex::default(), down: Mutex::default() }
     }
@@ -79,7 +79,7 @@ impl Budget {
         bucket.take(self.begin.elapsed(), bytes as u64, rate)
     }
 
-    /// The body, given no faster than this allows.
+    /// The body, limited.
     pub(crate) fn body(self: &Arc<Self>, body: Body) -> Body {
         let budget = self.clone();
         body.wrapped(move |chunks| budget.clone().chunks(chunks))

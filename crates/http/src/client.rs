@@ -19,12 +19,12 @@ use tower_service::Service;
 use transport::{ConnectSettings, Connector, Dial, Facts, Offer, Paths, SettingsError};
 
 use crate::{
-    AltSvc, Asked, Body, Budget, Choice, Cookies, Error, Follow, Http2Settings, Incoming, Journey, Options, Origin,
-    Pipelining, PipeliningHistory, Timeouts, Windows,
+    AltSvc, Body, Budget, Cookies, Error, Http2Settings, IdleChoice, Incoming, Options, Origin, Pipelining,
+    PipeliningHistory, Redirect, RequestLine, ResponseInfo, Timeouts, Windows,
     auth::{Attempt, Authenticator, take_userinfo},
     digest::Checked,
-    dispatch::{self, Asking, Demand},
-    follow_up::{Followed, Follower},
+    dispatch::{self, Demand, PendingRequest},
+    follow_up::{FollowUp, FollowUpResponse},
     method::is_safe,
 };
 
@@ -46,7 +46,7 @@ pub struct Settings {
     /// Connections to one origin at a time.
     pub connections: usize,
     /// Which idle connection is taken.
-    pub choice: Choice,
+    pub choice: IdleChoice,
     /// The bounds on all waits.
     pub timeouts: Timeouts,
     /// How much HTTP/2 servers may send unasked.
@@ -70,7 +70,7 @@ impl Default for Settings {
             versions: Versions::default(),
             pipelining: Pipelining::default(),
             connections: 6,
-            choice: Choice::default(),
+            choice: IdleChoice::default(),
             timeouts: Timeouts::default(),
             http2: Http2Settings::default(),
             early_data: true,
@@ -180,90 +180,96 @@ impl Client {
         Self { inner: Arc::new(Inner { shared: Arc::new(shared), origins: Mutex::default() }) }
     }
 
-    /// Sends a request, with its options in its extensions ([`crate::Options`]), and waits for its answer's head.
+    /// Sends a request, with its options in its extensions ([`crate::Options`]), and waits for the response header.
     /// Dropping the future cancels the request.
     ///
-    /// On the way the request gets what its origin is owed: credentials, cookies if they are kept. A `401` is
-    /// answered and a redirect followed, where that is safe and the body can be sent again; digests in the answer
-    /// are checked as its body is read.
+    /// It adds the origin's credentials and cookies, answers a `401` and follows a redirect where that is safe and the body
+    /// can be sent again, and checks the digests in the response as its body is read.
     pub async fn send(&self, request: Request<Body>) -> Result<Answer, Error> {
-        let shared = &self.inner.shared;
-        let first = request.method().clone();
         let (mut parts, mut body) = request.into_parts();
-        let budget = shared.settings.budget.as_ref();
-        if let Some(budget) = budget {
+        let first = parts.method.clone();
+        if let Some(budget) = &self.inner.shared.settings.budget {
             body = budget.body(body);
         }
-        // Who asks is told by credentials, not by the URL.
+        // The user is named by credentials, not by the URL.
         parts.uri = take_userinfo(&parts.uri)?.0;
-        let (mut attempt, mut lost) = (None, 0);
+        let mut lost = 0;
         for followed in 0.. {
             let origin = Origin::of(&parts.uri)?;
-            let target = self::target(&parts.uri);
-            let own = parts.headers.clone();
-            loop {
-                shared.settings.adorn(&origin, &mut parts.headers);
-                if shared.settings.cookies {
-                    lock(&shared.cookies).add(&parts.uri, &mut parts.headers);
-                }
-                let tried = attempt.take().unwrap_or_else(|| {
-                    lock(&shared.authenticator).authorize(&origin, &parts.method, &target, &mut parts.headers)
-                });
-                let again = body.again();
-                let mut request = Request::from_parts(parts.clone(), body);
-                let proof = Proof(Arc::new(Mutex::new(tried)));
-                request.extensions_mut().insert(proof.clone());
-                let mut answer = match parts.extensions.get::<Follower>().filter(|follower| follower.is_at(&origin)) {
-                    Some(follower) => self.followed(&origin, request, follower.clone()).await?,
-                    None => self.once(&origin, request).await?,
-                };
-                if let Some(budget) = budget {
-                    answer.body_mut().limit(budget.clone());
-                }
-                let tried = lock(&proof.0).clone();
-                // What was sent before a 401 or a redirect, and got no answer, may have taken effect all the same.
-                if let Some(journey) = answer.extensions_mut().get_mut::<Journey>() {
-                    journey.sendings += lost;
-                    lost = journey.sendings.saturating_sub(1);
-                }
-                if shared.settings.cookies {
-                    lock(&shared.cookies).keep(&parts.uri, answer.headers());
-                }
-                if answer.status() != StatusCode::UNAUTHORIZED {
-                    lock(&shared.authenticator).accepted(&origin, &tried, answer.headers());
-                    let Some(next) = redirect(&parts, &answer, followed)? else { return Ok(checked(&parts, answer)) };
-                    // Without a second body, the redirect is the answer.
-                    let keeps = next.method == parts.method;
-                    let Some(again) = again.filter(|_| keeps).or_else(|| (!keeps).then(Body::empty)) else {
-                        return Ok(checked(&parts, answer));
-                    };
-                    (parts.headers, body) = (own, again);
-                    next.prune(&first, &mut parts.headers);
-                    (parts.method, parts.uri) = (next.method, next.uri);
-                    // It asks about another place.
-                    parts.extensions.remove::<Follower>();
-                    break;
-                }
-                parts.headers.clone_from(&own);
-                let next = lock(&shared.authenticator).retry(
-                    &origin,
-                    &parts.method,
-                    &target,
-                    &tried,
-                    answer.headers(),
-                    &mut parts.headers,
-                );
-                match (next, again) {
-                    (Ok(next), Some(again)) => (attempt, body) = (Some(next), again),
-                    (Ok(_), None) => return Ok(checked(&parts, answer)),
-                    (Err(why), _) => {
-                        let asked = Asked::new(&parts.method, &parts.uri);
-                        return Err(Error::Credentials { asked, why: why.into() });
-                    }
-                }
-            }
+            let (response, again) = self.authenticated(&origin, &parts, body, &mut lost).await?;
+            let Some(next) = redirect(&parts, &response, followed)? else { return Ok(checked(&parts, response)) };
+            // Without a second body, the redirect is the response.
+            let keeps = next.method == parts.method;
+            let Some(again) = again.filter(|_| keeps).or_else(|| (!keeps).then(Body::empty)) else {
+                return Ok(checked(&parts, response));
+            };
+            body = again;
+            next.prune(&first, &mut parts.headers);
+            (parts.method, parts.uri) = (next.method, next.uri);
+            // It asks about the first URL.
+            parts.extensions.remove::<FollowUp>();
         }
         unreachable!("redirects end")
+    }
+
+    /// Sends a request with credentials and cookies, and again after each `401` that can be answered. Returns the response,
+    /// and the body for another sending if there is one. `lost` counts the sendings that may have taken effect without a
+    /// response.
+    async fn authenticated(
+        &self,
+        origin: &Origin,
+        parts: &Parts,
+        mut body: Body,
+        lost: &mut u32,
+    ) -> Result<(Response<Incoming>, Option<Body>), Error> {
+        let shared = &self.inner.shared;
+        let target = self::target(&parts.uri);
+        let (mut attempt, mut headers) = (None, parts.headers.clone());
+        loop {
+            shared.complete(origin, &parts.uri, &mut headers);
+            let tried = attempt
+                .take()
+                .unwrap_or_else(|| lock(&shared.authenticator).authorize(origin, &parts.method, &target, &mut headers));
+            let again = body.again();
+            let mut request = Request::from_parts(parts.clone(), body);
+            *request.headers_mut() = headers;
+            let proof = Proof(Arc::new(Mutex::new(tried)));
+            request.extensions_mut().insert(proof.clone());
+            let mut response = match parts.extensions.get::<FollowUp>().filter(|follow_up| follow_up.is_at(origin)) {
+                Some(follow_up) => self.followed(origin, request, follow_up.clone()).await?,
+                None => self.once(origin, request).await?,
+            };
+            if let Some(budget) = &shared.settings.budget {
+                response.body_mut().limit(budget.clone());
+            }
+            if let Some(info) = response.extensions_mut().get_mut::<ResponseInfo>() {
+                info.sendings += *lost;
+                *lost = info.sendings.saturating_sub(1);
+            }
+            if shared.settings.cookies {
+                lock(&shared.cookies).keep(&parts.uri, response.headers());
+            }
+            let tried = lock(&proof.0).clone();
+            if response.status() != StatusCode::UNAUTHORIZED {
+                lock(&shared.authenticator).accepted(origin, &tried, response.headers());
+                return Ok((response, again));
+            }
+            headers = parts.headers.clone();
+            let next = lock(&shared.authenticator).retry(
+                origin,
+                &parts.method,
+                &target,
+                &tried,
+                response.headers(),
+                &mut headers,
+            );
+            let next = next.map_err(|why| Error::Credentials {
+                asked: RequestLine::new(&parts.method, &parts.uri),
+                why: why.into(),
+            })?;
+            let Some(again) = again else { return Ok((response, None)) };
+            (attempt, body) = (Some(next), again);
+        }
     }
 
     /// Sends a request as it is and waits for its answer's head, whatever that says: no credentials, no cookies, no
@@ -307,23 +313,20 @@ impl Client {
         &self,
         origin: &Origin,
         request: Request<Body>,
-        Follower(follower): Follower,
+        FollowUp(follower): FollowUp,
     ) -> Result<Response<Incoming>, Error> {
         let shared = &self.inner.shared;
         let (mut parts, body) = follower.into_parts();
         let target = self::target(&parts.uri);
-        shared.settings.adorn(origin, &mut parts.headers);
-        if shared.settings.cookies {
-            lock(&shared.cookies).add(&parts.uri, &mut parts.headers);
-        }
+        shared.complete(origin, &parts.uri, &mut parts.headers);
         lock(&shared.authenticator).authorize(origin, &parts.method, &target, &mut parts.headers);
         let (mut asked, answer) = asking(request);
-        let what = Asked::new(&parts.method, &parts.uri);
+        let what = RequestLine::new(&parts.method, &parts.uri);
         let (behind, follows) = asking(Request::from_parts(parts, body.into()));
         asked.follower = Some(Box::new(behind));
         self.demand(origin, Demand::Request(asked));
         let mut answer = answer.await.unwrap_or(Err(Error::Shutdown))?;
-        answer.extensions_mut().insert(Followed::by(what, follows));
+        answer.extensions_mut().insert(FollowUpResponse::by(what, follows));
         Ok(answer)
     }
 
@@ -418,9 +421,9 @@ impl Client {
 }
 
 /// A request as its origin's driver takes it, and where its answer comes.
-fn asking(request: Request<Body>) -> (Asking, oneshot::Receiver<Result<Response<Incoming>, Error>>) {
+fn asking(request: Request<Body>) -> (PendingRequest, oneshot::Receiver<Result<Response<Incoming>, Error>>) {
     let (reply, answer) = oneshot::channel();
-    (Asking { request: Box::new(request), reply, follower: None }, answer)
+    (PendingRequest { request: Box::new(request), reply, follower: None }, answer)
 }
 
 /// A request's target as it stands in the request line.
@@ -429,7 +432,7 @@ fn target(url: &Uri) -> String {
 }
 
 /// What follows an answer.
-fn redirect(parts: &Parts, answer: &Response<Incoming>, followed: u32) -> Result<Option<Follow>, Error> {
+fn redirect(parts: &Parts, answer: &Response<Incoming>, followed: u32) -> Result<Option<Redirect>, Error> {
     let location = answer.headers().get(LOCATION).map(HeaderValue::as_bytes);
     let next = crate::redirect(&parts.method, &parts.uri, answer.status(), location, followed);
     next.transpose().map_err(|stop| Error::Redirect(stop.into()))
@@ -437,7 +440,7 @@ fn redirect(parts: &Parts, answer: &Response<Incoming>, followed: u32) -> Result
 
 /// The answer, with its digests watched over.
 fn checked(parts: &Parts, answer: Response<Incoming>) -> Answer {
-    Checked::response(Asked::new(&parts.method, &parts.uri), answer)
+    Checked::response(RequestLine::new(&parts.method, &parts.uri), answer)
 }
 
 impl Service<Request<Body>> for Client {

@@ -1,7 +1,7 @@
-//! The driver of one origin: carries out what its scheduler decides.
+//! The dispatcher of one origin: carries out what its scheduler decides.
 //!
-//! One task per origin owns its scheduler, the jobs that wait and the handles of its connections. Callers and
-//! connections talk to it by channels, so that no lock is held anywhere and every decision sees one state.
+//! One task per origin owns the scheduler, the waiting jobs and the handles of the connections. Callers and connections
+//! talk to it over channels, so there are no locks, and every decision sees one state.
 
 use std::{
     collections::HashMap,
@@ -17,80 +17,80 @@ use tokio::{
 use transport::{ConnectError, Dialed, Offer};
 
 use crate::{
-    Asked, Body, Cause, Class, Error, Incoming, Options, Origin, Settings, Step,
+    Body, Cause, Class, Error, Incoming, Options, Origin, RequestLine, Settings, Step,
     client::Shared,
     h1, http2, http3,
     identity::Marks,
-    messages::{CallBack, ConnectionId, Job, JobId, Report, Sent},
+    messages::{ConnectionEvent, ConnectionId, Job, JobId, Recall, Sent},
     method::{is_idempotent, is_safe},
     pipelining_history::PipeliningHistory,
     scheduler::{Action, Limits, Moment, Scheduler, Shape},
 };
 
-/// A request, and where its answer goes.
-pub(crate) struct Asking {
+/// A request, and the channel for its response.
+pub(crate) struct PendingRequest {
     pub(crate) request: Box<Request<Body>>,
     pub(crate) reply: oneshot::Sender<Result<Response<Incoming>, Error>>,
-    /// What goes right behind it.
-    pub(crate) follower: Option<Box<Asking>>,
+    /// Its follow-up.
+    pub(crate) follower: Option<Box<PendingRequest>>,
 }
 
-/// What callers ask of an origin's driver.
+/// A call to an origin's dispatcher.
 pub(crate) enum Demand {
-    Request(Asking),
-    /// Have so many connections open.
+    Request(PendingRequest),
+    /// Open so many connections.
     Warm(usize),
-    /// Say when all requests so far are settled.
+    /// Notify when all requests so far are settled.
     Settle(oneshot::Sender<()>),
 }
 
-/// More than this is large, whatever its caller says.
+/// A larger exchange counts as `Class::Large`, whatever its caller says.
 const BIG: u64 = 4 * 1024 * 1024;
-/// How often at most idle connections are looked at.
+/// The minimum interval of checks for idle connections.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A connection attempt's outcome.
 type Opened = (ConnectionId, Result<Dialed, ConnectError>);
 
-/// The way to a connection. It ends when this is gone and all it was given is done.
+/// A handle of a connection. The connection ends when this is dropped and its jobs are done.
 pub(crate) struct ConnectionHandle {
     pub(crate) jobs: mpsc::UnboundedSender<Job>,
-    call_backs: mpsc::UnboundedSender<CallBack>,
+    recalls: mpsc::UnboundedSender<Recall>,
 }
 
-/// Has a connection serve the jobs that it is given.
+/// Starts the task of a connection.
 pub(crate) fn start_connection(
     dialed: Dialed,
     id: ConnectionId,
     settings: &Settings,
-    reports: &mpsc::UnboundedSender<Report>,
+    events: &mpsc::UnboundedSender<ConnectionEvent>,
 ) -> ConnectionHandle {
     let (jobs, taken) = mpsc::unbounded_channel();
-    let (call_backs, called_back) = mpsc::unbounded_channel();
-    let (timeouts, reports) = (settings.timeouts, reports.clone());
+    let (recalls, recalled) = mpsc::unbounded_channel();
+    let (timeouts, events) = (settings.timeouts, events.clone());
     match dialed {
         Dialed::Quic(quic) => {
             let quic_settings = settings.connect.quic;
-            drop(tokio::spawn(http3::run(*quic, id, quic_settings, timeouts, taken, reports)));
+            drop(tokio::spawn(http3::run(*quic, id, quic_settings, timeouts, taken, events)));
         }
         Dialed::Stream(connected) => {
             if let Some(confirmation) = connected.confirmation {
-                let reports = reports.clone();
+                let events = events.clone();
                 drop(tokio::spawn(async move {
                     if let Ok(tls) = confirmation.await {
-                        let _ = reports.send(Report::Confirmed { connection: id, tls: Box::new(tls) });
+                        let _ = events.send(ConnectionEvent::Confirmed { connection: id, tls: Box::new(tls) });
                     }
                 }));
             }
             match connected.version {
                 Version::HTTP_2 => {
-                    drop(tokio::spawn(http2::run(connected.io, id, settings.http2, timeouts, taken, reports)));
+                    drop(tokio::spawn(http2::run(connected.io, id, settings.http2, timeouts, taken, events)));
                 }
-                _ => drop(tokio::spawn(h1::run(connected.io, id, timeouts, taken, called_back, reports))),
+                _ => drop(tokio::spawn(h1::run(connected.io, id, timeouts, taken, recalled, events))),
             }
         }
     }
-    ConnectionHandle { jobs, call_backs }
+    ConnectionHandle { jobs, recalls }
 }
 
 struct Dispatch {
@@ -98,17 +98,17 @@ struct Dispatch {
     origin: Origin,
     scheduler: Scheduler,
     jobs: HashMap<JobId, Job>,
-    lines: HashMap<ConnectionId, ConnectionHandle>,
+    connections: HashMap<ConnectionId, ConnectionHandle>,
     /// Why the last attempt to connect failed.
     failure: Option<ConnectError>,
     last_job: u64,
-    /// Who waits until everything up to a request is settled.
+    /// Callers that wait until everything up to a request is settled.
     settling: Vec<(JobId, oneshot::Sender<()>)>,
-    reports: mpsc::UnboundedSender<Report>,
+    events: mpsc::UnboundedSender<ConnectionEvent>,
     opened: mpsc::UnboundedSender<Opened>,
 }
 
-/// Serves an origin until nobody can ask for more and all is done.
+/// Serves an origin until all clients are gone and all requests are done.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     origin: Origin,
@@ -121,18 +121,18 @@ pub(crate) async fn run(
         choice: shared.settings.choice,
         shares: shared.settings.versions.share(),
     };
-    let (reports, mut reported) = mpsc::unbounded_channel();
+    let (events, mut reported) = mpsc::unbounded_channel();
     let (opened, mut opens) = mpsc::unbounded_channel();
     let mut dispatch = Dispatch {
         shared,
         origin,
         scheduler: Scheduler::new(limits, known),
         jobs: HashMap::new(),
-        lines: HashMap::new(),
+        connections: HashMap::new(),
         failure: None,
         last_job: 0,
         settling: Vec::new(),
-        reports,
+        events,
         opened,
     };
     let (mut demanded, idle) = (true, dispatch.shared.settings.timeouts.idle);
@@ -165,16 +165,16 @@ pub(crate) async fn run(
 
 impl Dispatch {
     fn demand(&mut self, demand: Demand) {
-        let asking = match demand {
+        let pending_request = match demand {
             Demand::Warm(connections) => return self.scheduler.warm(connections),
             Demand::Settle(settled) => return self.settling.push((JobId(self.last_job), settled)),
-            Demand::Request(asking) => asking,
+            Demand::Request(pending_request) => pending_request,
         };
-        let (request, reply) = (*asking.request, asking.reply);
+        let (request, reply) = (*pending_request.request, pending_request.reply);
         let mut shape = shape(self.next_job(), &request);
         let marks = Some(shape.marks);
         self.jobs.insert(shape.id, Job { id: shape.id, request, reply, sendings: 0, follows: false, marks });
-        if let Some(Asking { request, reply, .. }) = asking.follower.map(|follower| *follower) {
+        if let Some(PendingRequest { request, reply, .. }) = pending_request.follower.map(|follower| *follower) {
             let id = self.next_job();
             shape.follower = Some(id);
             let marks = Some(Marks::of(&request));
@@ -205,36 +205,36 @@ impl Dispatch {
             return;
         }
         self.shared.note(&self.origin, dialed.facts().clone());
-        let line = start_connection(dialed, id, &self.shared.settings, &self.reports);
-        self.lines.insert(id, line);
+        let handle = start_connection(dialed, id, &self.shared.settings, &self.events);
+        self.connections.insert(id, handle);
     }
 
-    fn report(&mut self, report: Report) {
+    fn report(&mut self, report: ConnectionEvent) {
         let now = now();
         match report {
-            Report::Head { connection, job, told } => self.scheduler.head(connection, job, &told, now),
-            Report::Done { connection, job, sent, received, window } => {
+            ConnectionEvent::Head { connection, job, head } => self.scheduler.head(connection, job, &head, now),
+            ConnectionEvent::Done { connection, job, sent, received, window } => {
                 self.scheduler.done(connection, job, (sent, received), window, now);
             }
-            Report::Abandoned { connection, job } => self.scheduler.dropped(connection, job, now),
-            Report::Confirmed { connection, tls } => {
+            ConnectionEvent::Abandoned { connection, job } => self.scheduler.dropped(connection, job, now),
+            ConnectionEvent::Confirmed { connection, tls } => {
                 self.shared.confirm(&self.origin, *tls);
                 self.scheduler.confirmed(connection, now);
             }
-            Report::Draining { connection, cause } => self.scheduler.draining(connection, &cause, now),
-            Report::Unmarked(believed) => self.scheduler.unmarked(believed),
-            Report::Stalled { connection, job } => self.scheduler.stalled(connection, job, now),
-            Report::Returned { connection, job, sent, cause } => {
+            ConnectionEvent::Draining { connection, cause } => self.scheduler.draining(connection, &cause, now),
+            ConnectionEvent::Unmarked(believed) => self.scheduler.unmarked(believed),
+            ConnectionEvent::Stalled { connection, job } => self.scheduler.stalled(connection, job, now),
+            ConnectionEvent::Returned { connection, job, sent, cause } => {
                 let id = job.id;
                 self.jobs.insert(id, *job);
                 self.scheduler.returned(connection, id, sent, &cause, now);
             }
-            Report::Streams { connection, limit, windows } => {
+            ConnectionEvent::Streams { connection, limit, windows } => {
                 self.shared.see(&self.origin, windows);
                 self.scheduler.streams(connection, limit, now);
             }
-            Report::Closed { connection, cause, unanswered } => {
-                self.lines.remove(&connection);
+            ConnectionEvent::Closed { connection, cause, unanswered } => {
+                self.connections.remove(&connection);
                 if matches!(cause, Cause::TimedOut(Step::Quic, _)) {
                     self.shared.lost_quic(&self.origin);
                 }
@@ -246,7 +246,7 @@ impl Dispatch {
         self.shared.learn(&self.origin, self.scheduler.pipelining_history());
     }
 
-    /// Carries out what was decided.
+    /// Carries out the scheduler's actions.
     fn act(&mut self) {
         loop {
             let actions = self.scheduler.actions();
@@ -257,17 +257,17 @@ impl Dispatch {
                 match action {
                     Action::Open(id, pause) => self.connect(id, pause),
                     Action::Send(connection, job) => self.send(connection, job),
-                    Action::Retire(connection) => drop(self.lines.remove(&connection)),
-                    Action::CallBack { connection, behind, sent } => {
-                        if let Some(line) = self.lines.get(&connection) {
-                            let _ = line.call_backs.send(CallBack { behind, sent });
+                    Action::Retire(connection) => drop(self.connections.remove(&connection)),
+                    Action::Recall { connection, behind, sent } => {
+                        if let Some(handle) = self.connections.get(&connection) {
+                            let _ = handle.recalls.send(Recall { behind, sent });
                         }
                     }
                     Action::Fail { job, cause, undecided } => {
                         let Some(job) = self.jobs.remove(&job) else { continue };
-                        let asked = Asked::of(&job.request);
-                        let error = match self.failure.take_if(|_| self.lines.is_empty() && !undecided) {
-                            // Why nothing can be asked there at all.
+                        let asked = RequestLine::of(&job.request);
+                        let error = match self.failure.take_if(|_| self.connections.is_empty() && !undecided) {
+                            // The server cannot be reached at all.
                             Some(failure) => self.failure.insert(failure).clone().into(),
                             None if undecided => Error::Undecided { asked, cause: cause.0 },
                             None => Error::Exchange { asked, cause: cause.0 },
@@ -295,11 +295,11 @@ impl Dispatch {
         if job.sendings > 0 {
             self.shared.sign_again(&self.origin, &mut job.request);
         }
-        let refused = match self.lines.get(&connection) {
-            Some(line) => line.jobs.send(job).err().map(|error| error.0),
+        let refused = match self.connections.get(&connection) {
+            Some(handle) => handle.jobs.send(job).err().map(|error| error.0),
             None => Some(job),
         };
-        // The connection has ended, and its report, which knows nothing of this job, is on the way.
+        // The connection has ended, and its last event, without this job, is in the channel.
         if let Some(job) = refused {
             self.jobs.insert(id, job);
             self.scheduler.missed(connection, id, now());
@@ -323,7 +323,7 @@ impl Dispatch {
     }
 }
 
-/// What the scheduler needs to know of a request.
+/// The scheduler's view of a request.
 fn shape(id: JobId, request: &Request<Body>) -> Shape {
     let options = request.extensions().get::<Options>().cloned().unwrap_or_default();
     let repeatable = is_idempotent(request.method()) && request.body().is_repeatable();
@@ -345,7 +345,7 @@ fn shape(id: JobId, request: &Request<Body>) -> Shape {
     }
 }
 
-/// How much a range asks for, if it is one and has an end.
+/// The length of a single range with an end.
 fn range_length(headers: &HeaderMap) -> Option<u64> {
     let (first, last) = headers.get(RANGE)?.to_str().ok()?.strip_prefix("bytes=")?.split_once('-')?;
     last.parse::<u64>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)

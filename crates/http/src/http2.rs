@@ -54,12 +54,12 @@ use transport::Io;
 
 use self::{
     exchange::Begun,
-    frame_tap::{FrameTap, Overheard},
+    frame_tap::{FrameTap, Tapped},
     liveness::Liveness,
 };
 use crate::{
-    Asked, Cause, Error, Step, Timeouts,
-    messages::{ConnectionId, Job, Report},
+    Cause, Error, RequestLine, Step, Timeouts,
+    messages::{ConnectionEvent, ConnectionId, Job},
     streams::{
         self, Count,
         connection::Exchanges,
@@ -119,9 +119,9 @@ pub(crate) async fn run(
     settings: Http2Settings,
     timeouts: Timeouts,
     jobs: mpsc::UnboundedReceiver<Job>,
-    reports: mpsc::UnboundedSender<Report>,
+    events: mpsc::UnboundedSender<ConnectionEvent>,
 ) {
-    let (io, ear) = Overheard::new(io);
+    let (io, tap) = Tapped::new(io);
     let handshake = client::Builder::new()
         .enable_push(false)
         .initial_window_size(settings.stream_window)
@@ -133,10 +133,10 @@ pub(crate) async fn run(
         .max_concurrent_reset_streams(REMEMBERED.1)
         .handshake::<_, Bytes>(io);
     let traffic = Traffic::new(settings.stream_window, settings.connection_window);
-    let exchanges = Exchanges::new(id, timeouts, traffic, jobs, reports);
+    let exchanges = Exchanges::new(id, timeouts, traffic, jobs, events);
     let mut connection = Connection { exchanges, told: None };
     let cause = match timeout(timeouts.connect, handshake).await {
-        Ok(Ok((sender, h2))) => connection.serve(sender, h2, ear).await,
+        Ok(Ok((sender, h2))) => connection.serve(sender, h2, tap).await,
         Ok(Err(error)) => end_of_connection(&error),
         Err(_) => Cause::TimedOut(Step::Send, timeouts.connect),
     };
@@ -155,15 +155,15 @@ impl Connection {
         &mut self,
         mut sender: SendRequest<Bytes>,
         mut h2: client::Connection<T, Bytes>,
-        ear: FrameTap,
+        tap: FrameTap,
     ) -> Cause {
         let stall = self.exchanges.common.timeouts.stall;
-        let mut liveness = Liveness::new(h2.ping_pong(), ear.clone(), stall);
+        let mut liveness = Liveness::new(h2.ping_pong(), tap.clone(), stall);
         let mut no_room = Alarm::new();
         let mut stuck = None;
         loop {
             self.begin_waiting(&mut sender);
-            self.tell_limits(&sender, &ear);
+            self.tell_limits(&sender, &tap);
             if !self.exchanges.open && self.exchanges.waiting.is_empty() && self.exchanges.running.is_empty() {
                 drop(sender);
                 let _ = timeout(stall, h2).await;
@@ -181,10 +181,10 @@ impl Connection {
                 biased;
                 end = &mut h2 => return end.map_or_else(|error| end_of_connection(&error), |()| self.closed()),
                 cause = poll_fn(|_| no_more(&mut sender)), if self.exchanges.farewell.is_none() => self.exchanges.drain(cause),
-                () = poll_fn(|_| if ear.with(|heard| heard.has_news()) { Poll::Ready(()) } else { Poll::Pending }) => {}
+                () = poll_fn(|_| if tap.with(|observed| observed.has_news()) { Poll::Ready(()) } else { Poll::Pending }) => {}
                 job = self.exchanges.jobs.recv(), if self.exchanges.open => self.exchanges.take(job),
                 () = poll_fn(|context| liveness.poll_dead(context)), if !self.exchanges.running.is_empty() => {
-                    ear.with(|heard| heard.given_up = true);
+                    tap.with(|observed| observed.given_up = true);
                     return Cause::TimedOut(Step::Receive, liveness.bound());
                 }
                 Some(outcome) = self.exchanges.running.next() => self.exchanges.settle(outcome),
@@ -211,7 +211,7 @@ impl Connection {
     }
 
     fn begin(&mut self, mut job: Job, sender: &SendRequest<Bytes>) {
-        let asked = Asked::of(&job.request);
+        let asked = RequestLine::of(&job.request);
         let begun = head::head(&job.request).and_then(|head| {
             let chunks = streams::open(&mut job.request)
                 .map_err(|error| Error::Sending { asked: asked.clone(), source: Arc::new(error) })?;
@@ -238,12 +238,16 @@ impl Connection {
         self.exchanges.farewell.take().unwrap_or(Cause::Closed)
     }
 
-    fn tell_limits(&mut self, sender: &SendRequest<Bytes>, ear: &FrameTap) {
-        let news = ear.with(|heard| heard.news(self.exchanges.common.traffic.sent()));
+    fn tell_limits(&mut self, sender: &SendRequest<Bytes>, tap: &FrameTap) {
+        let news = tap.with(|observed| observed.news(self.exchanges.common.traffic.sent()));
         let Some(windows) = news.or(self.told.map(|(_, windows)| windows)) else { return };
         let limit = sender.current_max_send_streams();
         if self.told.replace((limit, windows)) != Some((limit, windows)) {
-            self.exchanges.common.report(Report::Streams { connection: self.exchanges.common.id, limit, windows });
+            self.exchanges.common.report(ConnectionEvent::Streams {
+                connection: self.exchanges.common.id,
+                limit,
+                windows,
+            });
         }
     }
 }

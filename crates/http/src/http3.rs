@@ -5,7 +5,7 @@
 //! and when a session is resumed, requests that may be repeated leave with its first packet (0-RTT).
 //!
 //! # Before the handshake is done
-//! The driver's [`Report::Confirmed`] tells when the handshake is done; until then the scheduler gives this connection
+//! The driver's [`ConnectionEvent::Confirmed`] tells when the handshake is done; until then the scheduler gives this connection
 //! nothing but requests with safe methods. A server that does not take early data has done nothing with it, so its
 //! jobs go back as never sent, and `h3` begins anew on the same connection: its own streams went with the data. The
 //! server's are taken only when that is known, since whoever takes them must keep them: to drop a control stream is the
@@ -33,7 +33,7 @@ use transport::{EarlyData, Pending, Quic, QuicSettings, TlsFacts, connection_err
 use self::exchange::Begun;
 use crate::{
     Cause, Step, Timeouts,
-    messages::{ConnectionId, Job, Report},
+    messages::{ConnectionEvent, ConnectionId, Job},
     streams::{Count, Outcome, connection::Exchanges, stall_timer::Traffic},
 };
 
@@ -55,11 +55,11 @@ pub(crate) async fn run(
     settings: QuicSettings,
     timeouts: Timeouts,
     jobs: mpsc::UnboundedReceiver<Job>,
-    reports: mpsc::UnboundedSender<Report>,
+    events: mpsc::UnboundedSender<ConnectionEvent>,
 ) {
     let Quic { connection: quic, endpoint, pending, facts: _ } = quic;
     let traffic = Traffic::new(settings.stream_window, settings.connection_window);
-    let exchanges = Exchanges::new(id, timeouts, traffic, jobs, reports);
+    let exchanges = Exchanges::new(id, timeouts, traffic, jobs, events);
     let mut connection = Connection { exchanges, quic: quic.clone(), pending };
     let cause = connection.live().await;
     quic.close(quinn::VarInt::from_u32(Code::H3_NO_ERROR.value() as u32), b"");
@@ -158,7 +158,9 @@ impl Connection {
     }
 
     fn confirm(&self, tls: TlsFacts) {
-        self.exchanges.common.report(Report::Confirmed { connection: self.exchanges.common.id, tls: Box::new(tls) });
+        self.exchanges
+            .common
+            .report(ConnectionEvent::Confirmed { connection: self.exchanges.common.id, tls: Box::new(tls) });
     }
 
     /// What the connection ended from, if it did.

@@ -1,20 +1,20 @@
-//! Whose answer is it? What an HTTP/1.1 answer shows of the request that it belongs to.
+//! Matching responses to requests: what an HTTP/1.1 response shows of its request.
 //!
-//! HTTP/1.1 messages carry no numbers, so an answer belongs to the oldest request without one (RFC 9112 §9.3.2). A
-//! server that works on pipelined requests concurrently, or a box that drops one, hands one request's answer to
-//! another. Where the two look alike, nobody can tell: a hundred files of equal length came with eighty contents
-//! swapped, and all seemed well.
+//! HTTP/1.1 messages carry no identifiers, so a response belongs to the oldest request without one (RFC 9112 §9.3.2). A
+//! server that processes pipelined requests concurrently, or a middlebox that drops one, gives one request's response to
+//! another. If the two look alike, nobody notices: a hundred files of equal length once arrived with eighty contents
+//! swapped, and without an error.
 //!
-//! So the engine does not rely on the order alone. Of each request it knows what marks its answer: the entity tag, the
-//! length and the time that a listing has told (`Expected`), the range that was asked for, the status of a listing
-//! (207), whose entries name their paths. The scheduler puts two requests on one connection at a time only if their
-//! marks differ, and `h1::exchange` accepts an answer only if it *shows* a mark that none of its neighbours has. What
-//! cannot be told apart waits for a connection of its own.
+//! So the engine does not rely on the order alone. For each request it knows the marks of its response: the entity tag,
+//! length and time from a listing (`Expected`), the requested range, and for a listing the status 207, whose entries name
+//! their paths. The scheduler puts two requests on one connection at a time only if their marks differ, and `h1::exchange`
+//! accepts a response only if it *shows* a mark that none of its neighbours has. Requests that cannot be distinguished get
+//! a connection of their own.
 //!
-//! Requests that change something are told apart by nothing: `201` is `201`. Their callers consent to pipelining
-//! (`Options::pipeline`) and look at the outcome themselves.
+//! Responses to requests that change something have no marks: one `201` equals another. Their callers allow pipelining
+//! (`Options::pipeline`) and verify the outcome themselves.
 //!
-//! A test of the server was rejected: a server that keeps the order nine times and breaks it the tenth would pass.
+//! Testing the server first was rejected: a server that breaks the order one time in ten would pass.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -31,12 +31,12 @@ use crate::{
     method::{is_multi_status, is_safe},
 };
 
-/// What marks a request's answer. Texts are hashed: where hashes differ, so do the texts, and equal ones only cost a
-/// pipeline.
+/// The marks of a request's response. Texts are hashed: different hashes mean different texts, and a collision only costs
+/// a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Marks {
     kind: Kind,
-    /// What is asked for: the path, and of a file the range.
+    /// The target: the path, and for a file the range.
     target: u64,
     etag: Option<u64>,
     length: Option<u64>,
@@ -45,19 +45,19 @@ pub(crate) struct Marks {
     start: Option<u64>,
 }
 
-/// Answers of different kinds differ by their status.
+/// Responses of different kinds differ by their status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// A GET: 200 or 206.
     File,
-    /// 207: its entries name their paths, and the caller compares them.
+    /// 207: the entries name their paths, and the caller checks them.
     MultiStatus,
     /// A method that changes something.
     Change,
     Other,
 }
 
-/// Which of its marks an answer shows, or a server's answers are believed to show.
+/// The marks that a response shows, or that a server's responses are believed to show.
 #[expect(clippy::struct_excessive_bools, reason = "each is a mark by itself")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shown {
@@ -68,7 +68,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// As a server is believed to answer until it does otherwise.
+    /// What a server is believed to show until it does not.
     pub(crate) const ALL: Self = Self { etag: true, length: true, modified: true, range: true };
 
     pub(crate) fn and(self, other: Self) -> Self {
@@ -93,7 +93,7 @@ impl Marks {
         let uri = request.uri();
         let target = match kind {
             Kind::File => hash((uri.path(), uri.query(), range)),
-            // A folder's listing is the same with and without the slash.
+            // A trailing slash makes no difference for a folder's listing.
             _ => hash((uri.path().trim_end_matches('/'), uri.query())),
         };
         let unknown = Expected::default();
@@ -113,11 +113,11 @@ impl Marks {
         Self { kind: Kind::MultiStatus, ..self }
     }
 
-    /// Whether an answer to this one that shows such marks cannot be the other's.
+    /// Whether a response to this request that shows such marks cannot be the other's.
     pub(crate) fn differ(&self, other: &Self, by: Shown) -> bool {
         let differs = |a: Option<u64>, b: Option<u64>| a.zip(b).is_some_and(|(a, b)| a != b);
         match (self.kind, other.kind) {
-            // The same file: either answer will do.
+            // The same file: either response will do.
             (Kind::File, Kind::File) if self.target == other.target => true,
             (Kind::File, Kind::File) => {
                 by.etag && differs(self.etag, other.etag)
@@ -135,7 +135,7 @@ impl Marks {
         self.kind == Kind::File
     }
 
-    /// Whether an answer that is a success can be to this request, by its status.
+    /// Whether the status of a successful response fits this request.
     pub(crate) fn fits(&self, status: StatusCode) -> bool {
         match self.kind {
             Kind::MultiStatus => status == StatusCode::MULTI_STATUS,
@@ -144,7 +144,7 @@ impl Marks {
         }
     }
 
-    /// Which of its marks an answer shows.
+    /// The marks that a response shows.
     pub(crate) fn shown_by(&self, headers: &HeaderMap, length: Option<u64>) -> Shown {
         let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
         let modified = || httpdate::parse_http_date(text(LAST_MODIFIED)?).ok().and_then(seconds);
@@ -158,8 +158,8 @@ impl Marks {
         }
     }
 
-    /// Which marks the server's answers are believed to show after one to this request with such a head. A tag or a
-    /// length that has changed is shown all the same; a time that differs may always differ.
+    /// The marks that the server is believed to show after a response with such a header. A changed entity tag or length
+    /// still counts as shown; a time that differs may always differ.
     pub(crate) fn believed_after(&self, headers: &HeaderMap, length: Option<u64>) -> Shown {
         let shown = self.shown_by(headers, length);
         Shown {
@@ -176,7 +176,7 @@ pub(crate) fn first_byte(range: &str) -> Option<u64> {
     range.trim_start_matches("bytes=").split(['-', ',']).next()?.trim().parse().ok()
 }
 
-/// An entity tag without its weakness, as servers compress and weaken what is the same (RFC 9110 §8.8.3.2).
+/// An entity tag without `W/`: servers that compress a response weaken its tag (RFC 9110 §8.8.3.2).
 pub(crate) fn opaque(etag: &str) -> &str {
     etag.trim().trim_start_matches("W/")
 }

@@ -1,21 +1,36 @@
-//! An HTTP client engine that minds the wire.
+//! An HTTP client engine for long links.
 //!
-//! On a long link nearly all time goes into waiting for round trips that carry nothing. This engine exists to
-//! not wait: it sends requests back to back on one connection (pipelining, RFC 9112 §9.3.2) where the server is
-//! known to take it, chooses the idle connection whose congestion window is widest, knows what a lost
-//! connection means for every request that was on it, and bounds every wait.
+//! On a long link nearly all time is spent waiting for round trips that carry nothing. This engine avoids these waits: it
+//! sends requests back to back on one connection (pipelining, RFC 9112 §9.3.2) where the server is known to support it,
+//! chooses the idle connection with the widest congestion window, knows what a broken connection means for every request
+//! on it, and puts a timeout on every wait.
 //!
-//! # The way of a request
-//! [`Client`] is a `tower` service from `http::Request<Body>` to [`Answer`]. It adds what the
-//! origin is owed (`auth`), turns the request into a `messages::Job` and hands it to the origin's `dispatch`,
-//! which asks the `scheduler` (no sockets, no clocks) where it goes: onto an idle connection that the `pool`
-//! chooses, behind others in a pipeline, onto a new connection made by the crate `transport`, or into the queue. `h1`,
-//! `http2` and `http3` speak the protocol. What comes back is checked (`digest`) and streamed to the caller.
+//! ```
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use haul_http::{Body, Client, Settings, auth::Authenticator};
+//! use http::Request;
+//! use http_body_util::BodyExt;
 //!
-//! # What decides, and what moves bytes
+//! let client = Client::new(Settings::default(), Authenticator::default())?;
+//! let response = client.send(Request::get("https://example.org/").body(Body::empty())?).await?;
+//! println!("{}, {} bytes", response.status(), response.into_body().collect().await?.to_bytes().len());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `examples/pipelined_download.rs` shows what pipelining needs to know of the responses.
+//!
+//! # The path of a request
+//! [`Client`] is a `tower` service from `http::Request<Body>` to [`Answer`]. It adds the origin's credentials (`auth`) and
+//! cookies, turns the request into a `messages::Job` and passes it to the origin's `dispatch`. This asks the `scheduler`
+//! (no sockets, no clocks) where to send it: on an idle connection that the `pool` chooses, behind others in a pipeline, on
+//! a new connection from the crate `transport`, or into the queue. `h1`, `http2` and `http3` speak the protocol. The
+//! response is checked (`digest`) and streamed to the caller.
+//!
+//! # Decisions and I/O
 //! `scheduler`, `pool`, `pipelining_history`, `alt_svc` and `h1::exchange` are state machines: events and a time go in,
-//! actions come out. They are tested by themselves, and all together in `tests/model`, against random faults.
-//! `dispatch`, `h1::driver`, `http2` and `http3` do the I/O.
+//! actions come out. They are tested by themselves, and together in `tests/model`, against random faults. `dispatch`,
+//! `h1::driver`, `http2` and `http3` do the I/O.
 
 mod alt_svc;
 pub mod auth;
@@ -37,6 +52,7 @@ mod options;
 mod pipelining_history;
 mod pool;
 mod redirect;
+mod request_line;
 mod scheduler;
 mod single_connection;
 mod streams;
@@ -46,14 +62,15 @@ pub use body::{Body, Chunks, Incoming};
 pub use budget::{Budget, Rates};
 pub use client::{Answer, Client, Settings, Versions};
 pub use cookies::Cookies;
-pub use error::{Asked, Error};
-pub use follow_up::{Followed, Follower};
+pub use error::Error;
+pub use follow_up::{FollowUp, FollowUpResponse};
 pub use http2::{Http2Settings, Windows};
 pub use method::{is_idempotent, is_safe};
-pub use options::{Class, Expected, Journey, Options, Timeouts};
+pub use options::{Class, Expected, Options, ResponseInfo, Timeouts};
 pub use pipelining_history::{Pipelining, PipeliningHistory};
-pub use pool::Choice;
-pub use redirect::{Follow, MOST_REDIRECTS, Stop, redirect};
+pub use pool::IdleChoice;
+pub use redirect::{MOST_REDIRECTS, Redirect, RedirectError, redirect};
+pub use request_line::RequestLine;
 pub use single_connection::SingleConnection;
 // In this crate's own interface; their home is `transport`.
 pub use transport::{Cause, Origin, Step};

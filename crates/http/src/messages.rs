@@ -1,8 +1,8 @@
-//! What passes between an origin's driver and its connections.
+//! Messages between an origin's dispatcher and its connections.
 //!
-//! A connection is a task. It takes [`Job`]s in the order it is given them, answers each through the job's own
-//! `reply`, and reports to the driver when a place becomes free and when it ends. When it ends, every job that got
-//! no answer goes back with what is known of its fate: only who owns all connections can decide where to try next.
+//! A connection is a task. It takes [`Job`]s in order, replies to each through the job's own channel, and sends events to
+//! the dispatcher when a place becomes free and when it ends. Then every job without a response goes back with what is
+//! known of its fate: only the dispatcher, which owns all connections, can decide where to retry.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::{
     pool::Window,
 };
 
-/// More interim answers (1xx) than this to one request are noise.
-pub(crate) const MOST_INTERIM: u32 = 100;
+/// The maximum number of interim responses (1xx) to one request.
+pub(crate) const MAX_INTERIM: u32 = 100;
 
-/// What is said of such a server.
-pub(crate) const NOISE: &str = "the server sends interim responses (1xx) again and again, and no final one";
+/// The error beyond that.
+pub(crate) const ENDLESS_INTERIM: &str = "the server sends interim responses (1xx) again and again, and no final one";
 
-/// So many bytes of an answer count as a movement (`Timeouts::stall`): a byte now and then would keep a request waiting
-/// for ever.
-pub(crate) const MOVEMENT: usize = 512;
+/// The number of bytes of a response that count as progress (`Timeouts::stall`): a byte now and then would keep a request
+/// waiting forever.
+pub(crate) const PROGRESS: usize = 512;
 
-/// A request on its way, and where its answer goes.
+/// A request, and the channel for its response.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) id: JobId,
@@ -34,12 +34,12 @@ pub(crate) struct Job {
     /// `Transfer-Encoding`, `Connection`), which the protocol adds.
     pub(crate) request: Request<Body>,
     pub(crate) reply: oneshot::Sender<Result<Response<Incoming>, Error>>,
-    /// How often it was put on a wire before.
+    /// How often it was sent before.
     pub(crate) sendings: u32,
-    /// Whether it goes right behind the one before it, or not at all.
+    /// Whether it is a follow-up: sent right behind the previous job, or not at all.
     pub(crate) follows: bool,
-    /// What its answer must show while others are in flight on its connection; none where the caller answers for the
-    /// order.
+    /// The marks that its response must show while others are in flight on its connection; none if the caller controls
+    /// the order.
     pub(crate) marks: Option<Marks>,
 }
 
@@ -51,71 +51,68 @@ pub(crate) struct JobId(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ConnectionId(pub(crate) u64);
 
-/// How far a request without an answer had come.
+/// How much of a request without a response was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// No byte of it left, or the server said that it did nothing with it (a GOAWAY, REFUSED_STREAM).
+    /// Nothing, or the server says that it did not process it (GOAWAY, REFUSED_STREAM).
     Nothing,
-    /// Some or all of it left: it may have taken effect.
+    /// Some or all of it: it may have taken effect.
     Something,
 }
 
-/// The wish to have back what stands behind a request on its connection, if that is still the oldest there.
+/// Recalls the requests behind one on its connection, if that is still the oldest there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CallBack {
+pub(crate) struct Recall {
     pub(crate) behind: JobId,
-    /// With what has left and may be asked for twice, not only what has not left.
+    /// Whether to recall also requests that were sent and may be sent twice.
     pub(crate) sent: bool,
 }
 
-/// What a connection tells the driver of its origin.
+/// An event on a connection.
 #[derive(Debug)]
-pub(crate) enum Report {
-    /// The head of a final answer came, and was handed on. By then the job is the connection's and the reader's
-    /// matter: it cannot be tried elsewhere any more.
-    Head { connection: ConnectionId, job: JobId, told: Told },
-    /// An exchange ended: its request was sent whole, its answer received whole, and its place is free.
+pub(crate) enum ConnectionEvent {
+    /// The header of a final response was delivered. From now on the job cannot be retried elsewhere.
+    Head { connection: ConnectionId, job: JobId, head: ResponseHead },
+    /// An exchange is complete, and its place is free.
     Done { connection: ConnectionId, job: JobId, sent: u64, received: u64, window: Option<Window> },
-    /// An exchange ended early and its place is free, but its job has nothing to come any more: its reader went
-    /// away, or has been told why there is no answer, or no whole one. The connection goes on.
+    /// An exchange ended early, and its place is free. The job is over: its reader is gone, or has got an error. The
+    /// connection continues.
     Abandoned { connection: ConnectionId, job: JobId },
-    /// A request got no answer, and its place is free: HTTP/2 ended its stream alone, or it never had one. The
-    /// connection goes on.
+    /// A request got no response, and its place is free: HTTP/2 ended only its stream, or it never had one. The connection
+    /// continues.
     Returned { connection: ConnectionId, job: Box<Job>, sent: Sent, cause: Cause },
-    /// How many requests may be under way at once on this connection (HTTP/2's SETTINGS_MAX_CONCURRENT_STREAMS),
-    /// and how much of their bodies.
+    /// The maximum number of requests in flight on this connection (SETTINGS_MAX_CONCURRENT_STREAMS), and the server's
+    /// windows.
     Streams { connection: ConnectionId, limit: usize, windows: Windows },
-    /// An answer lacks some of its marks: those that the server's answers are still believed to show.
+    /// A response lacks some of its marks; these are still believed to be shown.
     Unmarked(Shown),
-    /// The handshake is over that early data did not wait for: any request may be sent now.
+    /// The handshake behind early data is done: any request may be sent now.
     Confirmed { connection: ConnectionId, tls: Box<TlsFacts> },
-    /// The connection takes no more jobs, and ends when those it has begun are done; those it had not begun have
-    /// been returned.
+    /// The connection takes no more jobs, and ends when those in flight are done. The others have been returned.
     Draining { connection: ConnectionId, cause: Cause },
-    /// The answer that the connection owes next, or is giving, keeps whatever stands behind it waiting: it is large, or
-    /// nothing of it has come for a while. Told once of each.
+    /// The current response delays those behind it: it is large, or nothing of it has come for a while. Sent once per
+    /// response.
     Stalled { connection: ConnectionId, job: JobId },
-    /// The connection has ended and takes no more. Jobs with an answer begun are not among the unanswered: their
-    /// readers have been told.
+    /// The connection has ended. The readers of incomplete responses have got an error; `unanswered` has only jobs without
+    /// a response.
     Closed { connection: ConnectionId, cause: Cause, unanswered: Vec<(Job, Sent)> },
 }
 
-/// What an answer's head tells of its connection.
+/// What a response header says about its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ResponseHead {
     pub(crate) version: Version,
     /// The length of the body.
     pub(crate) length: Option<u64>,
-    pub(crate) keep: Option<Keep>,
-    /// The server takes no more requests on it.
+    pub(crate) keep: Option<KeepAlive>,
+    /// The server accepts no more requests on it.
     pub(crate) last: bool,
 }
 
-/// How long the server keeps the connection (the header `Keep-Alive`, as in RFC 2068 §19.7.1.1; Apache sends it to
-/// those who ask).
+/// The header `Keep-Alive` (RFC 2068 §19.7.1.1); Apache sends it on request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Keep {
+pub(crate) struct KeepAlive {
     pub(crate) idle: Option<Duration>,
-    /// Further requests that it takes.
+    /// The number of further requests that the server accepts.
     pub(crate) requests: Option<u32>,
 }

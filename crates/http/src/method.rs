@@ -1,15 +1,13 @@
-//! What a method promises about being sent twice.
-//!
-//! From the registry of methods (RFC 9110 §16.1, as kept by IANA). A method that is not listed promises nothing.
+//! Properties of methods, from IANA's registry (RFC 9110 §16.1). An unlisted method has none of them.
 
 use http::Method;
 
-/// Whether the method asks for nothing but an answer (RFC 9110 §9.2.1).
+/// Whether the method is safe: it only reads (RFC 9110 §9.2.1).
 pub fn is_safe(method: &Method) -> bool {
     matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PROPFIND" | "REPORT" | "SEARCH" | "QUERY")
 }
 
-/// Whether sending it twice has the effect of sending it once (RFC 9110 §9.2.2).
+/// Whether the method is idempotent: sent twice, it has the effect of once (RFC 9110 §9.2.2).
 pub fn is_idempotent(method: &Method) -> bool {
     is_safe(method)
         || matches!(
@@ -29,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_repeated() {
+    fn registered_methods_have_their_properties() {
         let method = |name: &str| Method::from_bytes(name.as_bytes()).unwrap();
         assert!(["GET", "PROPFIND", "REPORT"].map(method).iter().all(is_safe));
         assert!(["PUT", "MKCOL", "MOVE", "UNLOCK"].map(method).iter().all(|m| is_idempotent(m) && !is_safe(m)));

@@ -1,49 +1,49 @@
-//! What is known of a server's pipelining.
+//! How well pipelining has worked with a server.
 //!
-//! Most servers pipeline well, some badly, and a box on the way may ruin what the server does right. Nobody knows
-//! before trying, so trying is made cheap, as Firefox did until 54: one pipeline of two requests tests a server; its
-//! success allows deeper ones; what goes wrong is paid in points, and too many points ban pipelining there for a
-//! while. Points decay, so that nothing is for ever. All of it is kept per origin and may be kept across runs.
+//! Most servers pipeline well, some badly, and a middlebox may break what the server does right. Only an attempt shows
+//! which, so attempts are cheap, as in Firefox until 54: one pipeline of two requests tests a server; its success allows
+//! deeper ones; each failure costs points, and too many points ban pipelining for a while. Points decay, so no ban is
+//! forever. The history is kept per origin, and may be kept between runs.
 //!
-//! The weights follow the last Firefox code that had them (`nsHttpConnectionMgr`, before bug 1340655): what can hand
-//! one request another's answer weighs days, what merely costs time weighs minutes.
+//! The weights follow the last Firefox code that had them (`nsHttpConnectionMgr`, before bug 1340655): a fault that can
+//! give one request another's response costs days, one that only costs time costs minutes.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How boldly requests are pipelined.
+/// When to pipeline requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Pipelining {
-    /// One request at a time on a connection.
+    /// Never: one request at a time on a connection.
     Off,
-    /// After a test, and deeper with every success.
+    /// After a test, and deeper with each success.
     #[default]
     Safe,
-    /// At once and deep; only what could mix answers up is held against a server.
+    /// At once and deep; only faults that could mix responses up count against a server.
     Aggressive,
 }
 
-/// Something that happened on a pipeline, or to it.
+/// A fault on a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// An answer to another request, in the wrong order, or without a request; or what is not HTTP.
+    /// A response to another request, in the wrong order, or without a request; or a response that is not HTTP.
     Mixed,
     /// The server speaks HTTP/1.0, which has no pipelines.
     Old,
-    /// A request on the pipeline was never answered.
+    /// A request on the pipeline got no response.
     Dropped,
-    /// The connection was closed or reset with requests unanswered; or an answer was not what the caller expected,
-    /// which may have changed.
+    /// The connection was closed or reset with requests in flight; or a response differed from what the caller expected,
+    /// perhaps because the resource has changed.
     Cut,
-    /// An answer came that was too large for those behind it.
+    /// A large response delayed those behind it.
     Large,
 }
 
-/// Points at which a server is banned, and below which it is tested again.
+/// The points at which pipelining is banned, and below which it is tested again.
 const BAN: f64 = 1000.0;
 const PARDON: f64 = 500.0;
-/// One point is forgiven in this time.
+/// The time in which one point decays.
 const FORGIVEN: Duration = Duration::from_secs(16);
 /// The depth of a test, and of the first pipelines after one.
 const TEST_DEPTH: u32 = 2;
@@ -51,10 +51,10 @@ const FIRST_DEPTH: u32 = 32;
 /// The deepest. A pipeline of small files on a long link is bounded by their bytes before.
 const DEEPEST: u32 = 256;
 
-/// What is known of one origin. Times are seconds of any clock that goes on between runs.
+/// The history of one origin. Times are in seconds, of any clock that continues between runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct PipeliningHistory {
-    /// The deepest pipeline that is allowed; 0 if none was tried.
+    /// The maximum depth of a pipeline; 0 if none was tried.
     depth: u32,
     banned: bool,
     points: f64,
@@ -62,7 +62,7 @@ pub struct PipeliningHistory {
 }
 
 impl PipeliningHistory {
-    /// How many requests may be on one connection, and on how many connections more than one.
+    /// The maximum number of requests on a connection, and the number of connections that may have more than one.
     pub(crate) fn allowed(&self, mode: Pipelining, now: f64) -> (u32, usize) {
         let banned = self.banned && self.points_at(now) > PARDON;
         match (mode, banned) {
@@ -73,7 +73,7 @@ impl PipeliningHistory {
         }
     }
 
-    /// Whether pipelines are not to be tried now, for what happened.
+    /// Whether pipelining is banned now.
     pub fn is_banned(&self, now: f64) -> bool {
         self.banned && self.points_at(now) > PARDON
     }
@@ -83,7 +83,7 @@ impl PipeliningHistory {
         self.depth > TEST_DEPTH && !self.banned
     }
 
-    /// The last answer of a pipeline came, with so many requests under way when its request was sent.
+    /// A response on a pipeline of this depth came.
     pub(crate) fn succeeded(&mut self, depth: u32, now: f64) {
         self.forgive(now);
         if self.banned || depth < TEST_DEPTH {
@@ -92,7 +92,7 @@ impl PipeliningHistory {
         self.depth = self.depth.max(FIRST_DEPTH).max((depth * 2).min(DEEPEST));
     }
 
-    /// Something went wrong.
+    /// Records a fault.
     pub(crate) fn failed(&mut self, fault: Fault, mode: Pipelining, now: f64) {
         self.forgive(now);
         if mode == Pipelining::Aggressive && matches!(fault, Fault::Large | Fault::Cut) {
@@ -105,7 +105,7 @@ impl PipeliningHistory {
             Fault::Cut => 250.0,
             Fault::Large => 120.0,
         };
-        // Whoever stumbles walks slower.
+        // After a fault, pipelines are shallower.
         if fault != Fault::Large {
             self.depth = (self.depth / 2).max(TEST_DEPTH);
         }

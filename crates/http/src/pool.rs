@@ -1,52 +1,50 @@
-//! Which idle connection to take.
+//! Which idle connection to use.
 //!
-//! Idle connections to one server look alike and are not: each has a congestion window of its own at the server,
-//! as wide as what it once carried in one go. On a long link, a narrow one costs a round trip for every doubling. A
-//! client cannot see the server's window, but it can remember what it saw: **the most bytes that came in one burst**
-//! (Patrick McManus, "Firefox Idle Connection Selection via CWND", 2011; Bugzilla 624739). A burst is what moved
-//! between the first request on an idle connection and the last answer before it was idle again, so that a pipeline
-//! counts as one.
+//! Idle connections to one server differ: each has its own congestion window at the server, as wide as what it once
+//! carried in one go. On a long link, a narrow window costs a round trip per doubling. A client cannot see the server's
+//! window, but it can remember **the largest burst that it received** (Patrick McManus, "Firefox Idle Connection Selection
+//! via CWND", 2011; Bugzilla 624739). A burst is everything between the first request on an idle connection and the last
+//! response before it is idle again, so a pipeline counts as one burst.
 //!
-//! For what we send, the window is our own, and Linux tells it (`TCP_INFO`).
+//! For uploads the window is our own, and Linux reports it (`TCP_INFO`).
 //!
-//! Linux servers with `net.ipv4.tcp_slow_start_after_idle` at 1, the default, halve the window for every
-//! retransmission timeout of idleness, down to the initial window (`tcp_cwnd_restart`, after RFC 2861): there,
-//! warmth fades, and [`Choice::FadingBurst`] counts with it.
+//! Linux servers with `net.ipv4.tcp_slow_start_after_idle` at 1, the default, halve the window for each retransmission
+//! timeout of idle time, down to the initial window (`tcp_cwnd_restart`, after RFC 2861). [`IdleChoice::FadingBurst`] takes
+//! that into account.
 
 use std::time::{Duration, Instant};
 
 use transport::Io;
 
-/// How an idle connection is chosen.
+/// How to choose an idle connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Choice {
-    /// The one that has been idle for longest: Firefox's until 4.0.
+pub enum IdleChoice {
+    /// The longest idle one, as in Firefox until 4.0.
     Oldest,
-    /// The one that was used last: what most pools do.
+    /// The most recently used one, as in most pools.
     Newest,
-    /// The one that has carried the largest burst, however long ago.
+    /// The one with the largest burst, however long ago.
     LargestBurst,
-    /// The one whose window is likely to be widest now: the largest burst, halved for each retransmission timeout
-    /// that it has been idle.
+    /// The one with the widest expected window: the largest burst, halved for each retransmission timeout of idle time.
     #[default]
     FadingBurst,
 }
 
-/// An own sending window, as the kernel tells it, and how much to have under way.
+/// The kernel's congestion window for our sending, and how much to have in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
     /// The congestion window in bytes.
     pub(crate) bytes: u64,
     /// The retransmission timeout.
     pub(crate) rto: Duration,
-    /// The round trip, smoothed, and the least of late.
+    /// The smoothed RTT, and the recent minimum.
     pub(crate) rtt: Duration,
     pub(crate) least_rtt: Option<Duration>,
-    /// How much to ask for, and to send, before what was is done; 0 if that is not known.
+    /// How much to have in flight, in each direction; 0 if unknown.
     pub(crate) ahead: Moved,
 }
 
-/// What is remembered of a connection.
+/// The history of a connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct History {
     burst: Moved,
@@ -61,9 +59,9 @@ pub(crate) struct Moved {
     pub(crate) received: u64,
 }
 
-/// The window that every connection has, fresh or faded: ten segments (RFC 6928) of an Ethernet's size.
+/// The initial window: ten segments (RFC 6928) of Ethernet's MSS.
 pub(crate) const INITIAL_WINDOW: u64 = 14_600;
-/// Linux's least retransmission timeout; what is used where the kernel's own is not known.
+/// Linux's minimum retransmission timeout; the default where the actual one is unknown.
 const LEAST_RTO: Duration = Duration::from_millis(200);
 
 impl Window {
@@ -74,7 +72,7 @@ impl Window {
 }
 
 impl History {
-    /// A request is put on it; `idle` if it had none before.
+    /// A request is sent on it; `idle` if it had none before.
     pub(crate) fn begins(&mut self, idle: bool) {
         if idle {
             self.burst = Moved::default();
@@ -95,13 +93,12 @@ impl History {
         self.largest != Moved::default()
     }
 
-    /// What the kernel says of our sending on it.
+    /// Records the kernel's window.
     pub(crate) fn sees(&mut self, window: Option<Window>) {
         self.window = window.or(self.window);
     }
 
-    /// The congestion window that is likely to be used next, in bytes: ours, as the kernel says, or the server's, as
-    /// the largest burst shows.
+    /// The congestion window in bytes: ours, from the kernel, or the server's, estimated from the largest burst.
     pub(crate) fn window(&self, sending: bool) -> u64 {
         match (sending, self.window) {
             (true, Some(window)) => window.bytes,
@@ -110,18 +107,18 @@ impl History {
         }
     }
 
-    /// How many bytes to have under way; none if that is not known.
+    /// How many bytes to have in flight; `None` if unknown.
     pub(crate) fn ahead(&self, sending: bool) -> Option<u64> {
         let Moved { sent, received } = self.window?.ahead;
         Some(if sending { sent } else { received }).filter(|bytes| *bytes > 0)
     }
 
-    /// The shortest round trip; zero if that is not known.
+    /// The minimum RTT; zero if unknown.
     pub(crate) fn least_rtt(&self) -> Duration {
         self.window.and_then(|window| window.least_rtt).unwrap_or_default()
     }
 
-    /// It has nothing more to do.
+    /// It becomes idle.
     pub(crate) fn rests(&mut self, now: Instant) {
         self.idle_since = Some(now);
     }
@@ -131,7 +128,7 @@ impl History {
         self.idle_since.map(|since| now.saturating_duration_since(since))
     }
 
-    /// The window it is likely to have for what comes next.
+    /// The window expected for the next exchange.
     fn width(&self, sending: bool, fades: bool, now: Instant) -> u64 {
         let seen = self.window(sending);
         if !fades {
@@ -144,8 +141,8 @@ impl History {
     }
 }
 
-impl Choice {
-    /// The best of some idle connections for a request that mostly sends, or mostly receives.
+impl IdleChoice {
+    /// The best idle connection for a request that mostly sends, or mostly receives.
     pub(crate) fn among<'a, K: Copy>(
         self,
         idle: impl Iterator<Item = (K, &'a History)>,
@@ -191,13 +188,14 @@ mod tests {
             ("large", used(now, &[2_000_000], ago(500))),
             ("last", used(now, &[30_000], ago(10))),
         ];
-        let pick = |choice: Choice, now| choice.among(idle.iter().map(|(name, history)| (*name, history)), false, now);
-        assert_eq!(pick(Choice::Oldest, now), Some("first"));
-        assert_eq!(pick(Choice::Newest, now), Some("last"));
-        assert_eq!(pick(Choice::LargestBurst, now), Some("large"));
-        assert_eq!(pick(Choice::FadingBurst, now), Some("large"));
+        let pick =
+            |choice: IdleChoice, now| choice.among(idle.iter().map(|(name, history)| (*name, history)), false, now);
+        assert_eq!(pick(IdleChoice::Oldest, now), Some("first"));
+        assert_eq!(pick(IdleChoice::Newest, now), Some("last"));
+        assert_eq!(pick(IdleChoice::LargestBurst, now), Some("large"));
+        assert_eq!(pick(IdleChoice::FadingBurst, now), Some("large"));
         // After a minute all windows have fallen to the initial one, and the freshest is the surest.
-        assert_eq!(pick(Choice::FadingBurst, now + Duration::from_mins(1)), Some("last"));
+        assert_eq!(pick(IdleChoice::FadingBurst, now + Duration::from_mins(1)), Some("last"));
     }
 
     #[test]
@@ -226,7 +224,7 @@ mod tests {
         let mut busy = used(now, &[10], Duration::ZERO);
         busy.largest.sent = 100_000;
         let idle = [("wide", wide), ("busy", busy)];
-        let pick = |sending| Choice::FadingBurst.among(idle.iter().map(|(n, h)| (*n, h)), sending, now);
+        let pick = |sending| IdleChoice::FadingBurst.among(idle.iter().map(|(n, h)| (*n, h)), sending, now);
         assert_eq!((pick(true), pick(false)), (Some("wide"), Some("busy")));
     }
 }

@@ -1,82 +1,81 @@
-//! Where an answer sends a request (RFC 9110 §15.4).
+//! Redirects (RFC 9110 §15.4).
 //!
-//! A redirect is a server's word, and it may be followed only as far as the server may decide: to another path
-//! freely, to another origin without anything that proves who asks, from `https` to `http` never. A method that
-//! changes something is sent elsewhere only if the server says that it is to be the same there (307, 308) and
-//! once more does no harm; and to another origin not at all, for there it would be done with that one's credentials,
-//! and one server could have files of another overwritten and deleted. From `http` to `https` is another origin too:
-//! the answer in the clear may be anybody's.
+//! A redirect is followed only as far as the server may decide: to another path freely, to another origin without
+//! credentials, from `https` to `http` never. A method that is not safe follows only a 307 or 308, and only if it is
+//! idempotent; and never to another origin, where it would use that origin's credentials: one server could have files of
+//! another overwritten and deleted. `http` and `https` are different origins too, because anybody can forge an unencrypted
+//! redirect.
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 use url::Url;
 
 use crate::{Origin, is_idempotent, is_safe};
 
-/// As many as browsers used to follow; more is a circle.
+/// The maximum number of redirects, as in browsers.
 pub const MOST_REDIRECTS: u32 = 10;
 
-/// The request that follows.
+/// The next request after a redirect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Follow {
+pub struct Redirect {
     /// Its URL, without fragment, user and password.
     pub uri: Uri,
-    /// Its method. If it differs from the first one's, the body is not sent.
+    /// Its method. If it differs from the redirected one, the body is not sent.
     pub method: Method,
-    /// Whether it goes to the same origin. If not, neither credentials nor cookies of the first go with it.
+    /// Whether it goes to the same origin. If not, credentials and cookies are removed.
     pub keep_credentials: bool,
 }
 
-/// Why a redirect is not followed: the answer is then the caller's.
+/// Why a redirect is not followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Stop {
-    /// It does not say where to, or not in a URL.
+pub enum RedirectError {
+    /// It has no valid `Location`.
     #[error("{method} {from}: redirect without a valid Location ({status})")]
     Nowhere {
         /// The request's method.
         method: Method,
         /// The request's URL.
         from: String,
-        /// The answer's status.
+        /// The status.
         status: StatusCode,
     },
-    /// The last of too many.
+    /// There were too many.
     #[error("{from}: more than {MOST_REDIRECTS} redirects")]
     TooMany {
         /// The URL that was redirected last.
         from: String,
     },
-    /// Out of TLS.
+    /// From `https` to `http`.
     #[error("{from} redirects to {to}, which is not encrypted; to accept that, use the new URL")]
     Downgrade {
         /// The request's URL.
         from: String,
-        /// Where it would have gone.
+        /// The target.
         to: String,
     },
-    /// A method that must not be repeated without asking, or not at another origin.
+    /// The method must not be repeated automatically, or not at another origin.
     #[error("{from} redirects to {to} ({status}), but {method} is not redirected automatically; use the new URL")]
     Unsafe {
         /// The request's method.
         method: Method,
         /// The request's URL.
         from: String,
-        /// Where it would have gone.
+        /// The target.
         to: String,
-        /// The answer's status.
+        /// The status.
         status: StatusCode,
     },
 }
 
-/// What follows an answer of `status` with `location` to a request that was redirected `followed` times before.
-/// Nothing if the answer is no redirect; 300, 304 and 305 are none that a program could follow.
+/// The next request after a response of `status` with `location`, to a request that was redirected `followed` times
+/// before. `None` if the response is no redirect; 300, 304 and 305 count as none.
 pub fn redirect(
     method: &Method,
     uri: &Uri,
     status: StatusCode,
     location: Option<&[u8]>,
     followed: u32,
-) -> Option<Result<Follow, Stop>> {
+) -> Option<Result<Redirect, RedirectError>> {
     let same = match status.as_u16() {
         301 | 302 => is_safe(method),
         303 => false,
@@ -84,32 +83,32 @@ pub fn redirect(
         _ => return None,
     };
     Some((|| {
-        let nowhere = || Stop::Nowhere { method: method.clone(), from: uri.to_string(), status };
+        let nowhere = || RedirectError::Nowhere { method: method.clone(), from: uri.to_string(), status };
         if followed >= MOST_REDIRECTS {
-            return Err(Stop::TooMany { from: uri.to_string() });
+            return Err(RedirectError::TooMany { from: uri.to_string() });
         }
         let target = location.and_then(|location| resolve(uri, location)).ok_or_else(nowhere)?;
         let to = target.to_string();
         let here = Origin::of(uri).map_err(|_| nowhere())?;
         let there = Origin::of(&target).map_err(|_| nowhere())?;
         if here.is_tls() && !there.is_tls() {
-            return Err(Stop::Downgrade { from: uri.to_string(), to });
+            return Err(RedirectError::Downgrade { from: uri.to_string(), to });
         }
         let keep_credentials = here == there;
         let method = match status {
             _ if same && (keep_credentials || is_safe(method)) => method.clone(),
-            // What was asked for can be had there, by GET (RFC 9110 §15.4.4).
+            // 303 refers to a resource that a GET retrieves (RFC 9110 §15.4.4).
             StatusCode::SEE_OTHER if *method == Method::HEAD => Method::HEAD,
             StatusCode::SEE_OTHER if is_safe(method) => Method::GET,
-            _ => return Err(Stop::Unsafe { method: method.clone(), from: uri.to_string(), to, status }),
+            _ => return Err(RedirectError::Unsafe { method: method.clone(), from: uri.to_string(), to, status }),
         };
-        Ok(Follow { uri: target, method, keep_credentials })
+        Ok(Redirect { uri: target, method, keep_credentials })
     })())
 }
 
-impl Follow {
-    /// Takes out of a request's headers what must not follow: what proves who asks, if it goes to another origin,
-    /// and what describes a body that is not sent (RFC 9110 §15.4, items 3 and 5 of its list).
+impl Redirect {
+    /// Removes the headers that must not follow a redirect: credentials, if it leads to another origin, and the description
+    /// of a body that is not sent (RFC 9110 §15.4, items 3 and 5 of its list).
     pub fn prune(&self, first: &Method, headers: &mut HeaderMap) {
         if !self.keep_credentials {
             for name in [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION] {
@@ -133,7 +132,7 @@ impl Follow {
     }
 }
 
-/// RFC 3986 §5, as browsers do it: bytes that a URL may not hold are escaped rather than refused.
+/// Resolves a reference (RFC 3986 §5) as browsers do: invalid characters are escaped, not rejected.
 fn resolve(base: &Uri, location: &[u8]) -> Option<Uri> {
     let mut target = Url::parse(&base.to_string()).ok()?.join(str::from_utf8(location).ok()?).ok()?;
     target.set_fragment(None);
@@ -150,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    fn go(method: &str, from: &str, status: u16, to: &str) -> Result<(String, String, bool), Stop> {
+    fn go(method: &str, from: &str, status: u16, to: &str) -> Result<(String, String, bool), RedirectError> {
         let (method, from) = (method.parse().unwrap(), from.parse().unwrap());
         let status = StatusCode::from_u16(status).unwrap();
         redirect(&method, &from, status, Some(to.as_bytes()), 0)
@@ -183,7 +182,10 @@ mod tests {
         }
         for (method, status) in [("PUT", 301), ("PUT", 302), ("PUT", 303), ("POST", 307), ("LOCK", 308), ("POST", 303)]
         {
-            assert!(matches!(go(method, "http://a/b", status, "/c"), Err(Stop::Unsafe { .. })), "{method} {status}");
+            assert!(
+                matches!(go(method, "http://a/b", status, "/c"), Err(RedirectError::Unsafe { .. })),
+                "{method} {status}"
+            );
         }
     }
 
@@ -193,7 +195,7 @@ mod tests {
             for location in ["http://other/d", "http://a:81/d", "https://a/b"] {
                 for status in [307, 308] {
                     let stop = go(method, "http://a/b", status, location).unwrap_err();
-                    assert!(matches!(stop, Stop::Unsafe { .. }), "{method} {location}");
+                    assert!(matches!(stop, RedirectError::Unsafe { .. }), "{method} {location}");
                     assert!(stop.to_string().contains(location), "{stop}");
                 }
             }
@@ -219,18 +221,18 @@ mod tests {
 
     #[test]
     fn tls_is_not_left() {
-        assert!(matches!(go("GET", "https://a/b", 301, "http://a/b"), Err(Stop::Downgrade { .. })));
+        assert!(matches!(go("GET", "https://a/b", 301, "http://a/b"), Err(RedirectError::Downgrade { .. })));
     }
 
     #[test]
     fn nowhere_is_not_followed() {
         for location in ["ftp://a/", "javascript:1", "http://", "http://a:99999/", "mailto:a@b"] {
-            assert!(matches!(go("GET", "http://a/b", 302, location), Err(Stop::Nowhere { .. })), "{location}");
+            assert!(matches!(go("GET", "http://a/b", 302, location), Err(RedirectError::Nowhere { .. })), "{location}");
         }
         let (method, uri) = (Method::GET, Uri::from_static("http://a/b"));
         let ask = |status, followed| redirect(&method, &uri, status, None, followed);
-        assert!(matches!(ask(StatusCode::FOUND, 0), Some(Err(Stop::Nowhere { .. }))));
-        assert!(matches!(ask(StatusCode::FOUND, MOST_REDIRECTS), Some(Err(Stop::TooMany { .. }))));
+        assert!(matches!(ask(StatusCode::FOUND, 0), Some(Err(RedirectError::Nowhere { .. }))));
+        assert!(matches!(ask(StatusCode::FOUND, MOST_REDIRECTS), Some(Err(RedirectError::TooMany { .. }))));
         assert_eq!(ask(StatusCode::NOT_MODIFIED, 0), None);
         assert_eq!(ask(StatusCode::OK, 0), None);
     }
@@ -253,7 +255,7 @@ mod tests {
         let left = |method: &str, keep_credentials| {
             let mut headers: HeaderMap =
                 names.iter().map(|name| (name.parse().unwrap(), "x".parse().unwrap())).collect();
-            let follow = Follow { uri: Uri::from_static("http://a/"), method: Method::GET, keep_credentials };
+            let follow = Redirect { uri: Uri::from_static("http://a/"), method: Method::GET, keep_credentials };
             follow.prune(&method.parse().unwrap(), &mut headers);
             headers.len()
         };

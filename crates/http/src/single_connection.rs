@@ -1,8 +1,8 @@
-//! One connection in the hands of its caller.
+//! A single connection under the caller's control.
 //!
-//! A [`crate::Client`] decides where a request goes. Whoever replays what others decided, or measures what a connection
-//! of one kind costs, decides that themselves: they open a connection and send on it what they will. Nothing is tried
-//! again, with one exception: what a server did not take as early data goes behind the handshake.
+//! A [`crate::Client`] decides where a request goes. A program that replays another client's decisions, or that measures
+//! one kind of connection, opens a connection itself and sends on it what it likes. Nothing is retried, with one
+//! exception: requests that the server rejects as early data are sent again after the handshake.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -14,15 +14,15 @@ use tokio::sync::{mpsc, oneshot, watch};
 use transport::{Connector, Dial, Dialed, Facts, Offer};
 
 use crate::{
-    Asked, Body, Cause, Error, Incoming, Options, Origin, Settings,
+    Body, Cause, Error, Incoming, Options, Origin, RequestLine, Settings,
     dispatch::{ConnectionHandle, start_connection},
-    messages::{ConnectionId, Job, JobId, Report, Sent},
+    messages::{ConnectionEvent, ConnectionId, Job, JobId, Sent},
     method::{is_idempotent, is_safe},
 };
 
-/// A connection. When it is dropped, what it has begun is finished, and it ends.
+/// A connection. When dropped, it finishes the requests in flight, and closes.
 pub struct SingleConnection {
-    line: ConnectionHandle,
+    connection: ConnectionHandle,
     version: Version,
     facts: Arc<Mutex<Facts>>,
     /// Whether its handshake is done.
@@ -31,9 +31,9 @@ pub struct SingleConnection {
 }
 
 impl SingleConnection {
-    /// Opens a connection to an origin, as `offer` says, with the settings' timeouts and windows. If `early`, it does
-    /// not wait for TLS's or QUIC's handshake where the connector has a session that allows early data; [`SingleConnection::facts`]
-    /// tell whether it did.
+    /// Opens a connection to an origin with the settings' timeouts and windows. If `early`, it does not wait for the TLS or
+    /// QUIC handshake where the connector has a session that allows early data; [`SingleConnection::facts`] show whether
+    /// that was so.
     pub async fn open(
         connector: &Connector,
         origin: &Origin,
@@ -46,31 +46,31 @@ impl SingleConnection {
     }
 
     fn on(dialed: Dialed, settings: &Settings) -> Self {
-        let (reports, reported) = mpsc::unbounded_channel();
+        let (events, reported) = mpsc::unbounded_channel();
         let (confirm, confirmed) = watch::channel(!dialed.is_pending());
         let (version, facts) = (dialed.version(), Arc::new(Mutex::new(dialed.facts().clone())));
-        let line = start_connection(dialed, ConnectionId(1), settings, &reports);
-        tokio::spawn(listen(reported, line.jobs.downgrade(), confirm, facts.clone()));
-        Self { line, version, facts, confirmed, jobs: AtomicU64::new(0) }
+        let connection = start_connection(dialed, ConnectionId(1), settings, &events);
+        tokio::spawn(listen(reported, connection.jobs.downgrade(), confirm, facts.clone()));
+        Self { connection, version, facts, confirmed, jobs: AtomicU64::new(0) }
     }
 
-    /// What is spoken.
+    /// The HTTP version.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// How it came about, as far as that is known by now: [`SingleConnection::confirmed`] waits until all is.
+    /// How it was made, as far as known; complete after [`SingleConnection::confirmed`].
     pub fn facts(&self) -> Facts {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until the handshake is done; whether it is. It ends with the connection.
+    /// Waits for the end of the handshake. Returns whether it succeeded.
     pub async fn confirmed(&self) -> bool {
         self.confirmed.clone().wait_for(|confirmed| *confirmed).await.is_ok()
     }
 
-    /// Sends a request and waits for its answer's head. Over HTTP/1.1, requests that are sent before others are
-    /// answered are pipelined. What is not safe, or is to go late ([`Options::late`]), waits for the handshake.
+    /// Sends a request and waits for the response header. Over HTTP/1.1, requests that are sent before earlier responses are
+    /// pipelined. A request that is not safe, or has [`Options::late`], waits for the handshake.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, Error> {
         let late = request.extensions().get::<Options>().is_some_and(|options| options.late);
         if late || !is_safe(request.method()) {
@@ -78,25 +78,25 @@ impl SingleConnection {
             self.confirmed().await;
         }
         let id = JobId(self.jobs.fetch_add(1, Ordering::Relaxed) + 1);
-        let asked = Asked::of(&request);
+        let asked = RequestLine::of(&request);
         let (reply, answer) = oneshot::channel();
         let job = Job { id, request, reply, sendings: 0, follows: false, marks: None };
         let ended = || Error::Exchange { asked: asked.clone(), cause: Cause::Closed };
-        self.line.jobs.send(job).map_err(|_| ended())?;
+        self.connection.jobs.send(job).map_err(|_| ended())?;
         answer.await.unwrap_or_else(|_| Err(ended()))
     }
 }
 
-/// Hears what the connection reports, until it ends.
+/// Handles the connection's events until it ends.
 async fn listen(
-    mut reports: mpsc::UnboundedReceiver<Report>,
+    mut events: mpsc::UnboundedReceiver<ConnectionEvent>,
     jobs: mpsc::WeakUnboundedSender<Job>,
     confirm: watch::Sender<bool>,
     facts: Arc<Mutex<Facts>>,
 ) {
-    while let Some(report) = reports.recv().await {
+    while let Some(report) = events.recv().await {
         match report {
-            Report::Confirmed { tls, .. } => {
+            ConnectionEvent::Confirmed { tls, .. } => {
                 let mut facts = facts.lock().unwrap_or_else(PoisonError::into_inner);
                 if facts.quic {
                     facts.tcp = tls.handshake;
@@ -104,12 +104,14 @@ async fn listen(
                 facts.tls = Some(*tls);
                 confirm.send_replace(true);
             }
-            Report::Returned { job, sent: Sent::Nothing, cause, .. } if !*confirm.borrow() => match jobs.upgrade() {
-                Some(jobs) => drop(jobs.send(*job)),
-                None => fail(*job, Sent::Nothing, cause),
-            },
-            Report::Returned { job, sent, cause, .. } => fail(*job, sent, cause),
-            Report::Closed { cause, unanswered, .. } => {
+            ConnectionEvent::Returned { job, sent: Sent::Nothing, cause, .. } if !*confirm.borrow() => {
+                match jobs.upgrade() {
+                    Some(jobs) => drop(jobs.send(*job)),
+                    None => fail(*job, Sent::Nothing, cause),
+                }
+            }
+            ConnectionEvent::Returned { job, sent, cause, .. } => fail(*job, sent, cause),
+            ConnectionEvent::Closed { cause, unanswered, .. } => {
                 for (job, sent) in unanswered {
                     fail(job, sent, cause.clone());
                 }
@@ -121,7 +123,7 @@ async fn listen(
 }
 
 fn fail(job: Job, sent: Sent, cause: Cause) {
-    let asked = Asked::of(&job.request);
+    let asked = RequestLine::of(&job.request);
     let decided = sent == Sent::Nothing || is_idempotent(asked.method());
     let error = if decided { Error::Exchange { asked, cause } } else { Error::Undecided { asked, cause } };
     let _ = job.reply.send(Err(error));

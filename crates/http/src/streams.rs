@@ -27,10 +27,10 @@ use self::{
     stall_timer::{Sending, StallTimer},
 };
 use crate::{
-    Asked, Body, Cause, Chunks, Error, Incoming, Journey, Step,
+    Body, Cause, Chunks, Error, Incoming, RequestLine, ResponseInfo, Step,
     body::Piece,
     identity::Marks,
-    messages::{Job, JobId, NOISE, Report, Sent, Told},
+    messages::{ConnectionEvent, ENDLESS_INTERIM, Job, JobId, ResponseHead, Sent},
     method::is_idempotent,
 };
 
@@ -82,9 +82,9 @@ impl<E> From<Unreceived<E>> for End<E> {
 pub(crate) async fn both<E>(
     sending: impl Future<Output = Result<(), Unsent>>,
     receiving: impl Future<Output = Result<StatusCode, Unreceived<E>>>,
-    clock: &StallTimer,
+    timer: &StallTimer,
 ) -> End<E> {
-    let (mut sending, mut receiving, mut overdue) = (pin!(sending), pin!(receiving), pin!(clock.overdue()));
+    let (mut sending, mut receiving, mut overdue) = (pin!(sending), pin!(receiving), pin!(timer.overdue()));
     let (mut all_sent, mut answered) = (false, false);
     loop {
         tokio::select! {
@@ -100,7 +100,7 @@ pub(crate) async fn both<E>(
                 Ok(()) | Err(Unsent::Closed) if answered => return End::Whole,
                 Ok(()) | Err(Unsent::Closed) => {
                     all_sent = true;
-                    clock.sending(Sending::Done);
+                    timer.sending(Sending::Done);
                 }
             },
             (step, bound) = &mut overdue => return End::Overdue(step, bound),
@@ -144,21 +144,20 @@ impl Answer {
     /// Tells the driver of the head, and hands it over with the body that is to come; its status.
     pub(crate) fn begin<E>(
         &mut self,
-        head: Response<Incoming>,
+        mut response: Response<Incoming>,
         pieces: &mpsc::Sender<Piece>,
-        (job, journey): (JobId, Journey),
+        (job, info): (JobId, ResponseInfo),
         common: &Common,
     ) -> Result<StatusCode, Unreceived<E>> {
-        let mut head = head;
-        head.extensions_mut().insert(journey);
-        let status = head.status();
-        let length = head.body().size_hint().exact();
-        let told = Told { version: journey.version, length, keep: None, last: false };
+        response.extensions_mut().insert(info);
+        let status = response.status();
+        let length = response.body().size_hint().exact();
+        let head = ResponseHead { version: info.version, length, keep: None, last: false };
         let owed = std::mem::replace(self, Self::Flowing(pieces.clone()));
-        common.report(Report::Head { connection: common.id, job, told });
+        common.report(ConnectionEvent::Head { connection: common.id, job, head });
         if let Self::Owed(reply, count) = owed {
             drop(count);
-            reply.send(Ok(head)).map_err(|_| Unreceived::Unwanted)?;
+            reply.send(Ok(response)).map_err(|_| Unreceived::Unwanted)?;
         }
         Ok(status)
     }
@@ -188,7 +187,7 @@ pub(crate) enum Fate {
 }
 
 /// A job without its reader.
-pub(crate) struct Errand {
+pub(crate) struct JobParts {
     pub(crate) id: JobId,
     pub(crate) request: Request<Body>,
     pub(crate) sendings: u32,
@@ -200,29 +199,29 @@ pub(crate) struct Errand {
 pub(crate) async fn conclude<E>(
     end: End<E>,
     answer: Answer,
-    job: Errand,
-    clock: &StallTimer,
+    job: JobParts,
+    timer: &StallTimer,
     fate: impl FnOnce(&E, &Answer) -> Fate,
 ) -> Outcome {
-    let Errand { id, request, sendings, follows, marks } = job;
-    let asked = Asked::of(&request);
+    let JobParts { id, request, sendings, follows, marks } = job;
+    let asked = RequestLine::of(&request);
     let whole = matches!(end, End::Whole | End::Refused);
     let (sent, cause) = match end {
         End::Whole | End::Refused => {
             answer.end().await;
-            return over(id, clock, whole);
+            return over(id, timer, whole);
         }
-        End::Unwanted => return over(id, clock, whole),
+        End::Unwanted => return over(id, timer, whole),
         End::Source(source) => {
             answer.fail(Error::Sending { asked, source: Arc::new(source) }).await;
-            return over(id, clock, whole);
+            return over(id, timer, whole);
         }
         End::Overdue(step, bound) => (Sent::Something, Cause::TimedOut(step, bound)),
-        End::Noise => (Sent::Something, Cause::Unexpected(NOISE)),
+        End::Noise => (Sent::Something, Cause::Unexpected(ENDLESS_INTERIM)),
         End::Failed(error) => match fate(&error, &answer) {
             Fate::Malformed(cause) => {
                 answer.fail(failed(asked, cause)).await;
-                return over(id, clock, whole);
+                return over(id, timer, whole);
             }
             Fate::Unanswered(sent, cause) => (sent, cause),
         },
@@ -234,17 +233,17 @@ pub(crate) async fn conclude<E>(
         }
         flowing @ Answer::Flowing(_) => {
             flowing.fail(failed(asked, cause)).await;
-            over(id, clock, whole)
+            over(id, timer, whole)
         }
     }
 }
 
-pub(crate) fn over(job: JobId, clock: &StallTimer, whole: bool) -> Outcome {
-    let (sent, received) = clock.counts();
+pub(crate) fn over(job: JobId, timer: &StallTimer, whole: bool) -> Outcome {
+    let (sent, received) = timer.counts();
     Outcome::Over { job, sent, received, whole }
 }
 
-fn failed(asked: Asked, cause: Cause) -> Error {
+fn failed(asked: RequestLine, cause: Cause) -> Error {
     if is_idempotent(asked.method()) { Error::Exchange { asked, cause } } else { Error::Undecided { asked, cause } }
 }
 

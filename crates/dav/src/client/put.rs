@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use haul_http::{Body, Class, Expected, Followed, Follower, Options, Timeouts};
+use haul_http::{Body, Class, Expected, FollowUp, FollowUpResponse, Options, Timeouts};
 use http::{HeaderMap, StatusCode, header};
 use tokio::time::timeout;
 
@@ -72,7 +72,7 @@ impl Dav {
         let mut request = self.requests().put(path, precondition, locks)?.map(drop);
         request.headers_mut().extend(headers);
         if let Some(wanted) = wanted
-            && let Some(look) = Follower::new(self.requests().propfind(path, Depth::Zero, wanted)?)
+            && let Some(look) = FollowUp::new(self.requests().propfind(path, Depth::Zero, wanted)?)
         {
             request.extensions_mut().insert(look);
         }
@@ -114,7 +114,7 @@ impl Dav {
         };
         let created = answer.status() == StatusCode::CREATED;
         let etag = answer.headers().get(header::ETAG).and_then(ETag::from_header);
-        let look = answer.extensions().get::<Followed>().cloned();
+        let look = answer.extensions().get::<FollowUpResponse>().cloned();
         drain(answer).await;
         let seen = async { entry_of(look?.answer().await?, path).await.ok().flatten() };
         Ok((Stored { created, etag }, seen.await))

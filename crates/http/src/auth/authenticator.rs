@@ -240,72 +240,18 @@ impl Authenticator {
             Credential::Token(_) => ("bearer", "token"),
         };
         let plain = offered.iter().find(|challenge| challenge.is(scheme));
-        let refuse = |known: &mut Known, realm: &[u8]| {
-            if !known.refused.iter().any(|refused| refused == realm) {
-                known.refused.push(realm.to_vec());
-            }
-            known.session.take_if(|session| session.realm == realm);
-            let what = match &credential {
-                Credential::Password { user, .. } => format!("password of {user:?}"),
-                Credential::Token(_) => "token".to_owned(),
-            };
-            Err(GiveUp::Refused { origin: origin.clone(), what, wants: wants.clone() })
-        };
-
+        let retry = Retry { origin, credential: &credential, what, wants, attempt };
         if let Credential::Password { user, password } = &credential
-            && let Some((mut session, stale)) = strongest(&offered)
+            && let Some((session, stale)) = strongest(&offered)
             && !(attempt.plain && plain.is_some())
         {
-            let realm = session.realm.clone();
-            if known.refused.contains(&realm) {
-                return refuse(known, &realm);
-            }
-            let mut renewals = if known.accepted > attempt.accepted { 0 } else { attempt.renewals };
-            if let Some(Tried { nonce, fresh }) = &attempt.digest {
-                if !stale && (*fresh || *nonce == session.nonce) {
-                    return refuse(known, &realm);
-                }
-                if stale && (renewals >= MOST_RENEWALS || *nonce == session.nonce) {
-                    return Err(GiveUp::Stale { origin });
-                }
-                renewals += u8::from(stale && *fresh);
-            }
-            // Several requests may be told of one nonce: its uses are counted for all of them.
-            if let Some(known) = known.session.take_if(|known| known.is_same(&session)) {
-                session = known;
-            }
-            let Some(value) = session.respond(user, password, method, target) else {
-                return Err(GiveUp::Unspeakable {
-                    origin,
-                    what,
-                    why: "the server's challenge has characters that a header cannot hold",
-                });
-            };
-            let digest = Some(Tried { nonce: session.nonce.clone(), fresh: true });
-            known.session = Some(session);
-            put(headers, value);
-            return Ok(Attempt { digest, renewals, accepted: known.accepted, ..attempt.clone() });
+            let respond = |session: &mut Session| session.respond(user, password, method, target);
+            return retry.by_digest(known, session, stale, respond, headers);
         }
-
-        let Some(plain) = plain else { return Err(GiveUp::Unsupported { origin, what, wants }) };
-        let realm = plain.bytes("realm").unwrap_or_default();
-        // What was refused under Digest is not given away to who then asks for it openly.
-        let proved = attempt.digest.as_ref().is_some_and(|tried| tried.fresh);
-        if attempt.plain || proved || known.refused.iter().any(|refused| refused == realm) {
-            return refuse(known, realm);
+        match plain {
+            Some(plain) => retry.in_plain(known, plain, safe, headers),
+            None => Err(GiveUp::Unsupported { origin: retry.origin, what, wants: retry.wants }),
         }
-        if !safe {
-            return Err(GiveUp::Clear { origin, what, wants });
-        }
-        let (value, why) = match &credential {
-            Credential::Password { user, password } => {
-                (basic(user, password), "Basic allows no colon in the user name")
-            }
-            Credential::Token(token) => (bearer(token), "it has characters that a header cannot hold"),
-        };
-        put(headers, value.ok_or(GiveUp::Unspeakable { origin, what, why })?);
-        known.session = None;
-        Ok(Attempt { plain: true, ..attempt.clone() })
     }
 
     /// After any answer but a `401`: the server may have named the nonce it wants next (RFC 7616 §3.5), which
@@ -326,6 +272,99 @@ impl Authenticator {
 
     fn is_safe(&self, origin: &Origin) -> bool {
         self.clear == Clear::Allowed || origin.is_tls() || origin.is_loopback()
+    }
+}
+
+/// A request that got a `401`.
+struct Retry<'a> {
+    origin: Origin,
+    credential: &'a Credential,
+    /// What the credential is, for messages.
+    what: &'static str,
+    /// The server's challenges, for messages.
+    wants: String,
+    attempt: &'a Attempt,
+}
+
+impl Retry<'_> {
+    /// Answers a `Digest` challenge.
+    fn by_digest(
+        self,
+        known: &mut Known,
+        mut session: Session,
+        stale: bool,
+        respond: impl FnOnce(&mut Session) -> Option<HeaderValue>,
+        headers: &mut HeaderMap,
+    ) -> Result<Attempt, GiveUp> {
+        let Self { attempt, what, .. } = self;
+        let realm = session.realm.clone();
+        if known.refused.contains(&realm) {
+            return Err(self.refused(known, &realm));
+        }
+        let mut renewals = if known.accepted > attempt.accepted { 0 } else { attempt.renewals };
+        if let Some(Tried { nonce, fresh }) = &attempt.digest {
+            if !stale && (*fresh || *nonce == session.nonce) {
+                return Err(self.refused(known, &realm));
+            }
+            if stale && (renewals >= MOST_RENEWALS || *nonce == session.nonce) {
+                return Err(GiveUp::Stale { origin: self.origin });
+            }
+            renewals += u8::from(stale && *fresh);
+        }
+        // Several requests may get the same nonce: all of them count its uses together.
+        if let Some(same) = known.session.take_if(|known| known.is_same(&session)) {
+            session = same;
+        }
+        let Some(value) = respond(&mut session) else {
+            let why = "the server's challenge has characters that a header cannot hold";
+            return Err(GiveUp::Unspeakable { origin: self.origin, what, why });
+        };
+        let digest = Some(Tried { nonce: session.nonce.clone(), fresh: true });
+        known.session = Some(session);
+        put(headers, value);
+        Ok(Attempt { digest, renewals, accepted: known.accepted, ..attempt.clone() })
+    }
+
+    /// Answers a `Basic` or `Bearer` challenge.
+    fn in_plain(
+        self,
+        known: &mut Known,
+        challenge: &Challenge,
+        safe: bool,
+        headers: &mut HeaderMap,
+    ) -> Result<Attempt, GiveUp> {
+        let realm = challenge.bytes("realm").unwrap_or_default();
+        // A server that refused a password under Digest does not get it in plain text.
+        let proved = self.attempt.digest.as_ref().is_some_and(|tried| tried.fresh);
+        if self.attempt.plain || proved || known.refused.iter().any(|refused| refused == realm) {
+            return Err(self.refused(known, realm));
+        }
+        let Self { origin, credential, what, wants, attempt } = self;
+        if !safe {
+            return Err(GiveUp::Clear { origin, what, wants });
+        }
+        let (value, why) = match credential {
+            Credential::Password { user, password } => {
+                (basic(user, password), "Basic allows no colon in the user name")
+            }
+            Credential::Token(token) => (bearer(token), "it has characters that a header cannot hold"),
+        };
+        put(headers, value.ok_or(GiveUp::Unspeakable { origin, what, why })?);
+        known.session = None;
+        Ok(Attempt { plain: true, ..attempt.clone() })
+    }
+
+    /// The credential was refused: remembers that for the realm.
+    fn refused(self, known: &mut Known, realm: &[u8]) -> GiveUp {
+        if !known.refused.iter().any(|refused| refused == realm) {
+            known.refused.push(realm.to_vec());
+        }
+        known.session.take_if(|session| session.realm == realm);
+        let what = match self.credential {
+            Credential::Password { user, .. } => format!("password of {user:?}"),
+            Credential::Token(_) => "token".to_owned(),
+        };
+        GiveUp::Refused { origin: self.origin, what, wants: self.wants }
     }
 }
 

@@ -1,12 +1,20 @@
 //! What a client's parts share: how connections are made, and what is learnt of each origin.
 
-use http::Request;
+use http::{HeaderMap, Request, Uri};
 use transport::{ConnectError, Dialed, Facts, Offer, TlsFacts, race};
 
 use super::{Proof, Shared, Versions, lock, target};
 use crate::{Body, Origin, PipeliningHistory, Windows, dispatch};
 
 impl Shared {
+    /// Adds the headers that every request to an origin gets: the user's, our name, and cookies.
+    pub(super) fn complete(&self, origin: &Origin, uri: &Uri, headers: &mut HeaderMap) {
+        self.settings.adorn(origin, headers);
+        if self.settings.cookies {
+            lock(&self.cookies).add(uri, headers);
+        }
+    }
+
     /// Signs a request that goes out once more.
     pub(crate) fn sign_again(&self, origin: &Origin, request: &mut Request<Body>) {
         let Some(Proof(attempt)) = request.extensions().get::<Proof>().cloned() else { return };

@@ -10,7 +10,7 @@ use http::{HeaderMap, Response};
 use http_body::{Body, Frame, SizeHint};
 
 use super::{Verified, Verifier};
-use crate::{Asked, Error};
+use crate::{Error, RequestLine};
 
 /// A response's body, held against what the response says of it.
 ///
@@ -19,7 +19,7 @@ use crate::{Asked, Error};
 #[derive(Debug)]
 pub struct Checked<B> {
     body: B,
-    asked: Asked,
+    asked: RequestLine,
     stage: Stage,
     held: Option<Bytes>,
     trailers: Option<HeaderMap>,
@@ -38,7 +38,7 @@ enum Stage {
 
 impl<B> Checked<B> {
     /// Checks the body of a response to what was asked.
-    pub fn response(asked: Asked, response: Response<B>) -> Response<Self> {
+    pub fn response(asked: RequestLine, response: Response<B>) -> Response<Self> {
         let verifier = Verifier::of_response(asked.method(), response.status(), response.headers());
         let stage = if verifier.is_idle() { Stage::Passing } else { Stage::Checking(verifier) };
         response.map(|body| Self { body, asked, stage, held: None, trailers: None, verified: Vec::new() })
@@ -136,8 +136,8 @@ mod tests {
     use super::*;
     use crate::digest::{Algorithm, Digests, Field};
 
-    fn asked(url: &'static str) -> Asked {
-        Asked::new(&Method::GET, &Uri::from_static(url))
+    fn asked(url: &'static str) -> RequestLine {
+        RequestLine::new(&Method::GET, &Uri::from_static(url))
     }
 
     type Frames = Vec<Result<Frame<Bytes>, Error>>;

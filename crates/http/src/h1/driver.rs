@@ -33,7 +33,7 @@ use transport::Io;
 
 use self::{
     in_flight_limit::InFlightLimit,
-    read::{Reader, give},
+    read::{Reader, deliver},
     write::Sending,
 };
 use super::{
@@ -41,8 +41,8 @@ use super::{
     head,
 };
 use crate::{
-    Asked, Cause, Timeouts,
-    messages::{CallBack, ConnectionId, Job, JobId, MOVEMENT, Report},
+    Cause, RequestLine, Timeouts,
+    messages::{ConnectionEvent, ConnectionId, Job, JobId, PROGRESS, Recall},
     method::is_safe,
 };
 
@@ -55,10 +55,10 @@ pub(crate) async fn run(
     id: ConnectionId,
     timeouts: Timeouts,
     jobs: mpsc::UnboundedReceiver<Job>,
-    call_backs: mpsc::UnboundedReceiver<CallBack>,
-    reports: mpsc::UnboundedSender<Report>,
+    recalls: mpsc::UnboundedReceiver<Recall>,
+    events: mpsc::UnboundedSender<ConnectionEvent>,
 ) {
-    let mut driver = Driver::new(io, id, timeouts, jobs, call_backs, reports);
+    let mut driver = Driver::new(io, id, timeouts, jobs, recalls, events);
     let cause = driver.serve().await;
     driver.end(cause).await;
 }
@@ -69,13 +69,13 @@ struct Driver {
     timeouts: Timeouts,
     /// None once no more will come.
     jobs: Option<mpsc::UnboundedReceiver<Job>>,
-    call_backs: mpsc::UnboundedReceiver<CallBack>,
-    reports: mpsc::UnboundedSender<Report>,
+    recalls: mpsc::UnboundedReceiver<Recall>,
+    events: mpsc::UnboundedSender<ConnectionEvent>,
     exchanges: Exchanges,
     /// Jobs that are not begun.
     waiting: VecDeque<Job>,
     /// Those that are, the oldest first; the same as in `exchanges`.
-    under_way: VecDeque<UnderWay>,
+    in_flight: VecDeque<InFlight>,
     sending: Option<Sending>,
     out: BytesMut,
     /// Bytes that the network has taken since the connection began.
@@ -91,7 +91,7 @@ struct Driver {
     /// When it was last seen whether the answer has a reader yet.
     looked: Instant,
     /// The last job that was called slow.
-    told_slow: Option<JobId>,
+    reported_slow: Option<JobId>,
     /// How long those behind an answer may be kept waiting.
     patience: Duration,
     /// When a byte last moved, or a wait began.
@@ -100,14 +100,14 @@ struct Driver {
     inward: InFlightLimit,
     outward: InFlightLimit,
     /// Bytes of an answer that came since they last counted; an answer's first one counts.
-    crumbs: usize,
+    uncounted: usize,
     alarm: Pin<Box<Sleep>>,
 }
 
 /// A job that has begun.
-struct UnderWay {
+struct InFlight {
     id: JobId,
-    asked: Asked,
+    asked: RequestLine,
     timeouts: Timeouts,
     /// None once its answer has begun.
     job: Option<Job>,
@@ -128,7 +128,7 @@ enum Step {
     Room,
     Chunk(Option<io::Result<Bytes>>),
     Job(Option<Box<Job>>),
-    CallBack(CallBack),
+    Recall(Recall),
     Unwanted,
     Late,
 }
@@ -139,8 +139,8 @@ impl Driver {
         id: ConnectionId,
         timeouts: Timeouts,
         jobs: mpsc::UnboundedReceiver<Job>,
-        call_backs: mpsc::UnboundedReceiver<CallBack>,
-        reports: mpsc::UnboundedSender<Report>,
+        recalls: mpsc::UnboundedReceiver<Recall>,
+        events: mpsc::UnboundedSender<ConnectionEvent>,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -148,11 +148,11 @@ impl Driver {
             id,
             timeouts,
             jobs: Some(jobs),
-            call_backs,
-            reports,
+            recalls,
+            events,
             exchanges: Exchanges::default(),
             waiting: VecDeque::new(),
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             sending: None,
             out: BytesMut::new(),
             written: 0,
@@ -163,11 +163,11 @@ impl Driver {
             moved: now,
             begun: now,
             looked: now,
-            told_slow: None,
+            reported_slow: None,
             patience: Self::PATIENCE,
             inward: InFlightLimit::default(),
             outward: InFlightLimit::default(),
-            crumbs: MOVEMENT,
+            uncounted: PROGRESS,
             alarm: Box::pin(tokio::time::sleep_until(now)),
         }
     }
@@ -175,17 +175,17 @@ impl Driver {
     /// Works until the connection can do no more, and says why.
     async fn serve(&mut self) -> Cause {
         loop {
-            if let Err(cause) = self.hand_on() {
+            if let Err(cause) = self.deliver_events() {
                 return cause;
             }
             self.fill();
             if let Err(cause) = self.begin_waiting() {
                 return cause;
             }
-            if self.under_way.is_empty() && self.exchanges.is_closing() {
+            if self.in_flight.is_empty() && self.exchanges.is_closing() {
                 return Cause::Retired(LAST_WORD);
             }
-            let done = self.under_way.is_empty() && self.waiting.is_empty();
+            let done = self.in_flight.is_empty() && self.waiting.is_empty();
             if done && self.jobs.is_none() {
                 let _ = timeout(self.timeouts.stall, self.io.shutdown()).await;
                 return Cause::Retired("the connection is no longer needed");
@@ -195,7 +195,7 @@ impl Driver {
             }
             let step = match poll_fn(|context| self.step(context)).await {
                 Ok(step) => step,
-                Err(error) => return self.last_words().err().unwrap_or_else(|| error.into()),
+                Err(error) => return self.drain_input().err().unwrap_or_else(|| error.into()),
             };
             if let Err(cause) = self.take(step) {
                 return cause;
@@ -218,9 +218,9 @@ impl Driver {
             }
             Step::Read(bytes) => {
                 self.inward.moves(bytes as u64, &*self.io);
-                self.crumbs += bytes;
-                if self.crumbs >= MOVEMENT {
-                    (self.moved, self.crumbs) = (Instant::now(), 0);
+                self.uncounted += bytes;
+                if self.uncounted >= PROGRESS {
+                    (self.moved, self.uncounted) = (Instant::now(), 0);
                 }
             }
             // The wait for the reader was not the server's.
@@ -228,13 +228,13 @@ impl Driver {
             Step::Chunk(chunk) => self.put(chunk)?,
             Step::Job(None) => self.jobs = None,
             Step::Job(Some(job)) => {
-                if self.under_way.is_empty() {
+                if self.in_flight.is_empty() {
                     self.moved = Instant::now();
                 }
                 self.waiting.push_back(*job);
             }
             Step::Unwanted => return Err(Cause::Retired("the caller cancelled the request")),
-            Step::CallBack(call) => self.call_back(call),
+            Step::Recall(call) => self.recall(call),
             Step::Late => self.late()?,
         }
         Ok(())
@@ -259,7 +259,7 @@ impl Driver {
         let mut may_read = true;
         if let Reader::Somebody(sender, waiting @ Some(_)) = &mut self.reader {
             may_read = false;
-            if let Poll::Ready(room) = give(sender, waiting, context) {
+            if let Poll::Ready(room) = deliver(sender, waiting, context) {
                 return Poll::Ready(match self.reader_has(room) {
                     Ok(()) => Ok(Step::Room),
                     Err(_) => Ok(Step::Unwanted),
@@ -281,13 +281,13 @@ impl Driver {
         {
             return Poll::Ready(Ok(Step::Job(job.map(Box::new))));
         }
-        if let Poll::Ready(Some(call)) = self.call_backs.poll_recv(context) {
-            return Poll::Ready(Ok(Step::CallBack(call)));
+        if let Poll::Ready(Some(call)) = self.recalls.poll_recv(context) {
+            return Poll::Ready(Ok(Step::Recall(call)));
         }
         // What changes something and has left whole is done there in any case: then its end is waited for, so that
         // whoever undoes it knows when.
         let written = self.written;
-        if let [UnderWay { job: Some(job), asked, end, .. }] = self.under_way.make_contiguous()
+        if let [InFlight { job: Some(job), asked, end, .. }] = self.in_flight.make_contiguous()
             && (is_safe(asked.method()) || end.is_none_or(|end| end > written))
             && job.reply.poll_closed(context).is_ready()
         {

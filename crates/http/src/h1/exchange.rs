@@ -25,7 +25,7 @@ use super::{
 use crate::{
     Cause, Expected, Options,
     identity::{Marks, Shown, first_byte, opaque},
-    messages::{JobId, MOST_INTERIM, NOISE},
+    messages::{ENDLESS_INTERIM, JobId, MAX_INTERIM},
 };
 
 /// Why a connection ends that the server ended in good order (`Connection: close`).
@@ -34,7 +34,7 @@ pub(crate) const LAST_WORD: &str = "the server accepts no more requests on this 
 /// A request as far as its answer is concerned.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is so or not, whatever the others are")]
-struct Asked {
+struct Expectation {
     job: JobId,
     method: Method,
     target: String,
@@ -74,7 +74,7 @@ pub(crate) enum Event {
 /// The exchanges of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Exchanges {
-    asked: VecDeque<Asked>,
+    asked: VecDeque<Expectation>,
     /// The marks of those that were in flight with any of them, by number; that of the first.
     company: VecDeque<Option<Marks>>,
     first: u64,
@@ -103,7 +103,7 @@ impl Exchanges {
         let number = self.first + self.company.len() as u64;
         let joined = self.asked.front().map_or(number, |oldest| oldest.number);
         self.company.push_back(marks);
-        self.asked.push_back(Asked {
+        self.asked.push_back(Expectation {
             job,
             method: request.method().clone(),
             target: request.uri().path().to_owned(),
@@ -174,8 +174,8 @@ impl Exchanges {
                 if head.response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     return Err(Cause::Protocol("the server switched protocols unasked (101)".into()));
                 }
-                if self.interim > MOST_INTERIM {
-                    return Err(Cause::Unexpected(NOISE));
+                if self.interim > MAX_INTERIM {
+                    return Err(Cause::Unexpected(ENDLESS_INTERIM));
                 }
                 // The answer itself has not begun (RFC 9110 §15.2).
                 self.received = 0;
@@ -224,7 +224,7 @@ impl Exchanges {
     }
 
     /// The marks of those that were in flight with a request.
-    fn others(&self, asked: &Asked) -> impl Iterator<Item = &Marks> {
+    fn others(&self, asked: &Expectation) -> impl Iterator<Item = &Marks> {
         let own = asked.number;
         let numbered = (self.first..).zip(&self.company).skip((asked.joined - self.first) as usize);
         numbered.filter(move |(number, _)| *number != own).filter_map(|(_, marks)| marks.as_ref())
@@ -288,7 +288,7 @@ impl Exchanges {
     }
 }
 
-impl Asked {
+impl Expectation {
     /// Refuses an answer that cannot be to this request.
     fn check(&self, response: &Response<()>, length: Option<u64>) -> Result<(), Cause> {
         let wrong = |why: &str| Err(Cause::Protocol(format!("the response belongs to another request: {why}")));

@@ -13,7 +13,7 @@ use http::{
 };
 use transport::content_length;
 
-use crate::{Origin, messages::Keep};
+use crate::{Origin, messages::KeepAlive};
 
 /// The longest head taken from a server. Browsers take 256 KiB, curl 300 KiB; WebDAV servers send some hundred
 /// bytes.
@@ -168,8 +168,8 @@ fn persists(version: Version, headers: &HeaderMap) -> bool {
 }
 
 /// How long the server says it keeps the connection.
-pub(crate) fn keep(headers: &HeaderMap) -> Option<Keep> {
-    let mut keep = Keep::default();
+pub(crate) fn keep(headers: &HeaderMap) -> Option<KeepAlive> {
+    let mut keep = KeepAlive::default();
     for token in tokens(headers, &HeaderName::from_static("keep-alive")) {
         match token.split_once('=').map(|(name, value)| (name.trim(), value.trim().parse::<u32>())) {
             Some(("timeout", Ok(seconds))) => keep.idle = Some(Duration::from_secs(seconds.into())),
@@ -177,7 +177,7 @@ pub(crate) fn keep(headers: &HeaderMap) -> Option<Keep> {
             _ => {}
         }
     }
-    (keep != Keep::default()).then_some(keep)
+    (keep != KeepAlive::default()).then_some(keep)
 }
 
 /// The members of a comma-separated header, in lower case, over all its lines.

@@ -16,9 +16,11 @@ use super::{
     send,
 };
 use crate::{
-    Cause, Chunks, Journey, Options,
+    Cause, Chunks, Options, ResponseInfo,
     messages::{Job, JobId, Sent},
-    streams::{Answer, Count, End, Errand, Fate, Outcome, both, conclude, connection::Common, stall_timer::StallTimer},
+    streams::{
+        Answer, Count, End, Fate, JobParts, Outcome, both, conclude, connection::Common, stall_timer::StallTimer,
+    },
 };
 
 /// A request whose head is on its way.
@@ -42,8 +44,8 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
         unanswered: (count, behind),
     } = begun;
     let bounds = request.extensions().get::<Options>().and_then(|options| options.timeouts).unwrap_or(common.timeouts);
-    let clock = StallTimer::new(common.traffic.clone(), bounds);
-    let journey = Journey {
+    let timer = StallTimer::new(common.traffic.clone(), bounds);
+    let info = ResponseInfo {
         connection: common.id.0,
         version: Version::HTTP_2,
         sendings: sendings + 1,
@@ -52,14 +54,14 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     let mut answer = Answer::Owed(reply, count);
     let told = request.body().length();
     let sending =
-        async { if let Some(chunks) = chunks { send::send(&mut stream, chunks, told, &clock).await } else { Ok(()) } };
-    let end = both(sending, receive(response, &mut answer, id, journey, &common, &clock), &clock).await;
+        async { if let Some(chunks) = chunks { send::send(&mut stream, chunks, told, &timer).await } else { Ok(()) } };
+    let end = both(sending, receive(response, &mut answer, id, info, &common, &timer), &timer).await;
 
     if !matches!(end, End::Whole | End::Failed(_)) {
         stream.send_reset(Reason::CANCEL);
     }
-    let job = Errand { id, request, sendings, follows, marks };
-    conclude(end, answer, job, &clock, |error, answer| {
+    let job = JobParts { id, request, sendings, follows, marks };
+    conclude(end, answer, job, &timer, |error, answer| {
         if error.is_reset() && error.is_library() {
             return Fate::Malformed(malformed(answer, error));
         }
@@ -74,22 +76,22 @@ async fn receive(
     mut response: ResponseFuture,
     answer: &mut Answer,
     job: JobId,
-    journey: Journey,
+    info: ResponseInfo,
     common: &Common,
-    clock: &StallTimer,
+    timer: &StallTimer,
 ) -> Result<StatusCode, Unreceived> {
     let head = {
         let Answer::Owed(reply, _) = answer else { return Err(Unreceived::Unwanted) };
         tokio::select! {
             biased;
-            head = receive::head(&mut response, clock) => head?,
+            head = receive::head(&mut response, timer) => head?,
             () = reply.closed() => return Err(Unreceived::Unwanted),
         }
     };
     let (pieces, incoming) = receive::channel(&head, common.traffic.stream_window());
     let (parts, mut body) = head.into_parts();
-    let status = answer.begin(Response::from_parts(parts, incoming), &pieces, (job, journey), common)?;
-    receive::body(&mut body, &pieces, clock).await?;
+    let status = answer.begin(Response::from_parts(parts, incoming), &pieces, (job, info), common)?;
+    receive::body(&mut body, &pieces, timer).await?;
     Ok(status)
 }
 

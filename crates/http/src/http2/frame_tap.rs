@@ -34,14 +34,14 @@ const KEPT: usize = 512;
 
 /// Where the follower of frames stands in the server's bytes.
 #[derive(Debug, Default)]
-struct Follower {
+struct FrameParser {
     head: Vec<u8>,
     payload: Vec<u8>,
     /// Bytes of the frame's payload still to pass.
     left: usize,
 }
 
-impl Follower {
+impl FrameParser {
     /// Takes the next bytes, and hands on each frame that ended in them: its kind, flags, stream and payload.
     fn follow(&mut self, mut bytes: &[u8], mut frame: impl FnMut(u8, u8, u32, &[u8])) {
         while !bytes.is_empty() {
@@ -72,8 +72,8 @@ impl Follower {
 
 /// What was overheard.
 #[derive(Debug)]
-pub(super) struct Heard {
-    follower: Follower,
+pub(super) struct Observed {
+    parser: FrameParser,
     windows: Windows,
     /// The sum of what the server added to the connection's window.
     granted: u64,
@@ -87,17 +87,17 @@ pub(super) struct Heard {
     pub(super) given_up: bool,
 }
 
-impl Heard {
+impl Observed {
     fn new() -> Self {
         let now = Instant::now();
-        let (follower, windows) = (Follower::default(), Windows::default());
-        Self { follower, windows, granted: 0, news: false, read: now, written: now, given_up: false }
+        let (parser, windows) = (FrameParser::default(), Windows::default());
+        Self { parser, windows, granted: 0, news: false, read: now, written: now, given_up: false }
     }
 
-    fn hear(&mut self, bytes: &[u8]) {
+    fn observe(&mut self, bytes: &[u8]) {
         self.read = Instant::now();
-        let Self { follower, windows, granted, news, .. } = self;
-        follower.follow(bytes, |kind, flags, stream, payload| match (kind, stream) {
+        let Self { parser, windows, granted, news, .. } = self;
+        parser.follow(bytes, |kind, flags, stream, payload| match (kind, stream) {
             (SETTINGS, _) if flags & ACK == 0 => {
                 for setting in payload.chunks_exact(6) {
                     match u16::from_be_bytes([setting[0], setting[1]]) {
@@ -138,43 +138,43 @@ fn number(bytes: &[u8]) -> u32 {
 
 /// What was overheard, where both the connection and its overhearer find it.
 #[derive(Debug, Clone)]
-pub(super) struct FrameTap(Arc<Mutex<Heard>>);
+pub(super) struct FrameTap(Arc<Mutex<Observed>>);
 
 impl FrameTap {
-    pub(super) fn with<T>(&self, look: impl FnOnce(&mut Heard) -> T) -> T {
+    pub(super) fn with<T>(&self, look: impl FnOnce(&mut Observed) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// A connection that is overheard.
-pub(super) struct Overheard<T: Io> {
+pub(super) struct Tapped<T: Io> {
     io: T,
-    ear: FrameTap,
+    tap: FrameTap,
 }
 
-impl<T: Io> Drop for Overheard<T> {
+impl<T: Io> Drop for Tapped<T> {
     fn drop(&mut self) {
-        if self.ear.with(|heard| heard.given_up) {
+        if self.tap.with(|observed| observed.given_up) {
             self.io.abort();
         }
     }
 }
 
-impl<T: Io> Overheard<T> {
+impl<T: Io> Tapped<T> {
     pub(super) fn new(io: T) -> (Self, FrameTap) {
-        let ear = FrameTap(Arc::new(Mutex::new(Heard::new())));
-        (Self { io, ear: ear.clone() }, ear)
+        let tap = FrameTap(Arc::new(Mutex::new(Observed::new())));
+        (Self { io, tap: tap.clone() }, tap)
     }
 
     fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if matches!(result, Poll::Ready(Ok(bytes)) if bytes > 0) {
-            self.ear.with(|heard| heard.written = Instant::now());
+            self.tap.with(|observed| observed.written = Instant::now());
         }
         result
     }
 }
 
-impl<T: Io> AsyncRead for Overheard<T> {
+impl<T: Io> AsyncRead for Tapped<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -184,13 +184,13 @@ impl<T: Io> AsyncRead for Overheard<T> {
         let result = Pin::new(&mut self.io).poll_read(context, buffer);
         let new = &buffer.filled()[before..];
         if !new.is_empty() {
-            self.ear.with(|heard| heard.hear(new));
+            self.tap.with(|observed| observed.observe(new));
         }
         result
     }
 }
 
-impl<T: Io> AsyncWrite for Overheard<T> {
+impl<T: Io> AsyncWrite for Tapped<T> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.io).poll_write(context, bytes);
         self.wrote(result)
@@ -235,15 +235,15 @@ mod tests {
 
     #[test]
     fn windows_are_read_off_the_wire() {
-        let mut heard = Heard::new();
-        heard.hear(&frame(SETTINGS, 0, 0, &[setting(3, 7), setting(4, 1 << 20), setting(5, 32_768)].concat()));
-        heard.hear(&frame(WINDOW_UPDATE, 0, 0, &1_000_000u32.to_be_bytes()));
-        heard.hear(&frame(WINDOW_UPDATE, 0, 1, &5_000_000u32.to_be_bytes()));
-        heard.hear(&frame(SETTINGS, ACK, 0, &[]));
-        assert_eq!(heard.news(0), Some(Windows { stream: 1 << 20, connection: 1_065_535, frame: 32_768 }));
-        assert_eq!(heard.news(0), None);
-        heard.hear(&frame(WINDOW_UPDATE, 0, 0, &1_000_000u32.to_be_bytes()));
-        let refilled = heard.news(1_000_000).unwrap();
+        let mut observed = Observed::new();
+        observed.observe(&frame(SETTINGS, 0, 0, &[setting(3, 7), setting(4, 1 << 20), setting(5, 32_768)].concat()));
+        observed.observe(&frame(WINDOW_UPDATE, 0, 0, &1_000_000u32.to_be_bytes()));
+        observed.observe(&frame(WINDOW_UPDATE, 0, 1, &5_000_000u32.to_be_bytes()));
+        observed.observe(&frame(SETTINGS, ACK, 0, &[]));
+        assert_eq!(observed.news(0), Some(Windows { stream: 1 << 20, connection: 1_065_535, frame: 32_768 }));
+        assert_eq!(observed.news(0), None);
+        observed.observe(&frame(WINDOW_UPDATE, 0, 0, &1_000_000u32.to_be_bytes()));
+        let refilled = observed.news(1_000_000).unwrap();
         assert_eq!(refilled.connection, 1_065_535, "what is given back does not widen the window");
     }
 
@@ -254,10 +254,10 @@ mod tests {
             cuts in prop::collection::vec(1usize..700, 1..40),
         ) {
             let bytes: Vec<u8> = frames.iter().flat_map(|(k, f, s, p)| frame(*k, *f, *s, p)).collect();
-            let (mut follower, mut found, mut rest) = (Follower::default(), Vec::new(), &bytes[..]);
+            let (mut parser, mut found, mut rest) = (FrameParser::default(), Vec::new(), &bytes[..]);
             for cut in cuts.iter().cycle() {
                 let (piece, after) = rest.split_at(rest.len().min(*cut));
-                follower.follow(piece, |k, f, s, p| found.push((k, f, s, p.to_vec())));
+                parser.follow(piece, |k, f, s, p| found.push((k, f, s, p.to_vec())));
                 rest = after;
                 if rest.is_empty() {
                     break;
@@ -270,7 +270,7 @@ mod tests {
 
         #[test]
         fn nonsense_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
-            Heard::new().hear(&bytes);
+            Observed::new().observe(&bytes);
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::streams::stall_timer::Alarm;
 #[derive(Debug)]
 pub(super) struct Liveness {
     ping: Option<PingPong>,
-    ear: FrameTap,
+    tap: FrameTap,
     third: Duration,
     /// When the last PING was sent, if nothing came since.
     asked: Option<Instant>,
@@ -28,8 +28,8 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    pub(super) fn new(ping: Option<PingPong>, ear: FrameTap, stall: Duration) -> Self {
-        Self { ping, ear, third: stall / 3, asked: None, alarm: Alarm::new() }
+    pub(super) fn new(ping: Option<PingPong>, tap: FrameTap, stall: Duration) -> Self {
+        Self { ping, tap, third: stall / 3, asked: None, alarm: Alarm::new() }
     }
 
     /// How long nothing has come when the connection is given up.
@@ -40,7 +40,7 @@ impl Liveness {
     /// Ready when the other end did not answer.
     pub(super) fn poll_dead(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            let (read, written) = self.ear.with(|heard| (heard.read, heard.written));
+            let (read, written) = self.tap.with(|observed| (observed.read, observed.written));
             if let Some(asked) = self.asked.filter(|asked| *asked > read) {
                 return self.alarm.poll_at(asked.max(written) + self.third, context);
             }

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use crate::{
     Incoming,
     body::Piece,
-    messages::MOST_INTERIM,
+    messages::MAX_INTERIM,
     streams::{
         self,
         stall_timer::{Receiving, StallTimer},
@@ -31,22 +31,22 @@ pub(super) type Unreceived = streams::Unreceived<h2::Error>;
 /// The answer's head; informational ones (RFC 9110 §15.2) are passed over, but show that the server is at work.
 pub(super) async fn head(
     response: &mut ResponseFuture,
-    clock: &StallTimer,
+    timer: &StallTimer,
 ) -> Result<Response<RecvStream>, Unreceived> {
-    clock.receiving(Receiving::Head);
+    timer.receiving(Receiving::Head);
     let mut interim = 0;
     let head = poll_fn(|context| {
         while let Poll::Ready(Some(Ok(_))) = response.poll_informational(context) {
-            clock.moved();
+            timer.moved();
             interim += 1;
-            if interim > MOST_INTERIM {
+            if interim > MAX_INTERIM {
                 return Poll::Ready(Err(Unreceived::Noise));
             }
         }
         Pin::new(&mut *response).poll(context).map_err(Unreceived::Failed)
     });
     let head = head.await?;
-    clock.moved();
+    timer.moved();
     Ok(head)
 }
 
@@ -65,13 +65,13 @@ pub(super) fn channel(head: &Response<RecvStream>, window: u32) -> (mpsc::Sender
 pub(super) async fn body(
     body: &mut RecvStream,
     pieces: &mpsc::Sender<Piece>,
-    clock: &StallTimer,
+    timer: &StallTimer,
 ) -> Result<(), Unreceived> {
     let mut taken = Taken { flow: body.flow_control().clone(), pieces, lengths: VecDeque::new() };
     loop {
-        taken.room(clock).await?;
-        let Some(data) = taken.or_next(body, clock).await? else { break };
-        clock.received(data.len());
+        taken.room(timer).await?;
+        let Some(data) = taken.or_next(body, timer).await? else { break };
+        timer.received(data.len());
         if data.is_empty() {
             continue;
         }
@@ -79,10 +79,10 @@ pub(super) async fn body(
         pieces.try_send(Piece::Data(data)).map_err(|_| Unreceived::Unwanted)?;
     }
     if let Some(trailers) = body.trailers().await.map_err(Unreceived::Failed)? {
-        taken.room(clock).await?;
+        taken.room(timer).await?;
         pieces.try_send(Piece::Trailers(trailers)).map_err(|_| Unreceived::Unwanted)?;
     }
-    clock.receiving(Receiving::Done);
+    timer.receiving(Receiving::Done);
     Ok(())
 }
 
@@ -96,20 +96,20 @@ struct Taken<'a> {
 
 impl Taken<'_> {
     /// Waits until there is room for a piece.
-    async fn room(&mut self, clock: &StallTimer) -> Result<(), Unreceived> {
+    async fn room(&mut self, timer: &StallTimer) -> Result<(), Unreceived> {
         if self.pieces.capacity() == 0 {
-            clock.receiving(Receiving::Reader);
+            timer.receiving(Receiving::Reader);
         }
         let room = self.pieces.reserve().await.map_err(|_| Unreceived::Unwanted)?;
         drop(room);
-        clock.receiving(Receiving::Body);
+        timer.receiving(Receiving::Body);
         self.give_back()
     }
 
     /// Waits for the next piece of the body, and meanwhile gives the window back when the reader has taken all.
-    async fn or_next(&mut self, body: &mut RecvStream, clock: &StallTimer) -> Result<Option<Bytes>, Unreceived> {
+    async fn or_next(&mut self, body: &mut RecvStream, timer: &StallTimer) -> Result<Option<Bytes>, Unreceived> {
         loop {
-            clock.receiving(Receiving::Body);
+            timer.receiving(Receiving::Body);
             tokio::select! {
                 biased;
                 data = body.data() => return data.transpose().map_err(Unreceived::Failed),

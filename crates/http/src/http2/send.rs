@@ -27,12 +27,12 @@ pub(super) async fn send(
     stream: &mut SendStream<Bytes>,
     mut chunks: Chunks,
     told: Option<u64>,
-    clock: &StallTimer,
+    timer: &StallTimer,
 ) -> Result<(), Unsent> {
     let mut left = told;
     let mut held = Bytes::new();
-    while let Some(chunk) = next(&mut chunks, stream, clock).await? {
-        pour(stream, std::mem::take(&mut held), false, clock).await?;
+    while let Some(chunk) = next(&mut chunks, stream, timer).await? {
+        pour(stream, std::mem::take(&mut held), false, timer).await?;
         left = match left {
             None => None,
             Some(left) => {
@@ -42,14 +42,14 @@ pub(super) async fn send(
         if left == Some(0) {
             held = chunk;
         } else {
-            pour(stream, chunk, false, clock).await?;
+            pour(stream, chunk, false, timer).await?;
         }
     }
     if left.is_some_and(|left| left > 0) {
         return Err(Unsent::Source(wrong_length("shorter")));
     }
-    pour(stream, held, true, clock).await?;
-    clock.sending(Sending::Done);
+    pour(stream, held, true, timer).await?;
+    timer.sending(Sending::Done);
     Ok(())
 }
 
@@ -57,9 +57,9 @@ pub(super) async fn send(
 async fn next(
     chunks: &mut Chunks,
     stream: &mut SendStream<Bytes>,
-    clock: &StallTimer,
+    timer: &StallTimer,
 ) -> Result<Option<Bytes>, Unsent> {
-    clock.sending(Sending::Source);
+    timer.sending(Sending::Source);
     poll_fn(|context| {
         loop {
             return match chunks.poll_next_unpin(context) {
@@ -73,9 +73,9 @@ async fn next(
 }
 
 /// Sends a chunk, in pieces as the windows open.
-async fn pour(stream: &mut SendStream<Bytes>, mut chunk: Bytes, last: bool, clock: &StallTimer) -> Result<(), Unsent> {
+async fn pour(stream: &mut SendStream<Bytes>, mut chunk: Bytes, last: bool, timer: &StallTimer) -> Result<(), Unsent> {
     while !chunk.is_empty() {
-        clock.sending(Sending::Window);
+        timer.sending(Sending::Window);
         stream.reserve_capacity(chunk.len().min(TURN));
         let open = poll_fn(|context| match stream.capacity() {
             0 => stream.poll_capacity(context).map(|open| open.and_then(Result::ok).ok_or(Unsent::Closed)),
@@ -85,7 +85,7 @@ async fn pour(stream: &mut SendStream<Bytes>, mut chunk: Bytes, last: bool, cloc
         let piece = chunk.split_to(open.min(chunk.len()));
         let length = piece.len();
         stream.send_data(piece, last && chunk.is_empty()).map_err(|_| Unsent::Closed)?;
-        clock.sent(length);
+        timer.sent(length);
         if chunk.is_empty() && last {
             return Ok(());
         }

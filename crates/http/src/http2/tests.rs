@@ -28,7 +28,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    Body, Incoming, Journey,
+    Body, Incoming, ResponseInfo,
     messages::{JobId, Sent},
 };
 
@@ -37,7 +37,7 @@ type Reply = oneshot::Receiver<Result<Response<Incoming>, Error>>;
 /// The driver's side of a connection.
 struct Client {
     jobs: Option<mpsc::UnboundedSender<Job>>,
-    reports: mpsc::UnboundedReceiver<Report>,
+    events: mpsc::UnboundedReceiver<ConnectionEvent>,
     task: JoinHandle<()>,
     next: u64,
 }
@@ -45,9 +45,9 @@ struct Client {
 impl Client {
     fn new(io: impl Io + 'static, settings: Http2Settings) -> Self {
         let (jobs, taken) = mpsc::unbounded_channel();
-        let (reporter, reports) = mpsc::unbounded_channel();
+        let (reporter, events) = mpsc::unbounded_channel();
         let task = tokio::spawn(run(io, ConnectionId(7), settings, Timeouts::default(), taken, reporter));
-        Self { jobs: Some(jobs), reports, task, next: 0 }
+        Self { jobs: Some(jobs), events, task, next: 0 }
     }
 
     /// A connection to a server that does this with each request.
@@ -68,21 +68,21 @@ impl Client {
         answer
     }
 
-    /// Asks for no more, and gives all reports to the end.
-    async fn finish(mut self) -> Vec<Report> {
+    /// Asks for no more, and gives all events to the end.
+    async fn finish(mut self) -> Vec<ConnectionEvent> {
         self.jobs = None;
-        let mut reports = Vec::new();
-        while let Some(report) = self.reports.recv().await {
-            reports.push(report);
+        let mut events = Vec::new();
+        while let Some(report) = self.events.recv().await {
+            events.push(report);
         }
         self.task.await.unwrap();
-        reports
+        events
     }
 
     /// The next report that this sees something in.
-    async fn report<T>(&mut self, see: impl Fn(Report) -> Option<T>) -> T {
+    async fn report<T>(&mut self, see: impl Fn(ConnectionEvent) -> Option<T>) -> T {
         loop {
-            if let Some(seen) = see(self.reports.recv().await.expect("the connection ended before it")) {
+            if let Some(seen) = see(self.events.recv().await.expect("the connection ended before it")) {
                 return seen;
             }
         }
@@ -184,7 +184,7 @@ async fn streams_above_the_limit_wait_their_turn() {
         assert_eq!(
             client
                 .report(|report| match report {
-                    Report::Streams { limit, .. } => Some(limit),
+                    ConnectionEvent::Streams { limit, .. } => Some(limit),
                     _ => None,
                 })
                 .await,
@@ -195,7 +195,7 @@ async fn streams_above_the_limit_wait_their_turn() {
             assert_eq!(text(reply.await.unwrap()).await, format!("/{number}"));
         }
         assert_eq!(most.load(Ordering::SeqCst), 3);
-        let done = client.finish().await.iter().filter(|report| matches!(report, Report::Done { .. })).count();
+        let done = client.finish().await.iter().filter(|report| matches!(report, ConnectionEvent::Done { .. })).count();
         assert_eq!(done, 51);
     })
     .await;
@@ -212,8 +212,8 @@ async fn an_answer_tells_its_journey_and_hints_are_passed_over() {
         });
         let head = client.ask(get("/")).await.unwrap().unwrap();
         assert_eq!((head.status(), head.version()), (StatusCode::MISDIRECTED_REQUEST, Version::HTTP_2));
-        let journey = Journey { connection: 7, version: Version::HTTP_2, sendings: 1, behind: 0 };
-        assert_eq!(head.extensions().get(), Some(&journey));
+        let info = ResponseInfo { connection: 7, version: Version::HTTP_2, sendings: 1, behind: 0 };
+        assert_eq!(head.extensions().get(), Some(&info));
     })
     .await;
 }
@@ -240,15 +240,15 @@ async fn hyper_serves_it_too() {
             assert_eq!(head.headers()["x-told"].to_str().unwrap(), body.len().to_string());
             assert!(text(Ok(head)).await == body);
         }
-        let reports = client.finish().await;
-        let moved = |report: &Report| match report {
-            Report::Done { sent, received, .. } => Some((*sent, *received)),
+        let events = client.finish().await;
+        let moved = |report: &ConnectionEvent| match report {
+            ConnectionEvent::Done { sent, received, .. } => Some((*sent, *received)),
             _ => None,
         };
-        let mut moved: Vec<_> = reports.iter().filter_map(moved).collect();
+        let mut moved: Vec<_> = events.iter().filter_map(moved).collect();
         moved.sort_unstable();
         assert_eq!(moved, (0..20).map(|number| (number * 50_000, number * 50_000)).collect::<Vec<_>>());
-        assert!(matches!(reports.last(), Some(Report::Closed { unanswered, .. }) if unanswered.is_empty()));
+        assert!(matches!(events.last(), Some(ConnectionEvent::Closed { unanswered, .. }) if unanswered.is_empty()));
         server.await.unwrap().unwrap();
     })
     .await;

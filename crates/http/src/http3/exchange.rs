@@ -20,11 +20,11 @@ use transport::{
 
 use super::Sender;
 use crate::{
-    Asked, Body, Cause, Chunks, Error, Incoming, Journey, Options, Step,
+    Body, Cause, Chunks, Error, Incoming, Options, RequestLine, ResponseInfo, Step,
     body::Piece,
-    messages::{Job, JobId, MOST_INTERIM, Sent},
+    messages::{Job, JobId, MAX_INTERIM, Sent},
     streams::{
-        self, Answer, Count, End, Errand, Fate, Outcome, Unreceived, Unsent, both, conclude,
+        self, Answer, Count, End, Fate, JobParts, Outcome, Unreceived, Unsent, both, conclude,
         connection::Common,
         head, over,
         stall_timer::{Receiving, Sending, StallTimer},
@@ -74,35 +74,34 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     let Begun { job: Job { id, mut request, reply, sendings, follows, marks }, sender, unanswered: (count, behind) } =
         begun;
     let bounds = request.extensions().get::<Options>().and_then(|options| options.timeouts).unwrap_or(common.timeouts);
-    let clock = StallTimer::new(common.traffic.clone(), bounds);
-    let journey = Journey {
+    let timer = StallTimer::new(common.traffic.clone(), bounds);
+    let info = ResponseInfo {
         connection: common.id.0,
         version: Version::HTTP_3,
         sendings: sendings + 1,
         behind: behind.try_into().unwrap_or(u32::MAX),
     };
-    let asked = Asked::of(&request);
+    let asked = RequestLine::of(&request);
     let mut answer = Answer::Owed(reply, count);
     let (head, chunks) = match ready(&mut request, &asked) {
         Ok(ready) => ready,
         Err(error) => {
             answer.fail(error).await;
-            return over(id, &clock, false);
+            return over(id, &timer, false);
         }
     };
     let told = request.body().length();
-    let end = match begin(sender, head, &mut answer, &clock).await {
+    let end = match begin(sender, head, &mut answer, &timer).await {
         Ok((mut up, down)) => {
             let sending = async {
                 match chunks {
-                    Some(chunks) => send(&mut up, chunks, told, &clock).await,
+                    Some(chunks) => send(&mut up, chunks, told, &timer).await,
                     None => up.finish().await.map_err(|_| Unsent::Closed),
                 }
             };
-            let receiving = receive(down, &mut answer, (id, request.method()), journey, &common, &clock);
-            let end = both(sending, receiving, &clock).await;
-            // Given up, its receiving half has told the server by being dropped. Asked to while it reads, `h3-quinn`
-            // panics.
+            let receiving = receive(down, &mut answer, (id, request.method()), info, &common, &timer);
+            let end = both(sending, receiving, &timer).await;
+            // A dropped receiving half has already told the server. `h3-quinn` panics if it is stopped while it reads.
             match end {
                 End::Whole => {}
                 End::Failed(Failure::Malformed(_)) => up.stop_stream(Code::H3_MESSAGE_ERROR),
@@ -112,8 +111,8 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
         }
         Err(end) => end,
     };
-    let job = Errand { id, request, sendings, follows, marks };
-    conclude(end, answer, job, &clock, |failure, _| match failure {
+    let job = JobParts { id, request, sendings, follows, marks };
+    conclude(end, answer, job, &timer, |failure, _| match failure {
         Failure::Malformed(why) => Fate::Malformed(Cause::Protocol(why.clone())),
         Failure::Unopened(bound) => Fate::Unanswered(Sent::Nothing, Cause::TimedOut(Step::Streams, *bound)),
         Failure::Stream(error) => {
@@ -128,7 +127,7 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
 }
 
 /// The head and the body to send.
-fn ready(request: &mut Request<Body>, asked: &Asked) -> Result<(Request<()>, Option<Chunks>), Error> {
+fn ready(request: &mut Request<Body>, asked: &RequestLine) -> Result<(Request<()>, Option<Chunks>), Error> {
     let mut head = head::head(request)?;
     *head.version_mut() = Version::HTTP_3;
     let chunks =
@@ -141,10 +140,10 @@ async fn begin(
     mut sender: Sender,
     head: Request<()>,
     answer: &mut Answer,
-    clock: &StallTimer,
+    timer: &StallTimer,
 ) -> Result<(Upstream, Downstream), End<Failure>> {
     let Answer::Owed(reply, _) = answer else { return Err(End::Unwanted) };
-    clock.sending(Sending::Window);
+    timer.sending(Sending::Window);
     tokio::select! {
         biased;
         stream = sender.send_request(head) => match stream {
@@ -152,22 +151,22 @@ async fn begin(
             Err(error) => Err(End::Failed(Failure::Stream(error))),
         },
         () = reply.closed() => Err(End::Unwanted),
-        (_, bound) = clock.overdue() => Err(End::Failed(Failure::Unopened(bound))),
+        (_, bound) = timer.overdue() => Err(End::Failed(Failure::Unopened(bound))),
     }
 }
 
 /// Sends the body. If its length was told, the last bytes go only once the source has ended: a body that turns out
 /// longer than told is an error on both sides of the connection, not a file cut short.
-async fn send(stream: &mut Upstream, mut chunks: Chunks, told: Option<u64>, clock: &StallTimer) -> Result<(), Unsent> {
+async fn send(stream: &mut Upstream, mut chunks: Chunks, told: Option<u64>, timer: &StallTimer) -> Result<(), Unsent> {
     let mut left = told;
     let mut held = Bytes::new();
     loop {
-        clock.sending(Sending::Source);
+        timer.sending(Sending::Source);
         let Some(chunk) = chunks.next().await.transpose().map_err(Unsent::Source)? else { break };
         if chunk.is_empty() {
             continue;
         }
-        pour(stream, std::mem::take(&mut held), clock).await?;
+        pour(stream, std::mem::take(&mut held), timer).await?;
         if let Some(left) = &mut left {
             let rest = left.checked_sub(chunk.len() as u64);
             *left = rest.ok_or_else(|| Unsent::Source(wrong_length("longer")))?;
@@ -175,25 +174,25 @@ async fn send(stream: &mut Upstream, mut chunks: Chunks, told: Option<u64>, cloc
         if left == Some(0) {
             held = chunk;
         } else {
-            pour(stream, chunk, clock).await?;
+            pour(stream, chunk, timer).await?;
         }
     }
     if left.is_some_and(|left| left > 0) {
         return Err(Unsent::Source(wrong_length("shorter")));
     }
-    pour(stream, held, clock).await?;
+    pour(stream, held, timer).await?;
     stream.finish().await.map_err(|_| Unsent::Closed)?;
-    clock.sending(Sending::Done);
+    timer.sending(Sending::Done);
     Ok(())
 }
 
-async fn pour(stream: &mut Upstream, mut chunk: Bytes, clock: &StallTimer) -> Result<(), Unsent> {
+async fn pour(stream: &mut Upstream, mut chunk: Bytes, timer: &StallTimer) -> Result<(), Unsent> {
     while !chunk.is_empty() {
-        clock.sending(Sending::Window);
+        timer.sending(Sending::Window);
         let piece = chunk.split_to(chunk.len().min(TURN));
         let length = piece.len();
         stream.send_data(piece).await.map_err(|_| Unsent::Closed)?;
-        clock.sent(length);
+        timer.sent(length);
     }
     Ok(())
 }
@@ -203,11 +202,11 @@ async fn receive(
     mut stream: Downstream,
     answer: &mut Answer,
     (job, method): (JobId, &Method),
-    journey: Journey,
+    info: ResponseInfo,
     common: &Common,
-    clock: &StallTimer,
+    timer: &StallTimer,
 ) -> Result<StatusCode, Unreceived<Failure>> {
-    clock.receiving(Receiving::Head);
+    timer.receiving(Receiving::Head);
     let head = {
         let Answer::Owed(reply, _) = answer else { return Err(Unreceived::Unwanted) };
         let mut interim = 0;
@@ -217,13 +216,13 @@ async fn receive(
                 head = stream.recv_response() => head?,
                 () = reply.closed() => return Err(Unreceived::Unwanted),
             };
-            clock.moved();
+            timer.moved();
             // Informational ones (RFC 9110 §15.2) show that the server is at work.
             if !head.status().is_informational() {
                 break head;
             }
             interim += 1;
-            if interim > MOST_INTERIM {
+            if interim > MAX_INTERIM {
                 return Err(Unreceived::Noise);
             }
         }
@@ -233,8 +232,8 @@ async fn receive(
     let bare = *method == Method::HEAD || matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let length = if bare { Some(0) } else { told };
     let (pieces, incoming) = Incoming::channel(length, PIECES);
-    let status = answer.begin(Response::from_parts(parts, incoming), &pieces, (job, journey), common)?;
-    body(&mut stream, &pieces, length, clock).await?;
+    let status = answer.begin(Response::from_parts(parts, incoming), &pieces, (job, info), common)?;
+    body(&mut stream, &pieces, length, timer).await?;
     Ok(status)
 }
 
@@ -243,12 +242,12 @@ async fn body(
     stream: &mut Downstream,
     pieces: &mpsc::Sender<Piece>,
     length: Option<u64>,
-    clock: &StallTimer,
+    timer: &StallTimer,
 ) -> Result<(), Unreceived<Failure>> {
     let mut left = length;
     let wrong = || malformed("the response body does not match its Content-Length".to_owned());
     loop {
-        room(pieces, clock).await?;
+        room(pieces, timer).await?;
         let data = tokio::select! {
             biased;
             data = stream.recv_data() => data?,
@@ -256,7 +255,7 @@ async fn body(
         };
         let Some(mut data) = data else { break };
         let data = data.copy_to_bytes(data.remaining());
-        clock.received(data.len());
+        timer.received(data.len());
         if let Some(left) = &mut left {
             *left = left.checked_sub(data.len() as u64).ok_or_else(wrong)?;
         }
@@ -268,21 +267,21 @@ async fn body(
         return Err(wrong());
     }
     if let Some(trailers) = stream.recv_trailers().await? {
-        room(pieces, clock).await?;
+        room(pieces, timer).await?;
         pieces.try_send(Piece::Trailers(trailers)).map_err(|_| Unreceived::Unwanted)?;
     }
-    clock.receiving(Receiving::Done);
+    timer.receiving(Receiving::Done);
     Ok(())
 }
 
 /// Waits until the reader takes a piece more.
-async fn room(pieces: &mpsc::Sender<Piece>, clock: &StallTimer) -> Result<(), Unreceived<Failure>> {
+async fn room(pieces: &mpsc::Sender<Piece>, timer: &StallTimer) -> Result<(), Unreceived<Failure>> {
     if pieces.capacity() == 0 {
-        clock.receiving(Receiving::Reader);
+        timer.receiving(Receiving::Reader);
     }
     let room = pieces.reserve().await.map_err(|_| Unreceived::Unwanted)?;
     drop(room);
-    clock.receiving(Receiving::Body);
+    timer.receiving(Receiving::Body);
     Ok(())
 }
 

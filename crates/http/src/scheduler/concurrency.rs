@@ -75,28 +75,28 @@ impl Scheduler {
     /// Whether the connection may be given this request, as far as their number goes: an idle one if fewer are busy
     /// than are to be used, and of the busy ones so many, those first that have nothing large on them. What is large
     /// goes to all of them but one, the widest first.
-    pub(super) fn has_lane(&self, id: ConnectionId, shape: &Shape) -> bool {
-        let lanes = self.lanes.count();
-        if lanes >= self.limits.connections {
+    pub(super) fn may_carry(&self, id: ConnectionId, shape: &Shape) -> bool {
+        let concurrency = self.concurrency.count();
+        if concurrency >= self.limits.connections {
             return true;
         }
-        let counts = |line: &Connection| {
-            let goes_on = !line.retiring && line.more != Some(0) && !line.slow.is_some_and(|slow| slow.stalled);
-            goes_on && !line.jobs.is_empty()
+        let counts = |conn: &Connection| {
+            let goes_on = !conn.retiring && conn.more != Some(0) && !conn.slow.is_some_and(|slow| slow.stalled);
+            goes_on && !conn.jobs.is_empty()
         };
-        let is_large = |line: &Connection| line.jobs.iter().any(|waiting| waiting.shape.class != Class::Small);
-        let mut busy: Vec<_> = self.lines.iter().filter(|(_, line)| counts(line)).collect();
+        let is_large = |conn: &Connection| conn.jobs.iter().any(|waiting| waiting.shape.class != Class::Small);
+        let mut busy: Vec<_> = self.connections.iter().filter(|(_, conn)| counts(conn)).collect();
         if shape.class != Class::Small {
-            let mut large: Vec<_> = busy.iter().filter(|(_, line)| is_large(line)).collect();
-            large.sort_by_key(|(id, line)| (Reverse(line.history.ahead(shape.sending)), **id));
-            let most = (lanes - 1).max(1);
+            let mut large: Vec<_> = busy.iter().filter(|(_, conn)| is_large(conn)).collect();
+            large.sort_by_key(|(id, conn)| (Reverse(conn.history.ahead(shape.sending)), **id));
+            let most = (concurrency - 1).max(1);
             match large.iter().position(|(one, _)| **one == id) {
                 Some(at) => return at < most,
                 None if large.len() >= most => return false,
                 None => {}
             }
         }
-        busy.sort_by_key(|(id, line)| (is_large(line), **id));
-        busy.len() < lanes || busy[..lanes].iter().any(|(one, _)| **one == id)
+        busy.sort_by_key(|(id, conn)| (is_large(conn), **id));
+        busy.len() < concurrency || busy[..concurrency].iter().any(|(one, _)| **one == id)
     }
 }

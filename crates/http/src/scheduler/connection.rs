@@ -73,7 +73,7 @@ pub(super) struct Slow {
     /// It does not come, or has come for long; otherwise it is only known to be large.
     pub(super) stalled: bool,
     /// Those behind it were called back.
-    pub(super) called_back: bool,
+    pub(super) recalled: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,24 +32,24 @@ pub(super) enum FirstConnection {
 impl Scheduler {
     /// Whether others than those on their way have to wait for what these turn out to be.
     pub(super) fn awaits_first(&mut self, now: Moment) -> bool {
-        self.first = match self.first {
+        self.first_connection = match self.first_connection {
             FirstConnection::Serial => FirstConnection::Serial,
             _ if !self.limits.shares || self.serial_only || self.opening() == 0 => FirstConnection::Unknown,
             FirstConnection::Unknown => FirstConnection::Awaited(now.instant + WAIT),
             FirstConnection::Awaited(until) if until <= now.instant => FirstConnection::Overdue,
             first => first,
         };
-        matches!(self.first, FirstConnection::Awaited(_))
+        matches!(self.first_connection, FirstConnection::Awaited(_))
     }
 
     /// A connection is open.
     pub(super) fn shows(&mut self, version: Version) {
         let multiplexed = matches!(version, Version::HTTP_2 | Version::HTTP_3);
-        self.first = if multiplexed { FirstConnection::Unknown } else { FirstConnection::Serial };
+        self.first_connection = if multiplexed { FirstConnection::Unknown } else { FirstConnection::Serial };
     }
 
     /// When to look again at what waits, if nothing happens before.
     pub(crate) fn wake(&self) -> Option<Instant> {
-        if let FirstConnection::Awaited(until) = self.first { Some(until) } else { None }
+        if let FirstConnection::Awaited(until) = self.first_connection { Some(until) } else { None }
     }
 }

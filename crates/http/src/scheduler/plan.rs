@@ -51,14 +51,14 @@ impl Scheduler {
             }
             self.open(Duration::ZERO);
         }
-        self.call_back(now);
+        self.recall(now);
     }
 
     /// Ends idle connections that the server is about to end.
     fn retire_stale(&mut self, now: Moment) {
-        for (id, line) in &mut self.lines {
-            if !line.retiring && line.jobs.is_empty() && line.is_stale(now.instant) {
-                line.retiring = true;
+        for (id, conn) in &mut self.connections {
+            if !conn.retiring && conn.jobs.is_empty() && conn.is_stale(now.instant) {
+                conn.retiring = true;
                 self.actions.push(Action::Retire(*id));
             }
         }
@@ -69,45 +69,46 @@ impl Scheduler {
     fn reserve(&mut self, at: usize, now: Moment) {
         let waiting = self.queue[at];
         let (id, shape) = (waiting.shape.id, waiting.shape);
-        if waiting.passed < MOST_PASSED || self.lines.values().any(|line| line.reserved == Some(id)) {
+        if waiting.passed < MOST_PASSED || self.connections.values().any(|conn| conn.reserved == Some(id)) {
             return;
         }
-        let lines = self.lines.iter().filter(|(_, line)| line.takes_more(now.instant) && line.reserved.is_none());
-        let lines = lines.filter(|(connection, _)| self.has_lane(**connection, &shape));
-        let found = lines.min_by_key(|(_, line)| line.bytes()).map(|(connection, _)| *connection);
-        if let Some(line) = found.and_then(|connection| self.lines.get_mut(&connection)) {
-            line.reserved = Some(id);
+        let connections =
+            self.connections.iter().filter(|(_, conn)| conn.takes_more(now.instant) && conn.reserved.is_none());
+        let connections = connections.filter(|(connection, _)| self.may_carry(**connection, &shape));
+        let found = connections.min_by_key(|(_, conn)| conn.bytes()).map(|(connection, _)| *connection);
+        if let Some(conn) = found.and_then(|connection| self.connections.get_mut(&connection)) {
+            conn.reserved = Some(id);
         }
     }
 
     /// Calls back what stands behind slow answers, where it has somewhere else to go.
-    fn call_back(&mut self, now: Moment) {
+    fn recall(&mut self, now: Moment) {
         let spare = self.may_open(now) || self.opening() > self.queue.len();
-        let held_up = self.lines.iter().filter_map(|(id, line)| {
-            let slow = line.slow.filter(|slow| !slow.called_back)?;
-            Some((*id, slow, line.jobs.iter().skip(1).find(|waiting| !waiting.shape.follows)?.shape))
+        let held_up = self.connections.iter().filter_map(|(id, conn)| {
+            let slow = conn.slow.filter(|slow| !slow.recalled)?;
+            Some((*id, slow, conn.jobs.iter().skip(1).find(|waiting| !waiting.shape.follows)?.shape))
         });
         let elsewhere = held_up.filter(|(_, _, next)| spare || self.place(next, now).is_some());
         let called: Vec<_> = elsewhere.map(|(id, slow, _)| (id, slow)).collect();
         for (id, slow) in called {
-            if let Some(slow) = self.lines.get_mut(&id).and_then(|line| line.slow.as_mut()) {
-                slow.called_back = true;
+            if let Some(slow) = self.connections.get_mut(&id).and_then(|conn| conn.slow.as_mut()) {
+                slow.recalled = true;
             }
-            self.actions.push(Action::CallBack { connection: id, behind: slow.job, sent: slow.stalled });
+            self.actions.push(Action::Recall { connection: id, behind: slow.job, sent: slow.stalled });
         }
     }
 
     /// Connections that are on their way.
     pub(super) fn opening(&self) -> usize {
-        self.lines.values().filter(|line| line.state == State::Opening).count()
+        self.connections.values().filter(|conn| conn.state == State::Opening).count()
     }
 
     fn may_open(&mut self, now: Moment) -> bool {
-        let lasting = self.lines.values().filter(|line| line.lasts()).count();
+        let lasting = self.connections.values().filter(|conn| conn.lasts()).count();
         // Of those that end soon, others may be there in time; but not for ever more of them.
-        let all = self.lines.values().filter(|line| !line.retiring).count();
+        let all = self.connections.values().filter(|conn| !conn.retiring).count();
         // One multiplexed connection is enough: a second would only compete with it.
-        let multiplexed = self.lines.values().any(|line| line.lasts() && line.is_multiplexed());
+        let multiplexed = self.connections.values().any(|conn| conn.lasts() && conn.is_multiplexed());
         let most = self.most(now);
         lasting < most && all < 2 * most && !multiplexed
     }
@@ -121,7 +122,7 @@ impl Scheduler {
     pub(super) fn open(&mut self, pause: Duration) {
         self.opened += 1;
         let id = ConnectionId(self.opened);
-        let line = Connection {
+        let conn = Connection {
             state: State::Opening,
             jobs: VecDeque::new(),
             history: History::default(),
@@ -134,23 +135,23 @@ impl Scheduler {
             retiring: false,
             early: false,
         };
-        self.lines.insert(id, line);
+        self.connections.insert(id, conn);
         self.actions.push(Action::Open(id, pause));
     }
 
     /// The best connection that can take the request now.
     fn place(&self, shape: &Shape, now: Moment) -> Option<ConnectionId> {
-        let own = |line: &Connection| line.reserved.is_none_or(|job| job == shape.id);
-        let takes = |line: &Connection| line.takes_more(now.instant) && own(line) && line.is_open_to(shape);
-        let usable = || self.lines.iter().filter(|(id, line)| takes(line) && self.has_lane(**id, shape));
-        let free = |line: &Connection| match line.state {
-            State::Multiplexed { streams } => line.jobs.len() < streams,
-            State::Serial { .. } => line.jobs.is_empty(),
+        let own = |conn: &Connection| conn.reserved.is_none_or(|job| job == shape.id);
+        let takes = |conn: &Connection| conn.takes_more(now.instant) && own(conn) && conn.is_open_to(shape);
+        let usable = || self.connections.iter().filter(|(id, conn)| takes(conn) && self.may_carry(**id, shape));
+        let free = |conn: &Connection| match conn.state {
+            State::Multiplexed { streams } => conn.jobs.len() < streams,
+            State::Serial { .. } => conn.jobs.is_empty(),
             State::Opening => false,
         };
-        let idle = usable().filter(|(_, line)| free(line));
+        let idle = usable().filter(|(_, conn)| free(conn));
         if let Some(id) =
-            self.limits.choice.among(idle.map(|(id, line)| (*id, &line.history)), shape.sending, now.instant)
+            self.limits.choice.among(idle.map(|(id, conn)| (*id, &conn.history)), shape.sending, now.instant)
         {
             return Some(id);
         }
@@ -167,56 +168,60 @@ impl Scheduler {
         let others_open = self.opening() > 0;
         let is_like = |job: &Shape| job.pipelinable && job.class == shape.class && job.safe == shape.safe;
         let fits = |job: &Shape| (job.follows || is_like(job)) && job.marks.differ(&shape.marks, self.shown);
-        let takes = |line: &Connection| {
-            self.may_pipeline(line, now)
-                && line.has_room(shape, others_open)
-                && line.jobs.iter().all(|job| fits(&job.shape))
+        let takes = |conn: &Connection| {
+            self.may_pipeline(conn, now)
+                && conn.has_room(shape, others_open)
+                && conn.jobs.iter().all(|job| fits(&job.shape))
         };
         usable()
-            .filter(|(_, line)| takes(line))
-            .min_by_key(|(_, line)| (line.delay(shape), line.jobs.len()))
+            .filter(|(_, conn)| takes(conn))
+            .min_by_key(|(_, conn)| (conn.delay(shape), conn.jobs.len()))
             .map(|(id, _)| *id)
     }
 
     /// Whether a request may stand behind others there, as far as the server is known.
-    fn may_pipeline(&self, line: &Connection, now: Moment) -> bool {
+    fn may_pipeline(&self, conn: &Connection, now: Moment) -> bool {
         let pipelines = self.pipelining_history.allowed(self.limits.pipelining, now.seconds).1;
-        let is_deep = |line: &&Connection| line.jobs.len() > 1 && !line.is_multiplexed();
-        self.has_depth(line, now) && (is_deep(&line) || self.lines.values().filter(is_deep).count() < pipelines)
+        let is_deep = |conn: &&Connection| conn.jobs.len() > 1 && !conn.is_multiplexed();
+        self.has_depth(conn, now) && (is_deep(&conn) || self.connections.values().filter(is_deep).count() < pipelines)
     }
 
     /// Whether one more request makes no pipeline deeper than the server is trusted with.
-    fn has_depth(&self, line: &Connection, now: Moment) -> bool {
+    fn has_depth(&self, conn: &Connection, now: Moment) -> bool {
         let depth = self.pipelining_history.allowed(self.limits.pipelining, now.seconds).0;
-        line.state == (State::Serial { old: false }) && line.jobs.len() < depth as usize
+        conn.state == (State::Serial { old: false }) && conn.jobs.len() < depth as usize
     }
 
     /// Sends a request, and what goes right behind it.
     fn send(&mut self, connection: ConnectionId, mut waiting: Waiting, now: Moment) {
         let follower = waiting.shape.follower.take().map(|job| waiting.shape.follower(job));
-        self.put_on(connection, waiting);
+        self.bind(connection, waiting);
         let Some(follower) = follower else { return };
         // A server that is being tested is no worse for it: whoever asked looks again if it goes wrong.
-        if self.lines.get(&connection).is_some_and(|line| line.takes_more(now.instant) && self.has_depth(line, now)) {
-            self.put_on(connection, Waiting::new(follower));
+        if self
+            .connections
+            .get(&connection)
+            .is_some_and(|conn| conn.takes_more(now.instant) && self.has_depth(conn, now))
+        {
+            self.bind(connection, Waiting::new(follower));
         } else {
             let cause = Shared(Cause::Retired("the follow-up cannot be pipelined on this connection"));
             self.actions.push(Action::Fail { job: follower.id, cause, undecided: false });
         }
     }
 
-    fn put_on(&mut self, connection: ConnectionId, waiting: Waiting) {
+    fn bind(&mut self, connection: ConnectionId, waiting: Waiting) {
         // Another connection may have run empty first, and the one that was kept for it is free again.
-        for line in self.lines.values_mut() {
-            line.reserved.take_if(|job| *job == waiting.shape.id);
+        for conn in self.connections.values_mut() {
+            conn.reserved.take_if(|job| *job == waiting.shape.id);
         }
-        let Some(line) = self.lines.get_mut(&connection) else { return };
-        let idle = line.jobs.is_empty();
-        line.history.begins(idle);
-        line.jobs.push_back(waiting);
-        line.more = line.more.map(|more| more.saturating_sub(1));
-        let depth = line.jobs.len() as u32;
-        line.depth = if idle { depth } else { line.depth.max(depth) };
+        let Some(conn) = self.connections.get_mut(&connection) else { return };
+        let idle = conn.jobs.is_empty();
+        conn.history.begins(idle);
+        conn.jobs.push_back(waiting);
+        conn.more = conn.more.map(|more| more.saturating_sub(1));
+        let depth = conn.jobs.len() as u32;
+        conn.depth = if idle { depth } else { conn.depth.max(depth) };
         self.actions.push(Action::Send(connection, waiting.shape.id));
     }
 }

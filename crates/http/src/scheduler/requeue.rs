@@ -27,8 +27,8 @@ const HTTP_1_1_REQUIRED: u32 = 13;
 impl Scheduler {
     /// A request came back, and its connection goes on.
     pub(crate) fn returned(&mut self, connection: ConnectionId, job: JobId, sent: Sent, cause: &Cause, now: Moment) {
-        self.heed(cause);
-        let released = self.lines.get_mut(&connection).and_then(|line| line.release(job));
+        self.note_http11_required(cause);
+        let released = self.connections.get_mut(&connection).and_then(|conn| conn.release(job));
         if let Some(mut waiting) = released {
             waiting.blames += u32::from(sent == Sent::Something && !was_our_own(cause));
             // Its answer could not be told from another's.
@@ -40,9 +40,9 @@ impl Scheduler {
 
     /// The connection takes no more requests, and ends when what it has begun is done.
     pub(crate) fn draining(&mut self, connection: ConnectionId, cause: &Cause, now: Moment) {
-        self.heed(cause);
-        if let Some(line) = self.lines.get_mut(&connection) {
-            line.retiring = true;
+        self.note_http11_required(cause);
+        if let Some(conn) = self.connections.get_mut(&connection) {
+            conn.retiring = true;
         }
         self.plan(now);
     }
@@ -55,14 +55,14 @@ impl Scheduler {
         unanswered: &[(JobId, Sent)],
         now: Moment,
     ) {
-        let line = self.lines.remove(&connection);
-        self.heed(cause);
-        let Some(mut line) = line else { return };
-        if line.depth > 1 && !line.is_multiplexed() && !unanswered.is_empty() {
+        let conn = self.connections.remove(&connection);
+        self.note_http11_required(cause);
+        let Some(mut conn) = conn else { return };
+        if conn.depth > 1 && !conn.is_multiplexed() && !unanswered.is_empty() {
             if let Some(fault) = fault(cause) {
                 self.pipelining_history.failed(fault, self.limits.pipelining, now.seconds);
             }
-        } else if matches!(cause, Cause::Protocol(_)) && !line.is_multiplexed() {
+        } else if matches!(cause, Cause::Protocol(_)) && !conn.is_multiplexed() {
             // What is sent without being asked for today is another request's answer tomorrow.
             self.pipelining_history.failed(Fault::Mixed, self.limits.pipelining, now.seconds);
         }
@@ -72,11 +72,11 @@ impl Scheduler {
         // The oldest one is what the connection died of, perhaps; backwards, so that the order stays.
         let oldest = unanswered.first().filter(|(_, sent)| *sent == Sent::Something && !was_our_own(cause));
         let oldest = oldest.map(|(job, _)| *job);
-        let blamed = !line.history.is_used() || matches!(cause, Cause::TimedOut(..));
+        let blamed = !conn.history.is_used() || matches!(cause, Cause::TimedOut(..));
         for (job, sent) in unanswered.iter().rev() {
-            if let Some(mut waiting) = line.release(*job) {
+            if let Some(mut waiting) = conn.release(*job) {
                 // Where something was answered, it goes on: there is an end to it.
-                waiting.returns -= u32::from(line.company.is_some() && waiting.returns > 0);
+                waiting.returns -= u32::from(conn.company.is_some() && waiting.returns > 0);
                 if Some(*job) == oldest {
                     waiting.blames += u32::from(blamed);
                     waiting.shape.pipelinable = false;
@@ -85,7 +85,7 @@ impl Scheduler {
             }
         }
         // Its handshake has failed: the next one may, too, and not for ever.
-        if line.early && !was_our_own(cause) {
+        if conn.early && !was_our_own(cause) {
             self.open_failed(connection, cause, now);
             if self.opening() > 0 {
                 return;
@@ -131,14 +131,14 @@ impl Scheduler {
     }
 
     /// A server that wants HTTP/1.1 gets nothing else from now on.
-    fn heed(&mut self, cause: &Cause) {
+    fn note_http11_required(&mut self, cause: &Cause) {
         if !matches!(cause, Cause::Http2 { code: HTTP_1_1_REQUIRED, .. }) {
             return;
         }
         self.serial_only = true;
-        for (id, line) in &mut self.lines {
-            if line.is_multiplexed() && !line.retiring {
-                line.retiring = true;
+        for (id, conn) in &mut self.connections {
+            if conn.is_multiplexed() && !conn.retiring {
+                conn.retiring = true;
                 self.actions.push(Action::Retire(*id));
             }
         }

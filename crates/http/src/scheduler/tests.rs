@@ -12,7 +12,7 @@ use http::Request;
 use super::*;
 use crate::{
     Expected, Options, Step,
-    messages::{Keep, Sent},
+    messages::{KeepAlive, Sent},
 };
 
 struct Play {
@@ -23,7 +23,7 @@ struct Play {
 
 impl Play {
     fn new(connections: usize, pipelining: Pipelining) -> Self {
-        let limits = Limits { connections, pipelining, choice: Choice::default(), shares: false };
+        let limits = Limits { connections, pipelining, choice: IdleChoice::default(), shares: false };
         let now = Moment { instant: Instant::now(), seconds: 0.0 };
         Self { scheduler: Scheduler::new(limits, PipeliningHistory::default()), now, jobs: 0 }
     }
@@ -67,7 +67,7 @@ impl Play {
             for action in actions {
                 match action {
                     Action::Open(id, _) => assert!(self.scheduler.opened(id, Version::HTTP_11, self.now)),
-                    Action::Retire(_) | Action::CallBack { .. } => {}
+                    Action::Retire(_) | Action::Recall { .. } => {}
                     Action::Send(id, job) => sent.push((id.0, job)),
                     other @ Action::Fail { .. } => panic!("{other:?}"),
                 }
@@ -75,8 +75,8 @@ impl Play {
         }
     }
 
-    fn answer(&mut self, connection: u64, job: JobId, keep: Option<Keep>) {
-        let told = Told { version: Version::HTTP_11, length: Some(10), keep, last: false };
+    fn answer(&mut self, connection: u64, job: JobId, keep: Option<KeepAlive>) {
+        let told = ResponseHead { version: Version::HTTP_11, length: Some(10), keep, last: false };
         self.scheduler.head(ConnectionId(connection), job, &told, self.now);
         self.scheduler.done(ConnectionId(connection), job, (100, 10), None, self.now);
     }
@@ -115,7 +115,7 @@ fn one_part_waits_behind_another_and_makes_way_for_what_is_older() {
     let sent = play.run();
     assert_eq!(sent, [(1, parts[0]), (2, parts[1]), (1, parts[2]), (2, parts[3])]);
     // It is as large as was expected: those behind it stay.
-    let told = Told { version: Version::HTTP_11, length: Some(1 << 20), keep: None, last: false };
+    let told = ResponseHead { version: Version::HTTP_11, length: Some(1 << 20), keep: None, last: false };
     play.scheduler.head(ConnectionId(1), parts[0], &told, play.now);
     assert_eq!(play.scheduler.actions(), []);
     assert!(play.scheduler.pipelining_history() == PipeliningHistory::default(), "no fault");
@@ -200,7 +200,7 @@ fn a_servers_last_requests_are_counted() {
     let others = play.asks(2);
     play.run();
     // "Three more after this one": two are under way.
-    play.answer(1, first, Some(Keep { idle: None, requests: Some(3) }));
+    play.answer(1, first, Some(KeepAlive { idle: None, requests: Some(3) }));
     let more = play.asks(4);
     let sent = play.run();
     assert_eq!(sent.iter().filter(|(connection, _)| *connection == 1).count(), 1, "{sent:?}");
@@ -222,7 +222,7 @@ fn an_idle_connection_that_the_server_is_about_to_close_is_left_alone() {
     let mut play = Play::new(2, Pipelining::Off);
     let first = play.asks(1)[0];
     play.run();
-    play.answer(1, first, Some(Keep { idle: Some(Duration::from_secs(5)), requests: None }));
+    play.answer(1, first, Some(KeepAlive { idle: Some(Duration::from_secs(5)), requests: None }));
     play.now.instant += Duration::from_millis(3900);
     let second = play.asks(1)[0];
     assert_eq!(play.run(), [(1, second)]);
@@ -261,11 +261,11 @@ fn a_connection_kept_for_a_request_that_found_another_is_free_again() {
         play.scheduler.queue.front_mut().unwrap().passed += 1;
     }
     play.asks(1);
-    assert!(play.scheduler.lines[&ConnectionId(1)].reserved == Some(put), "the test needs it to be kept");
+    assert!(play.scheduler.connections[&ConnectionId(1)].reserved == Some(put), "the test needs it to be kept");
     play.answer(2, posts[1], None);
     let went = play.run();
     assert_eq!(went[0], (2, put));
     play.answer(1, posts[0], None);
     assert_eq!(play.run().len(), 2 - went.len(), "the other one goes where there is room");
-    assert!(play.scheduler.lines.values().all(|line| line.reserved.is_none()));
+    assert!(play.scheduler.connections.values().all(|conn| conn.reserved.is_none()));
 }

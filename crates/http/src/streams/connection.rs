@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::{Outcome, stall_timer::Traffic};
 use crate::{
     Cause, Timeouts,
-    messages::{ConnectionId, Job, JobId, Report, Sent},
+    messages::{ConnectionEvent, ConnectionId, Job, JobId, Sent},
 };
 
 /// What the exchanges of a connection have in common.
@@ -25,7 +25,7 @@ use crate::{
 pub(crate) struct Common {
     pub(crate) id: ConnectionId,
     pub(crate) timeouts: Timeouts,
-    pub(crate) reports: mpsc::UnboundedSender<Report>,
+    pub(crate) events: mpsc::UnboundedSender<ConnectionEvent>,
     pub(crate) traffic: Arc<Traffic>,
     /// How many exchanges wait for a head.
     pub(crate) unanswered: Arc<AtomicUsize>,
@@ -34,9 +34,9 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// A driver that is gone needs no reports.
-    pub(crate) fn report(&self, report: Report) {
-        let _ = self.reports.send(report);
+    /// Sends an event; a dispatcher that is gone needs none.
+    pub(crate) fn report(&self, report: ConnectionEvent) {
+        let _ = self.events.send(report);
     }
 }
 
@@ -59,11 +59,11 @@ impl Exchanges {
         timeouts: Timeouts,
         traffic: Traffic,
         jobs: mpsc::UnboundedReceiver<Job>,
-        reports: mpsc::UnboundedSender<Report>,
+        events: mpsc::UnboundedSender<ConnectionEvent>,
     ) -> Self {
         let (traffic, unanswered, ended) = (Arc::new(traffic), Arc::default(), OnceLock::new());
         Self {
-            common: Arc::new(Common { id, timeouts, reports, traffic, unanswered, ended }),
+            common: Arc::new(Common { id, timeouts, events, traffic, unanswered, ended }),
             jobs,
             open: true,
             waiting: VecDeque::new(),
@@ -91,20 +91,20 @@ impl Exchanges {
     pub(crate) fn over(&self, job: JobId, sent: u64, received: u64, whole: bool) {
         let connection = self.common.id;
         self.common.report(if whole {
-            Report::Done { connection, job, sent, received, window: None }
+            ConnectionEvent::Done { connection, job, sent, received, window: None }
         } else {
-            Report::Abandoned { connection, job }
+            ConnectionEvent::Abandoned { connection, job }
         });
     }
 
     fn give_back(&self, job: Box<Job>, sent: Sent, cause: Cause) {
-        self.common.report(Report::Returned { connection: self.common.id, job, sent, cause });
+        self.common.report(ConnectionEvent::Returned { connection: self.common.id, job, sent, cause });
     }
 
     /// Begins no more, and lets the driver have what was not begun.
     pub(crate) fn drain(&mut self, cause: Cause) {
         self.jobs.close();
-        self.common.report(Report::Draining { connection: self.common.id, cause: cause.clone() });
+        self.common.report(ConnectionEvent::Draining { connection: self.common.id, cause: cause.clone() });
         for job in std::mem::take(&mut self.waiting) {
             self.give_back(Box::new(job), Sent::Nothing, cause.clone());
         }
@@ -130,7 +130,7 @@ impl Exchanges {
         while let Some(job) = self.jobs.recv().await {
             unanswered.push((job, Sent::Nothing));
         }
-        self.common.report(Report::Closed { connection: self.common.id, cause, unanswered });
+        self.common.report(ConnectionEvent::Closed { connection: self.common.id, cause, unanswered });
         while self.running.next().await.is_some() {}
     }
 }

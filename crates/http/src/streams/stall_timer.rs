@@ -19,7 +19,7 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::{Step, Timeouts, messages::MOVEMENT};
+use crate::{Step, Timeouts, messages::PROGRESS};
 
 /// How many times the bound a stream may stand still while others on its connection move.
 const PATIENCE: u32 = 5;
@@ -124,14 +124,14 @@ struct State {
     /// Since when nothing moved.
     since: Instant,
     /// Bytes of the answer that came since they last counted.
-    crumbs: usize,
+    uncounted: usize,
     sending: Sending,
     receiving: Receiving,
 }
 
 impl StallTimer {
     pub(crate) fn new(traffic: Arc<Traffic>, bounds: Timeouts) -> Self {
-        let state = State { since: Instant::now(), crumbs: 0, sending: Sending::Source, receiving: Receiving::Head };
+        let state = State { since: Instant::now(), uncounted: 0, sending: Sending::Source, receiving: Receiving::Head };
         Self { traffic, bounds, state: Mutex::new(state), sent: AtomicU64::new(0), received: AtomicU64::new(0) }
     }
 
@@ -146,9 +146,9 @@ impl StallTimer {
     pub(crate) fn received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
         let mut state = self.state();
-        state.crumbs += bytes;
-        if state.crumbs >= MOVEMENT {
-            state.crumbs = 0;
+        state.uncounted += bytes;
+        if state.uncounted >= PROGRESS {
+            state.uncounted = 0;
             drop(state);
             self.moved();
         }
@@ -240,45 +240,45 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn clock(traffic: &Arc<Traffic>) -> StallTimer {
+    fn timer(traffic: &Arc<Traffic>) -> StallTimer {
         StallTimer::new(traffic.clone(), Timeouts::default())
     }
 
-    async fn rings_after(clock: &StallTimer) -> Option<(Step, Duration)> {
+    async fn rings_after(timer: &StallTimer) -> Option<(Step, Duration)> {
         let start = Instant::now();
-        let (step, _) = tokio::time::timeout(Duration::from_hours(1), clock.overdue()).await.ok()?;
+        let (step, _) = tokio::time::timeout(Duration::from_hours(1), timer.overdue()).await.ok()?;
         Some((step, start.elapsed()))
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_what_the_server_owes_is_timed() {
         let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
-        let clock = clock(&traffic);
+        let timer = timer(&traffic);
         let seconds = Duration::from_secs;
-        assert_eq!(rings_after(&clock).await, None, "our own source is slow");
-        clock.sending(Sending::Window);
-        assert_eq!(rings_after(&clock).await, Some((Step::Send, seconds(30))));
-        clock.sending(Sending::Done);
-        assert_eq!(rings_after(&clock).await, Some((Step::FirstByte, seconds(60))));
-        clock.receiving(Receiving::Body);
-        assert_eq!(rings_after(&clock).await, Some((Step::Receive, seconds(30))));
-        clock.receiving(Receiving::Reader);
-        assert_eq!(rings_after(&clock).await, None, "our own reader is slow");
+        assert_eq!(rings_after(&timer).await, None, "our own source is slow");
+        timer.sending(Sending::Window);
+        assert_eq!(rings_after(&timer).await, Some((Step::Send, seconds(30))));
+        timer.sending(Sending::Done);
+        assert_eq!(rings_after(&timer).await, Some((Step::FirstByte, seconds(60))));
+        timer.receiving(Receiving::Body);
+        assert_eq!(rings_after(&timer).await, Some((Step::Receive, seconds(30))));
+        timer.receiving(Receiving::Reader);
+        assert_eq!(rings_after(&timer).await, None, "our own reader is slow");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_byte_now_and_then_is_no_movement() {
         let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
-        for (piece, patient) in [(1, false), (MOVEMENT, true)] {
-            let clock = clock(&traffic);
-            clock.receiving(Receiving::Body);
+        for (piece, patient) in [(1, false), (PROGRESS, true)] {
+            let timer = timer(&traffic);
+            timer.receiving(Receiving::Body);
             let trickle = async {
                 for _ in 0..100 {
                     tokio::time::sleep(Duration::from_secs(1)).await;
-                    clock.received(piece);
+                    timer.received(piece);
                 }
             };
-            let lasted = tokio::select! { _ = clock.overdue() => false, () = trickle => true };
+            let lasted = tokio::select! { _ = timer.overdue() => false, () = trickle => true };
             assert_eq!(lasted, patient);
         }
     }
@@ -286,7 +286,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_waits_its_turn_while_others_move_but_not_for_ever() {
         let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
-        let (waits, moves) = (clock(&traffic), clock(&traffic));
+        let (waits, moves) = (timer(&traffic), timer(&traffic));
         waits.receiving(Receiving::Body);
         let busy = async {
             loop {
@@ -301,9 +301,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn readers_that_hold_the_whole_window_are_no_fault_of_the_server() {
         let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
-        let starved = clock(&traffic);
+        let starved = timer(&traffic);
         starved.receiving(Receiving::Body);
-        let mut holders: Vec<_> = (0..4).map(|_| clock(&traffic)).collect();
+        let mut holders: Vec<_> = (0..4).map(|_| timer(&traffic)).collect();
         for holder in &holders {
             holder.receiving(Receiving::Reader);
         }

@@ -21,8 +21,8 @@ use proptest::prelude::*;
 
 use self::server::{Model, Server, Validators};
 use haul_http::{
-    Body, Class, Client, Error, Expected, Followed, Follower, Journey, Options, Pipelining, Settings, Versions,
-    auth::Authenticator,
+    Body, Class, Client, Error, Expected, FollowUp, FollowUpResponse, Options, Pipelining, ResponseInfo, Settings,
+    Versions, auth::Authenticator,
 };
 
 /// What a file holds: nothing like any other.
@@ -177,7 +177,7 @@ async fn pipelines_deepen_with_success_and_only_where_wanted() {
             client.send(request.body(Body::empty()).unwrap())
         }));
         let behind =
-            answers.await.into_iter().map(|answer| answer.unwrap().extensions().get::<Journey>().unwrap().behind);
+            answers.await.into_iter().map(|answer| answer.unwrap().extensions().get::<ResponseInfo>().unwrap().behind);
         let behind: Vec<u32> = behind.collect();
         assert!(deepest.contains(behind.iter().max().unwrap()), "{pipelining:?}: {behind:?}");
     }
@@ -249,10 +249,10 @@ async fn exchange(client: &Client, ask: &Ask, path: &str, known: Validators) -> 
     let mut request = request.body(body).unwrap();
     if ask.looks {
         let look = Request::builder().method("PROPFIND").uri(request.uri().clone()).body(Bytes::new()).unwrap();
-        request.extensions_mut().insert(Follower::new(look).unwrap());
+        request.extensions_mut().insert(FollowUp::new(look).unwrap());
     }
     let answer = client.send(request).await?;
-    let (status, look) = (answer.status(), answer.extensions().get::<Followed>().cloned());
+    let (status, look) = (answer.status(), answer.extensions().get::<FollowUpResponse>().cloned());
     assert_eq!(look.is_some(), ask.looks);
     tokio::time::sleep(Duration::from_millis(ask.dawdles)).await;
     let body = answer.into_body().collect().await?.to_bytes();
@@ -286,13 +286,19 @@ proptest! {
     }
 }
 
-/// Sends a request without options, and gives the answer and its journey.
-async fn told(client: &Client, method: Method, path: &str, body: Body, options: Options) -> Result<Journey, Error> {
+/// Sends a request without options, and gives the answer and its info.
+async fn told(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: Body,
+    options: Options,
+) -> Result<ResponseInfo, Error> {
     let request = Request::builder().method(method).uri(format!("http://model{path}")).extension(options);
     let answer = client.send(request.body(body).unwrap()).await?;
-    let journey = *answer.extensions().get::<Journey>().unwrap();
+    let info = *answer.extensions().get::<ResponseInfo>().unwrap();
     answer.into_body().collect().await?;
-    Ok(journey)
+    Ok(info)
 }
 
 #[tokio::test(start_paused = true)]
@@ -303,8 +309,8 @@ async fn a_server_that_wants_http_1_is_asked_by_it_whatever_is_asked() {
     let ask = |method| told(&client, method, "/a", "x".into(), Options::default());
     assert_eq!(ask(Method::PUT).await.unwrap().version, Version::HTTP_2);
     let answers = [ask(Method::GET), ask(Method::PUT), ask(Method::POST), ask(Method::POST)];
-    for journey in join_all(answers).await {
-        assert_eq!(journey.unwrap().version, Version::HTTP_11);
+    for info in join_all(answers).await {
+        assert_eq!(info.unwrap().version, Version::HTTP_11);
     }
     let model = model.lock().unwrap();
     assert_eq!((model.posts["/a"], model.asked_again), (2, false));
@@ -368,8 +374,8 @@ async fn what_stands_behind_a_slow_answer_comes_by_another_way() {
     let timed = |path| async move { (ask(path).await.unwrap(), begun.elapsed()) };
     let answers = join_all(paths.map(timed)).await;
     assert_eq!((answers[0].0.connection, answers[0].1.as_secs()), (1, 8));
-    for (journey, took) in &answers[1..] {
-        assert_eq!((journey.connection, journey.sendings), (2, 2));
+    for (info, took) in &answers[1..] {
+        assert_eq!((info.connection, info.sendings), (2, 2));
         assert!(took.as_millis() < 2000, "{took:?}");
     }
 }

@@ -13,7 +13,9 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use haul_http::{Body, Choice, Class, Client, Expected, Options, Pipelining, Settings, Versions, auth::Authenticator};
+use haul_http::{
+    Body, Class, Client, Expected, IdleChoice, Options, Pipelining, Settings, Versions, auth::Authenticator,
+};
 use http::Request;
 use http_body_util::BodyExt;
 use transport::ConnectSettings;
@@ -37,10 +39,10 @@ macro_rules! registered {
     };
 }
 
-pub(super) const OLDEST: Registered = registered!("idle-oldest", Kind::Idle(Choice::Oldest));
-pub(super) const NEWEST: Registered = registered!("idle-newest", Kind::Idle(Choice::Newest));
-pub(super) const LARGEST: Registered = registered!("idle-largest-burst", Kind::Idle(Choice::LargestBurst));
-pub(super) const FADING: Registered = registered!("idle-fading-burst", Kind::Idle(Choice::FadingBurst));
+pub(super) const OLDEST: Registered = registered!("idle-oldest", Kind::Idle(IdleChoice::Oldest));
+pub(super) const NEWEST: Registered = registered!("idle-newest", Kind::Idle(IdleChoice::Newest));
+pub(super) const LARGEST: Registered = registered!("idle-largest-burst", Kind::Idle(IdleChoice::LargestBurst));
+pub(super) const FADING: Registered = registered!("idle-fading-burst", Kind::Idle(IdleChoice::FadingBurst));
 pub(super) const OFF: Registered = registered!("pipelining-off", Kind::Pipelining(Pipelining::Off));
 pub(super) const SAFE: Registered = registered!("pipelining-safe", Kind::Pipelining(Pipelining::Safe));
 pub(super) const AGGRESSIVE: Registered =
@@ -52,7 +54,7 @@ pub(super) const HTTP2: Registered =
 #[derive(Clone, Copy)]
 enum Kind {
     /// A choice among idle connections.
-    Idle(Choice),
+    Idle(IdleChoice),
     /// Pipelining over HTTP/1.1.
     Pipelining(Pipelining),
     /// HTTP/2 over one connection.
@@ -93,10 +95,12 @@ impl Contender for Engine {
 
     fn describe(&self) -> &'static str {
         match self.kind {
-            Kind::Idle(Choice::Oldest) => "Longhaul's engine, which takes the connection idle for longest (FIFO)",
-            Kind::Idle(Choice::Newest) => "Longhaul's engine, which takes the connection used last (LIFO)",
-            Kind::Idle(Choice::LargestBurst) => "Longhaul's engine, which takes the connection that moved most at once",
-            Kind::Idle(Choice::FadingBurst) => "the same, a burst fading while its connection is idle",
+            Kind::Idle(IdleChoice::Oldest) => "Longhaul's engine, which takes the connection idle for longest (FIFO)",
+            Kind::Idle(IdleChoice::Newest) => "Longhaul's engine, which takes the connection used last (LIFO)",
+            Kind::Idle(IdleChoice::LargestBurst) => {
+                "Longhaul's engine, which takes the connection that moved most at once"
+            }
+            Kind::Idle(IdleChoice::FadingBurst) => "the same, a burst fading while its connection is idle",
             Kind::Pipelining(Pipelining::Off) => "Longhaul's engine, one request at a time on each connection",
             Kind::Pipelining(Pipelining::Safe) => "Longhaul's engine, which pipelines once a test has gone well",
             Kind::Pipelining(Pipelining::Aggressive) => "Longhaul's engine, which pipelines at once and deeply",

@@ -5,7 +5,7 @@ use std::{error::Error, time::Duration};
 use ::dav::{Capabilities, Depth, ETags, Entry, RemotePath, Wanted};
 use futures_util::future::join_all;
 use haul_http::{
-    Answer, Body, Class, Client, Journey, Options, Versions,
+    Answer, Body, Class, Client, Options, ResponseInfo, Versions,
     auth::Authenticator,
     digest::{Algorithm, Field, claims, want},
 };
@@ -194,17 +194,17 @@ async fn pipeline(session: &Session, path: &RemotePath, found: &mut Found) {
         };
         Some(session.dav.client().send(request.ok()?.map(Body::from)))
     });
-    let mut journeys = Vec::new();
+    let mut responses = Vec::new();
     for answer in join_all(sent).await {
         let Ok(answer) = answer else { continue };
-        journeys.extend(answer.extensions().get::<Journey>().copied());
+        responses.extend(answer.extensions().get::<ResponseInfo>().copied());
         drain(answer).await;
     }
     let known = session.dav.client().pipelining_history(origin(session));
-    let pipelined = journeys.iter().any(|journey| journey.behind > 0);
-    let whole = journeys.len() == PIPELINE && journeys.iter().all(|journey| journey.sendings == 1);
+    let pipelined = responses.iter().any(|info| info.behind > 0);
+    let whole = responses.len() == PIPELINE && responses.iter().all(|info| info.sendings == 1);
     found.http.pipelining = match (pipelined, whole && known.is_tested()) {
-        _ if journeys.iter().any(|journey| journey.version == Version::HTTP_2) => Pipelining::Untried,
+        _ if responses.iter().any(|info| info.version == Version::HTTP_2) => Pipelining::Untried,
         (true, true) => Pipelining::Works,
         (false, true) => Pipelining::Untried,
         (_, false) => Pipelining::Fails,

@@ -13,10 +13,10 @@ use tokio_util::{io::poll_read_buf, sync::PollSender};
 
 use super::{Driver, head};
 use crate::{
-    Cause, Incoming, Journey,
+    Cause, Incoming, ResponseInfo,
     body::Piece,
     h1::exchange::Event,
-    messages::{ConnectionId, Job, JobId, MOVEMENT, Report, Sent, Told},
+    messages::{ConnectionEvent, ConnectionId, Job, JobId, PROGRESS, ResponseHead, Sent},
     pool::{Moved, Window},
 };
 
@@ -39,22 +39,22 @@ pub(super) enum Reader {
 impl Driver {
     /// Hands on what came before the connection failed. A server that refuses a body before it has come whole
     /// answers and hangs up: then writing fails while the answer that says why waits to be read.
-    pub(super) fn last_words(&mut self) -> Result<(), Cause> {
+    pub(super) fn drain_input(&mut self) -> Result<(), Cause> {
         let mut context = Context::from_waker(Waker::noop());
         while !matches!(self.reader, Reader::Somebody(_, Some(_)))
             && let Poll::Ready(Ok(1..)) = self.poll_read(&mut context)
         {
-            self.hand_on()?;
+            self.deliver_events()?;
         }
         Ok(())
     }
 
     /// Hands on what came in, as far as readers have room.
-    pub(super) fn hand_on(&mut self) -> Result<(), Cause> {
+    pub(super) fn deliver_events(&mut self) -> Result<(), Cause> {
         while !matches!(self.reader, Reader::Somebody(_, Some(_))) {
             let event = self.exchanges.next();
             if let Some(believed) = self.exchanges.unmarked() {
-                let _ = self.reports.send(Report::Unmarked(believed));
+                let _ = self.events.send(ConnectionEvent::Unmarked(believed));
             }
             let Some(event) = event? else { break };
             self.take_event(event)?;
@@ -87,7 +87,7 @@ impl Driver {
     /// Gives the oldest job its answer's head.
     fn answer(&mut self, id: JobId, mut response: Response<()>, length: Option<u64>) -> Result<(), Cause> {
         let (written, last) = (self.written, self.exchanges.is_closing());
-        let Some(first) = self.under_way.front_mut() else { return Ok(()) };
+        let Some(first) = self.in_flight.front_mut() else { return Ok(()) };
         // A refusal may come early. A success cannot: it is another request's.
         let whole = first.end.is_some_and(|end| end <= written);
         if first.start >= written || (response.status().is_success() && !whole) {
@@ -95,10 +95,10 @@ impl Driver {
         }
         let Some(job) = first.job.take() else { return Ok(()) };
         let version = response.version();
-        let told = Told { version, length, keep: head::keep(response.headers()), last };
+        let head = ResponseHead { version, length, keep: head::keep(response.headers()), last };
         let sendings = job.sendings + 1;
-        let journey = Journey { connection: self.id.0, version, sendings, behind: first.behind };
-        response.extensions_mut().insert(journey);
+        let info = ResponseInfo { connection: self.id.0, version, sendings, behind: first.behind };
+        response.extensions_mut().insert(info);
         let (sender, body) = Incoming::channel(length, LAG);
         self.begun = Instant::now();
         self.reader = match job.reply.send(Ok(response.map(|()| body))) {
@@ -106,7 +106,7 @@ impl Driver {
             Err(_) => Reader::Nobody,
         };
         self.check_waste()?;
-        let _ = self.reports.send(Report::Head { connection: self.id, job: id, told });
+        let _ = self.events.send(ConnectionEvent::Head { connection: self.id, job: id, head });
         Ok(())
     }
 
@@ -125,7 +125,7 @@ impl Driver {
             *waiting = Some(piece);
             // Without a task to wake: whether there is room is asked again where the driver waits.
             let waker = Waker::noop();
-            if let Poll::Ready(found) = give(sender, waiting, &mut Context::from_waker(waker)) {
+            if let Poll::Ready(found) = deliver(sender, waiting, &mut Context::from_waker(waker)) {
                 self.reader_has(found)?;
             }
         }
@@ -142,30 +142,30 @@ impl Driver {
 
     /// An exchange has ended.
     fn done(&mut self, job: JobId, received: u64) -> Result<(), Cause> {
-        let Some(mut first) = self.under_way.pop_front() else { return Ok(()) };
+        let Some(mut first) = self.in_flight.pop_front() else { return Ok(()) };
         // Nobody was given its answer, which was doubtful.
         let back = first.job.take();
         let Some(end) = first.end else {
             // Answered before it was sent whole: an error, as a rule, and the rest not worth its time.
             if let Some(job) = back {
-                let _ = self.reports.send(doubted(self.id, job));
+                let _ = self.events.send(doubtful_job(self.id, job));
             }
             return Err(Cause::Retired("the server responded before the request was complete"));
         };
-        (self.moved, self.crumbs) = (Instant::now(), MOVEMENT);
+        (self.moved, self.uncounted) = (Instant::now(), PROGRESS);
         let (connection, sent) = (self.id, end - first.start);
         self.outward.moves(sent, &*self.io);
         let ahead = Moved { sent: self.outward.ahead(), received: self.inward.ahead() };
         let window = Window::of(&*self.io, ahead);
-        if self.under_way.is_empty() {
+        if self.in_flight.is_empty() {
             self.inward.rests();
             self.outward.rests();
         }
-        let _ = self.reports.send(match back {
-            Some(job) => doubted(connection, job),
-            None => Report::Done { connection, job, sent, received, window },
+        let _ = self.events.send(match back {
+            Some(job) => doubtful_job(connection, job),
+            None => ConnectionEvent::Done { connection, job, sent, received, window },
         });
-        if self.ending && self.under_way.is_empty() {
+        if self.ending && self.in_flight.is_empty() {
             return Err(Cause::Retired("the requests behind a slow response moved to another connection"));
         }
         Ok(())
@@ -179,14 +179,14 @@ impl Driver {
 }
 
 /// Gives a job back whose answer may be another's.
-fn doubted(connection: ConnectionId, mut job: Job) -> Report {
+fn doubtful_job(connection: ConnectionId, mut job: Job) -> ConnectionEvent {
     job.sendings += 1;
     let cause = Cause::Unexpected("the refusal may belong to another request");
-    Report::Returned { connection, job: Box::new(job), sent: Sent::Something, cause }
+    ConnectionEvent::Returned { connection, job: Box::new(job), sent: Sent::Something, cause }
 }
 
 /// Gives the waiting piece to the reader: whether there is still one, once it has room.
-pub(super) fn give(
+pub(super) fn deliver(
     sender: &mut PollSender<Piece>,
     waiting: &mut Option<Piece>,
     context: &mut Context<'_>,

@@ -2,11 +2,11 @@
 
 use tokio::sync::mpsc;
 
-use super::{Driver, UnderWay, read::Reader};
+use super::{Driver, InFlight, read::Reader};
 use crate::{
     Cause, Error,
     body::Piece,
-    messages::{CallBack, Job, Report, Sent},
+    messages::{ConnectionEvent, Job, Recall, Sent},
     method::is_safe,
 };
 
@@ -16,21 +16,21 @@ const SLOW: Cause = Cause::Retired("it waited behind a slow response");
 impl Driver {
     /// Gives back what has not left, and perhaps what may be asked for twice. Answers to the latter come
     /// all the same, so the connection ends before them.
-    pub(super) fn call_back(&mut self, CallBack { behind, sent }: CallBack) {
-        if self.under_way.front().is_none_or(|first| first.id != behind) {
+    pub(super) fn recall(&mut self, Recall { behind, sent }: Recall) {
+        if self.in_flight.front().is_none_or(|first| first.id != behind) {
             return;
         }
         while let Some(Ok(job)) = self.jobs.as_mut().map(mpsc::UnboundedReceiver::try_recv) {
             self.waiting.push_back(job);
         }
         let mut back: Vec<(Job, Sent)> = self.waiting.drain(..).rev().map(|job| (job, Sent::Nothing)).collect();
-        while self.under_way.len() > 1
-            && let Some(last) = self.under_way.pop_back()
+        while self.in_flight.len() > 1
+            && let Some(last) = self.in_flight.pop_back()
         {
             let gone = last.start < self.written;
-            let UnderWay { job: Some(mut job), .. } = last else { break };
-            if gone && !(sent && may_be_asked_for_twice(&job)) {
-                self.under_way.push_back(UnderWay { job: Some(job), ..last });
+            let InFlight { job: Some(mut job), .. } = last else { break };
+            if gone && !(sent && may_be_sent_twice(&job)) {
+                self.in_flight.push_back(InFlight { job: Some(job), ..last });
                 break;
             }
             self.exchanges.forget();
@@ -47,10 +47,11 @@ impl Driver {
             }
         }
         if self.ending {
-            let _ = self.reports.send(Report::Draining { connection: self.id, cause: SLOW });
+            let _ = self.events.send(ConnectionEvent::Draining { connection: self.id, cause: SLOW });
         }
         for (job, sent) in back {
-            let _ = self.reports.send(Report::Returned { connection: self.id, job: job.into(), sent, cause: SLOW });
+            let _ =
+                self.events.send(ConnectionEvent::Returned { connection: self.id, job: job.into(), sent, cause: SLOW });
         }
     }
 
@@ -59,20 +60,20 @@ impl Driver {
     /// What it has begun and not ended is given up. It may wait in the kernel for a link that comes back in an hour,
     /// and must not take effect by then: whoever asked has been told, and may have asked again.
     pub(super) async fn end(mut self, cause: Cause) {
-        if !self.under_way.is_empty() {
+        if !self.in_flight.is_empty() {
             self.io.abort();
         }
         drop(self.io);
         let mut unanswered = Vec::new();
         let mut cut = None;
-        for under_way in self.under_way.drain(..) {
-            match under_way.job {
+        for in_flight in self.in_flight.drain(..) {
+            match in_flight.job {
                 Some(mut job) => {
-                    let sent = if under_way.start < self.written { Sent::Something } else { Sent::Nothing };
+                    let sent = if in_flight.start < self.written { Sent::Something } else { Sent::Nothing };
                     job.sendings += u32::from(sent == Sent::Something);
                     unanswered.push((job, sent));
                 }
-                None => cut = Some(under_way.asked),
+                None => cut = Some(in_flight.asked),
             }
         }
         let mut never = Vec::from(std::mem::take(&mut self.waiting));
@@ -83,7 +84,7 @@ impl Driver {
             }
         }
         unanswered.extend(never.into_iter().map(|job| (job, Sent::Nothing)));
-        let _ = self.reports.send(Report::Closed { connection: self.id, cause: cause.clone(), unanswered });
+        let _ = self.events.send(ConnectionEvent::Closed { connection: self.id, cause: cause.clone(), unanswered });
         if let Reader::Somebody(sender, waiting) = self.reader
             && let Some(sender) = sender.get_ref()
         {
@@ -100,6 +101,6 @@ impl Driver {
 
 /// Whether a request that has left may be asked for once more while it is: it changes nothing, and it is the first
 /// time. What follows another does so only once.
-fn may_be_asked_for_twice(job: &Job) -> bool {
+fn may_be_sent_twice(job: &Job) -> bool {
     !job.follows && is_safe(job.request.method()) && job.request.body().is_repeatable() && job.sendings == 0
 }

@@ -16,17 +16,17 @@ type Reply = oneshot::Receiver<Result<Response<Incoming>, Error>>;
 /// The dispatcher's side of a connection.
 struct Owner {
     jobs: mpsc::UnboundedSender<Job>,
-    call_backs: mpsc::UnboundedSender<CallBack>,
-    reports: mpsc::UnboundedReceiver<Report>,
+    recalls: mpsc::UnboundedSender<Recall>,
+    events: mpsc::UnboundedReceiver<ConnectionEvent>,
     next: u64,
 }
 
 fn start(io: impl Io + 'static) -> Owner {
     let (jobs, taken) = mpsc::unbounded_channel();
-    let (call_backs, called) = mpsc::unbounded_channel();
-    let (reporter, reports) = mpsc::unbounded_channel();
+    let (recalls, called) = mpsc::unbounded_channel();
+    let (reporter, events) = mpsc::unbounded_channel();
     tokio::spawn(run(Box::new(io), ConnectionId(1), Timeouts::default(), taken, called, reporter));
-    Owner { jobs, call_backs, reports, next: 0 }
+    Owner { jobs, recalls, events, next: 0 }
 }
 
 impl Owner {
@@ -42,23 +42,23 @@ impl Owner {
         answer
     }
 
-    fn call_back(&self, sent: bool) {
-        self.call_backs.send(CallBack { behind: JobId(1), sent }).unwrap();
+    fn recall(&self, sent: bool) {
+        self.recalls.send(Recall { behind: JobId(1), sent }).unwrap();
     }
 
-    async fn report(&mut self) -> Report {
-        timeout(Duration::from_hours(1), self.reports.recv()).await.expect("it says nothing").expect("it has ended")
+    async fn report(&mut self) -> ConnectionEvent {
+        timeout(Duration::from_hours(1), self.events.recv()).await.expect("it says nothing").expect("it has ended")
     }
 
     async fn stalls(&mut self) {
         let report = self.report().await;
-        assert!(matches!(report, Report::Stalled { job: JobId(1), .. }), "{report:?}");
+        assert!(matches!(report, ConnectionEvent::Stalled { job: JobId(1), .. }), "{report:?}");
     }
 
     /// What comes back, and as what.
     async fn returned(&mut self) -> (u64, Sent, u32) {
         match self.report().await {
-            Report::Returned { job, sent, cause: Cause::Retired(_), .. } => (job.id.0, sent, job.sendings),
+            ConnectionEvent::Returned { job, sent, cause: Cause::Retired(_), .. } => (job.id.0, sent, job.sendings),
             other => panic!("{other:?}"),
         }
     }
@@ -92,17 +92,17 @@ async fn what_is_safe_is_called_back_from_behind_an_answer_that_does_not_come() 
     let begun = Instant::now();
     owner.stalls().await;
     assert_eq!(begun.elapsed().as_millis(), 1500);
-    owner.call_back(true);
-    assert!(matches!(owner.report().await, Report::Draining { .. }));
+    owner.recall(true);
+    assert!(matches!(owner.report().await, ConnectionEvent::Draining { .. }));
     assert_eq!(owner.returned().await, (3, Sent::Something, 1));
     assert_eq!(owner.returned().await, (2, Sent::Something, 1));
     // All three are answered after all, in one breath.
     server.write_all(&b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nme".repeat(3)).await.unwrap();
     assert_eq!(body(first).await, b"me");
-    assert!(matches!(owner.report().await, Report::Head { job: JobId(1), .. }));
-    assert!(matches!(owner.report().await, Report::Done { job: JobId(1), .. }));
+    assert!(matches!(owner.report().await, ConnectionEvent::Head { job: JobId(1), .. }));
+    assert!(matches!(owner.report().await, ConnectionEvent::Done { job: JobId(1), .. }));
     match owner.report().await {
-        Report::Closed { cause: Cause::Retired(_), unanswered, .. } => assert!(unanswered.is_empty()),
+        ConnectionEvent::Closed { cause: Cause::Retired(_), unanswered, .. } => assert!(unanswered.is_empty()),
         other => panic!("nothing is wrong with the server: {other:?}"),
     }
 }
@@ -117,7 +117,7 @@ async fn what_changes_something_is_called_back_only_before_it_leaves() {
     let _fourth = owner.ask("GET", Body::empty());
     requests(&mut server, 3).await;
     owner.stalls().await;
-    owner.call_back(true);
+    owner.recall(true);
     // The third has left in part.
     assert_eq!(owner.returned().await, (4, Sent::Nothing, 0));
     server.write_all(&b"HTTP/1.1 204 No Content\r\n\r\n".repeat(2)).await.unwrap();
@@ -131,7 +131,7 @@ async fn what_the_network_has_not_taken_is_called_back_whole() {
     let first = owner.ask("GET", Body::empty());
     let _others = [owner.ask("PUT", vec![b'2'; 1000].into()), owner.ask("PUT", "3".into())];
     owner.stalls().await;
-    owner.call_back(false);
+    owner.recall(false);
     let mut back = vec![owner.returned().await];
     if let Ok(report) = timeout(Duration::from_secs(1), owner.returned()).await {
         back.push(report);
@@ -157,9 +157,9 @@ async fn a_call_that_comes_too_late_is_not_heard() {
     let replies = [0; 3].map(|_| owner.ask("GET", Body::empty()));
     requests(&mut server, 3).await;
     server.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
-    assert!(matches!(owner.report().await, Report::Head { job: JobId(1), .. }));
-    assert!(matches!(owner.report().await, Report::Done { job: JobId(1), .. }));
-    owner.call_back(true);
+    assert!(matches!(owner.report().await, ConnectionEvent::Head { job: JobId(1), .. }));
+    assert!(matches!(owner.report().await, ConnectionEvent::Done { job: JobId(1), .. }));
+    owner.recall(true);
     server.write_all(&b"HTTP/1.1 204 No Content\r\n\r\n".repeat(2)).await.unwrap();
     for reply in replies {
         assert_eq!(body(reply).await, b"");
@@ -174,7 +174,7 @@ async fn a_large_answer_and_a_reader_that_does_not_read_are_slow_while_they_move
         let first = owner.ask("GET", Body::empty());
         requests(&mut server, 1).await;
         server.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").as_bytes()).await.unwrap();
-        assert!(matches!(owner.report().await, Report::Head { .. }));
+        assert!(matches!(owner.report().await, ConnectionEvent::Head { .. }));
         let serving = tokio::spawn(async move {
             for _ in 0..length / 10_000 {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -185,7 +185,10 @@ async fn a_large_answer_and_a_reader_that_does_not_read_are_slow_while_they_move
         let answer = first.await.unwrap().unwrap();
         if length == 200_000 {
             assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), length);
-            assert!(matches!(owner.report().await, Report::Done { .. }), "what is small and moves is not slow");
+            assert!(
+                matches!(owner.report().await, ConnectionEvent::Done { .. }),
+                "what is small and moves is not slow"
+            );
         } else if reads {
             let reading = tokio::spawn(answer.into_body().collect());
             owner.stalls().await;
@@ -263,7 +266,7 @@ async fn the_wait_for_an_answer_begins_with_the_last_acknowledgement_not_with_th
     let _reply = owner.ask("GET", Body::empty());
     owner.stalls().await;
     match owner.report().await {
-        Report::Closed { cause: Cause::TimedOut(Wait::FirstByte, bound), .. } => {
+        ConnectionEvent::Closed { cause: Cause::TimedOut(Wait::FirstByte, bound), .. } => {
             assert_eq!((bound, begun.elapsed().as_secs()), (Duration::from_mins(1), 60));
         }
         other => panic!("{other:?}"),
@@ -276,8 +279,8 @@ async fn a_body_in_memory_is_not_copied_as_a_whole() {
         let (near, mut server) = tokio::io::duplex(1 << 20);
         let (mut unused, (jobs, taken)) = (mpsc::unbounded_channel().1, mpsc::unbounded_channel());
         unused.close();
-        let (reports, _reported) = mpsc::unbounded_channel();
-        let mut driver = Driver::new(Box::new(near), ConnectionId(1), Timeouts::default(), taken, unused, reports);
+        let (events, _reported) = mpsc::unbounded_channel();
+        let mut driver = Driver::new(Box::new(near), ConnectionId(1), Timeouts::default(), taken, unused, events);
         let body = Body::repeatable(length, || Box::pin(futures_util::stream::iter([Ok(vec![7; 10 << 20].into())])));
         let request = Request::put("http://model/").body(body).unwrap();
         let (reply, _answer) = oneshot::channel();

@@ -9,7 +9,7 @@ use tokio::{sync::mpsc::Sender, time::Instant};
 use transport::TcpInfo;
 
 use super::{Driver, read::Reader};
-use crate::{Cause, Step as Wait, messages::Report, scheduler::LARGE};
+use crate::{Cause, Step as Wait, messages::ConnectionEvent, scheduler::LARGE};
 
 /// After so long without a movement, or so long into a large answer, those behind it have waited long enough: as
 /// Firefox had it. On a longest of links, after so many round trips.
@@ -26,9 +26,9 @@ impl Driver {
     /// When to give up, and as what.
     fn deadline(&self) -> Option<(Instant, Cause)> {
         let timed_out = |wait, after| Some((self.moved + after, Cause::TimedOut(wait, after)));
-        let first = self.under_way.front()?;
+        let first = self.in_flight.front()?;
         // A follower is no company: its leader is waited for as if it were alone.
-        let in_company = first.behind > 0 || self.under_way.iter().skip(1).any(|other| !other.follows);
+        let in_company = first.behind > 0 || self.in_flight.iter().skip(1).any(|other| !other.follows);
         let first = &first.timeouts;
         let unwritten = !self.out.is_empty() || self.unflushed;
         if matches!(self.reader, Reader::Somebody(_, Some(_))) {
@@ -51,7 +51,7 @@ impl Driver {
 
     /// When those behind the oldest have waited for long enough, unless that was said.
     fn out_of_patience(&self) -> Option<Instant> {
-        let first = self.under_way.front().filter(|first| self.told_slow != Some(first.id))?;
+        let first = self.in_flight.front().filter(|first| self.reported_slow != Some(first.id))?;
         let is_large = !first.is_part
             && first.job.is_none()
             && self.exchanges.left().map_or(self.exchanges.received() > LARGE, |left| left > LARGE);
@@ -77,20 +77,20 @@ impl Driver {
         if self.out_of_patience().is_some_and(|at| at <= now) {
             self.patience = PATIENCE.max(self.io.tcp_info().map_or(PATIENCE, |tcp| tcp.rtt * ROUND_TRIPS));
             if self.out_of_patience().is_some_and(|at| at <= now)
-                && let Some(first) = self.under_way.front()
+                && let Some(first) = self.in_flight.front()
             {
-                self.told_slow = Some(first.id);
-                let _ = self.reports.send(Report::Stalled { connection: self.id, job: first.id });
+                self.reported_slow = Some(first.id);
+                let _ = self.events.send(ConnectionEvent::Stalled { connection: self.id, job: first.id });
             }
         }
         match self.deadline() {
-            Some((at, cause)) if at <= now => self.overdue(cause, now),
+            Some((at, cause)) if at <= now => self.on_timeout(cause, now),
             _ => Ok(()),
         }
     }
 
     /// What the kernel took long ago may have come to the server's not long ago, on a slow link: the wait begins there.
-    fn overdue(&mut self, cause: Cause, now: Instant) -> Result<(), Cause> {
+    fn on_timeout(&mut self, cause: Cause, now: Instant) -> Result<(), Cause> {
         let tcp = self.io.tcp_info();
         let acknowledged = tcp.and_then(|tcp| tcp.bytes_acked).unwrap_or(0);
         if acknowledged <= self.acknowledged {

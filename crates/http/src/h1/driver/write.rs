@@ -10,10 +10,10 @@ use std::{
 use bytes::{BufMut, Bytes};
 use futures_util::StreamExt;
 
-use super::{AHEAD, Driver, UnderWay, head};
+use super::{AHEAD, Driver, InFlight, head};
 use crate::{
-    Asked, Cause, Chunks, Class, Error, Options,
-    messages::{Job, Report},
+    Cause, Chunks, Class, Error, Options, RequestLine,
+    messages::{ConnectionEvent, Job},
     method::is_safe,
 };
 
@@ -39,16 +39,16 @@ impl Driver {
     /// Begins to write a job.
     fn begin(&mut self, mut job: Job) -> Result<(), Cause> {
         if job.reply.is_closed() {
-            let _ = self.reports.send(Report::Abandoned { connection: self.id, job: job.id });
+            let _ = self.events.send(ConnectionEvent::Abandoned { connection: self.id, job: job.id });
             return Ok(());
         }
         let start = self.written + self.out.len() as u64;
-        let asked = Asked::of(&job.request);
+        let asked = RequestLine::of(&job.request);
         let chunks = match job.request.body_mut().open() {
             Ok(chunks) => chunks,
             Err(error) => {
                 let _ = job.reply.send(Err(Error::Sending { asked, source: error.into() }));
-                let _ = self.reports.send(Report::Abandoned { connection: self.id, job: job.id });
+                let _ = self.events.send(ConnectionEvent::Abandoned { connection: self.id, job: job.id });
                 return Ok(());
             }
         };
@@ -60,10 +60,10 @@ impl Driver {
         let timeouts = options.and_then(|options| options.timeouts).unwrap_or(self.timeouts);
         let is_part = options.is_some_and(|options| options.class == Class::Part);
         let end = (length == Some(0)).then(|| self.written + self.out.len() as u64);
-        let behind = self.under_way.len() as u32;
+        let behind = self.in_flight.len() as u32;
         let (id, follows) = (job.id, job.follows);
         let job = Some(job);
-        self.under_way.push_back(UnderWay { id, asked, timeouts, job, start, end, behind, follows, is_part });
+        self.in_flight.push_back(InFlight { id, asked, timeouts, job, start, end, behind, follows, is_part });
         if end.is_none() {
             self.sending = Some(Sending { chunks, left: length, held: Bytes::new() });
             // What is in memory is sent in the same breath as its head.
@@ -90,11 +90,11 @@ impl Driver {
                 self.out.put_slice(b"0\r\n\r\n");
                 self.sent();
             }
-            (Some(Ok(_)), _) => return Err(self.spoilt(&io::Error::other("it is longer than announced"))),
+            (Some(Ok(_)), _) => return Err(self.body_failed(&io::Error::other("it is longer than announced"))),
             (None, Some(left)) => {
-                return Err(self.spoilt(&io::Error::other(format!("it is {left} bytes shorter than announced"))));
+                return Err(self.body_failed(&io::Error::other(format!("it is {left} bytes shorter than announced"))));
             }
-            (Some(Err(error)), _) => return Err(self.spoilt(&error)),
+            (Some(Err(error)), _) => return Err(self.body_failed(&error)),
         }
         Ok(())
     }
@@ -122,20 +122,20 @@ impl Driver {
 
     fn sent(&mut self) {
         self.sending = None;
-        if let Some(last) = self.under_way.back_mut() {
+        if let Some(last) = self.in_flight.back_mut() {
             last.end = Some(self.written + self.out.len() as u64);
         }
     }
 
     /// A body went wrong amid its request: that request has failed, and the connection with it.
-    fn spoilt(&mut self, error: &io::Error) -> Cause {
-        if let Some(last) = self.under_way.back_mut()
+    fn body_failed(&mut self, error: &io::Error) -> Cause {
+        if let Some(last) = self.in_flight.back_mut()
             && let Some(job) = last.job.take()
         {
             let source = io::Error::new(error.kind(), error.to_string()).into();
             let _ = job.reply.send(Err(Error::Sending { asked: last.asked.clone(), source }));
-            let _ = self.reports.send(Report::Abandoned { connection: self.id, job: last.id });
-            self.under_way.pop_back();
+            let _ = self.events.send(ConnectionEvent::Abandoned { connection: self.id, job: last.id });
+            self.in_flight.pop_back();
         }
         Cause::Retired("the request body could not be read")
     }

@@ -31,7 +31,7 @@ async fn uploads_pass_through_tiny_windows_and_the_driver_learns_of_them() {
             assert!(text(reply.await.unwrap()).await == body);
         }
         let windows = client.report(|report| match report {
-            Report::Streams { windows, .. } => Some(windows),
+            ConnectionEvent::Streams { windows, .. } => Some(windows),
             _ => None,
         });
         assert_eq!(windows.await, Windows { stream: 10, ..Windows::default() });
@@ -100,13 +100,13 @@ async fn the_window_is_whole_again_once_the_reader_has_taken_all() {
 #[tokio::test]
 async fn what_is_not_as_long_as_told_is_not_sent_whole() {
     bounded(async {
-        let (heard, mut ends) = mpsc::unbounded_channel();
+        let (observed, mut ends) = mpsc::unbounded_channel();
         let mut client = Client::to(&h2::server::Builder::new(), move |request, respond| {
-            let heard = heard.clone();
+            let observed = observed.clone();
             async move {
                 let (came, end) = all(request.into_body()).await;
                 let end = end.map_err(|error| error.reason().unwrap());
-                heard.send((came.len(), end)).unwrap();
+                observed.send((came.len(), end)).unwrap();
                 if end.is_ok() {
                     answer(respond, 201, "").await;
                 }
@@ -137,7 +137,7 @@ async fn what_is_not_as_long_as_told_is_not_sent_whole() {
             assert_eq!(ends.recv().await.unwrap(), (5, Ok(())));
         }
         let abandoned =
-            client.finish().await.iter().filter(|report| matches!(report, Report::Abandoned { .. })).count();
+            client.finish().await.iter().filter(|report| matches!(report, ConnectionEvent::Abandoned { .. })).count();
         assert_eq!(abandoned, 5);
     })
     .await;
@@ -154,7 +154,7 @@ async fn an_early_refusal_ends_the_upload() {
         assert_eq!(text(client.ask(put("/", vec![1; 1 << 20])).await.unwrap()).await, "full");
         let sent = client
             .report(|report| match report {
-                Report::Done { sent, .. } => Some(sent),
+                ConnectionEvent::Done { sent, .. } => Some(sent),
                 _ => None,
             })
             .await;

@@ -38,18 +38,18 @@ async fn what_a_goaway_leaves_out_goes_back_and_what_it_names_is_finished() {
         let (mut client, mut server, _reader) = by_hand();
         server.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
         let mut replies: Vec<_> = (0..5).map(|_| client.ask(get("/"))).collect();
-        client.report(|report| matches!(report, Report::Streams { .. }).then_some(())).await;
+        client.report(|report| matches!(report, ConnectionEvent::Streams { .. }).then_some(())).await;
         server.write_all(&goaway(3, 0)).await.unwrap();
         let mut back = Vec::new();
         let mut draining = 0;
         while back.len() < 3 {
-            match client.reports.recv().await.unwrap() {
-                Report::Returned { job, sent, cause, .. } => {
+            match client.events.recv().await.unwrap() {
+                ConnectionEvent::Returned { job, sent, cause, .. } => {
                     assert!(sent == Sent::Nothing && matches!(cause, Cause::Http2 { code: 0, .. }), "{cause}");
                     assert_eq!(job.sendings, 0);
                     back.push(job.id.0);
                 }
-                Report::Draining { .. } => draining += 1,
+                ConnectionEvent::Draining { .. } => draining += 1,
                 other => panic!("{other:?}"),
             }
         }
@@ -61,7 +61,7 @@ async fn what_a_goaway_leaves_out_goes_back_and_what_it_names_is_finished() {
             assert_eq!(text(reply.await.unwrap()).await, "");
         }
         assert!(
-            matches!(client.finish().await.last(), Some(Report::Closed { unanswered, .. }) if unanswered.is_empty())
+            matches!(client.finish().await.last(), Some(ConnectionEvent::Closed { unanswered, .. }) if unanswered.is_empty())
         );
     })
     .await;
@@ -87,8 +87,8 @@ async fn a_server_that_shuts_down_gracefully_loses_nothing() {
         for reply in replies {
             assert!(reply.await.unwrap().is_ok());
         }
-        let reports = client.finish().await;
-        assert!(matches!(reports.last(), Some(Report::Closed { unanswered, .. }) if unanswered.is_empty()));
+        let events = client.finish().await;
+        assert!(matches!(events.last(), Some(ConnectionEvent::Closed { unanswered, .. }) if unanswered.is_empty()));
     })
     .await;
 }
@@ -110,7 +110,7 @@ async fn a_refused_stream_goes_back_alone() {
             let _reply = client.ask(put(path, "abc"));
             let (job, sent, cause) = client
                 .report(|report| match report {
-                    Report::Returned { job, sent, cause, .. } => Some((job, sent, cause)),
+                    ConnectionEvent::Returned { job, sent, cause, .. } => Some((job, sent, cause)),
                     _ => None,
                 })
                 .await;
@@ -144,19 +144,19 @@ async fn a_body_cut_by_a_reset_has_an_error_for_its_end() {
 #[tokio::test]
 async fn who_goes_away_resets_one_stream_and_no_other() {
     bounded(async {
-        let (heard, mut resets) = mpsc::unbounded_channel();
+        let (observed, mut resets) = mpsc::unbounded_channel();
         let mut client = Client::to(&h2::server::Builder::new(), move |request, mut respond| {
-            let heard = heard.clone();
+            let observed = observed.clone();
             async move {
                 let path = request.uri().path().to_owned();
                 match path.as_str() {
                     "/silent" => {
-                        heard.send((path, poll_fn(|context| respond.poll_reset(context)).await.unwrap())).unwrap();
+                        observed.send((path, poll_fn(|context| respond.poll_reset(context)).await.unwrap())).unwrap();
                     }
                     "/endless" => {
                         let mut stream = respond.send_response(Response::new(()), false).unwrap();
                         pour(&mut stream, vec![0; 100 << 20].into(), true).await;
-                        heard.send((path, poll_fn(|context| stream.poll_reset(context)).await.unwrap())).unwrap();
+                        observed.send((path, poll_fn(|context| stream.poll_reset(context)).await.unwrap())).unwrap();
                     }
                     _ => answer(respond, 200, vec![1; 1 << 20]).await,
                 }
@@ -173,7 +173,7 @@ async fn who_goes_away_resets_one_stream_and_no_other() {
             assert_eq!(text(other.await.unwrap()).await.len(), 1 << 20);
         }
         let abandoned =
-            client.finish().await.iter().filter(|report| matches!(report, Report::Abandoned { .. })).count();
+            client.finish().await.iter().filter(|report| matches!(report, ConnectionEvent::Abandoned { .. })).count();
         assert_eq!(abandoned, 2);
     })
     .await;
@@ -205,16 +205,16 @@ async fn when_the_connection_ends_each_unanswered_job_goes_back_once() {
             reader.abort();
             let _ = reader.await;
             drop(server);
-            let mut reports = Vec::new();
-            while let Some(report) = client.reports.recv().await {
-                reports.push(report);
+            let mut events = Vec::new();
+            while let Some(report) = client.events.recv().await {
+                events.push(report);
             }
             let mut ids = Vec::new();
             let mut cause = None;
-            for report in reports {
+            for report in events {
                 match report {
-                    Report::Returned { job, .. } => ids.push(job.id.0),
-                    Report::Closed { unanswered, cause: why, .. } => {
+                    ConnectionEvent::Returned { job, .. } => ids.push(job.id.0),
+                    ConnectionEvent::Closed { unanswered, cause: why, .. } => {
                         ids.extend(unanswered.into_iter().map(|(job, _)| job.id.0));
                         cause = Some(why);
                     }
@@ -244,7 +244,7 @@ async fn a_body_that_came_whole_before_the_end_is_read_whole_after_it() {
         let reply = client.ask(get("/"));
         let cut = client.ask(get("/"));
         server.write_all(&[frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, 1, 0, &[])].concat()).await.unwrap();
-        client.report(|report| matches!(report, Report::Streams { .. }).then_some(())).await;
+        client.report(|report| matches!(report, ConnectionEvent::Streams { .. }).then_some(())).await;
         server.write_all(&[frame(HEADERS, 4, 1, OK), frame(HEADERS, 4, 3, OK)].concat()).await.unwrap();
         let (whole, cut) = (reply.await.unwrap().unwrap(), cut.await.unwrap().unwrap());
         for number in 0..100 {
@@ -255,7 +255,7 @@ async fn a_body_that_came_whole_before_the_end_is_read_whole_after_it() {
         let _ = reader.await;
         drop(server);
         let closed = |report| match report {
-            Report::Closed { unanswered, .. } => Some(unanswered),
+            ConnectionEvent::Closed { unanswered, .. } => Some(unanswered),
             _ => None,
         };
         assert!(client.report(closed).await.is_empty());

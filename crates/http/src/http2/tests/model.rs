@@ -268,7 +268,7 @@ async fn play(setting: Setting, steps: Vec<Step>) {
             told => drop(tell.send(told)),
         }
     }
-    let reports = timeout(Duration::from_hours(1000), client.finish()).await.expect("the connection ends");
+    let events = timeout(Duration::from_hours(1000), client.finish()).await.expect("the connection ends");
     let mut fates = HashMap::<u64, Vec<&str>>::new();
     let mut nothing_sent = Vec::new();
     let mut returned = |job: Job, sent: Sent| {
@@ -276,24 +276,24 @@ async fn play(setting: Setting, steps: Vec<Step>) {
         nothing_sent.extend((sent == Sent::Nothing).then_some(job.id.0));
         job.id.0
     };
-    assert!(matches!(reports.last(), Some(Report::Closed { .. })), "closed is the last word");
-    for report in reports {
+    assert!(matches!(events.last(), Some(ConnectionEvent::Closed { .. })), "closed is the last word");
+    for report in events {
         let (job, fate) = match report {
-            Report::Head { job, .. } => (job.0, "head"),
-            Report::Done { job, .. } => (job.0, "done"),
-            Report::Abandoned { job, .. } => (job.0, "abandoned"),
-            Report::Returned { job, sent, .. } => (returned(*job, sent), "returned"),
-            Report::Closed { unanswered, .. } => {
+            ConnectionEvent::Head { job, .. } => (job.0, "head"),
+            ConnectionEvent::Done { job, .. } => (job.0, "done"),
+            ConnectionEvent::Abandoned { job, .. } => (job.0, "abandoned"),
+            ConnectionEvent::Returned { job, sent, .. } => (returned(*job, sent), "returned"),
+            ConnectionEvent::Closed { unanswered, .. } => {
                 for (job, sent) in unanswered {
                     fates.entry(returned(job, sent)).or_default().push("returned");
                 }
                 continue;
             }
-            Report::Streams { .. }
-            | Report::Draining { .. }
-            | Report::Stalled { .. }
-            | Report::Unmarked(_)
-            | Report::Confirmed { .. } => continue,
+            ConnectionEvent::Streams { .. }
+            | ConnectionEvent::Draining { .. }
+            | ConnectionEvent::Stalled { .. }
+            | ConnectionEvent::Unmarked(_)
+            | ConnectionEvent::Confirmed { .. } => continue,
         };
         fates.entry(job).or_default().push(fate);
     }

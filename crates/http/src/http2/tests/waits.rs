@@ -12,9 +12,9 @@ async fn for_ever() {
     std::future::pending::<()>().await;
 }
 
-fn returned(report: Report) -> Option<(Sent, Cause)> {
+fn returned(report: ConnectionEvent) -> Option<(Sent, Cause)> {
     match report {
-        Report::Returned { sent, cause, .. } => Some((sent, cause)),
+        ConnectionEvent::Returned { sent, cause, .. } => Some((sent, cause)),
         _ => None,
     }
 }
@@ -106,7 +106,7 @@ async fn a_dead_link_is_noticed_before_its_streams_are_given_up() {
         let start = tokio::time::Instant::now();
         let _replies: Vec<_> = (0..3).map(|_| client.ask(get("/"))).collect();
         let closed = |report| match report {
-            Report::Closed { cause, unanswered, .. } => Some((cause, unanswered)),
+            ConnectionEvent::Closed { cause, unanswered, .. } => Some((cause, unanswered)),
             _ => None,
         };
         let (cause, unanswered) = client.report(closed).await;
@@ -170,7 +170,7 @@ async fn a_link_that_takes_nothing_or_a_server_that_allows_nothing_ends() {
             tokio::time::sleep(Duration::from_millis(1)).await;
             let _reply = client.ask(get("/"));
             let unanswered = client.report(|report| match report {
-                Report::Closed { unanswered, .. } => Some(unanswered),
+                ConnectionEvent::Closed { unanswered, .. } => Some(unanswered),
                 _ => None,
             });
             assert!(matches!(unanswered.await[..], [(_, Sent::Nothing)]));

@@ -66,7 +66,7 @@ fn a_connection_that_takes_no_more_does_not_stand_in_for_those_that_do_not_open(
     let mut play = Play::new(2, Pipelining::Off);
     let job = play.asks(1)[0];
     play.run();
-    let told = Told { version: Version::HTTP_11, length: Some(1 << 40), keep: None, last: true };
+    let told = ResponseHead { version: Version::HTTP_11, length: Some(1 << 40), keep: None, last: true };
     play.scheduler.head(ConnectionId(1), job, &told, play.now);
     let waiting = play.asks(1)[0];
     for attempt in 2.. {

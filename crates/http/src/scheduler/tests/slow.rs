@@ -10,7 +10,7 @@ fn behind_a_slow_one(connections: usize, told: Option<u64>) -> (Play, Vec<JobId>
     let others = play.asks(4);
     assert_eq!(play.run().len(), 4);
     if let Some(length) = told {
-        let told = Told { version: Version::HTTP_11, length: Some(length), keep: None, last: false };
+        let told = ResponseHead { version: Version::HTTP_11, length: Some(length), keep: None, last: false };
         play.scheduler.head(ConnectionId(1), first, &told, play.now);
     } else {
         play.scheduler.stalled(ConnectionId(1), first, play.now);
@@ -22,7 +22,7 @@ fn behind_a_slow_one(connections: usize, told: Option<u64>) -> (Play, Vec<JobId>
 fn what_stands_behind_a_slow_answer_is_called_back_if_there_is_somewhere_else() {
     for (told, sent) in [(Some(LARGE + 1), false), (None, true)] {
         let (mut play, jobs) = behind_a_slow_one(2, told);
-        let call = Action::CallBack { connection: ConnectionId(1), behind: jobs[0], sent };
+        let call = Action::Recall { connection: ConnectionId(1), behind: jobs[0], sent };
         assert_eq!(play.scheduler.actions(), [call]);
         // As the driver does it: the youngest first.
         let slow = Cause::Retired("slow");
@@ -57,6 +57,6 @@ fn what_has_nowhere_else_to_go_stays_until_it_has() {
     play.scheduler.stalled(ConnectionId(2), first, play.now);
     assert_eq!(play.scheduler.actions(), []);
     play.answer(1, post, None);
-    let call = Action::CallBack { connection: ConnectionId(2), behind: first, sent: true };
+    let call = Action::Recall { connection: ConnectionId(2), behind: first, sent: true };
     assert_eq!(play.scheduler.actions(), [call], "the other connection has become idle");
 }
