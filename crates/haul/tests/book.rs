@@ -81,6 +81,41 @@ fn glossary_is_that_of_the_style_guide() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Quoted output that is the same on every machine: the page, the text before the quotation, the command.
+const QUOTED: &[(&str, &str, &str)] = &[
+    ("README.md", "then explain it", "explain --format snoop docs/src/traces/browser-upload.snoop.txt --bytes 18MB"),
+    (
+        "docs/src/tasks/slow-upload.md",
+        "prints\n",
+        "explain --format snoop docs/src/traces/browser-upload.snoop.txt --bytes 18MB --what-if deferred-ack=1ms",
+    ),
+    ("docs/src/pages.md", "`haul page show` loads nothing", "page show wikipedia"),
+];
+
+#[test]
+fn quoted_output_is_what_the_program_prints() -> Result<(), Box<dyn Error>> {
+    for (page, before, command) in QUOTED {
+        let text = fs::read_to_string(root().join(page))?;
+        let output = Command::new(assert_cmd::cargo_bin!("haul")).args(command.split(' ')).current_dir(root()).output()?;
+        let output = String::from_utf8(output.stdout)?;
+        let mut printed = output.lines();
+        // A quotation may leave lines out, and says so by `…`.
+        for line in quotation(&text, before).lines().filter(|line| line.trim() != "…") {
+            let is_printed = printed.any(|printed| printed.trim_end() == line);
+            assert!(is_printed, "{page} quotes a line that `haul {command}` does not print; paste its output:\n{line}");
+        }
+    }
+    Ok(())
+}
+
+/// The first fenced block without a language after a text.
+fn quotation<'a>(page: &'a str, before: &str) -> &'a str {
+    let start = page.find(before).unwrap_or_else(|| panic!("the page lacks the text {before:?}"));
+    let mut blocks = page[start..].split("\n```").skip(1).step_by(2);
+    let plain = |block: &&str| block.starts_with('\n') || block.starts_with("text\n");
+    blocks.find(plain).and_then(|block| block.split_once('\n')).expect("a fenced block follows").1
+}
+
 fn pages_in(folder: &Path) -> Result<BTreeMap<String, String>, Box<dyn Error>> {
     let mut pages = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
