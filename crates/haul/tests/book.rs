@@ -96,7 +96,8 @@ const QUOTED: &[(&str, &str, &str)] = &[
 fn quoted_output_is_what_the_program_prints() -> Result<(), Box<dyn Error>> {
     for (page, before, command) in QUOTED {
         let text = fs::read_to_string(root().join(page))?;
-        let output = Command::new(assert_cmd::cargo_bin!("haul")).args(command.split(' ')).current_dir(root()).output()?;
+        let output =
+            Command::new(assert_cmd::cargo_bin!("haul")).args(command.split(' ')).current_dir(root()).output()?;
         let output = String::from_utf8(output.stdout)?;
         let mut printed = output.lines();
         // A quotation may leave lines out, and says so by `…`.
