@@ -1,44 +1,27 @@
 //! The commands that move and show files (`haul ls`, `cp`, `sync`, `cat`, `mv`, `rm`, `mkdir`, `stat` and `probe`), and
 //! `haul password`.
 //!
-//! Each command is a file of its own below, and says what it wants of `dav`. What they share lies beside them: what is
-//! here and what is there (`place`), the settings from flags, environment and file (`options`, `settings`), the way to
-//! a server with its credentials (`session`), what was learned of servers earlier (`memory`), and what a person and a
-//! program read (`progress`, `bar`, `report`, `show`).
+//! Each command is a file of its own. They share [`options`] (the command line), [`session`] (settings, credentials and
+//! cached facts of a server), [`transfer`] (copies, with progress), [`results`] (output and JSON) and [`runtime`] (Ctrl-C).
 
-mod bandwidth;
-mod bar;
 mod cat;
 mod check;
 mod cp;
-mod deletion;
-mod filters;
-mod headers;
-mod journal;
 mod ls;
-mod memory;
 mod mkdir;
-mod moving;
 mod mv;
-mod named;
-mod on_server;
 mod options;
 mod password;
-mod pipes;
-mod place;
 mod probe;
-mod progress;
-mod prompt;
-mod report;
+mod results;
 mod rm;
 mod runtime;
+mod server_side;
 mod session;
-mod settings;
-mod show;
-mod sparing;
 mod stat;
+mod stdin;
 mod sync;
-mod verbosity;
+mod transfer;
 
 use std::{error::Error, fmt::Display, process::ExitCode};
 
@@ -70,16 +53,16 @@ pub(crate) enum Command {
 
 pub(crate) fn run(command: Command) -> Outcome {
     match command {
-        Command::Ls(args) => runtime::conduct(|_| ls::run(args)),
-        Command::Cp(args) => runtime::conduct(|stop| cp::run(*args, stop)),
-        Command::Sync(args) => runtime::conduct(|stop| sync::run(*args, stop)),
-        Command::Check(args) => runtime::conduct(|_| check::run(*args)),
-        Command::Cat(args) => runtime::conduct(|_| cat::run(args)),
-        Command::Mv(args) => runtime::conduct(|_| mv::run(args)),
-        Command::Rm(args) => runtime::conduct(|_| rm::run(args)),
-        Command::Mkdir(args) => runtime::conduct(|_| mkdir::run(args)),
-        Command::Stat(args) => runtime::conduct(|_| stat::run(args)),
-        Command::Probe(args) => runtime::conduct(|_| probe::run(args)),
-        Command::Password(command) => runtime::conduct(|_| password::run(command)),
+        Command::Ls(args) => runtime::run_until_stopped(|_| ls::run(args)),
+        Command::Cp(args) => runtime::run_until_stopped(|stop| cp::run(*args, stop)),
+        Command::Sync(args) => runtime::run_until_stopped(|stop| sync::run(*args, stop)),
+        Command::Check(args) => runtime::run_until_stopped(|_| check::run(*args)),
+        Command::Cat(args) => runtime::run_until_stopped(|_| cat::run(args)),
+        Command::Mv(args) => runtime::run_until_stopped(|_| mv::run(args)),
+        Command::Rm(args) => runtime::run_until_stopped(|_| rm::run(args)),
+        Command::Mkdir(args) => runtime::run_until_stopped(|_| mkdir::run(args)),
+        Command::Stat(args) => runtime::run_until_stopped(|_| stat::run(args)),
+        Command::Probe(args) => runtime::run_until_stopped(|_| probe::run(args)),
+        Command::Password(command) => runtime::run_until_stopped(|_| password::run(command)),
     }
 }

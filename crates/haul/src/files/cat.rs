@@ -12,14 +12,14 @@ use http_body_util::BodyExt;
 use serde::Serialize;
 use tokio::io::{AsyncWriteExt, Stdout};
 
-use super::{Outcome, named::Named, report::Report, session::Session};
+use crate::files::{Outcome, options::urls::UrlArgs, results::Results, session::Session};
 use crate::{say, usage};
 
 /// Print files from a server to standard output
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: UrlArgs,
     /// Request a digest, and warn if the server sends none. Unrequested digests are always verified
     #[arg(long)]
     digest: bool,
@@ -49,7 +49,7 @@ pub(super) async fn run(args: Args) -> Outcome {
 }
 
 /// Prints files one after the other.
-pub(super) async fn print_all(session: &Session, paths: &[RemotePath], digest: bool, mut report: Report) -> Outcome {
+pub(super) async fn print_all(session: &Session, paths: &[RemotePath], digest: bool, mut report: Results) -> Outcome {
     let mut output = tokio::io::stdout();
     let mut found = Found { files: 0, bytes: 0 };
     for path in paths {

@@ -1,8 +1,8 @@
-//! `haul check`: whether two folders have the same files.
+//! `haul check`: compare two folders.
 //!
-//! Names and lengths are compared in any case. The content is compared by a digest where a server has one, and byte by byte
-//! where both folders are here, or where that is wished: then all of it is fetched. A file whose content could not be
-//! compared is counted apart: nobody is to believe more than was seen.
+//! Names and lengths are always compared. Content is compared by digest where the server has one, and byte by byte between
+//! local folders or with `--download`, which fetches every file. Files whose content could not be compared are counted
+//! separately: the result must not claim more than was verified.
 
 use std::{collections::BTreeSet, ffi::OsStr, io, os::unix::ffi::OsStrExt, path::PathBuf};
 
@@ -14,47 +14,47 @@ use futures_util::{StreamExt, TryStreamExt, future::BoxFuture, stream};
 use haul_http::Body;
 use serde::Serialize;
 
-use super::{
+use crate::files::{
     Outcome,
-    filters::Filters,
-    options::{Links, Manner, Way},
-    place::{Place, place},
-    report::Report,
+    options::filters::FilterOptions,
+    options::{ConnectionOptions, Links, TransferOptions},
+    results::Results,
+    results::format,
     session::Session,
-    show,
+    session::location::{Location, location},
 };
 use crate::{say, usage};
 
-/// Comparisons in flight at a time.
+/// Maximum number of comparisons in flight.
 const AT_ONCE: usize = 32;
 
-/// Compare two folders, here or on servers, and change nothing
+/// Compare two folders, local or on servers
 ///
-/// Prints a line for each file that is missing or differs. The exit status is 0 if there is none, and 1 if there is.
+/// Prints a line for each missing or different file. The exit status is 0 if there is none, else 1. Changes nothing.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The folder that is right
+    /// Reference folder
     #[arg(value_name = "FROM")]
     from: String,
-    /// The folder to compare with it
+    /// Folder to compare with it
     #[arg(value_name = "TO")]
     to: String,
-    /// Fetch all files and compare them byte by byte
+    /// Download all files and compare them byte by byte
     #[arg(long, conflicts_with = "size_only")]
     download: bool,
     /// Compare names and sizes only
     #[arg(long)]
     size_only: bool,
-    /// Ignore files that are only in TO
+    /// Ignore files that exist only in TO
     #[arg(long)]
     one_way: bool,
-    /// Symbolic links in a local folder: skip them, or compare what they lead to
+    /// Symbolic links in a local folder
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     links: Links,
     #[command(flatten)]
-    filters: Filters,
+    filters: FilterOptions,
     #[command(flatten)]
-    way: Way,
+    way: ConnectionOptions,
 }
 
 /// A folder to compare.
@@ -63,12 +63,12 @@ enum Side {
     There(Box<Session>, RemotePath),
 }
 
-/// What was found.
+/// The results.
 #[derive(Serialize, Default)]
 struct Found {
-    /// Files that are the same by their content.
+    /// Files with equal content.
     equal: u64,
-    /// Files of the same size, whose content was not compared.
+    /// Files of equal size whose content was not compared.
     same_size: u64,
     differ: Vec<Differ>,
     missing_in_to: Vec<String>,
@@ -81,7 +81,7 @@ struct Differ {
     why: String,
 }
 
-/// How a file of both sides compares.
+/// The comparison of one file.
 enum Verdict {
     Equal,
     SameSize,
@@ -89,12 +89,12 @@ enum Verdict {
 }
 
 pub(super) async fn run(args: Args) -> Outcome {
-    let mut report = Report::new("check", args.way.json.as_deref());
+    let mut report = Results::new("check", args.way.json.as_deref());
     let filter = args.filters.read()?;
-    let (from, to) = (place(&args.from).map_err(usage)?, place(&args.to).map_err(usage)?);
-    let two = matches!((&from, &to), (Place::There(from), Place::There(to)) if (&from.origin, &from.user) != (&to.origin, &to.user));
+    let (from, to) = (location(&args.from).map_err(usage)?, location(&args.to).map_err(usage)?);
+    let two = matches!((&from, &to), (Location::Remote(from), Location::Remote(to)) if (&from.origin, &from.user) != (&to.origin, &to.user));
     if two && (!args.way.header.is_empty() || args.way.password_file.is_some()) {
-        return Err(usage("--header and --password-file are for one server, and these are two: use the settings file"));
+        return Err(usage("--header and --password-file are for one server; with two servers, use the settings file"));
     }
     let (from, to) = (Side::open(from, &args.way).await?, Side::open(to, &args.way).await?);
     // What FROM has may have another size or age in TO.
@@ -102,7 +102,7 @@ pub(super) async fn run(args: Args) -> Outcome {
     let (source, target) = futures_util::try_join!(from.tree(&filter, args.links), to.tree(&of_names, args.links))?;
     source.skipped.iter().chain(&target.skipped).for_each(say);
     for (path, why) in source.failed.iter().chain(&target.failed) {
-        report.fail(show::name(path.as_bytes()), why);
+        report.fail(format::name(path.as_bytes()), why);
     }
     let mut found = Found::default();
     let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
@@ -128,7 +128,7 @@ pub(super) async fn run(args: Args) -> Outcome {
             Ok(Verdict::Equal) => found.equal += 1,
             Ok(Verdict::SameSize) => found.same_size += 1,
             Ok(Verdict::Differs(why)) => found.differ.push(Differ { path: text(name), why }),
-            Err(why) => report.fail(show::name(name), why),
+            Err(why) => report.fail(format::name(name), why),
         }
     }
     drop(compared);
@@ -136,8 +136,8 @@ pub(super) async fn run(args: Args) -> Outcome {
 }
 
 impl Found {
-    fn end(self, mut report: Report) -> Outcome {
-        let name = |path: &String| show::name(path.as_bytes());
+    fn end(self, mut report: Results) -> Outcome {
+        let name = |path: &String| format::name(path.as_bytes());
         for path in &self.missing_in_to {
             report.print(&format!("missing in TO: {}\n", name(path)))?;
         }
@@ -148,9 +148,9 @@ impl Found {
             report.print(&format!("differs: {}: {why}\n", name(path)))?;
         }
         let Self { equal, same_size, differ, missing_in_to, missing_in_from } = &self;
-        let mut line = format!("{} equal", show::count(*equal, "file"));
+        let mut line = format!("{} equal", format::count(*equal, "file"));
         for (number, what) in [
-            (*same_size, "of the same size, not compared further"),
+            (*same_size, "of the same size, content not compared"),
             (differ.len() as u64, "differ"),
             (missing_in_to.len() as u64, "missing in TO"),
             (missing_in_from.len() as u64, "missing in FROM"),
@@ -168,11 +168,11 @@ impl Found {
 }
 
 impl Side {
-    async fn open(place: Place, way: &Way) -> Result<Self, Box<dyn std::error::Error>> {
+    async fn open(place: Location, way: &ConnectionOptions) -> Result<Self, Box<dyn std::error::Error>> {
         Ok(match place {
-            Place::Here(path) => Self::Here(path),
-            Place::There(remote) => {
-                let session = Session::open(&remote, way, &Manner::default()).await?;
+            Location::Local(path) => Self::Here(path),
+            Location::Remote(remote) => {
+                let session = Session::open(&remote, way, &TransferOptions::default()).await?;
                 Self::There(Box::new(session), remote.path.as_folder(true))
             }
         })
@@ -197,7 +197,7 @@ impl Side {
     }
 }
 
-/// Compares a file of both sides.
+/// Compares one file.
 fn compare<'a>(
     args: &'a Args,
     (from, a): (&'a Side, &'a Leaf),
@@ -221,13 +221,13 @@ fn compare<'a>(
         };
         Ok(match same {
             Some(true) => Verdict::Equal,
-            Some(false) => Verdict::Differs("same size, other content".into()),
+            Some(false) => Verdict::Differs("same size, different content".into()),
             None => Verdict::SameSize,
         })
     })
 }
 
-/// Whether a file on a server has the content of another; none if that is not known.
+/// Whether a file on a server has the content of another; `None` if unknown.
 async fn content(
     args: &Args,
     session: &Session,

@@ -5,19 +5,19 @@ use std::{path::PathBuf, sync::Arc};
 use dav::transfer::{Skip, Verify};
 use serde::Serialize;
 
-use super::{
+use crate::files::{
     Outcome, cat,
-    filters::Filters,
-    moving::{self, Route, transfer},
-    on_server::{Carried, Verb, carry},
-    options::{Manner, Selection, Way},
-    pipes,
-    place::{Place, Remote, one_server, places},
-    report::Report,
+    options::existing::ExistingFiles,
+    options::filters::FilterOptions,
+    options::output::OutputOptions,
+    options::{ConnectionOptions, FileOptions, TransferOptions},
+    results::Results,
     runtime::Stop,
+    server_side::{Relocated, Verb, relocate},
     session::Session,
-    sparing::Sparing,
-    verbosity::Verbosity,
+    session::location::{Location, Remote, locations, single_server},
+    stdin,
+    transfer::{self, Route, transfer},
 };
 use crate::usage;
 
@@ -38,68 +38,72 @@ pub(crate) struct Args {
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
-    sparing: Sparing,
+    sparing: ExistingFiles,
     #[command(flatten)]
-    filters: Filters,
+    filters: FilterOptions,
     #[command(flatten)]
-    selection: Selection,
+    selection: FileOptions,
     #[command(flatten)]
-    manner: Manner,
+    manner: TransferOptions,
     #[command(flatten)]
-    verbosity: Verbosity,
+    verbosity: OutputOptions,
     #[command(flatten)]
-    way: Way,
+    way: ConnectionOptions,
 }
 
 #[derive(Serialize)]
 struct Done {
-    copied: Vec<Carried>,
+    copied: Vec<Relocated>,
 }
 
 pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
-    let places = places(&args.places)?;
+    let places = locations(&args.places)?;
     let (sources, to) = split(&places)?;
     let filter = args.filters.read()?;
     let apart = to.remote().zip(sources.there.first()).filter(|(to, from)| !to.is_same_server(from));
     if !args.filters.is_empty() && !sources.there.is_empty() && to.remote().is_some() && apart.is_none() {
         return Err(usage("filters do not apply to copies on one server, which copies folders as a whole"));
     }
-    let mut report = Report::new("cp", args.way.json.as_deref());
+    let mut report = Results::new("cp", args.way.json.as_deref());
     if apart.is_some() && (!args.way.header.is_empty() || args.way.password_file.is_some()) {
         return Err(usage("--header and --password-file are for one server; with two servers, use the settings file"));
     }
-    let one = one_server(sources.there.iter().copied().chain(to.remote().filter(|_| apart.is_none())))?;
+    let one = single_server(sources.there.iter().copied().chain(to.remote().filter(|_| apart.is_none())))?;
     let session = Session::open(one, &args.way, &args.manner).await?;
     let second = match to {
-        Place::There(to) if apart.is_some() => Some(Session::open(to, &args.way, &args.manner).await?),
+        Location::Remote(to) if apart.is_some() => Some(Session::open(to, &args.way, &args.manner).await?),
         _ => None,
     };
     let skip = if args.resume { Skip::SameSizeAndTime } else { Skip::Nothing };
     let (recursive, resume) = (args.recursive, args.resume);
-    let options = args.selection.apply(moving::options(second.as_ref().unwrap_or(&session)));
+    let options = args.selection.apply(transfer::options(second.as_ref().unwrap_or(&session)));
     let options = args.sparing.apply(dav::transfer::Options { recursive, skip, resume, filter, ..options });
     if sources.is_stdin() {
-        let Place::There(to) = to else { return Err(usage("the target of standard input must be a file on a server")) };
-        return pipes::from_stdin(&session, &to.path, &stop, report).await;
+        let Location::Remote(to) = to else {
+            return Err(usage("the target of standard input must be a file on a server"));
+        };
+        return stdin::from_stdin(&session, &to.path, &stop, report).await;
     }
     let there: Vec<_> = sources.there.iter().map(|source| source.path.clone()).collect();
     match to {
-        Place::There(to) if there.is_empty() => {
+        Location::Remote(to) if there.is_empty() => {
             transfer(&session, Route::Up(&sources.here, &to.path), &options, &stop, report, &args.verbosity).await
         }
-        Place::Here(to) if to.as_os_str() == "-" => {
+        Location::Local(to) if to.as_os_str() == "-" => {
             if report.owns_stdout() {
                 return Err(usage("standard output is for the files; write the JSON to a file"));
             }
             cat::print_all(&session, &there, session.settings.verify == Verify::Digest, report).await
         }
-        Place::Here(to) => transfer(&session, Route::Down(&there, to), &options, &stop, report, &args.verbosity).await,
-        Place::There(to) => {
+        Location::Local(to) => {
+            transfer(&session, Route::Down(&there, to), &options, &stop, report, &args.verbosity).await
+        }
+        Location::Remote(to) => {
             if let Some(second) = &second {
                 let route = Route::Across(&there, second, &to.path);
                 return transfer(&session, route, &options, &stop, report, &args.verbosity).await;
             }
-            let copied = carry(&session, Verb::Copy, &there, &to.path, args.recursive, &mut report).await;
+            let copied = relocate(&session, Verb::Copy, &there, &to.path, args.recursive, &mut report).await;
             report.finish(Done { copied })
         }
     }
@@ -118,15 +122,15 @@ impl Sources<'_> {
 }
 
 /// The sources, either all local or all remote, and the target.
-fn split(places: &[Place]) -> Result<(Sources<'_>, &Place), Box<dyn std::error::Error>> {
+fn split(places: &[Location]) -> Result<(Sources<'_>, &Location), Box<dyn std::error::Error>> {
     let Some((to, from)) = places.split_last() else {
         return Err(usage("give at least one source, and the target last"));
     };
     let mut sources = Sources { here: Vec::new(), there: Vec::new() };
     for place in from {
         match place {
-            Place::Here(path) => sources.here.push(path.clone()),
-            Place::There(remote) => sources.there.push(remote),
+            Location::Local(path) => sources.here.push(path.clone()),
+            Location::Remote(remote) => sources.there.push(remote),
         }
     }
     if !sources.here.is_empty() && !sources.there.is_empty() {

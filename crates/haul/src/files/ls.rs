@@ -13,7 +13,7 @@ use dav::{Dav, ETag, Entry, Properties, RemotePath, Wanted, transfer::is_tempora
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde::{Serialize, Serializer};
 
-use super::{Outcome, named::Named, report::Report, session::Session, show};
+use crate::files::{Outcome, options::urls::UrlArgs, results::Results, results::format, session::Session};
 
 /// Maximum number of listings in flight. More would only wait in a queue.
 const AT_ONCE: usize = 64;
@@ -27,7 +27,7 @@ const PRINTED: usize = 16 * 1024;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: UrlArgs,
     /// One line per entry, with length and time
     #[arg(short, long)]
     long: bool,
@@ -68,7 +68,7 @@ impl Line {
             name: entry.path.name().map(String::from_utf8_lossy).unwrap_or_default().into_owned(),
             kind: if folder { "folder" } else { "file" },
             bytes: entry.length.filter(|_| !folder),
-            modified: entry.modified.map(show::rfc3339),
+            modified: entry.modified.map(format::rfc3339),
             etag: entry.etag.as_ref().map(ToString::to_string),
         }
     }
@@ -152,7 +152,7 @@ struct Output {
 
 impl Output {
     /// Prints a folder's entries, in columns on a terminal.
-    fn print(&mut self, listing: Listing, report: &mut Report) -> Result<(), Box<dyn Error>> {
+    fn print(&mut self, listing: Listing, report: &mut Results) -> Result<(), Box<dyn Error>> {
         let Listing { asked, entries, misplaced } = listing;
         for why in misplaced {
             report.fail(&asked, why);
@@ -178,8 +178,8 @@ async fn list(
     dav: &Dav,
     asked: Vec<RemotePath>,
     (recursive, all): (bool, bool),
-    report: &mut Report,
-    mut each: impl FnMut(Listing, &mut Report) -> Result<(), Box<dyn Error>>,
+    report: &mut Results,
+    mut each: impl FnMut(Listing, &mut Results) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
     let mut waiting = asked;
     waiting.reverse();
@@ -227,7 +227,7 @@ async fn stream(
     asked: RemotePath,
     all: bool,
     output: &mut Output,
-    report: &mut Report,
+    report: &mut Results,
 ) -> Result<(), Box<dyn Error>> {
     let (mut text, mut printed, mut misplaced) = (String::new(), Ok(()), Vec::new());
     let mut is_headed = false;
@@ -272,7 +272,7 @@ fn is_shown(all: bool, asked: &RemotePath, path: &RemotePath) -> bool {
 
 /// The name; folders end in `/`.
 fn name(entry: &Row) -> String {
-    let name = show::name(entry.path.name().unwrap_or(b"/"));
+    let name = format::name(entry.path.name().unwrap_or(b"/"));
     if entry.path.is_folder() { name + "/" } else { name }
 }
 
@@ -281,7 +281,7 @@ fn short(entries: &[Row]) -> String {
     let names: Vec<String> = entries.iter().map(name).collect();
     let terminal = Term::stdout();
     let width = if terminal.is_term() { usize::from(terminal.size().1) } else { 0 };
-    show::columns(&names, width)
+    format::columns(&names, width)
 }
 
 fn long(entries: &[Row]) -> String {
@@ -298,7 +298,7 @@ fn length(entry: &Row) -> String {
 
 /// An entry with its length, right-aligned to `widest`, and its time.
 fn line(entry: &Row, widest: usize) -> String {
-    let time = entry.modified.map_or_else(|| "-".to_owned(), show::minute);
+    let time = entry.modified.map_or_else(|| "-".to_owned(), format::minute);
     format!("{:>widest$}  {time:16}  {}\n", length(entry), name(entry))
 }
 

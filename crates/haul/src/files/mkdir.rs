@@ -5,13 +5,13 @@ use std::error::Error;
 use dav::{Confirmed, Dav, RemotePath};
 use serde::Serialize;
 
-use super::{Outcome, named::Named, say_checked};
+use crate::files::{Outcome, options::urls::UrlArgs, say_checked};
 
 /// Create folders on a server
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: UrlArgs,
     /// Create missing parent folders, and ignore existing ones
     #[arg(short, long)]
     parents: bool,

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::{
+use crate::files::{
     Outcome,
-    named::Named,
-    on_server::{Carried, Verb, carry},
+    options::urls::UrlArgs,
+    server_side::{Relocated, Verb, relocate},
 };
 use crate::usage;
 
@@ -13,12 +13,12 @@ use crate::usage;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: UrlArgs,
 }
 
 #[derive(Serialize)]
 struct Done {
-    moved: Vec<Carried>,
+    moved: Vec<Relocated>,
 }
 
 pub(super) async fn run(args: Args) -> Outcome {
@@ -26,6 +26,6 @@ pub(super) async fn run(args: Args) -> Outcome {
     let Some((to, sources @ [_, ..])) = paths.split_last() else {
         return Err(usage("give at least one source, and the target last"));
     };
-    let moved = carry(&session, Verb::Move, sources, to, true, &mut report).await;
+    let moved = relocate(&session, Verb::Move, sources, to, true, &mut report).await;
     report.finish(Done { moved })
 }

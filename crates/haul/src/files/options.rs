@@ -1,5 +1,13 @@
 //! Options that several commands share.
 
+pub(super) mod bandwidth;
+pub(super) mod deletion;
+pub(super) mod existing;
+pub(super) mod filters;
+pub(super) mod headers;
+pub(super) mod output;
+pub(super) mod urls;
+
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -7,12 +15,12 @@ use dav::transfer::{self, Options};
 use serde::Deserialize;
 use units::Span;
 
-use super::bandwidth::Timetable;
+use crate::files::options::bandwidth::Timetable;
 
 /// How to connect to the server.
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Connection")]
-pub(super) struct Way {
+pub(super) struct ConnectionOptions {
     /// HTTP version. `auto`: HTTP/1.1 with pipelining, HTTP/2 where pipelining fails; commands other than cp and sync also
     /// use HTTP/3 where the server offers it [default: auto]
     #[arg(long, value_enum, env = "HAUL_HTTP", value_name = "VERSION")]
@@ -58,7 +66,7 @@ pub(super) struct Way {
     pub(super) json: Option<PathBuf>,
 }
 
-impl Way {
+impl ConnectionOptions {
     /// Whether standard output belongs to the JSON.
     pub(super) fn json_to_stdout(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
@@ -68,7 +76,7 @@ impl Way {
 /// How files are transferred.
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Transfer")]
-pub(super) struct Manner {
+pub(super) struct TransferOptions {
     /// Which files to lock during an upload [default: never]
     #[arg(long, value_enum, env = "HAUL_LOCK", value_name = "WHICH")]
     pub(super) lock: Option<Lock>,
@@ -84,7 +92,7 @@ pub(super) struct Manner {
 /// Which files to copy.
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Files to copy")]
-pub(super) struct Selection {
+pub(super) struct FileOptions {
     /// Maximum difference between equal modification times, as in 2s for FAT; whole seconds
     #[arg(long, value_name = "DURATION", default_value_t)]
     pub(super) modify_window: Span,
@@ -111,8 +119,8 @@ impl From<Links> for transfer::Links {
     }
 }
 
-impl Selection {
-    /// Options of a transfer, with what was chosen here.
+impl FileOptions {
+    /// Applies these options to a transfer's.
     pub(super) fn apply(&self, options: Options) -> Options {
         Options { modify_window: self.modify_window.0, links: self.links.into(), ..options }
     }

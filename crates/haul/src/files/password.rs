@@ -11,12 +11,12 @@ use std::{
 use haul_http::auth::{Environment, Keyring, LARGEST_KEY, Secret};
 use zeroize::Zeroizing;
 
-use super::{
+use crate::files::{
     Outcome,
-    options::{Manner, Way},
-    place::{self, Remote},
-    prompt,
-    settings::Settings,
+    options::{ConnectionOptions, TransferOptions},
+    session::location::{self, Remote},
+    session::prompt,
+    session::settings::Settings,
 };
 use crate::{say, usage};
 
@@ -37,8 +37,8 @@ pub(crate) struct Args {
 
 pub(super) async fn run(command: Command) -> Outcome {
     match command {
-        Command::Set(Args { url }) => set(&place::remote(&url).map_err(usage)?).await,
-        Command::Remove(Args { url }) => remove(&place::remote(&url).map_err(usage)?),
+        Command::Set(Args { url }) => set(&location::remote(&url).map_err(usage)?).await,
+        Command::Remove(Args { url }) => remove(&location::remote(&url).map_err(usage)?),
     }
 }
 
@@ -89,7 +89,7 @@ fn known_user(remote: &Remote) -> Result<Option<String>, Box<dyn Error>> {
         return Ok(remote.user.clone());
     }
     let environment = Environment::read(|name| std::env::var_os(name))?;
-    let settings = Settings::of(&remote.origin, &Way::default(), &Manner::default())?;
+    let settings = Settings::of(&remote.origin, &ConnectionOptions::default(), &TransferOptions::default())?;
     Ok(environment.user.or(settings.user))
 }
 

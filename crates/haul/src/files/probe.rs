@@ -5,20 +5,20 @@
 //! other command, the result of the pipelining test is cached.
 
 mod advice;
-mod early;
-mod examine;
-mod tell;
+mod fast_open;
+mod measure;
+mod text;
 
 use haul_http::Origin;
 use serde::Serialize;
 
-use super::{
+use crate::files::{
     Outcome,
-    options::{self, Manner, Way},
-    place::remote,
-    report::Report,
+    options::{self, ConnectionOptions, TransferOptions},
+    results::Results,
     session::Session,
-    settings::Settings,
+    session::location::remote,
+    session::settings::Settings,
 };
 use crate::usage;
 
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(value_name = "URL")]
     url: String,
     #[command(flatten)]
-    way: Way,
+    way: ConnectionOptions,
 }
 
 /// The results; null means unknown.
@@ -57,7 +57,7 @@ struct Connection {
     rtt_ms: Option<f64>,
     tls: Option<Tls>,
     /// TCP Fast Open; null if it was not tried.
-    fast_open: Option<early::InSyn>,
+    fast_open: Option<fast_open::InSyn>,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -126,15 +126,16 @@ struct Files {
 
 pub(super) async fn run(args: Args) -> Outcome {
     let remote = remote(&args.url).map_err(usage)?;
-    let report = Report::new("probe", args.way.json.as_deref());
-    let chosen = Settings::of(&remote.origin, &args.way, &Manner::default())?;
+    let report = Results::new("probe", args.way.json.as_deref());
+    let chosen = Settings::of(&remote.origin, &args.way, &TransferOptions::default())?;
     // One connection, so that requests are pipelined.
-    let way = Way { connections: Some(1), http: Some(args.way.http.unwrap_or(options::Http::One)), ..args.way };
-    let session = Session::open(&remote, &way, &Manner::default()).await?;
+    let way =
+        ConnectionOptions { connections: Some(1), http: Some(args.way.http.unwrap_or(options::Http::One)), ..args.way };
+    let session = Session::open(&remote, &way, &TransferOptions::default()).await?;
     let mut found = Found { url: session.url(&remote.path), user: session.user.clone(), ..Found::default() };
-    examine::examine(&session, &remote.path, &mut found).await?;
+    measure::measure(&session, &remote.path, &mut found).await?;
     found.settings = advice::settings(&found, &chosen);
-    report.print(&tell::text(&found))?;
+    report.print(&text::text(&found))?;
     report.finish(found)
 }
 

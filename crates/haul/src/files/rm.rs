@@ -7,13 +7,13 @@ use dav::{Entry, If, Precondition, RemotePath, Wanted};
 use futures_util::{StreamExt, future::join_all, stream};
 use serde::Serialize;
 
-use super::{Outcome, named::Named, say_checked, session::Session};
+use crate::files::{Outcome, options::urls::UrlArgs, say_checked, session::Session};
 
 /// Delete files on a server, and with -r folders
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: UrlArgs,
     /// Delete folders with everything in them
     #[arg(short, long)]
     recursive: bool,

@@ -1,6 +1,6 @@
 //! Runs a command, and stops it on Ctrl-C.
 //!
-//! Ctrl-C notifies a command that cleans up itself ([`Stop::minded`]), and drops the future of every other command. Cleanup
+//! Ctrl-C notifies a command that cleans up itself ([`Stop::notified`]), and drops the future of every other command. Cleanup
 //! tasks that were spawned continue, so the program exits when no task is left, after some seconds, or on a second Ctrl-C:
 //! a server that no longer responds must not keep the program running.
 
@@ -20,7 +20,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::Outcome;
+use crate::files::Outcome;
 
 /// How long an interrupted command may clean up.
 const FAREWELL: Duration = Duration::from_secs(12);
@@ -31,26 +31,26 @@ const LOOK: Duration = Duration::from_millis(10);
 /// The user's request to stop a command.
 #[derive(Default)]
 pub(super) struct Stop {
-    wish: Notify,
-    minded: AtomicBool,
-    wished: AtomicBool,
+    request: Notify,
+    notified: AtomicBool,
+    requested: AtomicBool,
 }
 
 impl Stop {
     /// Whether the user has requested it.
-    pub(super) fn is_wished(&self) -> bool {
-        self.wished.load(Ordering::Relaxed)
+    pub(super) fn is_requested(&self) -> bool {
+        self.requested.load(Ordering::Relaxed)
     }
 
     /// The notification of the request. From now on the command ends by itself when notified.
-    pub(super) fn minded(&self) -> &Notify {
-        self.minded.store(true, Ordering::Relaxed);
-        &self.wish
+    pub(super) fn notified(&self) -> &Notify {
+        self.notified.store(true, Ordering::Relaxed);
+        &self.request
     }
 }
 
 /// Runs a command to its end, or until Ctrl-C.
-pub(super) fn conduct<F: Future<Output = Outcome>>(command: impl FnOnce(Arc<Stop>) -> F) -> Outcome {
+pub(super) fn run_until_stopped<F: Future<Output = Outcome>>(command: impl FnOnce(Arc<Stop>) -> F) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let mut signals = Signals::new()?;
@@ -61,9 +61,9 @@ pub(super) fn conduct<F: Future<Output = Outcome>>(command: impl FnOnce(Arc<Stop
                 outcome = &mut command => return outcome,
                 () = signals.next() => {}
             }
-            if stop.minded.load(Ordering::Relaxed) {
-                stop.wished.store(true, Ordering::Relaxed);
-                stop.wish.notify_one();
+            if stop.notified.load(Ordering::Relaxed) {
+                stop.requested.store(true, Ordering::Relaxed);
+                stop.request.notify_one();
                 tokio::select! {
                     _ = timeout(FAREWELL, &mut command) => {}
                     () = signals.next() => {}

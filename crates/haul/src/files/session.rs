@@ -1,9 +1,13 @@
-//! The way to one server: its settings, who asks, and what is remembered of it.
+//! A session with one server: settings, credentials, and cached facts.
 //!
-//! A password is looked for where it was put for this server most expressly: a file named for it, the environment,
-//! `~/.netrc`, the kernel's keyring. Where there is none and a person sits at the terminal, the person is asked: at once if a user is named,
-//! or else when the server says that it wants one. To hear that costs a round trip before anything else is begun, so it
-//! is asked for only where somebody could answer.
+//! The password comes from the most specific source: the password file, the environment, `~/.netrc`, the kernel's keyring.
+//! If there is none and the program runs on a terminal, it prompts: immediately if the user is known, otherwise if the
+//! server requires authentication. That test costs a round trip, so it is done only on a terminal.
+
+pub(super) mod location;
+pub(super) mod prompt;
+pub(super) mod server_cache;
+pub(super) mod settings;
 
 use std::{
     error::Error,
@@ -22,44 +26,47 @@ use haul_http::{
 };
 use transport::FastOpen;
 
-use super::{
-    memory::{self, Confirmed, Server},
-    options::{Manner, Way},
-    place::Remote,
-    prompt,
-    settings::Settings,
+use crate::files::{
+    options::{ConnectionOptions, TransferOptions},
+    session::location::Remote,
+    session::server_cache::{Confirmed, Server},
+    session::settings::Settings,
 };
 use crate::{say, usage};
 
-/// A server, and how it is spoken to.
+/// A session with one server.
 pub(super) struct Session {
     pub(super) dav: Dav,
     pub(super) settings: Settings,
-    /// Who asks, as others may know.
+    /// The user name.
     pub(super) user: Option<String>,
-    /// A number for who asks, by a name, a token or a certificate: another one may see other things by the same names.
+    /// A hash of the user name, token or certificate: other identities may see other files under the same names.
     pub(super) who: u64,
     memory: Option<PathBuf>,
     known: Confirmed,
 }
 
 impl Session {
-    /// Prepares to speak with the server of `remote`. Nothing is sent yet, unless there is a person to ask for a
-    /// password and it is not known whether one is needed.
-    pub(super) async fn open(remote: &Remote, way: &Way, manner: &Manner) -> Result<Self, Box<dyn Error>> {
+    /// Opens a session with the server of `remote`. Sends nothing yet, except for the test whether to prompt for a
+    /// password.
+    pub(super) async fn open(
+        remote: &Remote,
+        way: &ConnectionOptions,
+        manner: &TransferOptions,
+    ) -> Result<Self, Box<dyn Error>> {
         Self::with(Settings::of(&remote.origin, way, manner)?, remote, way).await
     }
 
-    /// The same for a command that asks for little.
-    pub(super) async fn brief(remote: &Remote, way: &Way) -> Result<Self, Box<dyn Error>> {
-        let mut settings = Settings::of(&remote.origin, way, &Manner::default())?;
+    /// Opens a session for a command with few requests.
+    pub(super) async fn brief(remote: &Remote, way: &ConnectionOptions) -> Result<Self, Box<dyn Error>> {
+        let mut settings = Settings::of(&remote.origin, way, &TransferOptions::default())?;
         if settings.client.versions == Versions::Auto {
             settings.client.versions = Versions::Brief;
         }
         Self::with(settings, remote, way).await
     }
 
-    async fn with(settings: Settings, remote: &Remote, way: &Way) -> Result<Self, Box<dyn Error>> {
+    async fn with(settings: Settings, remote: &Remote, way: &ConnectionOptions) -> Result<Self, Box<dyn Error>> {
         if way.insecure {
             say("--insecure: anyone on the network path to the server can read and change everything");
         }
@@ -78,8 +85,8 @@ impl Session {
             }
         }
         let (client, who) = (client(&credentials)?, who(&credentials, remote, &settings));
-        let memory = memory::place();
-        if let Some(known) = memory.as_deref().and_then(|path| memory::recall(path, &remote.origin)) {
+        let memory = server_cache::place();
+        if let Some(known) = memory.as_deref().and_then(|path| server_cache::recall(path, &remote.origin)) {
             client.remember_pipelining(remote.origin.clone(), known.server.pipelining);
             client.remember_alt_svc(remote.origin.clone(), known.server.http3);
             client.paths().remember(known.ways);
@@ -88,21 +95,21 @@ impl Session {
         Ok(Self { dav: Dav::new(client, remote.origin.clone()), settings, user, who, memory, known })
     }
 
-    /// The URL of a path, for a person or a program to use again.
+    /// The URL of a path.
     pub(super) fn url(&self, path: &RemotePath) -> String {
         format!("{}{}", self.dav.requests().origin(), path.target())
     }
 }
 
 impl Drop for Session {
-    /// What was learned is kept, however the command ends.
+    /// Caches what was learned about the server, however the command ends.
     fn drop(&mut self) {
         let origin = self.dav.requests().origin();
         let known = known(self.dav.client(), origin);
         let private = self.settings.client.connect.fast_open == FastOpen::Private;
         if let Some(path) = self.memory.as_deref().filter(|_| known != self.known)
-            && let Err(error) = memory::keep(path, origin, &known, private)
-            // Where nothing may be kept it is so each time, and known.
+            && let Err(error) = server_cache::keep(path, origin, &known, private)
+            // A read-only cache folder is no news.
             && !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
         {
             say(format_args!("cannot write {}, so the server will be tested again: {error}", path.display()));
@@ -110,7 +117,7 @@ impl Drop for Session {
     }
 }
 
-/// What a client knows by now.
+/// What the client has learned.
 fn known(client: &Client, origin: &Origin) -> Confirmed {
     let server = Server { pipelining: client.pipelining_history(origin), http3: client.alt_svc(origin) };
     Confirmed { server, ways: client.paths().all() }
@@ -127,7 +134,7 @@ fn who(credentials: &Credentials, remote: &Remote, settings: &Settings) -> u64 {
     mark.finish()
 }
 
-/// The credentials for a server, whose they are, and whether there are any.
+/// The credentials for a server, the user, and whether there are any credentials.
 fn credentials(remote: &Remote, settings: &Settings) -> Result<(Credentials, Option<String>, bool), Box<dyn Error>> {
     let environment = Environment::read(|name| std::env::var_os(name))?;
     let netrc = match default_netrc() {
@@ -167,7 +174,7 @@ fn warned<T>((found, exposed): (T, Option<Exposed>)) -> T {
     found
 }
 
-/// Whether the server refuses us for want of a password.
+/// Whether the server requires authentication.
 async fn wants_a_password(client: &Client, remote: &Remote) -> bool {
     let dav = Dav::new(client.clone(), remote.origin.clone());
     let answer = dav.options(&remote.path).await;

@@ -6,19 +6,19 @@ use dav::{Entry, Wanted};
 use futures_util::future::join_all;
 use serde::Serialize;
 
-use super::{
+use crate::files::{
     Outcome,
     ls::{Line, Row, look},
-    named::Named,
+    options::urls::UrlArgs,
+    results::format,
     session::Session,
-    show,
 };
 
 /// Show the properties of files and folders
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: UrlArgs,
 }
 
 #[derive(Serialize)]
@@ -71,7 +71,7 @@ fn details(session: &Session, entry: &Entry) -> Details {
     };
     Details {
         line: Line::of(session, &Row::of(entry)),
-        created: about.created.map(show::rfc3339),
+        created: about.created.map(format::rfc3339),
         content_type: about.content_type.clone(),
         checksums: about.checksums.clone(),
         executable: about.executable,
@@ -85,19 +85,19 @@ fn text(session: &Session, entry: &Entry) -> String {
     let about = &entry.properties;
     let mut text = format!("{}\n", session.url(&entry.path));
     let mut say = |what: &str, is: String| {
-        let _ = writeln!(text, "  {what:12}{}", show::name(is.as_bytes()));
+        let _ = writeln!(text, "  {what:12}{}", format::name(is.as_bytes()));
     };
     let folder = entry.path.is_folder();
     say("kind", if folder { "folder" } else { "file" }.to_owned());
     if let Some(length) = about.length.filter(|_| !folder) {
         say(
             "length",
-            if length < 1024 { format!("{length} B") } else { format!("{length} B ({})", show::size(length)) },
+            if length < 1024 { format!("{length} B") } else { format!("{length} B ({})", format::size(length)) },
         );
     }
     for (what, time) in [("modified", about.modified), ("created", about.created)] {
         if let Some(time) = time {
-            say(what, show::second(time));
+            say(what, format::second(time));
         }
     }
     if let Some(etag) = &about.etag {
@@ -114,7 +114,7 @@ fn text(session: &Session, entry: &Entry) -> String {
     }
     for (what, bytes) in [("used", about.quota_used), ("available", about.quota_available)] {
         if let Some(bytes) = bytes.filter(|_| folder) {
-            say(what, show::size(bytes));
+            say(what, format::size(bytes));
         }
     }
     for lock in &about.locks {

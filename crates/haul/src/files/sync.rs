@@ -1,29 +1,29 @@
-//! `haul sync`: make a folder like another.
+//! `haul sync`: mirror a folder.
 
 use std::{error::Error, sync::Arc};
 
 use clap::ValueEnum;
 use dav::transfer::{Options, Skip};
 
-use super::{
+use crate::files::{
     Outcome,
-    deletion::Deletion,
-    filters::Filters,
-    memory,
-    moving::{self, Route, transfer},
-    options::{Manner, Selection, Way},
-    place::{Place, Remote, place},
-    report::Report,
+    options::deletion::DeletionOptions,
+    options::existing::ExistingFiles,
+    options::filters::FilterOptions,
+    options::output::OutputOptions,
+    options::{ConnectionOptions, FileOptions, TransferOptions},
+    results::Results,
     runtime::Stop,
     session::Session,
-    sparing::Sparing,
-    verbosity::Verbosity,
+    session::location::{Location, Remote, location},
+    session::server_cache,
+    transfer::{self, Route, transfer},
 };
 use crate::usage;
 
-/// Make a folder like another: from here to a server, from a server to here, or from one server to another
+/// Mirror a folder to a server, from a server, or between servers
 ///
-/// Copies the files of FROM that are missing or different in TO; with --delete, deletes in TO what is not in FROM. Never
+/// Copies the files of FROM that are missing or different in TO; with --delete, deletes files that are missing in FROM. Never
 /// changes FROM.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -33,34 +33,34 @@ pub(crate) struct Args {
     /// Target folder
     #[arg(value_name = "TO")]
     to: String,
-    /// Change nothing, and print what would be done
+    /// Print what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Keep what has arrived of a large file when interrupted, and go on from there the next time (not between servers)
+    /// Keep the received part of an interrupted large file, and resume it the next time (not between servers)
     #[arg(long)]
     resume: bool,
     /// How to detect unchanged files
     #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
     by: By,
     #[command(flatten)]
-    deletion: Deletion,
+    deletion: DeletionOptions,
     #[command(flatten)]
-    sparing: Sparing,
+    sparing: ExistingFiles,
     #[command(flatten)]
-    filters: Filters,
+    filters: FilterOptions,
     #[command(flatten)]
-    selection: Selection,
+    selection: FileOptions,
     #[command(flatten)]
-    manner: Manner,
+    manner: TransferOptions,
     #[command(flatten)]
-    verbosity: Verbosity,
+    verbosity: OutputOptions,
     #[command(flatten)]
-    way: Way,
+    way: ConnectionOptions,
 }
 
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum By {
-    /// Same length, and both sides as last seen; else by their times
+    /// Same length and unchanged since the last sync, or else matching times
     #[default]
     Time,
     /// The same digest
@@ -68,56 +68,65 @@ enum By {
 }
 
 pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
-    let report = Report::new("sync", args.way.json.as_deref());
-    let (from, to) = (place(&args.from).map_err(usage)?, place(&args.to).map_err(usage)?);
+    let report = Results::new("sync", args.way.json.as_deref());
+    let (from, to) = (location(&args.from).map_err(usage)?, location(&args.to).map_err(usage)?);
     let remote = match (&from, &to) {
-        (Place::There(from), Place::There(remote)) => return between((from, remote), &to, &args, &stop, report).await,
-        (Place::Here(_), Place::There(remote)) | (Place::There(remote), Place::Here(_)) => remote,
-        (Place::Here(_), Place::Here(_)) => return Err(usage("both are here: one of them is to be a URL")),
+        (Location::Remote(from), Location::Remote(remote)) => {
+            return between((from, remote), &to, &args, &stop, report).await;
+        }
+        (Location::Local(_), Location::Remote(remote)) | (Location::Remote(remote), Location::Local(_)) => remote,
+        (Location::Local(_), Location::Local(_)) => return Err(usage("both folders are local; one of them must be a URL")),
     };
-    if let Place::Here(from) = &from
+    if let Location::Local(from) = &from
         && std::fs::metadata(from).is_ok_and(|kind| !kind.is_dir())
     {
         let from = from.display();
-        return Err(usage(format_args!("{from} is no folder, and sync is about folders: haul cp copies a file")));
+        return Err(usage(format_args!("{from} is not a folder; copy a file with haul cp")));
     }
     let session = Session::open(remote, &args.way, &args.manner).await?;
     let path = remote.path.clone().as_folder(true);
-    let mirror = from.here().or(to.here()).and_then(|here| memory::mirror(&remote.origin, session.who, &path, here));
+    let mirror =
+        from.here().or(to.here()).and_then(|here| server_cache::mirror(&remote.origin, session.who, &path, here));
     let (remembers, last_seen) = mirror.map(|mirror| (mirror.listing, mirror.last_seen)).unzip();
     let options = Options { remembers, last_seen, ..args.options(&session, &to)? };
     match (&from, &to) {
-        (Place::Here(from), _) => {
+        (Location::Local(from), _) => {
             transfer(&session, Route::Up(std::slice::from_ref(from), &path), &options, &stop, report, &args.verbosity)
                 .await
         }
-        (_, Place::Here(to)) => {
+        (_, Location::Local(to)) => {
             transfer(&session, Route::Down(std::slice::from_ref(&path), to), &options, &stop, report, &args.verbosity)
                 .await
         }
-        _ => Err(usage("one of them is to be here")),
+        _ => Err(usage("one of the folders must be local")),
     }
 }
 
-/// From one server to another, or from one folder of a server to another.
-async fn between((from, remote): (&Remote, &Remote), to: &Place, args: &Args, stop: &Stop, report: Report) -> Outcome {
+/// Between two servers, or two folders of one server.
+async fn between(
+    (from, remote): (&Remote, &Remote),
+    to: &Location,
+    args: &Args,
+    stop: &Stop,
+    report: Results,
+) -> Outcome {
     let is_one = remote.is_same_server(from);
     if !is_one && (!args.way.header.is_empty() || args.way.password_file.is_some()) {
-        return Err(usage("--header and --password-file are for one server, and these are two: use the settings file"));
+        return Err(usage("--header and --password-file are for one server; with two servers, use the settings file"));
     }
     let session = Session::open(from, &args.way, &args.manner).await?;
     let second = if is_one { None } else { Some(Session::open(remote, &args.way, &args.manner).await?) };
     let target = second.as_ref().unwrap_or(&session);
     let (source, path) = (from.path.clone().as_folder(true), remote.path.clone().as_folder(true));
-    let last_seen = memory::relayed((&from.origin, session.who, &source), (&remote.origin, target.who, &path));
+    let last_seen = server_cache::relayed((&from.origin, session.who, &source), (&remote.origin, target.who, &path));
     let options = Options { last_seen, ..args.options(target, to)? };
     let route = Route::Across(std::slice::from_ref(&source), target, &path);
     transfer(&session, route, &options, stop, report, &args.verbosity).await
 }
 
 impl Args {
-    /// How the target is made like the source.
-    fn options(&self, target: &Session, to: &Place) -> Result<Options, Box<dyn Error>> {
+    /// The options of the transfer.
+    fn options(&self, target: &Session, to: &Location) -> Result<Options, Box<dyn Error>> {
         let options = Options {
             recursive: true,
             contents: true,
@@ -128,7 +137,7 @@ impl Args {
             resume: self.resume,
             filter: self.filters.read()?,
             dry_run: self.dry_run,
-            ..self.selection.apply(moving::options(target))
+            ..self.selection.apply(transfer::options(target))
         };
         self.deletion.apply(self.sparing.apply(options), to)
     }

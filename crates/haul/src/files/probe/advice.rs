@@ -3,10 +3,8 @@
 use ::dav::{LockPolicy, transfer::Verify};
 use haul_http::{Pipelining as Mode, Versions};
 
-use super::{
-    super::{settings::Settings, show},
-    Found, Pipelining,
-};
+use super::{Found, Pipelining};
+use crate::files::{results::format, session::settings::Settings};
 
 /// Nextcloud's chunks, as `dav` makes them of most files.
 const CHUNK: u64 = 10 * 1024 * 1024;
@@ -59,7 +57,7 @@ fn capabilities(found: &Found) -> Vec<String> {
     }
     if let Some(parallel) = found.dav.chunks_in_parallel {
         let largest = found.dav.chunk_largest.map_or(CHUNK, |largest| largest.clamp(SMALLEST_CHUNK, CHUNK));
-        let size = show::size(largest);
+        let size = format::size(largest);
         said.push(format!("Files above {size} are uploaded in chunks, up to {parallel} at a time (under dav/files)."));
     }
     if found.dav.bulk_upload {
@@ -101,8 +99,8 @@ fn window(found: &Found) -> Option<String> {
     let rate = (rtt >= SHORT).then(|| f64::from(window) / rtt)?;
     Some(format!(
         "Over HTTP/2 one upload could reach at most {}/s: the server's window of {} per RTT.",
-        show::size(rate as u64),
-        show::size(window.into())
+        format::size(rate as u64),
+        format::size(window.into())
     ))
 }
 

@@ -4,13 +4,13 @@ use std::{error::Error, path::Path};
 
 use dav::transfer::{Backup, Filter, Options};
 
-use super::place::{Place, place};
+use crate::files::session::location::{Location, location};
 use crate::usage;
 
 /// Deletions in TO.
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Deletions")]
-pub(super) struct Deletion {
+pub(crate) struct DeletionOptions {
     /// Delete files and folders in TO that are missing in FROM
     #[arg(long)]
     delete: bool,
@@ -28,9 +28,9 @@ pub(super) struct Deletion {
     backup_dir: Option<String>,
 }
 
-impl Deletion {
-    /// Options of a transfer, with what was chosen here.
-    pub(super) fn apply(&self, options: Options, to: &Place) -> Result<Options, Box<dyn Error>> {
+impl DeletionOptions {
+    /// Applies these options to a transfer's.
+    pub(crate) fn apply(&self, options: Options, to: &Location) -> Result<Options, Box<dyn Error>> {
         // With --delete-excluded, no folder inside TO is safe.
         let seen = if self.delete_excluded { Filter::default() } else { options.filter.clone() };
         let backup = self.backup_dir.as_deref().map(|text| backup(text, to, &seen)).transpose()?;
@@ -40,11 +40,11 @@ impl Deletion {
 }
 
 /// The backup folder: outside TO, or excluded by the filters.
-fn backup(text: &str, to: &Place, filter: &Filter) -> Result<Backup, Box<dyn Error>> {
+fn backup(text: &str, to: &Location, filter: &Filter) -> Result<Backup, Box<dyn Error>> {
     let inside = || usage(format_args!("--backup-dir {text}: is inside TO; use another folder, or --exclude it"));
     let around = || usage(format_args!("--backup-dir {text}: contains TO; use another folder"));
-    match (place(text).map_err(usage)?, to) {
-        (Place::Here(folder), Place::Here(to)) => {
+    match (location(text).map_err(usage)?, to) {
+        (Location::Local(folder), Location::Local(to)) => {
             let (folder, to) = (real(&folder)?, real(to)?);
             if to.starts_with(&folder) {
                 return Err(around());
@@ -56,7 +56,9 @@ fn backup(text: &str, to: &Place, filter: &Filter) -> Result<Backup, Box<dyn Err
             }
             Ok(Backup::Here(folder))
         }
-        (Place::There(folder), Place::There(to)) if (&folder.origin, &folder.user) == (&to.origin, &to.user) => {
+        (Location::Remote(folder), Location::Remote(to))
+            if (&folder.origin, &folder.user) == (&to.origin, &to.user) =>
+        {
             let path = folder.path.as_folder(true);
             if to.path.relative_to(&path).is_some() {
                 return Err(around());

@@ -18,8 +18,8 @@ const DAY: f64 = 86_400.0;
 
 /// Selects files by name, size and age.
 #[derive(clap::Args, Debug, Clone, Default)]
-#[command(next_help_heading = "Filters")]
-pub(super) struct Filters {
+#[command(next_help_heading = "FilterOptions")]
+pub(crate) struct FilterOptions {
     /// Exclude files and folders that match PATTERN, as in .gitignore; repeatable
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
@@ -55,9 +55,9 @@ pub(super) struct Filters {
     max_age: Option<SystemTime>,
 }
 
-impl Filters {
+impl FilterOptions {
     /// Whether no option was given.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let texts = [&self.exclude, &self.include, &self.filter];
         let files = [&self.exclude_from, &self.include_from, &self.filter_from, &self.files_from];
         let bounds = self.min_size.is_none() && self.max_size.is_none();
@@ -67,7 +67,7 @@ impl Filters {
 
     /// The filter. The rules have rclone's order: includes, excludes, filters; of each kind first the command line's, then
     /// those from files; with includes, a last rule excludes everything else.
-    pub(super) fn read(&self) -> Result<Filter, Box<dyn Error>> {
+    pub(crate) fn read(&self) -> Result<Filter, Box<dyn Error>> {
         let mut input = Input::default();
         let mut rules = Vec::new();
         for (include, patterns, files) in

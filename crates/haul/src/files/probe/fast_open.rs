@@ -18,7 +18,8 @@ use transport::{
     fast_open::{State, Tally},
 };
 
-use super::{super::session::Session, origin};
+use super::origin;
+use crate::files::session::Session;
 
 /// What was found. What is null is not known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -36,7 +37,7 @@ pub(super) struct InSyn {
 }
 
 /// Finds it out; `None` where it was not to be, or could not be.
-pub(super) async fn examine(session: &Session) -> Option<InSyn> {
+pub(super) async fn measure(session: &Session) -> Option<InSyn> {
     let settings = &session.settings.client;
     if settings.connect.fast_open == FastOpen::Off {
         return None;

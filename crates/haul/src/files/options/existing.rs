@@ -5,7 +5,7 @@ use dav::transfer::{Options, Skip, Spare};
 /// Which existing files at the target to keep.
 #[derive(clap::Args, Debug, Clone, Copy, Default)]
 #[command(next_help_heading = "Files to copy")]
-pub(super) struct Sparing {
+pub(crate) struct ExistingFiles {
     /// Skip files that exist at the target
     #[arg(long)]
     ignore_existing: bool,
@@ -17,9 +17,9 @@ pub(super) struct Sparing {
     size_only: bool,
 }
 
-impl Sparing {
-    /// Options of a transfer, with what was chosen here.
-    pub(super) fn apply(self, options: Options) -> Options {
+impl ExistingFiles {
+    /// Applies these options to a transfer's.
+    pub(crate) fn apply(self, options: Options) -> Options {
         let spare = Spare { existing: self.ignore_existing, newer: self.update, same_size: self.size_only };
         // With equal times, a file of the same size is unchanged.
         let skip = if self.update && options.skip == Skip::Nothing { Skip::SameSizeAndTime } else { options.skip };

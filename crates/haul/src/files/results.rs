@@ -1,5 +1,10 @@
 //! A command's results as JSON (`--json`), its errors, and its exit status.
 
+pub(super) mod bar;
+pub(super) mod event_log;
+pub(super) mod format;
+pub(super) mod progress;
+
 use std::{
     fmt::Display,
     path::{Path, PathBuf},
@@ -8,13 +13,13 @@ use std::{
 
 use serde::Serialize;
 
-use super::Outcome;
+use crate::files::Outcome;
 use crate::say;
 
 const SCHEMA: &str = "longhaul.files/1";
 
 /// A command's results while it runs.
-pub(super) struct Report {
+pub(super) struct Results {
     command: &'static str,
     json: Option<PathBuf>,
     failed: Vec<Failed>,
@@ -37,7 +42,7 @@ struct Document<'a, T> {
     failed: &'a [Failed],
 }
 
-impl Report {
+impl Results {
     pub(super) fn new(command: &'static str, json: Option<&Path>) -> Self {
         Self { command, json: json.map(Path::to_owned), failed: Vec::new(), differs: false }
     }

@@ -14,11 +14,11 @@ const DAY: u32 = 24 * 60;
 
 /// Rates by the minute of the week at which each begins, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Timetable(Vec<(u32, Rates)>);
+pub(crate) struct Timetable(Vec<(u32, Rates)>);
 
 impl Timetable {
     /// The bandwidth budget, by the local clock.
-    pub(super) fn budget(&self) -> Arc<Budget> {
+    pub(crate) fn budget(&self) -> Arc<Budget> {
         let table = self.clone();
         Arc::new(Budget::new(move || {
             let now = Local::now();

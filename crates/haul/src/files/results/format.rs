@@ -7,35 +7,35 @@ use std::{
 
 use chrono::{DateTime, Local, SecondsFormat, Utc};
 use console::measure_text_width;
-pub(super) use units::rounded::{binary_size as size, count};
+pub(crate) use units::rounded::{binary_size as size, count};
 
 /// A name with nothing in it that a terminal would obey.
-pub(super) fn name(bytes: &[u8]) -> String {
+pub(crate) fn name(bytes: &[u8]) -> String {
     dav::terminal_safe(bytes).to_string()
 }
 
 /// A time here, to the minute.
-pub(super) fn minute(time: SystemTime) -> String {
+pub(crate) fn minute(time: SystemTime) -> String {
     DateTime::<Local>::from(time).format("%Y-%m-%d %H:%M").to_string()
 }
 
 /// A time here, to the second, with its zone.
-pub(super) fn second(time: SystemTime) -> String {
+pub(crate) fn second(time: SystemTime) -> String {
     DateTime::<Local>::from(time).format("%Y-%m-%d %H:%M:%S %z").to_string()
 }
 
 /// A time for programs (RFC 3339, UTC).
-pub(super) fn rfc3339(time: SystemTime) -> String {
+pub(crate) fn rfc3339(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 /// The same, to the millisecond.
-pub(super) fn millisecond(time: SystemTime) -> String {
+pub(crate) fn millisecond(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 /// How long something took.
-pub(super) fn took(time: Duration) -> String {
+pub(crate) fn took(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match time.as_secs() {
         0..10 => format!("{seconds:.2} s"),
@@ -45,7 +45,7 @@ pub(super) fn took(time: Duration) -> String {
 }
 
 /// How long something may yet take.
-pub(super) fn roughly(time: Duration) -> String {
+pub(crate) fn roughly(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..100 => format!("{} s", seconds + 1),
         seconds @ 100..6000 => format!("{} min", seconds.div_ceil(60)),
@@ -55,7 +55,7 @@ pub(super) fn roughly(time: Duration) -> String {
 }
 
 /// Names in columns, downwards as ls(1) has them, in as few lines as fit into `width` columns of a terminal.
-pub(super) fn columns(names: &[String], width: usize) -> String {
+pub(crate) fn columns(names: &[String], width: usize) -> String {
     const GAP: usize = 2;
     if width == 0 {
         return names.iter().flat_map(|name| [name, "\n"]).collect();

@@ -8,7 +8,7 @@ use haul_http::Chunks;
 use serde::Serialize;
 use tokio::io::AsyncReadExt;
 
-use super::{Outcome, report::Report, runtime::Stop, session::Session};
+use crate::files::{Outcome, results::Results, runtime::Stop, session::Session};
 
 /// Bytes per read.
 const PIECE: usize = 64 * 1024;
@@ -20,8 +20,8 @@ struct Done {
 }
 
 /// Uploads standard input as a file.
-pub(super) async fn from_stdin(session: &Session, to: &RemotePath, stop: &Arc<Stop>, mut report: Report) -> Outcome {
-    let done = match upload_stream(&session.dav, input(), to, stop.minded()).await {
+pub(super) async fn from_stdin(session: &Session, to: &RemotePath, stop: &Arc<Stop>, mut report: Results) -> Outcome {
+    let done = match upload_stream(&session.dav, input(), to, stop.notified()).await {
         Ok(bytes) => Done { files: 1, bytes },
         Err(why) => {
             report.fail(to, why);

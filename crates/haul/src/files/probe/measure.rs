@@ -17,7 +17,8 @@ use tokio::{
 };
 use transport::{ConnectSettings, Connector, Facts, FastOpen, Io, Offer};
 
-use super::{super::session::Session, Connection, Dav, Found, Pipelining, Tls, early, origin};
+use super::{Connection, Dav, Found, Pipelining, Tls, fast_open, origin};
+use crate::files::session::Session;
 
 /// How long a server's TLS tickets are waited for beyond a round trip.
 const TICKETS: Duration = Duration::from_millis(100);
@@ -30,9 +31,9 @@ const PIPELINE: usize = 6;
 const LARGEST: usize = 1024 * 1024;
 
 /// Fills in what can be found out; an error if there is nothing to talk to, or nothing at the path.
-pub(super) async fn examine(session: &Session, path: &RemotePath, found: &mut Found) -> Result<(), Box<dyn Error>> {
+pub(super) async fn measure(session: &Session, path: &RemotePath, found: &mut Found) -> Result<(), Box<dyn Error>> {
     connections(session, found).await?;
-    found.connection.fast_open = early::examine(session).await;
+    found.connection.fast_open = fast_open::measure(session).await;
     let abilities = options(session, path, found).await?;
     let (abilities, file) = listing(session, path, abilities, found).await?;
     found.files.etags = match abilities.etags {

@@ -5,18 +5,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dav::transfer::{Event, Summary};
 use serde::Serialize;
 
-use super::{
-    bar::{Bar, Counts},
-    journal::{Journal, What},
-    report::Report,
-    show,
-    verbosity::{Level, Verbosity},
+use crate::files::{
+    options::output::{Level, OutputOptions},
+    results::Results,
+    results::bar::{Bar, Counts},
+    results::event_log::{EventLog, What},
+    results::format,
 };
 use crate::say;
 
 /// A change made, or that a dry run would make.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Change {
+pub(crate) struct Change {
     did: &'static str,
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -24,7 +24,7 @@ pub(super) struct Change {
 }
 
 /// Receives a transfer's events, and shows them.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     bar: Bar,
     state: Mutex<State>,
     dry_run: bool,
@@ -41,14 +41,14 @@ struct State {
     /// The last error printed; all files of a folder may fail for the same reason.
     told: String,
     changes: Vec<Change>,
-    journal: Option<Journal>,
+    journal: Option<EventLog>,
 }
 
 impl Progress {
-    pub(super) fn new(
-        report: &Report,
+    pub(crate) fn new(
+        report: &Results,
         dry_run: bool,
-        verbosity: &Verbosity,
+        verbosity: &OutputOptions,
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let journal = Some(verbosity.journal(report.command(), report)?);
         let level = verbosity.level();
@@ -59,7 +59,7 @@ impl Progress {
     }
 
     /// Something happened.
-    pub(super) fn hear(&self, event: &Event<'_>) {
+    pub(crate) fn on_event(&self, event: &Event<'_>) {
         let mut state = self.state();
         if let Some(what) = What::of(event) {
             let broken = state.journal.as_mut().and_then(|journal| journal.write(&what, self.dry_run));
@@ -111,7 +111,7 @@ impl Progress {
                 _ => "make",
             };
             // A closed pipe is no error.
-            let _ = crate::print(format!("{would} {}\n", show::name(path.as_bytes())).as_bytes());
+            let _ = crate::print(format!("{would} {}\n", format::name(path.as_bytes())).as_bytes());
         }
         if self.keep {
             state.changes.push(Change { did, path: path.to_owned(), bytes });
@@ -119,19 +119,19 @@ impl Progress {
     }
 
     /// Starts another attempt for failed files.
-    pub(super) fn begin_again(&self, why: &str) {
-        self.hear(&Event::Note(why));
+    pub(crate) fn begin_again(&self, why: &str) {
+        self.on_event(&Event::Note(why));
         self.bar.count(|counts| *counts = Counts::default());
         self.state().told.clear();
     }
 
     /// Removes the bar.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.bar.clear();
     }
 
     /// Prints the last line and writes the JSON.
-    pub(super) fn finish(&self, mut report: Report, summary: &Summary) -> super::Outcome {
+    pub(crate) fn finish(&self, mut report: Results, summary: &Summary) -> crate::files::Outcome {
         let line = last_line(summary, self.dry_run);
         if report.is_good() && self.level > Level::Always {
             say(&line);
@@ -181,10 +181,10 @@ struct Done {
 fn last_line(summary: &Summary, dry_run: bool) -> String {
     let Summary { files, bytes, skipped, folders, deleted, failed, took } = summary;
     let would = if dry_run { "would be " } else { "" };
-    let mut parts = vec![format!("{} ({}) {would}copied", show::count(*files, "file"), show::size(*bytes))];
+    let mut parts = vec![format!("{} ({}) {would}copied", format::count(*files, "file"), format::size(*bytes))];
     if !dry_run && *files > 0 {
         let rate = *bytes as f64 / took.as_secs_f64().max(0.001);
-        parts[0].extend([" in ", &show::took(*took), ", ", &show::size(rate as u64), "/s"]);
+        parts[0].extend([" in ", &format::took(*took), ", ", &format::size(rate as u64), "/s"]);
     }
     let mut also = |number: u64, what: String| {
         if number > 0 {
@@ -192,7 +192,7 @@ fn last_line(summary: &Summary, dry_run: bool) -> String {
         }
     };
     also(*skipped, format!("{skipped} skipped"));
-    also(*folders, format!("{} {would}created", show::count(*folders, "folder")));
+    also(*folders, format!("{} {would}created", format::count(*folders, "folder")));
     also(*deleted, format!("{deleted} {would}deleted"));
     also(failed.len() as u64, format!("{} failed", failed.len()));
     parts.join("; ")

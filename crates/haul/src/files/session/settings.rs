@@ -32,8 +32,8 @@ use toml::Spanned;
 use transport::{ConnectSettings, FastOpen, Identity, Proxies, TlsSettings};
 use units::Span;
 
-use super::options::{Http, Lock, Manner, Pipeline, Tfo, Verify, Way};
-use super::{bandwidth::Timetable, headers};
+use crate::files::options::{ConnectionOptions, Http, Lock, Pipeline, Tfo, TransferOptions, Verify};
+use crate::files::{options::bandwidth::Timetable, options::headers};
 use crate::usage;
 
 /// A table of the file.
@@ -66,44 +66,48 @@ struct Table {
 struct File {
     defaults: Table,
     host: BTreeMap<String, Table>,
-    servers: BTreeMap<String, Named>,
+    servers: BTreeMap<String, NamedServer>,
 }
 
 /// A named server or folder, as in `cloud:photos`.
 #[derive(Deserialize, Debug, Clone, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Named {
-    pub(super) url: String,
-    pub(super) user: Option<String>,
+pub(crate) struct NamedServer {
+    pub(crate) url: String,
+    pub(crate) user: Option<String>,
 }
 
 /// Looks up the name before a `:`.
-pub(super) fn server(name: &str) -> Result<Option<Named>, String> {
+pub(crate) fn server(name: &str) -> Result<Option<NamedServer>, String> {
     let file = file().map_or(Ok(File::default()), |path| File::read(&path))?;
     Ok(file.servers.get(name).cloned())
 }
 
 /// Whether a server may have this name.
-pub(super) fn is_server_name(name: &str) -> bool {
+pub(crate) fn is_server_name(name: &str) -> bool {
     let is_fit = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
     !name.is_empty() && name.chars().all(is_fit) && !matches!(name, "http" | "https" | "dav" | "davs")
 }
 
 /// The settings of one command for one server.
 #[derive(Debug, Clone)]
-pub(super) struct Settings {
-    pub(super) client: haul_http::Settings,
-    pub(super) clear: Clear,
-    pub(super) user: Option<String>,
-    pub(super) password_file: Option<PathBuf>,
-    pub(super) lock: LockPolicy,
-    pub(super) verify: dav::transfer::Verify,
-    pub(super) temporary: bool,
+pub(crate) struct Settings {
+    pub(crate) client: haul_http::Settings,
+    pub(crate) clear: Clear,
+    pub(crate) user: Option<String>,
+    pub(crate) password_file: Option<PathBuf>,
+    pub(crate) lock: LockPolicy,
+    pub(crate) verify: dav::transfer::Verify,
+    pub(crate) temporary: bool,
 }
 
 impl Settings {
     /// The settings for a server.
-    pub(super) fn of(origin: &Origin, way: &Way, manner: &Manner) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn of(
+        origin: &Origin,
+        way: &ConnectionOptions,
+        manner: &TransferOptions,
+    ) -> Result<Self, Box<dyn Error>> {
         let file = file().map_or(Ok(File::default()), |path| File::read(&path))?;
         let proxies = Proxies::from_environment(|name| std::env::var(name).ok())?;
         let named = headers::headers(way.header.iter().map(String::as_str)).map_err(usage)?;
@@ -124,7 +128,7 @@ fn file() -> Option<PathBuf> {
 }
 
 /// A folder of the XDG Base Directory Specification: from its variable, if absolute, or the default below home.
-pub(super) fn base(variable: &str, at_home: &str) -> Option<PathBuf> {
+pub(crate) fn base(variable: &str, at_home: &str) -> Option<PathBuf> {
     let named = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     named.or_else(|| std::env::home_dir().map(|home| home.join(at_home)))
 }
@@ -190,7 +194,13 @@ impl File {
         Ok(made)
     }
 
-    fn settings(&self, origin: &Origin, way: &Way, manner: &Manner, proxies: Proxies) -> Settings {
+    fn settings(
+        &self,
+        origin: &Origin,
+        way: &ConnectionOptions,
+        manner: &TransferOptions,
+        proxies: Proxies,
+    ) -> Settings {
         let (host, all) = (self.table(origin), &self.defaults);
         let certificate = way.client_cert.clone().or(host.client_cert).or_else(|| all.client_cert.clone());
         let key = way.client_key.clone().or(host.client_key).or_else(|| all.client_key.clone());
@@ -311,8 +321,10 @@ mod tests {
              [host.\"A:8443\"]\nconnections = 5\nhttp = \"2\"\n",
         )
         .unwrap();
-        let settings = |url: &str, way: &Way| file.settings(&origin(url), way, &Manner::default(), Proxies::default());
-        let none = Way::default();
+        let settings = |url: &str, way: &ConnectionOptions| {
+            file.settings(&origin(url), way, &TransferOptions::default(), Proxies::default())
+        };
+        let none = ConnectionOptions::default();
         for (url, connections, user) in
             [("https://a/", 4, Some("ann")), ("https://a:8443/", 5, None), ("https://b/", 3, None)]
         {
@@ -322,7 +334,7 @@ mod tests {
         }
         assert_eq!(settings("https://a", &none).password_file, Some("/c/word".into()));
         assert_eq!(settings("https://a:8443", &none).client.versions, Versions::Http2);
-        let way = Way { connections: Some(9), ca: Some("mine".into()), ..Way::default() };
+        let way = ConnectionOptions { connections: Some(9), ca: Some("mine".into()), ..ConnectionOptions::default() };
         let found = settings("https://a", &way);
         assert_eq!(found.client.connections, 9);
         assert_eq!(found.client.connect.tls.authorities, [PathBuf::from("mine")]);
@@ -331,15 +343,16 @@ mod tests {
     #[test]
     fn what_is_granted_to_one_server_is_for_its_host_alone() {
         let file = parse("[defaults]\nca = \"/all.pem\"\n[host.a]\nca = \"/a.pem\"\n").unwrap();
-        let insecure = Way { insecure: true, ..Way::default() };
-        let named = Way { ca: Some("mine".into()), ..Way::default() };
+        let insecure = ConnectionOptions { insecure: true, ..ConnectionOptions::default() };
+        let named = ConnectionOptions { ca: Some("mine".into()), ..ConnectionOptions::default() };
         for (url, way, only) in [
-            ("https://a:8443/", Way::default(), Some("a")),
-            ("https://b/", Way::default(), None),
+            ("https://a:8443/", ConnectionOptions::default(), Some("a")),
+            ("https://b/", ConnectionOptions::default(), None),
             ("https://b/", insecure, Some("b")),
             ("https://b/", named, Some("b")),
         ] {
-            let tls = file.settings(&origin(url), &way, &Manner::default(), Proxies::default()).client.connect.tls;
+            let tls =
+                file.settings(&origin(url), &way, &TransferOptions::default(), Proxies::default()).client.connect.tls;
             assert_eq!(tls.only.as_deref(), only, "{url}");
         }
     }

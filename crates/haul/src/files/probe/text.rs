@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
-use super::{super::show, Found, Pipelining};
+use super::{Found, Pipelining};
+use crate::files::results::format;
 
 /// A table, and the settings below it.
 pub(super) fn text(found: &Found) -> String {
     let mut text = format!("{}\n", found.url);
     let mut row = |what: &str, is: String| {
-        let _ = writeln!(text, "  {what:15}{}", show::name(is.as_bytes()));
+        let _ = writeln!(text, "  {what:15}{}", format::name(is.as_bytes()));
     };
     let yes = |it: bool| if it { "yes" } else { "no" };
     let list = |items: &[String]| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
@@ -30,7 +31,7 @@ pub(super) fn text(found: &Found) -> String {
             row("", format!("second connection {again}, {:.1} ms", tls.second_handshake_ms));
         }
     }
-    row("TCP Fast Open", super::early::text(connection.fast_open));
+    row("TCP Fast Open", super::fast_open::text(connection.fast_open));
     let http = &found.http;
     row("HTTP", http.versions.join(", "));
     let pipelining = match http.pipelining {
@@ -40,7 +41,7 @@ pub(super) fn text(found: &Found) -> String {
     };
     row("pipelining", pipelining.to_owned());
     if let (Some(stream), Some(connection)) = (http.http2_stream_window, http.http2_connection_window) {
-        let (stream, connection) = (show::size(stream.into()), show::size(connection.into()));
+        let (stream, connection) = (format::size(stream.into()), format::size(connection.into()));
         row("HTTP/2 window", format!("{stream} per upload, {connection} per connection"));
     }
     match (&http.keep_alive, http.closes) {
@@ -59,14 +60,14 @@ pub(super) fn text(found: &Found) -> String {
     row("ranges", found.files.ranges.map_or(tried.clone(), |ranges| format!("{}, {tried}", yes(ranges))));
     row("digests", if found.files.digests.is_empty() { list(&dav.checksums) } else { found.files.digests.join(", ") });
     let chunks = dav.chunks_in_parallel.map(|parallel| match dav.chunk_largest {
-        Some(largest) => format!("chunks up to {}, {parallel} in parallel", show::size(largest)),
+        Some(largest) => format!("chunks up to {}, {parallel} in parallel", format::size(largest)),
         None => format!("chunks, {parallel} in parallel"),
     });
     let bulk = dav.bulk_upload.then(|| "bulk requests".to_owned());
     let part = dav.content_range_put.then(|| "ranges (Content-Range)".to_owned());
     row("uploads in", list(&[chunks, bulk, part].into_iter().flatten().collect::<Vec<_>>()));
     if let Some(room) = dav.quota_available {
-        row("available", show::size(room));
+        row("available", format::size(room));
     }
     text.push('\n');
     for sentence in &found.settings {

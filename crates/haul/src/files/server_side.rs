@@ -11,7 +11,7 @@ use dav::{Confirmed, Dav, Entry, If, RemotePath, Wanted};
 use futures_util::{StreamExt, future::join, future::join_all, stream};
 use serde::Serialize;
 
-use super::{report::Report, say_checked, session::Session};
+use crate::files::{results::Results, say_checked, session::Session};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
@@ -21,20 +21,20 @@ pub(super) enum Verb {
 
 /// A file copied or moved, for programs.
 #[derive(Serialize)]
-pub(super) struct Carried {
+pub(super) struct Relocated {
     from: String,
     to: String,
 }
 
 /// Copies or moves `sources` into the folder `to`, or one source to that name.
-pub(super) async fn carry(
+pub(super) async fn relocate(
     session: &Session,
     verb: Verb,
     sources: &[RemotePath],
     to: &RemotePath,
     recursive: bool,
-    report: &mut Report,
-) -> Vec<Carried> {
+    report: &mut Results,
+) -> Vec<Relocated> {
     let dav = &session.dav;
     let looks = join_all(sources.iter().map(|source| dav.stat(source, Wanted::LISTING)));
     let (found, target) = join(looks, dav.stat(to, Wanted::LISTING)).await;
@@ -73,7 +73,7 @@ pub(super) async fn carry(
             Ok(known) => {
                 let what = if verb == Verb::Copy { "copied" } else { "moved" };
                 say_checked(known, format_args!("{from}: {what} to {to}"));
-                carried.push(Carried { from: from.decoded(), to: to.decoded() });
+                carried.push(Relocated { from: from.decoded(), to: to.decoded() });
             }
             Err(why) => report.fail(from, why),
         }

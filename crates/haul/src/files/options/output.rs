@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{journal::Journal, report::Report};
+use crate::files::{results::Results, results::event_log::EventLog};
 use crate::usage;
 
 /// Output during a transfer.
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Output")]
-pub(super) struct Verbosity {
+pub(crate) struct OutputOptions {
     /// Print a line for each file copied, deleted or skipped; -vv also for unchanged files
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -28,7 +28,7 @@ pub(super) struct Verbosity {
 
 /// How much is printed, in increasing order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Level {
+pub(crate) enum Level {
     /// Errors and warnings.
     Always,
     /// The last line.
@@ -39,9 +39,9 @@ pub(super) enum Level {
     All,
 }
 
-impl Verbosity {
+impl OutputOptions {
     /// What is printed on the terminal.
-    pub(super) fn level(&self) -> Level {
+    pub(crate) fn level(&self) -> Level {
         match self.verbose {
             0 if self.quiet => Level::Always,
             0 => Level::Usual,
@@ -51,25 +51,25 @@ impl Verbosity {
     }
 
     /// Opens the log and the events.
-    pub(super) fn journal(
+    pub(crate) fn journal(
         &self,
         command: &'static str,
-        report: &Report,
-    ) -> Result<Journal, Box<dyn std::error::Error>> {
+        report: &Results,
+    ) -> Result<EventLog, Box<dyn std::error::Error>> {
         let to_stdout = self.events.as_deref() == Some(Path::new("-"));
         if to_stdout && report.owns_stdout() {
             return Err(usage("--json and --events cannot both use standard output; write one of them to a file"));
         }
-        Journal::begin(command, self.log_file.as_deref(), self.level().max(Level::Verbose), self.events.as_deref())
+        EventLog::begin(command, self.log_file.as_deref(), self.level().max(Level::Verbose), self.events.as_deref())
     }
 
     /// Maximum number of attempts.
-    pub(super) fn retries(&self) -> u32 {
+    pub(crate) fn retries(&self) -> u32 {
         self.retries.max(1)
     }
 
     /// Whether events go to standard output.
-    pub(super) fn owns_stdout(&self) -> bool {
+    pub(crate) fn owns_stdout(&self) -> bool {
         self.events.as_deref() == Some(Path::new("-"))
     }
 }

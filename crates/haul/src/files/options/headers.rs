@@ -21,7 +21,7 @@ const OURS: [HeaderName; 14] = [
 ];
 
 /// Headers written as `Name: value`.
-pub(super) fn headers<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<HeaderMap, String> {
+pub(crate) fn headers<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<HeaderMap, String> {
     let pairs = lines
         .into_iter()
         .map(|line| line.split_once(':').ok_or_else(|| "--header: no `:`; write it as 'Name: value'".to_owned()));
@@ -34,7 +34,7 @@ pub(super) fn headers<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<He
 }
 
 /// Adds a header.
-pub(super) fn add(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
+pub(crate) fn add(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
     let name: HeaderName = name.trim().parse().map_err(|_| "--header: invalid header name".to_owned())?;
     let is_condition = name.as_str().starts_with("if-") || name == "if" || name == "overwrite" || name == "lock-token";
     if OURS.contains(&name) || is_condition {

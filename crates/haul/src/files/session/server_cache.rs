@@ -20,7 +20,7 @@ use haul_http::{AltSvc, Origin, PipeliningHistory};
 use serde::{Deserialize, Serialize};
 use transport::fast_open::{self, PathId};
 
-use super::settings::base;
+use crate::files::session::settings::base;
 use crate::say;
 
 const SCHEMA: &str = "longhaul.servers/1";
@@ -36,7 +36,7 @@ const MOST_WAYS: usize = 512;
 const MIRRORED: Duration = Duration::from_hours(90 * 24);
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct CacheFile {
     schema: String,
     /// By origin.
     servers: BTreeMap<String, Server>,
@@ -47,34 +47,34 @@ struct Kept {
 
 /// What is known of one.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
-pub(super) struct Server {
+pub(crate) struct Server {
     #[serde(flatten)]
-    pub(super) pipelining: PipeliningHistory,
+    pub(crate) pipelining: PipeliningHistory,
     #[serde(default)]
-    pub(super) http3: AltSvc,
+    pub(crate) http3: AltSvc,
 }
 
-impl Default for Kept {
+impl Default for CacheFile {
     fn default() -> Self {
         Self { schema: SCHEMA.into(), servers: BTreeMap::new(), ways: BTreeMap::new() }
     }
 }
 
 /// Where it is kept.
-pub(super) fn place() -> Option<PathBuf> {
+pub(crate) fn place() -> Option<PathBuf> {
     base("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("longhaul/servers.json"))
 }
 
 /// Where it is kept what a mirror has seen.
-pub(super) struct Mirror {
+pub(crate) struct Mirror {
     /// The listing of the folder on the server.
-    pub(super) listing: PathBuf,
+    pub(crate) listing: PathBuf,
     /// What was last seen of each file on both sides.
-    pub(super) last_seen: PathBuf,
+    pub(crate) last_seen: PathBuf,
 }
 
 /// Where that is kept of a folder on a server, as `who` asks sees it, and one here.
-pub(super) fn mirror(origin: &Origin, who: u64, path: &RemotePath, here: &Path) -> Option<Mirror> {
+pub(crate) fn mirror(origin: &Origin, who: u64, path: &RemotePath, here: &Path) -> Option<Mirror> {
     let folder = mirrors()?;
     let mut mark = DefaultHasher::new();
     (origin.to_string(), who, path.target()).hash(&mut mark);
@@ -84,7 +84,7 @@ pub(super) fn mirror(origin: &Origin, who: u64, path: &RemotePath, here: &Path) 
 }
 
 /// Where it is kept what was last seen of each file of two folders on servers, each as somebody sees it.
-pub(super) fn relayed(from: (&Origin, u64, &RemotePath), to: (&Origin, u64, &RemotePath)) -> Option<PathBuf> {
+pub(crate) fn relayed(from: (&Origin, u64, &RemotePath), to: (&Origin, u64, &RemotePath)) -> Option<PathBuf> {
     let mut mark = DefaultHasher::new();
     for (origin, who, path) in [from, to] {
         (origin.to_string(), who, path.target()).hash(&mut mark);
@@ -106,16 +106,16 @@ fn mirrors() -> Option<PathBuf> {
 
 /// What is known: of a server, and of all ways.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Confirmed {
-    pub(super) server: Server,
-    pub(super) ways: Vec<(PathId, fast_open::PathHistory)>,
+pub(crate) struct Confirmed {
+    pub(crate) server: Server,
+    pub(crate) ways: Vec<(PathId, fast_open::PathHistory)>,
 }
 
 /// What is known, if anything is. A broken file is told of.
-pub(super) fn recall(path: &Path, origin: &Origin) -> Option<Confirmed> {
+pub(crate) fn recall(path: &Path, origin: &Origin) -> Option<Confirmed> {
     let servers = read(path).unwrap_or_else(|why| {
         say(format_args!("ignoring the invalid cache {}: {why}", path.display()));
-        Kept::default()
+        CacheFile::default()
     });
     let way = |(name, memory): (&String, _)| {
         let (network, server) = name.split_once(' ')?;
@@ -127,7 +127,7 @@ pub(super) fn recall(path: &Path, origin: &Origin) -> Option<Confirmed> {
 }
 
 /// Keeps what is known of a server, and of ways. If no other network may be known of, those of others are forgotten.
-pub(super) fn keep(path: &Path, origin: &Origin, known: &Confirmed, private: bool) -> io::Result<()> {
+pub(crate) fn keep(path: &Path, origin: &Origin, known: &Confirmed, private: bool) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let alone = File::open(folder)?;
@@ -161,12 +161,12 @@ pub(super) fn keep(path: &Path, origin: &Origin, known: &Confirmed, private: boo
 }
 
 /// Nothing is known where there is no file that we may read.
-fn read(path: &Path) -> io::Result<Kept> {
+fn read(path: &Path) -> io::Result<CacheFile> {
     match fs::read(path) {
-        Ok(text) => Ok(serde_json::from_slice::<Kept>(&text)
-            .map(|servers| if servers.schema == SCHEMA { servers } else { Kept::default() })?),
+        Ok(text) => Ok(serde_json::from_slice::<CacheFile>(&text)
+            .map(|servers| if servers.schema == SCHEMA { servers } else { CacheFile::default() })?),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
-            Ok(Kept::default())
+            Ok(CacheFile::default())
         }
         Err(error) => Err(error),
     }

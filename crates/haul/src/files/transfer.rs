@@ -1,4 +1,4 @@
-//! What `cp` and `sync` share: files on their way between here and a server.
+//! Transfers, as `cp` and `sync` run them: with progress, events and retries.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,17 +10,20 @@ use dav::{
     transfer::{self, AlreadyCopied, Event, Options, Skip, Summary, Watch},
 };
 
-use super::{Outcome, progress::Progress, report::Report, runtime::Stop, session::Session, verbosity::Verbosity};
+use crate::files::{
+    Outcome, options::output::OutputOptions, results::Results, results::progress::Progress, runtime::Stop,
+    session::Session,
+};
 
-/// From where to where.
+/// Sources and target.
 pub(super) enum Route<'a> {
     Up(&'a [PathBuf], &'a RemotePath),
     Down(&'a [RemotePath], &'a Path),
-    /// To another server.
+    /// Between servers.
     Across(&'a [RemotePath], &'a Session, &'a RemotePath),
 }
 
-/// What of the settings bears on a transfer.
+/// The transfer options that come from the settings.
 pub(super) fn options(session: &Session) -> Options {
     let settings = &session.settings;
     Options {
@@ -33,14 +36,14 @@ pub(super) fn options(session: &Session) -> Options {
     }
 }
 
-/// Moves, and shows how far it is.
+/// Runs a transfer with its retries, and shows the progress.
 pub(super) async fn transfer(
     session: &Session,
     route: Route<'_>,
     options: &Options,
     stop: &Stop,
-    mut report: Report,
-    verbosity: &Verbosity,
+    mut report: Results,
+    verbosity: &OutputOptions,
 ) -> Outcome {
     let progress = Arc::new(Progress::new(&report, options.dry_run, verbosity)?);
     let settled = AlreadyCopied::new();
@@ -49,26 +52,26 @@ pub(super) async fn transfer(
         if let Event::Done { path, .. } = event {
             heard.add(path);
         }
-        hearer.hear(&event);
+        hearer.on_event(&event);
     });
-    let minded = stop.minded();
+    let notified = stop.notified();
     let mut options = options.clone();
     let mut all = Summary::default();
     for attempt in 1..=verbosity.retries() {
         let (name, summary) = match route {
             Route::Up(sources, to) => {
-                (to.to_string(), transfer::upload(&session.dav, sources, to, &options, minded, &watch).await)
+                (to.to_string(), transfer::upload(&session.dav, sources, to, &options, notified, &watch).await)
             }
             Route::Down(sources, to) => (
                 to.display().to_string(),
-                transfer::download(&session.dav, sources, to, &options, minded, &watch).await,
+                transfer::download(&session.dav, sources, to, &options, notified, &watch).await,
             ),
             Route::Across(sources, second, to) => {
                 let (from, to_there) = ((&session.dav, sources), (&second.dav, to));
-                (to.to_string(), transfer::relay(from, to_there, &options, minded, &watch).await)
+                (to.to_string(), transfer::relay(from, to_there, &options, notified, &watch).await)
             }
         };
-        let again = attempt < verbosity.retries() && !stop.is_wished();
+        let again = attempt < verbosity.retries() && !stop.is_requested();
         let failed = match &summary {
             Ok(summary) => summary.failed.len(),
             Err(_) => 1,
@@ -94,7 +97,7 @@ pub(super) async fn transfer(
     progress.finish(report, &all)
 }
 
-/// Who sits here, for others who meet a lock.
+/// The local user, as the owner of locks.
 fn login() -> Option<String> {
     std::env::var("USER").ok().filter(|name| !name.is_empty())
 }

@@ -1,9 +1,8 @@
 //! Parses arguments: local paths and URLs.
 //!
-//! A URL of a known scheme is there, and so is what a server of the settings file is named for (`cloud:photos`);
-//! everything else is here. `dav` and `davs` are other names for `http` and `https`,
-//! which file managers use. What people write is taken as they write it: names with spaces and letters of any language
-//! need not be percent-encoded, though they may be.
+//! URLs with a known scheme are remote, and so are paths on named servers of the settings file (`cloud:photos`); everything
+//! else is local. `dav` and `davs` are aliases of `http` and `https` that file managers use. Names need not be
+//! percent-encoded, but may be.
 
 use std::{
     error::Error,
@@ -14,53 +13,53 @@ use std::{
 use dav::RemotePath;
 use haul_http::{Origin, auth};
 
-use super::settings;
+use crate::files::session::settings;
 use crate::usage;
 
-/// A file or folder, here or there.
+/// A local or remote file or folder.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
-    Here(PathBuf),
-    There(Remote),
+pub(crate) enum Location {
+    Local(PathBuf),
+    Remote(Remote),
 }
 
 /// A file or folder on a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Remote {
-    pub(super) origin: Origin,
-    pub(super) path: RemotePath,
-    /// Who asks, if the URL says so.
-    pub(super) user: Option<String>,
+pub(crate) struct Remote {
+    pub(crate) origin: Origin,
+    pub(crate) path: RemotePath,
+    /// The user name in the URL.
+    pub(crate) user: Option<String>,
 }
 
 impl Remote {
-    /// Whether it is on the same server, for the same user.
-    pub(super) fn is_same_server(&self, other: &Self) -> bool {
+    /// Whether both are on the same server, for the same user.
+    pub(crate) fn is_same_server(&self, other: &Self) -> bool {
         (&self.origin, &self.user) == (&other.origin, &other.user)
     }
 }
 
-impl Place {
-    /// It, if it is on a server.
-    pub(super) fn remote(&self) -> Option<&Remote> {
+impl Location {
+    /// The remote location, if it is one.
+    pub(crate) fn remote(&self) -> Option<&Remote> {
         match self {
-            Self::There(remote) => Some(remote),
-            Self::Here(_) => None,
+            Self::Remote(remote) => Some(remote),
+            Self::Local(_) => None,
         }
     }
 
-    /// It, if it is here.
-    pub(super) fn here(&self) -> Option<&Path> {
+    /// The local path, if it is one.
+    pub(crate) fn here(&self) -> Option<&Path> {
         match self {
-            Self::Here(path) => Some(path),
-            Self::There(_) => None,
+            Self::Local(path) => Some(path),
+            Self::Remote(_) => None,
         }
     }
 }
 
-/// Why an argument cannot be used. No message quotes what may be a password.
+/// Why an argument is invalid. The message never quotes a possible password.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unusable(String);
+pub(crate) struct Unusable(String);
 
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,20 +73,20 @@ fn unusable<T>(why: impl Into<String>) -> Result<T, Unusable> {
     Err(Unusable(why.into()))
 }
 
-/// What arguments name. (Not a parser of clap's: it would quote what it cannot take, and a password with it.)
-pub(super) fn places(texts: &[String]) -> Result<Vec<Place>, Box<dyn Error>> {
-    texts.iter().map(|text| place(text).map_err(usage)).collect()
+/// Parses arguments. (Not as a clap parser, which would quote invalid values, possibly with a password.)
+pub(crate) fn locations(texts: &[String]) -> Result<Vec<Location>, Box<dyn Error>> {
+    texts.iter().map(|text| location(text).map_err(usage)).collect()
 }
 
-/// The same, where only something on a server will do.
-pub(super) fn remotes(texts: &[String]) -> Result<Vec<Remote>, Box<dyn Error>> {
+/// Parses arguments that must be remote.
+pub(crate) fn remote_locations(texts: &[String]) -> Result<Vec<Remote>, Box<dyn Error>> {
     texts.iter().map(|text| remote(text).map_err(usage)).collect()
 }
 
-pub(super) fn place(text: &str) -> Result<Place, Unusable> {
+pub(crate) fn location(text: &str) -> Result<Location, Unusable> {
     let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).unwrap_or_default();
     match (scheme.as_str(), text.contains("://")) {
-        ("http" | "https" | "dav" | "davs", true) => remote(text).map(Place::There),
+        ("http" | "https" | "dav" | "davs", true) => remote(text).map(Location::Remote),
         ("http" | "https" | "dav" | "davs", false) => {
             unusable(format!("write `//` after `{scheme}:`, as in {scheme}://example.org/folder/"))
         }
@@ -96,8 +95,8 @@ pub(super) fn place(text: &str) -> Result<Place, Unusable> {
         }
         ("", _) if text.is_empty() => unusable("the name is empty"),
         _ => Ok(match named(text)? {
-            Some(remote) => Place::There(remote),
-            None => Place::Here(PathBuf::from(text)),
+            Some(remote) => Location::Remote(remote),
+            None => Location::Local(PathBuf::from(text)),
         }),
     }
 }
@@ -132,14 +131,14 @@ fn is_host(text: &str) -> bool {
         && !authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
 }
 
-pub(super) fn remote(text: &str) -> Result<Remote, Unusable> {
+pub(crate) fn remote(text: &str) -> Result<Remote, Unusable> {
     let known = text.split_once("://").and_then(|(scheme, rest)| match scheme.to_ascii_lowercase().as_str() {
         "http" | "dav" => Some(("http", rest)),
         "https" | "davs" => Some(("https", rest)),
         _ => None,
     });
     let Some((scheme, rest)) = known else {
-        if let Place::There(remote) = place(text)? {
+        if let Location::Remote(remote) = location(text)? {
             return Ok(remote);
         }
         let like = if is_host(text) { text } else { "HOST/PATH" };
@@ -167,7 +166,7 @@ pub(super) fn remote(text: &str) -> Result<Remote, Unusable> {
 }
 
 /// The one server that all of them are on.
-pub(super) fn one_server<'a>(places: impl IntoIterator<Item = &'a Remote>) -> Result<&'a Remote, Box<dyn Error>> {
+pub(crate) fn single_server<'a>(places: impl IntoIterator<Item = &'a Remote>) -> Result<&'a Remote, Box<dyn Error>> {
     let mut places = places.into_iter();
     let first = places.next().ok_or_else(|| usage("give a URL"))?;
     match places.find(|place| (&place.origin, &place.user) != (&first.origin, &first.user)) {
@@ -186,7 +185,7 @@ mod tests {
     #[test]
     fn what_has_a_scheme_is_there_and_all_else_is_here() {
         for here in ["a", "./a b", "/x", "c:\\x", "me@host:/x", "a/b:c", "a/b://c", ".", "-"] {
-            assert!(matches!(place(here), Ok(Place::Here(path)) if *path == *here), "{here}");
+            assert!(matches!(place(here), Ok(Location::Local(path)) if *path == *here), "{here}");
         }
         for (text, url) in [
             ("http://h", "http://h/"),
@@ -195,7 +194,7 @@ mod tests {
             ("davs://[::1]/100%", "https://[::1]/100%25"),
             ("https://h//a%20b", "https://h/a%20b"),
         ] {
-            let Ok(Place::There(remote)) = place(text) else { panic!("{text}") };
+            let Ok(Location::Remote(remote)) = location(text) else { panic!("{text}") };
             assert_eq!(format!("{}{}", remote.origin, remote.path.target()), url);
         }
         assert_eq!(remote("https://me%40home@h/").unwrap().user.as_deref(), Some("me@home"));
@@ -218,7 +217,7 @@ mod tests {
             ("https://h/a%2Fb", "%2F"),
             ("", "empty"),
         ] {
-            let why = place(text).unwrap_err().to_string();
+            let why = location(text).unwrap_err().to_string();
             assert!(why.contains(said) && !why.contains("hunter2") && !why.contains('\n'), "{text}: {why}");
         }
         for (text, like) in [
@@ -235,7 +234,7 @@ mod tests {
     fn one_command_speaks_with_one_server() {
         let of = |texts: &[&str]| {
             let places: Vec<_> = texts.iter().map(|text| remote(text).unwrap()).collect();
-            one_server(&places).map(|first| first.origin.to_string()).map_err(|error| error.to_string())
+            single_server(&places).map(|first| first.origin.to_string()).map_err(|error| error.to_string())
         };
         assert_eq!(of(&["http://a/x", "http://A:80/y"]).unwrap(), "http://a");
         assert!(of(&["http://a/x", "https://a/y"]).unwrap_err().contains("https://a"));

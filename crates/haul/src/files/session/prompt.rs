@@ -9,19 +9,19 @@ use haul_http::auth::Secret;
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 
 /// Whether a prompt is possible: standard input and standard error are terminals.
-pub(super) fn possible() -> bool {
+pub(crate) fn possible() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 /// Prompts for a line.
-pub(super) async fn ask(question: &str) -> io::Result<String> {
+pub(crate) async fn ask(question: &str) -> io::Result<String> {
     let mut terminal = terminal()?;
     write!(terminal, "{question}")?;
     Ok(line(terminal).await?.reveal().trim().to_owned())
 }
 
 /// Prompts for a line without echo.
-pub(super) async fn ask_secret(question: &str) -> io::Result<Secret> {
+pub(crate) async fn ask_secret(question: &str) -> io::Result<Secret> {
     let mut terminal = terminal()?;
     let _quiet = Quiet::begin(&terminal)?;
     write!(terminal, "{question}")?;

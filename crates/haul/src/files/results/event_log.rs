@@ -14,12 +14,12 @@ use std::{
 use dav::transfer::{Event, Summary};
 use serde::Serialize;
 
-use super::{show, verbosity::Level};
+use crate::files::{options::output::Level, results::format};
 
 const SCHEMA: &str = "longhaul.transfer-event/1";
 
 /// The log and the events of one transfer.
-pub(super) struct Journal {
+pub(crate) struct EventLog {
     log: Option<File>,
     level: Level,
     events: Option<Box<dyn Write + Send>>,
@@ -37,7 +37,7 @@ struct Line<'a> {
 
 #[derive(Serialize, Clone)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub(super) enum What<'a> {
+pub(crate) enum What<'a> {
     Begin { command: &'static str },
     Found { files: u64, bytes: u64 },
     Copied { path: &'a str, bytes: u64 },
@@ -51,7 +51,7 @@ pub(super) enum What<'a> {
 
 impl<'a> What<'a> {
     /// What is written of an event; none if nothing is.
-    pub(super) fn of(event: &Event<'a>) -> Option<Self> {
+    pub(crate) fn of(event: &Event<'a>) -> Option<Self> {
         Some(match *event {
             Event::Found { files, bytes } => Self::Found { files, bytes },
             Event::Moved { .. } => return None,
@@ -64,7 +64,7 @@ impl<'a> What<'a> {
         })
     }
 
-    pub(super) fn end(summary: &Summary) -> Self {
+    pub(crate) fn end(summary: &Summary) -> Self {
         let Summary { files, bytes, skipped, folders, deleted, failed, took } = summary;
         Self::End {
             files: *files,
@@ -78,15 +78,15 @@ impl<'a> What<'a> {
     }
 
     /// The event in a line for a person, and how much it matters; none for what is only counted.
-    pub(super) fn line(&self, dry_run: bool) -> Option<(Level, String)> {
+    pub(crate) fn line(&self, dry_run: bool) -> Option<(Level, String)> {
         let named = |did: &str, would: &str, path: &str| {
             let verb = if dry_run { would } else { did };
-            format!("{verb} {}", show::name(path.as_bytes()))
+            format!("{verb} {}", format::name(path.as_bytes()))
         };
         Some(match self {
             Self::Begin { .. } | Self::Found { .. } | Self::End { .. } => return None,
             Self::Copied { path, bytes } => {
-                (Level::Verbose, format!("{} ({})", named("copied", "would copy", path), show::size(*bytes)))
+                (Level::Verbose, format!("{} ({})", named("copied", "would copy", path), format::size(*bytes)))
             }
             Self::Skipped { path, why, .. } => {
                 let level = if why == "unchanged" { Level::All } else { Level::Verbose };
@@ -100,8 +100,8 @@ impl<'a> What<'a> {
     }
 }
 
-impl Journal {
-    pub(super) fn begin(
+impl EventLog {
+    pub(crate) fn begin(
         command: &'static str,
         log: Option<&Path>,
         level: Level,
@@ -125,7 +125,7 @@ impl Journal {
     }
 
     /// Writes what has happened; why that could not be done, the first time.
-    pub(super) fn write(&mut self, what: &What<'_>, dry_run: bool) -> Option<String> {
+    pub(crate) fn write(&mut self, what: &What<'_>, dry_run: bool) -> Option<String> {
         if self.log.is_none() && self.events.is_none() {
             return None;
         }
@@ -141,13 +141,13 @@ impl Journal {
     }
 
     /// Writes a sentence into the log alone.
-    pub(super) fn log(&mut self, text: &str) -> Option<String> {
+    pub(crate) fn log(&mut self, text: &str) -> Option<String> {
         let written = self.log_line(Some((Level::Always, text.to_owned())));
         written.err().map(|error| format!("cannot write the log: {error}"))
     }
 
     /// Why it is not whole, if it is not.
-    pub(super) fn broken(&self) -> Option<&str> {
+    pub(crate) fn broken(&self) -> Option<&str> {
         self.broken.as_deref()
     }
 
@@ -155,7 +155,7 @@ impl Journal {
         match (&mut self.log, line) {
             (Some(log), Some((level, text))) if level <= self.level => {
                 // In one piece: others may write to the same file.
-                log.write_all(format!("{} {text}\n", show::second(SystemTime::now())).as_bytes())
+                log.write_all(format!("{} {text}\n", format::second(SystemTime::now())).as_bytes())
             }
             _ => Ok(()),
         }
@@ -163,7 +163,7 @@ impl Journal {
 
     fn event(&mut self, what: &What<'_>) -> io::Result<()> {
         let Some(events) = &mut self.events else { return Ok(()) };
-        let line = Line { schema: SCHEMA, time: show::millisecond(SystemTime::now()), what: what.clone() };
+        let line = Line { schema: SCHEMA, time: format::millisecond(SystemTime::now()), what: what.clone() };
         let mut text = serde_json::to_vec(&line)?;
         text.push(b'\n');
         match events.write_all(&text).and_then(|()| events.flush()) {

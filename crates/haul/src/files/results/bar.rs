@@ -12,7 +12,7 @@ use std::{
 use console::{Term, truncate_str};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressState, ProgressStyle};
 
-use super::show;
+use crate::files::results::format;
 
 /// The cost of a file besides its bytes, in bytes.
 const FILE: u64 = 32 * 1024;
@@ -25,16 +25,16 @@ const LITTLE: f64 = 0.02;
 
 /// The progress of a transfer.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counts {
-    pub(super) files: u64,
-    pub(super) bytes: u64,
+pub(crate) struct Counts {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
     /// Files that are done, skipped or failed.
-    pub(super) settled: u64,
+    pub(crate) settled: u64,
     /// Skipped files among them.
-    pub(super) skipped: u64,
-    pub(super) bytes_skipped: u64,
+    pub(crate) skipped: u64,
+    pub(crate) bytes_skipped: u64,
     /// Bytes that have moved, some perhaps twice.
-    pub(super) moved: u64,
+    pub(crate) moved: u64,
 }
 
 impl Counts {
@@ -55,29 +55,29 @@ impl Counts {
             return "listing".to_owned();
         }
         let bytes = self.moved.saturating_add(self.bytes_skipped).min(self.bytes);
-        let (bytes, all) = (show::size(bytes), show::size(self.bytes));
-        let mut line = format!("{} of {}, {bytes} of {all}", self.settled, show::count(self.files, "file"));
+        let (bytes, all) = (format::size(bytes), format::size(self.bytes));
+        let mut line = format!("{} of {}, {bytes} of {all}", self.settled, format::count(self.files, "file"));
         if took >= EARLY {
-            line.extend([", ", &show::size((self.moved as f64 / took.as_secs_f64()) as u64), "/s"]);
+            line.extend([", ", &format::size((self.moved as f64 / took.as_secs_f64()) as u64), "/s"]);
         }
         let [all, done, free] = self.work();
         let (left, done) = (all - done, done - free);
         if took >= EARLY && left > 0.0 && done > LITTLE * (all - free) {
-            line.extend([", ", &show::roughly(took.mul_f64(left / done)), " left"]);
+            line.extend([", ", &format::roughly(took.mul_f64(left / done)), " left"]);
         }
         line
     }
 }
 
 /// A line at the end of the terminal that stays there.
-pub(super) struct Bar {
+pub(crate) struct Bar {
     bar: ProgressBar,
     counts: Arc<Mutex<Counts>>,
 }
 
 impl Bar {
     /// One that is seen only on a terminal, and if `shown`.
-    pub(super) fn new(shown: bool) -> Self {
+    pub(crate) fn new(shown: bool) -> Self {
         let target = if io::stderr().is_terminal() && shown {
             ProgressDrawTarget::stderr()
         } else {
@@ -101,7 +101,7 @@ impl Bar {
     }
 
     /// Updates the counts.
-    pub(super) fn count(&self, change: impl FnOnce(&mut Counts)) {
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Counts)) {
         let mut counts = locked(&self.counts);
         change(&mut counts);
         let step = (counts.share() * STEPS as f64) as u64;
@@ -113,12 +113,12 @@ impl Bar {
     }
 
     /// Prints above the bar.
-    pub(super) fn suspend(&self, say: impl FnOnce()) {
+    pub(crate) fn suspend(&self, say: impl FnOnce()) {
         self.bar.suspend(say);
     }
 
     /// Removes the bar.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
 }
