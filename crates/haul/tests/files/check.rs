@@ -23,7 +23,7 @@ fn check_tells_what_is_missing_and_what_differs() {
         (ended.status.code(), lines, text(&ended.stderr))
     };
     let long = "differs: d/long: 2 bytes in FROM, 3 in TO";
-    let content = "differs: d/other: same size, other content";
+    let content = "differs: d/other: same size, different content";
     let (from, to) = ("missing in FROM: there only", "missing in TO: here only");
     for [source, target] in [["here", &b], ["here", "copy"], [&a, "copy"]] {
         let (code, told, said) = lines(&[source, target, "--download"]);
@@ -34,7 +34,7 @@ fn check_tells_what_is_missing_and_what_differs() {
     assert_eq!((code, told.len()), (Some(1), 4), "{said}");
     let (code, told, said) = lines(&["here", &b, "--size-only", "--one-way"]);
     assert_eq!((code, &told[..]), (Some(1), &[long, to].map(str::to_owned)[..]));
-    assert!(said.contains("2 of the same size, not compared further"), "{said}");
+    assert!(said.contains("2 of the same size, content not compared"), "{said}");
     let (code, ..) = lines(&["here", &b, "--include", "same", "--download"]);
     assert_eq!(code, Some(0), "filters hold on both sides");
     for [source, target] in [["here", a.as_str()], [&a, "here"], ["here", "here"]] {

@@ -101,7 +101,7 @@ pub(crate) fn location(text: &str) -> Result<Location, Unusable> {
     }
 }
 
-/// What is on a server that the settings file names, as in `cloud:photos/2024`.
+/// A path on a named server, as in `cloud:photos/2024`.
 fn named(text: &str) -> Result<Option<Remote>, Unusable> {
     let Some((name, rest)) = text.split_once(':').filter(|(name, _)| settings::is_server_name(name)) else {
         return Ok(None);
@@ -121,7 +121,7 @@ fn named(text: &str) -> Result<Option<Remote>, Unusable> {
     Ok(Some(Remote { path, user: folder.user.or(server.user), ..folder }))
 }
 
-/// Whether it begins as a URL without its scheme does.
+/// Whether the text begins like a URL without a scheme.
 fn is_host(text: &str) -> bool {
     let authority = text.split('/').next().unwrap_or_default();
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
@@ -165,7 +165,7 @@ pub(crate) fn remote(text: &str) -> Result<Remote, Unusable> {
     Ok(Remote { origin, path, user: userinfo.map(|who| who.user) })
 }
 
-/// The one server that all of them are on.
+/// The single server of all locations.
 pub(crate) fn single_server<'a>(places: impl IntoIterator<Item = &'a Remote>) -> Result<&'a Remote, Box<dyn Error>> {
     let mut places = places.into_iter();
     let first = places.next().ok_or_else(|| usage("give a URL"))?;
@@ -183,9 +183,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_a_scheme_is_there_and_all_else_is_here() {
+    fn urls_are_remote_and_other_paths_local() {
         for here in ["a", "./a b", "/x", "c:\\x", "me@host:/x", "a/b:c", "a/b://c", ".", "-"] {
-            assert!(matches!(place(here), Ok(Location::Local(path)) if *path == *here), "{here}");
+            assert!(matches!(location(here), Ok(Location::Local(path)) if *path == *here), "{here}");
         }
         for (text, url) in [
             ("http://h", "http://h/"),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_told_and_no_password_with_it() {
+    fn invalid_url_error_explains_without_the_password() {
         for (text, said) in [
             ("https://me:hunter2@h/a", "process list"),
             ("https://me:@h/a", "process list"),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn one_command_speaks_with_one_server() {
+    fn locations_on_two_servers_are_refused() {
         let of = |texts: &[&str]| {
             let places: Vec<_> = texts.iter().map(|text| remote(text).unwrap()).collect();
             single_server(&places).map(|first| first.origin.to_string()).map_err(|error| error.to_string())
