@@ -40,7 +40,7 @@ enum Stop {
 }
 
 pub(super) async fn run(args: Args) -> Outcome {
-    if args.named.way.json_to_stdout() {
+    if args.named.connection.json_to_stdout() {
         return Err(usage("standard output is for the files; write the JSON to a file"));
     }
     let (session, paths, report) = args.named.open("cat").await?;

@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     filters: FilterOptions,
     #[command(flatten)]
-    way: ConnectionOptions,
+    connection: ConnectionOptions,
 }
 
 /// A folder to compare.
@@ -89,14 +89,14 @@ enum Verdict {
 }
 
 pub(super) async fn run(args: Args) -> Outcome {
-    let mut report = Results::new("check", args.way.json.as_deref());
+    let mut report = Results::new("check", args.connection.json.as_deref());
     let filter = args.filters.read()?;
     let (from, to) = (location(&args.from).map_err(usage)?, location(&args.to).map_err(usage)?);
     let two = matches!((&from, &to), (Location::Remote(from), Location::Remote(to)) if (&from.origin, &from.user) != (&to.origin, &to.user));
-    if two && (!args.way.header.is_empty() || args.way.password_file.is_some()) {
+    if two && (!args.connection.header.is_empty() || args.connection.password_file.is_some()) {
         return Err(usage("--header and --password-file are for one server; with two servers, use the settings file"));
     }
-    let (from, to) = (Side::open(from, &args.way).await?, Side::open(to, &args.way).await?);
+    let (from, to) = (Side::open(from, &args.connection).await?, Side::open(to, &args.connection).await?);
     // What FROM has may have another size or age in TO.
     let of_names = filter.of_names();
     let (source, target) = futures_util::try_join!(from.tree(&filter, args.links), to.tree(&of_names, args.links))?;
@@ -168,11 +168,11 @@ impl Found {
 }
 
 impl Side {
-    async fn open(place: Location, way: &ConnectionOptions) -> Result<Self, Box<dyn std::error::Error>> {
+    async fn open(place: Location, connection: &ConnectionOptions) -> Result<Self, Box<dyn std::error::Error>> {
         Ok(match place {
             Location::Local(path) => Self::Here(path),
             Location::Remote(remote) => {
-                let session = Session::open(&remote, way, &TransferOptions::default()).await?;
+                let session = Session::open(&remote, connection, &TransferOptions::default()).await?;
                 Self::There(Box::new(session), remote.path.as_folder(true))
             }
         })

@@ -38,17 +38,17 @@ pub(crate) struct Args {
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
-    sparing: ExistingFiles,
+    existing: ExistingFiles,
     #[command(flatten)]
     filters: FilterOptions,
     #[command(flatten)]
-    selection: FileOptions,
+    file_options: FileOptions,
     #[command(flatten)]
-    manner: TransferOptions,
+    transfer_options: TransferOptions,
     #[command(flatten)]
-    verbosity: OutputOptions,
+    output_options: OutputOptions,
     #[command(flatten)]
-    way: ConnectionOptions,
+    connection: ConnectionOptions,
 }
 
 #[derive(Serialize)]
@@ -64,20 +64,22 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     if !args.filters.is_empty() && !sources.there.is_empty() && to.remote().is_some() && apart.is_none() {
         return Err(usage("filters do not apply to copies on one server, which copies folders as a whole"));
     }
-    let mut report = Results::new("cp", args.way.json.as_deref());
-    if apart.is_some() && (!args.way.header.is_empty() || args.way.password_file.is_some()) {
+    let mut report = Results::new("cp", args.connection.json.as_deref());
+    if apart.is_some() && (!args.connection.header.is_empty() || args.connection.password_file.is_some()) {
         return Err(usage("--header and --password-file are for one server; with two servers, use the settings file"));
     }
     let one = single_server(sources.there.iter().copied().chain(to.remote().filter(|_| apart.is_none())))?;
-    let session = Session::open(one, &args.way, &args.manner).await?;
+    let session = Session::open(one, &args.connection, &args.transfer_options).await?;
     let second = match to {
-        Location::Remote(to) if apart.is_some() => Some(Session::open(to, &args.way, &args.manner).await?),
+        Location::Remote(to) if apart.is_some() => {
+            Some(Session::open(to, &args.connection, &args.transfer_options).await?)
+        }
         _ => None,
     };
     let skip = if args.resume { Skip::SameSizeAndTime } else { Skip::Nothing };
     let (recursive, resume) = (args.recursive, args.resume);
-    let options = args.selection.apply(transfer::options(second.as_ref().unwrap_or(&session)));
-    let options = args.sparing.apply(dav::transfer::Options { recursive, skip, resume, filter, ..options });
+    let options = args.file_options.apply(transfer::options(second.as_ref().unwrap_or(&session)));
+    let options = args.existing.apply(dav::transfer::Options { recursive, skip, resume, filter, ..options });
     if sources.is_stdin() {
         let Location::Remote(to) = to else {
             return Err(usage("the target of standard input must be a file on a server"));
@@ -87,7 +89,7 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     let there: Vec<_> = sources.there.iter().map(|source| source.path.clone()).collect();
     match to {
         Location::Remote(to) if there.is_empty() => {
-            transfer(&session, Route::Up(&sources.here, &to.path), &options, &stop, report, &args.verbosity).await
+            transfer(&session, Route::Up(&sources.here, &to.path), &options, &stop, report, &args.output_options).await
         }
         Location::Local(to) if to.as_os_str() == "-" => {
             if report.owns_stdout() {
@@ -96,12 +98,12 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
             cat::print_all(&session, &there, session.settings.verify == Verify::Digest, report).await
         }
         Location::Local(to) => {
-            transfer(&session, Route::Down(&there, to), &options, &stop, report, &args.verbosity).await
+            transfer(&session, Route::Down(&there, to), &options, &stop, report, &args.output_options).await
         }
         Location::Remote(to) => {
             if let Some(second) = &second {
                 let route = Route::Across(&there, second, &to.path);
-                return transfer(&session, route, &options, &stop, report, &args.verbosity).await;
+                return transfer(&session, route, &options, &stop, report, &args.output_options).await;
             }
             let copied = relocate(&session, Verb::Copy, &there, &to.path, args.recursive, &mut report).await;
             report.finish(Done { copied })

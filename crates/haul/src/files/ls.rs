@@ -111,7 +111,7 @@ pub(super) async fn run(args: Args) -> Outcome {
         is_headed: args.recursive || asked.len() > 1,
         is_first: true,
         is_long: args.long,
-        kept: args.named.way.json.is_some().then(Vec::new),
+        kept: args.named.connection.json.is_some().then(Vec::new),
     };
     let dav = &session.dav;
     let all = args.all;

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(value_name = "URL")]
     url: String,
     #[command(flatten)]
-    way: ConnectionOptions,
+    connection: ConnectionOptions,
 }
 
 /// The results; null means unknown.
@@ -126,12 +126,15 @@ struct Files {
 
 pub(super) async fn run(args: Args) -> Outcome {
     let remote = remote(&args.url).map_err(usage)?;
-    let report = Results::new("probe", args.way.json.as_deref());
-    let chosen = Settings::of(&remote.origin, &args.way, &TransferOptions::default())?;
+    let report = Results::new("probe", args.connection.json.as_deref());
+    let chosen = Settings::of(&remote.origin, &args.connection, &TransferOptions::default())?;
     // One connection, so that requests are pipelined.
-    let way =
-        ConnectionOptions { connections: Some(1), http: Some(args.way.http.unwrap_or(options::Http::One)), ..args.way };
-    let session = Session::open(&remote, &way, &TransferOptions::default()).await?;
+    let connection = ConnectionOptions {
+        connections: Some(1),
+        http: Some(args.connection.http.unwrap_or(options::Http::One)),
+        ..args.connection
+    };
+    let session = Session::open(&remote, &connection, &TransferOptions::default()).await?;
     let mut found = Found { url: session.url(&remote.path), user: session.user.clone(), ..Found::default() };
     measure::measure(&session, &remote.path, &mut found).await?;
     found.settings = advice::settings(&found, &chosen);

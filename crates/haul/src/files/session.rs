@@ -51,23 +51,23 @@ impl Session {
     /// password.
     pub(super) async fn open(
         remote: &Remote,
-        way: &ConnectionOptions,
-        manner: &TransferOptions,
+        connection: &ConnectionOptions,
+        transfer_options: &TransferOptions,
     ) -> Result<Self, Box<dyn Error>> {
-        Self::with(Settings::of(&remote.origin, way, manner)?, remote, way).await
+        Self::with(Settings::of(&remote.origin, connection, transfer_options)?, remote, connection).await
     }
 
     /// Opens a session for a command with few requests.
-    pub(super) async fn brief(remote: &Remote, way: &ConnectionOptions) -> Result<Self, Box<dyn Error>> {
-        let mut settings = Settings::of(&remote.origin, way, &TransferOptions::default())?;
+    pub(super) async fn brief(remote: &Remote, connection: &ConnectionOptions) -> Result<Self, Box<dyn Error>> {
+        let mut settings = Settings::of(&remote.origin, connection, &TransferOptions::default())?;
         if settings.client.versions == Versions::Auto {
             settings.client.versions = Versions::Brief;
         }
-        Self::with(settings, remote, way).await
+        Self::with(settings, remote, connection).await
     }
 
-    async fn with(settings: Settings, remote: &Remote, way: &ConnectionOptions) -> Result<Self, Box<dyn Error>> {
-        if way.insecure {
+    async fn with(settings: Settings, remote: &Remote, connection: &ConnectionOptions) -> Result<Self, Box<dyn Error>> {
+        if connection.insecure {
             say("--insecure: anyone on the network path to the server can read and change everything");
         }
         let (mut credentials, mut user, found) = credentials(remote, &settings)?;

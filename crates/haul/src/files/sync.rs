@@ -45,17 +45,17 @@ pub(crate) struct Args {
     #[command(flatten)]
     deletion: DeletionOptions,
     #[command(flatten)]
-    sparing: ExistingFiles,
+    existing: ExistingFiles,
     #[command(flatten)]
     filters: FilterOptions,
     #[command(flatten)]
-    selection: FileOptions,
+    file_options: FileOptions,
     #[command(flatten)]
-    manner: TransferOptions,
+    transfer_options: TransferOptions,
     #[command(flatten)]
-    verbosity: OutputOptions,
+    output_options: OutputOptions,
     #[command(flatten)]
-    way: ConnectionOptions,
+    connection: ConnectionOptions,
 }
 
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,14 +68,16 @@ enum By {
 }
 
 pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
-    let report = Results::new("sync", args.way.json.as_deref());
+    let report = Results::new("sync", args.connection.json.as_deref());
     let (from, to) = (location(&args.from).map_err(usage)?, location(&args.to).map_err(usage)?);
     let remote = match (&from, &to) {
         (Location::Remote(from), Location::Remote(remote)) => {
             return between((from, remote), &to, &args, &stop, report).await;
         }
         (Location::Local(_), Location::Remote(remote)) | (Location::Remote(remote), Location::Local(_)) => remote,
-        (Location::Local(_), Location::Local(_)) => return Err(usage("both folders are local; one of them must be a URL")),
+        (Location::Local(_), Location::Local(_)) => {
+            return Err(usage("both folders are local; one of them must be a URL"));
+        }
     };
     if let Location::Local(from) = &from
         && std::fs::metadata(from).is_ok_and(|kind| !kind.is_dir())
@@ -83,7 +85,7 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
         let from = from.display();
         return Err(usage(format_args!("{from} is not a folder; copy a file with haul cp")));
     }
-    let session = Session::open(remote, &args.way, &args.manner).await?;
+    let session = Session::open(remote, &args.connection, &args.transfer_options).await?;
     let path = remote.path.clone().as_folder(true);
     let mirror =
         from.here().or(to.here()).and_then(|here| server_cache::mirror(&remote.origin, session.who, &path, here));
@@ -91,12 +93,26 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     let options = Options { remembers, last_seen, ..args.options(&session, &to)? };
     match (&from, &to) {
         (Location::Local(from), _) => {
-            transfer(&session, Route::Up(std::slice::from_ref(from), &path), &options, &stop, report, &args.verbosity)
-                .await
+            transfer(
+                &session,
+                Route::Up(std::slice::from_ref(from), &path),
+                &options,
+                &stop,
+                report,
+                &args.output_options,
+            )
+            .await
         }
         (_, Location::Local(to)) => {
-            transfer(&session, Route::Down(std::slice::from_ref(&path), to), &options, &stop, report, &args.verbosity)
-                .await
+            transfer(
+                &session,
+                Route::Down(std::slice::from_ref(&path), to),
+                &options,
+                &stop,
+                report,
+                &args.output_options,
+            )
+            .await
         }
         _ => Err(usage("one of the folders must be local")),
     }
@@ -111,17 +127,18 @@ async fn between(
     report: Results,
 ) -> Outcome {
     let is_one = remote.is_same_server(from);
-    if !is_one && (!args.way.header.is_empty() || args.way.password_file.is_some()) {
+    if !is_one && (!args.connection.header.is_empty() || args.connection.password_file.is_some()) {
         return Err(usage("--header and --password-file are for one server; with two servers, use the settings file"));
     }
-    let session = Session::open(from, &args.way, &args.manner).await?;
-    let second = if is_one { None } else { Some(Session::open(remote, &args.way, &args.manner).await?) };
+    let session = Session::open(from, &args.connection, &args.transfer_options).await?;
+    let second =
+        if is_one { None } else { Some(Session::open(remote, &args.connection, &args.transfer_options).await?) };
     let target = second.as_ref().unwrap_or(&session);
     let (source, path) = (from.path.clone().as_folder(true), remote.path.clone().as_folder(true));
     let last_seen = server_cache::relayed((&from.origin, session.who, &source), (&remote.origin, target.who, &path));
     let options = Options { last_seen, ..args.options(target, to)? };
     let route = Route::Across(std::slice::from_ref(&source), target, &path);
-    transfer(&session, route, &options, stop, report, &args.verbosity).await
+    transfer(&session, route, &options, stop, report, &args.output_options).await
 }
 
 impl Args {
@@ -137,8 +154,8 @@ impl Args {
             resume: self.resume,
             filter: self.filters.read()?,
             dry_run: self.dry_run,
-            ..self.selection.apply(transfer::options(target))
+            ..self.file_options.apply(transfer::options(target))
         };
-        self.deletion.apply(self.sparing.apply(options), to)
+        self.deletion.apply(self.existing.apply(options), to)
     }
 }

@@ -43,9 +43,9 @@ pub(super) async fn transfer(
     options: &Options,
     stop: &Stop,
     mut report: Results,
-    verbosity: &OutputOptions,
+    output_options: &OutputOptions,
 ) -> Outcome {
-    let progress = Arc::new(Progress::new(&report, options.dry_run, verbosity)?);
+    let progress = Arc::new(Progress::new(&report, options.dry_run, output_options)?);
     let settled = AlreadyCopied::new();
     let (hearer, heard) = (progress.clone(), settled.clone());
     let watch: Watch = Arc::new(move |event: Event<'_>| {
@@ -57,7 +57,7 @@ pub(super) async fn transfer(
     let notified = stop.notified();
     let mut options = options.clone();
     let mut all = Summary::default();
-    for attempt in 1..=verbosity.retries() {
+    for attempt in 1..=output_options.retries() {
         let (name, summary) = match route {
             Route::Up(sources, to) => {
                 (to.to_string(), transfer::upload(&session.dav, sources, to, &options, notified, &watch).await)
@@ -71,7 +71,7 @@ pub(super) async fn transfer(
                 (to.to_string(), transfer::relay(from, to_there, &options, notified, &watch).await)
             }
         };
-        let again = attempt < verbosity.retries() && !stop.is_requested();
+        let again = attempt < output_options.retries() && !stop.is_requested();
         let failed = match &summary {
             Ok(summary) => summary.failed.len(),
             Err(_) => 1,

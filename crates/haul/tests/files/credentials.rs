@@ -66,7 +66,7 @@ fn without_the_right_one_it_is_said_what_is_wanted() {
     let mut wrong = place.command(&["ls", &place.url]);
     wrong.envs([("HAUL_USER", "ann"), ("HAUL_PASSWORD", "wrong-word")]);
     let refused = one_sentence(&output(wrong), 1);
-    assert!(refused.contains("refused") && !refused.contains("wrong-word"), "{refused}");
+    assert!(refused.contains("rejected") && !refused.contains("wrong-word"), "{refused}");
     private(&place.path("word"), "hunter2\n");
     let nobody = place.haul(&["ls", &place.url, "--password-file", "word"]);
     assert_eq!(nobody.status.code(), Some(2));

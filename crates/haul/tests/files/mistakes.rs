@@ -24,7 +24,6 @@ fn wrong_usage_is_status_2() {
         (&["cp", "a", "b"], "all paths are local"),
         (&["cp", "a", &here, &here], "both local and remote"),
         (&["sync", "a", "b"], "both folders are local"),
-        (&["sync", &here, &here], "both are on a server"),
         (&["cat", &here, "--json", "-"], "standard output is for the files"),
         (&["ls", &here, "--connections", "0"], "--connections"),
         (&["ls", &here, "--timeout", "0s"], "--timeout"),
@@ -48,7 +47,7 @@ fn a_server_that_cannot_be_reached_is_status_1() {
     };
     for (arguments, said) in [
         (&["ls", &closed][..], "Connection refused"),
-        (&["ls", &silent, "--timeout", "300ms"], "for 0.3 s"),
+        (&["ls", &silent, "--timeout", "300ms"], "within 0.3 s"),
         (&["ls", &place.url], "certificate"),
         (&["probe", &place.url], "certificate"),
         (&["ls", &place.url, "--ca", "none.pem"], "none.pem"),

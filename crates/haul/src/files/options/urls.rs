@@ -17,7 +17,7 @@ pub(crate) struct UrlArgs {
     #[arg(value_name = "URL", required = true)]
     urls: Vec<String>,
     #[command(flatten)]
-    pub(crate) way: ConnectionOptions,
+    pub(crate) connection: ConnectionOptions,
 }
 
 impl UrlArgs {
@@ -27,8 +27,8 @@ impl UrlArgs {
         command: &'static str,
     ) -> Result<(Session, Vec<RemotePath>, Results), Box<dyn Error>> {
         let urls = remote_locations(&self.urls)?;
-        let session = Session::brief(single_server(&urls)?, &self.way).await?;
+        let session = Session::brief(single_server(&urls)?, &self.connection).await?;
         let paths = urls.into_iter().map(|url| url.path).collect();
-        Ok((session, paths, Results::new(command, self.way.json.as_deref())))
+        Ok((session, paths, Results::new(command, self.connection.json.as_deref())))
     }
 }

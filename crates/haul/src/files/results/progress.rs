@@ -48,13 +48,13 @@ impl Progress {
     pub(crate) fn new(
         report: &Results,
         dry_run: bool,
-        verbosity: &OutputOptions,
+        output_options: &OutputOptions,
     ) -> Result<Self, Box<dyn std::error::Error>> {
-        let journal = Some(verbosity.journal(report.command(), report)?);
-        let level = verbosity.level();
+        let journal = Some(output_options.journal(report.command(), report)?);
+        let level = output_options.level();
         let bar = Bar::new(!dry_run && level > Level::Always);
         let state = State { journal, ..State::default() }.into();
-        let show = dry_run && !report.owns_stdout() && !verbosity.owns_stdout();
+        let show = dry_run && !report.owns_stdout() && !output_options.owns_stdout();
         Ok(Self { bar, state, dry_run, keep: report.is_kept(), show, level })
     }
 

@@ -105,13 +105,13 @@ impl Settings {
     /// The settings for a server.
     pub(crate) fn of(
         origin: &Origin,
-        way: &ConnectionOptions,
-        manner: &TransferOptions,
+        connection: &ConnectionOptions,
+        transfer_options: &TransferOptions,
     ) -> Result<Self, Box<dyn Error>> {
         let file = file().map_or(Ok(File::default()), |path| File::read(&path))?;
         let proxies = Proxies::from_environment(|name| std::env::var(name).ok())?;
-        let named = headers::headers(way.header.iter().map(String::as_str)).map_err(usage)?;
-        let mut settings = file.settings(origin, way, manner, proxies);
+        let named = headers::headers(connection.header.iter().map(String::as_str)).map_err(usage)?;
+        let mut settings = file.settings(origin, connection, transfer_options, proxies);
         let mut all = file.headers(origin)?;
         for name in named.keys() {
             all.remove(name);
@@ -197,25 +197,25 @@ impl File {
     fn settings(
         &self,
         origin: &Origin,
-        way: &ConnectionOptions,
-        manner: &TransferOptions,
+        connection: &ConnectionOptions,
+        transfer_options: &TransferOptions,
         proxies: Proxies,
     ) -> Settings {
         let (host, all) = (self.table(origin), &self.defaults);
-        let certificate = way.client_cert.clone().or(host.client_cert).or_else(|| all.client_cert.clone());
-        let key = way.client_key.clone().or(host.client_key).or_else(|| all.client_key.clone());
+        let certificate = connection.client_cert.clone().or(host.client_cert).or_else(|| all.client_cert.clone());
+        let key = connection.client_key.clone().or(host.client_key).or_else(|| all.client_key.clone());
         let identity = certificate.map(|certificate| {
             let key = key.unwrap_or(certificate.clone());
             Identity { origin: origin.clone(), certificate, key }
         });
-        let own = way.ca.clone().or(host.ca);
+        let own = connection.ca.clone().or(host.ca);
         // Trust in this server does not extend to redirects to others.
-        let only = (way.insecure || own.is_some()).then(|| origin.host().to_owned());
+        let only = (connection.insecure || own.is_some()).then(|| origin.host().to_owned());
         let authorities = own.or_else(|| all.ca.clone()).into_iter().collect();
-        let tls = TlsSettings { authorities, only, identity, unverified: way.insecure, fresh: false };
-        let http = way.http.or(host.http).or(all.http).unwrap_or_default();
-        let pipeline = way.pipeline.or(host.pipeline).or(all.pipeline).unwrap_or_default();
-        let fast_open = match way.tfo.or(host.tfo).or(all.tfo).unwrap_or_default() {
+        let tls = TlsSettings { authorities, only, identity, unverified: connection.insecure, fresh: false };
+        let http = connection.http.or(host.http).or(all.http).unwrap_or_default();
+        let pipeline = connection.pipeline.or(host.pipeline).or(all.pipeline).unwrap_or_default();
+        let fast_open = match connection.tfo.or(host.tfo).or(all.tfo).unwrap_or_default() {
             Tfo::Off => FastOpen::Off,
             Tfo::On => FastOpen::On,
             Tfo::Private => FastOpen::Private,
@@ -234,32 +234,41 @@ impl File {
                 Pipeline::Safe => Pipelining::Safe,
                 Pipeline::Aggressive => Pipelining::Aggressive,
             },
-            connections: way
+            connections: connection
                 .connections
                 .or(host.connections)
                 .or(all.connections)
                 .map_or(client.connections, usize::from),
-            budget: way.bwlimit.as_ref().or(host.bwlimit.as_ref()).or(all.bwlimit.as_ref()).map(Timetable::budget),
-            timeouts: way.timeout.or(host.timeout).or(all.timeout).map_or(client.timeouts, |span| within(span.0)),
+            budget: connection
+                .bwlimit
+                .as_ref()
+                .or(host.bwlimit.as_ref())
+                .or(all.bwlimit.as_ref())
+                .map(Timetable::budget),
+            timeouts: connection
+                .timeout
+                .or(host.timeout)
+                .or(all.timeout)
+                .map_or(client.timeouts, |span| within(span.0)),
             ..client
         };
-        let clear = way.cleartext || host.cleartext.is_some_and(|clear| *clear.get_ref());
+        let clear = connection.cleartext || host.cleartext.is_some_and(|clear| *clear.get_ref());
         Settings {
             client,
             clear: if clear { Clear::Allowed } else { Clear::Refused },
             user: host.user.map(Spanned::into_inner),
-            password_file: way.password_file.clone().or(host.password_file.map(Spanned::into_inner)),
-            lock: match manner.lock.or(host.lock).or(all.lock).unwrap_or_default() {
+            password_file: connection.password_file.clone().or(host.password_file.map(Spanned::into_inner)),
+            lock: match transfer_options.lock.or(host.lock).or(all.lock).unwrap_or_default() {
                 Lock::Never => LockPolicy::Never,
                 Lock::Edit => LockPolicy::OnEdit,
                 Lock::Always => LockPolicy::Always,
             },
-            verify: match manner.verify.or(host.verify).or(all.verify).unwrap_or_default() {
+            verify: match transfer_options.verify.or(host.verify).or(all.verify).unwrap_or_default() {
                 Verify::None => dav::transfer::Verify::None,
                 Verify::Size => dav::transfer::Verify::Size,
                 Verify::Digest => dav::transfer::Verify::Digest,
             },
-            temporary: manner.temporary.or(host.temporary).or(all.temporary).unwrap_or(false),
+            temporary: transfer_options.temporary.or(host.temporary).or(all.temporary).unwrap_or(false),
         }
     }
 }
@@ -321,8 +330,8 @@ mod tests {
              [host.\"A:8443\"]\nconnections = 5\nhttp = \"2\"\n",
         )
         .unwrap();
-        let settings = |url: &str, way: &ConnectionOptions| {
-            file.settings(&origin(url), way, &TransferOptions::default(), Proxies::default())
+        let settings = |url: &str, connection: &ConnectionOptions| {
+            file.settings(&origin(url), connection, &TransferOptions::default(), Proxies::default())
         };
         let none = ConnectionOptions::default();
         for (url, connections, user) in
@@ -334,8 +343,9 @@ mod tests {
         }
         assert_eq!(settings("https://a", &none).password_file, Some("/c/word".into()));
         assert_eq!(settings("https://a:8443", &none).client.versions, Versions::Http2);
-        let way = ConnectionOptions { connections: Some(9), ca: Some("mine".into()), ..ConnectionOptions::default() };
-        let found = settings("https://a", &way);
+        let connection =
+            ConnectionOptions { connections: Some(9), ca: Some("mine".into()), ..ConnectionOptions::default() };
+        let found = settings("https://a", &connection);
         assert_eq!(found.client.connections, 9);
         assert_eq!(found.client.connect.tls.authorities, [PathBuf::from("mine")]);
     }
@@ -345,14 +355,17 @@ mod tests {
         let file = parse("[defaults]\nca = \"/all.pem\"\n[host.a]\nca = \"/a.pem\"\n").unwrap();
         let insecure = ConnectionOptions { insecure: true, ..ConnectionOptions::default() };
         let named = ConnectionOptions { ca: Some("mine".into()), ..ConnectionOptions::default() };
-        for (url, way, only) in [
+        for (url, connection, only) in [
             ("https://a:8443/", ConnectionOptions::default(), Some("a")),
             ("https://b/", ConnectionOptions::default(), None),
             ("https://b/", insecure, Some("b")),
             ("https://b/", named, Some("b")),
         ] {
-            let tls =
-                file.settings(&origin(url), &way, &TransferOptions::default(), Proxies::default()).client.connect.tls;
+            let tls = file
+                .settings(&origin(url), &connection, &TransferOptions::default(), Proxies::default())
+                .client
+                .connect
+                .tls;
             assert_eq!(tls.only.as_deref(), only, "{url}");
         }
     }
@@ -365,8 +378,8 @@ mod tests {
             ("[default]\n", 1, "`default`"),
             ("[host.a]\nlock = \"never\"\npassword = \"hunter2\"\n", 3, "`password`"),
             ("[host.a]\nconnections = 0\n", 2, "from 1 to 64"),
-            ("[host.a]\ntimeout = \"soon\"\n", 2, "a time"),
-            ("[defaults]\nlock = \"edit\"\nuser = \"ann\"\n", 3, "belongs to one server"),
+            ("[host.a]\ntimeout = \"soon\"\n", 2, "18ms"),
+            ("[defaults]\nlock = \"edit\"\nuser = \"ann\"\n", 3, "is for one server"),
             ("[defaults]\nlock = \n", 2, ""),
         ] {
             let why = parse(text).unwrap_err();
