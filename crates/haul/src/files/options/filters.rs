@@ -18,7 +18,7 @@ const DAY: f64 = 86_400.0;
 
 /// Selects files by name, size and age.
 #[derive(clap::Args, Debug, Clone, Default)]
-#[command(next_help_heading = "FilterOptions")]
+#[command(next_help_heading = "Filters")]
 pub(crate) struct FilterOptions {
     /// Exclude files and folders that match PATTERN, as in .gitignore; repeatable
     #[arg(long, value_name = "PATTERN")]
