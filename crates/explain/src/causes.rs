@@ -1,11 +1,11 @@
-//! What time is spent on: one file for each cause.
+//! The causes: what the time of a transfer is spent on; one file for each.
 //!
-//! A cause looks at a wait and says which part of it is its own. The causes are asked in the order of [`RULES`], and
-//! what one claims, no later one gets: so every instant belongs to exactly one, and none to nobody, as the last
-//! ones claim whatever is left. The order is from what is certain by itself (a handshake, a timer that fired) to what
-//! is told by what it is not (a congestion window is what is left when no other reason is seen).
+//! A cause examines a wait and claims a part of it. The causes are tried in the order of [`RULES`], and what one claims,
+//! no later one gets: so every instant belongs to exactly one cause. None is left over, because the last causes claim
+//! whatever remains. The order goes from causes with direct evidence (a handshake, a timer that fired) to those that
+//! are inferred from the absence of others (a full congestion window is left when there is no other reason to wait).
 //!
-//! To add a cause is to add a file and a line.
+//! To add a cause, add a file and a line to [`RULES`].
 
 mod client_think;
 mod congestion_window;
@@ -39,66 +39,66 @@ pub(crate) use crate::{
 pub(crate) use evidence::{Chunk, Evidence, Fix};
 pub(crate) use wait::{Wait, WaitEnd};
 
-/// What a piece of a transfer's time was spent on.
+/// What a part of a transfer's time was spent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// The name server's answer was waited for.
+    /// The client waited for a DNS answer.
     NameLookup,
     /// A SYN was lost or ignored, and its sender waited before it tried again.
     ConnectRetry,
-    /// The TCP handshake was waited for.
+    /// The TCP handshake.
     Connect,
-    /// The TLS handshake was waited for.
+    /// The TLS handshake.
     Tls,
-    /// The sender heard nothing, and waited for its timer before it sent again.
+    /// The sender received no acknowledgements, and waited for its timer before it retransmitted.
     RetransmissionTimeout,
-    /// The narrowest link was busy with the transfer's own bytes.
+    /// The bottleneck was busy with the transfer's own bytes.
     PathRate,
-    /// Lost packets were being repaired as acknowledgements told of them.
+    /// The sender repaired losses that acknowledgements reported.
     FastRecovery,
-    /// The receiver's window was closed.
+    /// The receive window was closed, because the program did not read.
     ReceiverStalled,
-    /// The receiver held an acknowledgement back, and the sender waited for it.
+    /// The receiver delayed an acknowledgement that the sender waited for.
     DelayedAck,
-    /// HTTP/2's own window was closed.
+    /// An HTTP/2 flow-control window was closed.
     HttpFlowControl,
-    /// As much was outstanding as the receiver's window allowed.
+    /// The receive window was full.
     ReceiveWindow,
-    /// A small segment waited until all before it was acknowledged.
+    /// Nagle's algorithm held a small segment until everything before it was acknowledged.
     Nagle,
-    /// The sender waited for its own data to be acknowledged before it wrote on.
+    /// The sender waited for its own data to be acknowledged before it wrote more.
     SendBuffer,
-    /// The sending program had nothing to send in the midst of a message.
+    /// The sending program had nothing to send in the middle of a message.
     SenderIdle,
-    /// The congestion window was still opening.
+    /// The congestion window was still growing.
     SlowStart,
-    /// As much was outstanding as the congestion window allowed.
+    /// The congestion window was full.
     CongestionWindow,
-    /// Packets were on their way, at the speed of light and of routers.
+    /// Packets were on the path.
     Propagation,
-    /// The server had the request and had not begun to answer.
+    /// The server had the request and had not begun to respond.
     ServerThink,
     /// The client could have sent its next request, and had not yet.
     ClientThink,
 }
 
-/// How a cause is told, and what is said of it.
+/// How a cause is recognised and described.
 pub(crate) struct Rule {
     pub(crate) cause: Cause,
-    /// What the time was lost to, in a few words.
+    /// A noun phrase that completes "the time was lost to …".
     pub(crate) title: &'static str,
-    /// Whether a setting, a program or another path could take it away; false for what physics asks.
+    /// Whether a setting, a program or another path could remove it; false for what physics requires.
     pub(crate) avoidable: bool,
-    /// From when to when of a wait it claims, in nanoseconds; what lies outside the wait or belongs to another
-    /// cause already is left out.
+    /// The part of a wait that it claims, in nanoseconds since the epoch. The parts outside the wait and those that
+    /// belong to another cause already are ignored.
     pub(crate) claim: fn(&Wait) -> Option<(u64, u64)>,
-    /// One paragraph that a person understands.
+    /// One paragraph for a person.
     pub(crate) why: fn(&Evidence) -> String,
-    /// What would take it away.
+    /// The changes that remove it.
     pub(crate) fixes: fn(Option<Chunk>) -> Vec<Fix>,
 }
 
-/// In the order in which they are asked.
+/// All causes, in the order in which they are tried.
 pub(crate) const RULES: [Rule; COUNT] = [
     name_lookup::RULE,
     connect_retry::RULE,
@@ -121,11 +121,11 @@ pub(crate) const RULES: [Rule; COUNT] = [
     client_think::RULE,
 ];
 
-/// How many causes there are.
+/// The number of causes.
 const COUNT: usize = 19;
 
 impl Cause {
-    /// All of them.
+    /// All causes.
     pub fn all() -> impl Iterator<Item = Self> {
         RULES.iter().map(|rule| rule.cause)
     }
@@ -134,17 +134,17 @@ impl Cause {
         &RULES[self as usize]
     }
 
-    /// Whether a setting, a program or another path could take it away.
+    /// Whether a setting, a program or another path could remove it.
     pub fn is_avoidable(self) -> bool {
         self.rule().avoidable
     }
 
-    /// What would take it away, where nothing is known of the sender's writes.
+    /// The changes that remove it, if nothing is known of the sender's writes.
     pub fn fixes(self) -> Vec<Fix> {
         (self.rule().fixes)(None)
     }
 
-    /// What the time was lost to, in a few words.
+    /// A noun phrase that completes "the time was lost to …".
     pub fn title(self) -> &'static str {
         self.rule().title
     }
@@ -180,12 +180,12 @@ impl Cause {
 pub struct CauseTimes([u64; COUNT]);
 
 impl CauseTimes {
-    /// All of them added up.
+    /// The sum of all.
     pub fn sum(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// The causes that took any time, those that took most first.
+    /// The causes that took any time, most expensive first.
     pub fn ranked(&self) -> Vec<(Cause, u64)> {
         let mut ranked: Vec<_> = Cause::all().map(|cause| (cause, self[cause])).filter(|(_, time)| *time > 0).collect();
         ranked.sort_by_key(|(cause, time)| (std::cmp::Reverse(*time), *cause));
@@ -211,8 +211,8 @@ mod tests {
     use super::{Cause, RULES};
 
     #[test]
-    fn rules_stand_in_the_order_of_their_causes() {
-        assert!(Cause::all().enumerate().all(|(place, cause)| cause as usize == place));
+    fn rules_are_in_the_order_of_their_causes() {
+        assert!(Cause::all().enumerate().all(|(index, cause)| cause as usize == index));
         assert!(RULES.iter().all(|rule| rule.cause.rule().cause == rule.cause));
     }
 }

@@ -1,9 +1,9 @@
 //! From packets to connections.
 //!
-//! A connection is two addresses with their ports, from a SYN on until the next SYN with another initial number.
-//! One whose SYN was not captured begins with its first packet; the lower port is then taken for the server's, as
-//! servers are asked on ports that people know. Finished connections are handed out while the capture is still
-//! being read, so that what stays in memory is what is still open.
+//! A connection is a pair of addresses with ports, from a SYN until the next SYN with another initial sequence number.
+//! If the SYN was not captured, the connection begins with its first packet, and the lower port is taken for the
+//! server's, since servers use well-known ports. Finished connections are handed over while the capture is still being
+//! read, so that only open ones stay in memory.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
@@ -22,28 +22,28 @@ use crate::{
     stream_offset::StreamOffsets,
 };
 
-/// How long a closed connection is kept for what still comes, in nanoseconds: TIME-WAIT's packets come within
-/// round trips.
+/// How long a closed connection is kept for late packets, in nanoseconds: those of TIME-WAIT arrive within a few round
+/// trips.
 const LINGER: u64 = 2_000_000_000;
 
-/// How long before a connection its name was looked up at most, in nanoseconds.
-const LOOKUP: u64 = 5_000_000_000;
+/// The longest time between a DNS answer and the connection that uses it, in nanoseconds.
+const MAX_LOOKUP_AGE: u64 = 5_000_000_000;
 
-/// The longest that a capture lasts, in nanoseconds: four years. CauseTimes are compared by their multiples.
-const LONGEST: u64 = 1 << 57;
+/// The longest duration of a capture, in nanoseconds: four years, so that multiples of times do not overflow.
+const MAX_DURATION: u64 = 1 << 57;
 
-/// How many questions and answers are remembered.
-const LOOKUPS: usize = 65_536;
+/// The maximum number of DNS queries and answers that are remembered.
+const MAX_LOOKUPS: usize = 65_536;
 
-/// How long after it was first asked a question is asked again at most, in nanoseconds (resolv.conf(5): `timeout`).
-const AGAIN: u64 = 30_000_000_000;
+/// The longest time between the first query and a repetition, in nanoseconds (resolv.conf(5): `timeout`, at most 30 s).
+const MAX_QUERY_RETRY: u64 = 30_000_000_000;
 
-/// A question to a name server and its answer.
+/// A DNS query and its answer. Times are in nanoseconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lookup {
     pub(crate) asked: u64,
     pub(crate) answered: u64,
-    /// The answer's packet.
+    /// The packet number of the answer.
     pub(crate) number: u32,
 }
 
@@ -51,25 +51,25 @@ pub(crate) struct Lookup {
 #[derive(Debug)]
 pub(crate) struct CapturedConnection {
     pub(crate) ends: PerSide<SocketAddr>,
-    /// What each SYN said, where it was seen.
+    /// The announcements of each SYN, where it was captured.
     pub(crate) syn: PerSide<Option<Syn>>,
     pub(crate) offsets: PerSide<Option<StreamOffsets>>,
     pub(crate) segments: Vec<SegmentRecord>,
     pub(crate) content: Content,
     pub(crate) lookup: Option<Lookup>,
-    /// What was acknowledged selectively: by which packet, from where to where. Only where packets are kept.
+    /// SACK blocks: the packet number, the start, the end. Only where packets are kept.
     pub(crate) sacks: Vec<(u32, u32, u32)>,
-    /// Whether packets carry timestamps.
+    /// Whether data packets carry timestamps.
     pub(crate) timestamps: bool,
-    /// How long an answer took at least, by timestamps: from the capture to each side and back.
+    /// The round-trip times between the capture point and each side, by timestamps.
     pub(crate) echoes: PerSide<Echo>,
-    /// Whether the capture says itself whose end it was taken at.
-    pub(crate) at: Option<Side>,
+    /// The end at which the capture was taken, if the capture format says so.
+    pub(crate) captured_at: Option<Side>,
     closed: PerSide<bool>,
     reset: bool,
 }
 
-/// What a SYN says of its sender.
+/// The announcements of a SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Syn {
     pub(crate) isn: u32,
@@ -78,17 +78,17 @@ pub(crate) struct Syn {
     pub(crate) sack: bool,
 }
 
-/// How long a timestamp takes to come back (RFC 7323 §4.1), seen from the capture.
+/// Measures how long a timestamp takes to be echoed (RFC 7323 §4.1), seen from the capture point.
 ///
-/// One timestamp is on its way at a time. Its first appearance counts: a clock ticks slower than packets pass, and
-/// an echo of a later packet with the same value would come back too soon.
+/// One timestamp is measured at a time, from its first appearance: a timestamp clock ticks slower than packets pass, so
+/// that a later packet with the same value would seem to be echoed too soon.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Echo {
     latest: Option<u32>,
     /// The value that was sent to this side, and when.
     sent: Option<(u32, u64)>,
-    /// The shortest time seen, in nanoseconds.
-    pub(crate) least: Option<u64>,
+    /// The shortest time, in nanoseconds.
+    pub(crate) min: Option<u64>,
 }
 
 impl Echo {
@@ -106,7 +106,7 @@ impl Echo {
         let ahead = value.wrapping_sub(sent) as i32;
         if ahead == 0 {
             let took = now - at;
-            self.least = Some(self.least.map_or(took, |least| least.min(took)));
+            self.min = Some(self.min.map_or(took, |min| min.min(took)));
         }
         if ahead >= 0 {
             self.sent = None;
@@ -114,12 +114,12 @@ impl Echo {
     }
 }
 
-/// A question to a name server.
+/// A DNS query.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
-    /// When it was asked for the first time.
+struct Query {
+    /// When it was sent for the first time.
     first: u64,
-    /// Whether it has not been answered since it was last asked.
+    /// Whether it has not been answered since it was last sent.
     open: bool,
 }
 
@@ -133,31 +133,31 @@ pub(crate) struct Collector {
     open: foldhash::HashMap<Ends, Box<CapturedConnection>>,
     /// Connections that were closed, with the time and the number of segments they had then.
     closing: VecDeque<(u64, Ends)>,
-    /// Those that are finished.
+    /// Finished connections, for the caller to drain.
     #[allow(clippy::vec_box, reason = "they are moved here from the table, all of them at the end")]
     pub(crate) finished: Vec<Box<CapturedConnection>>,
-    /// The questions: who, whom, with which number.
-    asked: HashMap<(SocketAddr, SocketAddr, u16), Asked>,
-    /// Which addresses were found, by whom.
+    /// The queries, by client, server and identifier.
+    asked: HashMap<(SocketAddr, SocketAddr, u16), Query>,
+    /// The latest answer, by client and resolved address.
     found: HashMap<(IpAddr, IpAddr), Lookup>,
-    /// Whether somebody will look at single packets.
+    /// Whether to keep SACK blocks.
     keep_sacks: bool,
     begin: Option<u64>,
     latest: u64,
 }
 
 impl Collector {
-    /// One that keeps what is only needed to look at single packets, or does not.
+    /// Creates a collector. SACK blocks are only needed to show single packets.
     pub(crate) fn new(keep_sacks: bool) -> Self {
         Self { keep_sacks, ..Self::default() }
     }
 
-    /// Takes in the next packet.
+    /// Adds the next packet.
     pub(crate) fn add(&mut self, packet: &Packet) {
         let nanos = u64::try_from(packet.time.as_nanos()).unwrap_or(u64::MAX);
         let begin = *self.begin.get_or_insert(nanos.min(u64::MAX >> 2));
-        // Time does not run backwards, though clocks are set.
-        self.latest = self.latest.max(nanos.clamp(begin, begin + LONGEST));
+        // Time never runs backwards here, although clocks may be set.
+        self.latest = self.latest.max(nanos.clamp(begin, begin + MAX_DURATION));
         match Segment::of(packet) {
             Some(segment) => self.add_segment(&segment),
             None => self.add_lookup(packet),
@@ -176,10 +176,10 @@ impl Collector {
         }
     }
 
-    /// Those that were still open at the capture's end.
+    /// Finishes the connections that were still open at the capture's end.
     pub(crate) fn finish(&mut self) {
         let mut rest: Vec<_> = self.open.drain().map(|(_, connection)| connection).collect();
-        rest.sort_by_key(|connection| connection.segments.first().map(|event| event.number));
+        rest.sort_by_key(|connection| connection.segments.first().map(|segment| segment.number));
         self.finished.extend(rest);
     }
 
@@ -198,7 +198,7 @@ impl Collector {
         };
         if connection.lookup.is_none() && segment.flags.has(Flags::SYN) {
             let lookup = self.found.get(&(connection.ends.client.ip(), connection.ends.server.ip()));
-            connection.lookup = lookup.filter(|lookup| lookup.answered + LOOKUP > self.latest).copied();
+            connection.lookup = lookup.filter(|lookup| lookup.answered + MAX_LOOKUP_AGE > self.latest).copied();
         }
         let was_closed = connection.is_closed();
         connection.add(segment, self.latest);
@@ -216,15 +216,15 @@ impl Collector {
             return;
         };
         let Some(message) = dns::Message::read(data) else { return };
-        if self.asked.len() > LOOKUPS || self.found.len() > LOOKUPS {
+        if self.asked.len() > MAX_LOOKUPS || self.found.len() > MAX_LOOKUPS {
             self.asked.clear();
             self.found.clear();
         }
         if !message.answer {
-            // Who asks again has not heard the answer that was seen here: it was lost further on.
+            // A client that repeats its query has not received the captured answer: it was lost later.
             let asked = self.asked.get(&(from, to, message.id)).map(|asked| asked.first);
-            let first = asked.filter(|first| first + AGAIN > self.latest).unwrap_or(self.latest);
-            self.asked.insert((from, to, message.id), Asked { first, open: true });
+            let first = asked.filter(|first| first + MAX_QUERY_RETRY > self.latest).unwrap_or(self.latest);
+            self.asked.insert((from, to, message.id), Query { first, open: true });
         } else if let Some(asked) = self.asked.get_mut(&(to, from, message.id)).filter(|asked| asked.open) {
             asked.open = false;
             let number = u32::try_from(packet.number).unwrap_or(u32::MAX);
@@ -236,15 +236,15 @@ impl Collector {
 
 impl CapturedConnection {
     fn new(first: &Segment) -> Self {
-        let asks = match (first.flags.has(Flags::SYN), first.flags.has(Flags::ACK)) {
+        let from_client = match (first.flags.has(Flags::SYN), first.flags.has(Flags::ACK)) {
             (true, false) => true,
             (true, true) => false,
             _ => first.to.port() <= first.from.port(),
         };
-        let (client, server) = if asks { (first.from, first.to) } else { (first.to, first.from) };
-        let at = first.direction.map(|direction| {
-            let sends = direction == capture::Direction::Outbound;
-            if sends == asks { Side::Client } else { Side::Server }
+        let (client, server) = if from_client { (first.from, first.to) } else { (first.to, first.from) };
+        let captured_at = first.direction.map(|direction| {
+            let is_outbound = direction == capture::Direction::Outbound;
+            if is_outbound == from_client { Side::Client } else { Side::Server }
         });
         Self {
             ends: PerSide { client, server },
@@ -256,7 +256,7 @@ impl CapturedConnection {
             sacks: Vec::new(),
             timestamps: false,
             echoes: PerSide::default(),
-            at,
+            captured_at,
             closed: PerSide::default(),
             reset: false,
         }
@@ -297,10 +297,10 @@ impl CapturedConnection {
                 self.content.begin(from);
             }
         }
-        let event = SegmentRecord::new(segment, now, from);
-        // The same packet, captured twice on its way through one machine.
-        let twice = |last: &SegmentRecord| segment.data > 0 && last.repeats(&event) && now - last.time < 200_000;
-        if self.segments.iter().rev().take(2).any(twice) {
+        let record = SegmentRecord::new(segment, now, from);
+        // The same packet, captured twice on its way through a machine.
+        let is_copy = |last: &SegmentRecord| segment.data > 0 && last.repeats(&record) && now - last.time < 200_000;
+        if self.segments.iter().rev().take(2).any(is_copy) {
             return;
         }
         if let Some((value, echo)) = segment.timestamps() {
@@ -317,6 +317,6 @@ impl CapturedConnection {
         }
         self.closed[from] |= segment.flags.has(Flags::FIN);
         self.reset |= segment.flags.has(Flags::RST);
-        self.segments.push(event);
+        self.segments.push(record);
     }
 }

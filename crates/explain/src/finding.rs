@@ -15,20 +15,20 @@ use crate::{
 pub struct Finding {
     /// What the time was spent on.
     pub cause: Cause,
-    /// How much time.
+    /// The time that it took.
     pub cost: Duration,
-    /// Packets that show it: those that ended the longest waits.
+    /// The numbers of packets that show it: those that ended the longest waits.
     pub packets: Vec<u32>,
-    /// One paragraph.
+    /// The evidence, in one paragraph.
     pub why: String,
-    /// The sender's chunks, which some fixes depend on.
+    /// The sender's write size, which some fixes depend on.
     pub(crate) chunk: Option<Chunk>,
-    /// The change that stands for taking the cause away, where it can be run again.
+    /// The what-if change that removes the cause, if the replica has one.
     pub what_if: Option<WhatIf>,
 }
 
 impl Finding {
-    /// What would take it away.
+    /// The changes that remove the cause.
     pub fn fixes(&self) -> Vec<Fix> {
         (self.cause.rule().fixes)(self.chunk)
     }

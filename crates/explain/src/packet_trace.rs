@@ -1,26 +1,25 @@
-//! A connection's packets and its intervals of time, as bytes: some nine for each packet.
+//! A connection's packets and intervals of time as bytes, about nine per packet.
 //!
-//! A page that opens from disk carries its capture as text. As objects, 200,000 packets would be 30 MB of it and a
-//! second of parsing; as columns of fixed width 5 MB. But a packet is mostly what one expects after the last of its
-//! side: it follows on in sequence, comes soon after, acknowledges little more, offers the same window. So each is
-//! written as its difference from that, in numbers of variable length (LEB128; those with a sign in zigzag), and a
-//! page reads them in a few milliseconds.
+//! A page that opens from disk contains its packets as text. As JSON objects, 200,000 packets would be 30 MB and take a
+//! second to parse; as columns of fixed width 5 MB. But a packet mostly resembles the last one of its side: it follows
+//! in sequence, comes soon after, acknowledges little more, offers the same window. So each is written as a difference,
+//! in numbers of variable length (LEB128; signed ones in zigzag encoding), and a page reads them in milliseconds.
 //!
-//! A packet is, in this order:
+//! A packet consists of, in this order:
 //!
-//! | number | is |
+//! | field | value |
 //! |---|---|
-//! | number | more than the packet before, in the capture |
-//! | time | more than the packet before, in microseconds; the first's from the trace's beginning |
-//! | kind | the TCP flags, FIN = 1 to URG = 32; 64 from the server; 128 sent again; 256 a probe; 512 SACK blocks follow; 1024 its sequence number is of no window |
-//! | sequence | more than where its side's last packet ended; signed. The side's first byte of data is 0, its SYN −1 |
+//! | number | difference to the packet before, in the capture |
+//! | time | difference to the packet before, in microseconds; for the first packet, to the trace's beginning |
+//! | kind | the TCP flags, FIN = 1 to URG = 32; 64: from the server; 128: retransmission; 256: probe; 512: SACK blocks follow; 1024: sequence number outside any window |
+//! | sequence | difference to the end of the side's last packet; signed. The side's first byte of data is 0, its SYN −1 |
 //! | length | bytes of data |
-//! | acknowledgement | more than its side's last; signed. Only with the flag ACK |
-//! | window | more than its side's last, in bytes, scaled; signed |
-//! | blocks | with 512: how many, then of each the start, more than the acknowledgement, signed; and its length |
+//! | acknowledgement | difference to the side's last; signed. Only with the flag ACK |
+//! | window | difference to the side's last, in bytes, scaled; signed |
+//! | blocks | with 512: their number, then for each its start, relative to the acknowledgement, signed; and its length |
 //!
-//! A interval of time is: how long, in microseconds, since the last one's end; the cause's place in the list; the number
-//! of the packet that ended it, more than the last interval's, signed.
+//! An interval of time consists of: its length in microseconds; the index of its cause; the number of the packet that
+//! ended it, as a difference to the last interval's, signed.
 
 use capture::tcp::Flags;
 
@@ -34,7 +33,7 @@ use crate::{
 };
 
 const SERVER: u64 = 64;
-const AGAIN: u64 = 128;
+const RETRANSMISSION: u64 = 128;
 const PROBE: u64 = 256;
 const BLOCKS: u64 = 512;
 const STRAY: u64 = 1024;
@@ -42,7 +41,7 @@ const STRAY: u64 = 1024;
 /// A connection's packets and intervals between two times.
 #[derive(Debug)]
 pub(crate) struct PacketTrace {
-    /// When it begins, in nanoseconds since the epoch: all times are from here.
+    /// When it begins, in nanoseconds since the epoch; its times count from here.
     pub(crate) begin: u64,
     pub(crate) count: u64,
     pub(crate) packets: Vec<u8>,
@@ -50,19 +49,19 @@ pub(crate) struct PacketTrace {
 }
 
 impl PacketTrace {
-    /// Of `connection`, at most so many packets: those from a time on, in nanoseconds since the epoch, if they are
-    /// more.
-    pub(crate) fn of(connection: &CapturedConnection, timeline: &Timeline, most: u64, from: u64) -> Self {
+    /// The trace of `connection` with at most `max` packets. If there are more, those from a time on, in nanoseconds
+    /// since the epoch.
+    pub(crate) fn of(connection: &CapturedConnection, timeline: &Timeline, max: u64, from: u64) -> Self {
         let segments = &connection.segments;
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let first = if segments.len() <= most { 0 } else { segments.partition_point(|segment| segment.time < from) };
-        let last = segments.len().min(first.saturating_add(most));
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        let first = if segments.len() <= max { 0 } else { segments.partition_point(|segment| segment.time < from) };
+        let last = segments.len().min(first.saturating_add(max));
         let whole = timeline.intervals.first().map_or(0, |interval| interval.from);
         let begin = if first == 0 { whole } else { segments.get(first).map_or(whole, |segment| segment.time) };
         let end =
             if last == segments.len() { u64::MAX } else { segments.get(last).map_or(u64::MAX, |segment| segment.time) };
         let mut writer = Writer::new(connection, begin);
-        segments.iter().enumerate().take(last).for_each(|(at, segment)| writer.packet(segment, at >= first));
+        segments.iter().enumerate().take(last).for_each(|(index, segment)| writer.packet(segment, index >= first));
         Self { begin, count: (last - first) as u64, packets: writer.bytes, intervals: intervals(timeline, begin, end) }
     }
 }
@@ -70,7 +69,7 @@ impl PacketTrace {
 fn intervals(timeline: &Timeline, begin: u64, end: u64) -> Vec<u8> {
     let (mut bytes, mut before, mut number) = (Vec::new(), 0, 0);
     for interval in timeline.between(begin, end) {
-        // Rounded from the beginning on, so that no error adds up.
+        // Rounded since the beginning, so that errors do not add up.
         let to = (interval.to - begin) / 1000;
         put(&mut bytes, to - before);
         put(&mut bytes, interval.cause as u64);
@@ -80,15 +79,15 @@ fn intervals(timeline: &Timeline, begin: u64, end: u64) -> Vec<u8> {
     bytes
 }
 
-/// What was last seen of a side.
+/// The state of a side after its last packet.
 #[derive(Debug, Default)]
-struct Last {
+struct SideState {
     /// Where its last packet ended, relative to its first byte of data.
     end: i64,
     ack: i64,
     window: i64,
-    /// The end of what it has sent.
-    next: u64,
+    /// The end of all it has sent.
+    snd_nxt: u64,
     syn: bool,
 }
 
@@ -97,7 +96,7 @@ struct Writer<'a> {
     begin: u64,
     number: u32,
     micros: u64,
-    sides: PerSide<Last>,
+    sides: PerSide<SideState>,
     offsets: PerSide<Option<StreamOffsets>>,
     scales: PerSide<u8>,
     sacks: &'a [(u32, u32, u32)],
@@ -110,26 +109,31 @@ impl<'a> Writer<'a> {
             begin,
             number: 0,
             micros: 0,
-            sides: PerSide::of(|_| Last { next: ORIGIN, ..Last::default() }),
+            sides: PerSide::of(|_| SideState { snd_nxt: ORIGIN, ..SideState::default() }),
             offsets: PerSide::of(|side| connection.offsets[side].map(StreamOffsets::rewound)),
             scales: PerSide::of(|side| scale(connection, side)),
             sacks: &connection.sacks,
         }
     }
 
-    /// Takes a packet in, and writes it where it is wanted.
-    fn packet(&mut self, segment: &SegmentRecord, wanted: bool) {
+    /// Processes a packet, and writes it if it is wanted.
+    fn packet(&mut self, segment: &SegmentRecord, is_wanted: bool) {
         let side = segment.from();
         let (syn, fin) = (segment.has(Flags::SYN), segment.has(Flags::FIN));
         let offset = self.offsets[side].get_or_insert_with(|| StreamOffsets::from(segment.seq)).of(segment.seq);
         let last = &self.sides[side];
         let seq = offset.map_or(last.end, |offset| offset as i64 - ORIGIN as i64);
         let start = (seq + i64::from(syn)).saturating_add_unsigned(ORIGIN) as u64;
-        let behind = start < last.next;
-        let probe = behind && segment.len <= 1 && !syn && !fin && !segment.has(Flags::RST);
-        let again = behind && segment.len > 0 && !probe || syn && last.syn;
+        let is_old = start < last.snd_nxt;
+        let is_probe = is_old && segment.len <= 1 && !syn && !fin && !segment.has(Flags::RST);
+        let is_retransmission = is_old && segment.len > 0 && !is_probe || syn && last.syn;
         let mut kind = u64::from(segment.flags());
-        for (set, bit) in [(side == Side::Server, SERVER), (again, AGAIN), (probe, PROBE), (offset.is_none(), STRAY)] {
+        for (set, bit) in [
+            (side == Side::Server, SERVER),
+            (is_retransmission, RETRANSMISSION),
+            (is_probe, PROBE),
+            (offset.is_none(), STRAY),
+        ] {
             kind |= if set { bit } else { 0 };
         }
         let acknowledges = segment.has(Flags::ACK);
@@ -140,10 +144,10 @@ impl<'a> Writer<'a> {
             last.ack
         };
         let window = i64::from(segment.window) << if syn { 0 } else { self.scales[side] };
-        let behind = self.sacks.partition_point(|(number, ..)| *number < segment.number);
-        self.sacks = &self.sacks[behind..];
+        let next = self.sacks.partition_point(|(number, ..)| *number < segment.number);
+        self.sacks = &self.sacks[next..];
         let blocks = &self.sacks[..self.sacks.partition_point(|(number, ..)| *number == segment.number)];
-        if wanted {
+        if is_wanted {
             let micros = (segment.time.saturating_sub(self.begin)) / 1000;
             put(&mut self.bytes, u64::from(segment.number.wrapping_sub(self.number)));
             put(&mut self.bytes, micros - self.micros);
@@ -165,10 +169,10 @@ impl<'a> Writer<'a> {
         }
         let last = &mut self.sides[side];
         let end = seq + i64::from(segment.len) + i64::from(syn) + i64::from(fin);
-        if wanted {
+        if is_wanted {
             (last.end, last.ack, last.window) = (end, ack, window);
         }
-        last.next = last.next.max(start.saturating_add(segment.len.into()));
+        last.snd_nxt = last.snd_nxt.max(start.saturating_add(segment.len.into()));
         last.syn |= syn;
     }
 }
@@ -182,7 +186,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// Writes a number with a sign: 0, −1, 1, −2 as 0, 1, 2, 3.
+/// Writes a signed number in zigzag encoding: 0, −1, 1, −2 as 0, 1, 2, 3.
 fn put_signed(bytes: &mut Vec<u8>, number: i64) {
     put(bytes, (number << 1 ^ number >> 63) as u64);
 }

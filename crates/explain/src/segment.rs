@@ -1,4 +1,4 @@
-//! What is kept of a packet: 32 bytes, so that millions fit into memory.
+//! A TCP segment in 32 bytes, so that millions fit into memory.
 
 use capture::tcp::{Flags, Segment};
 
@@ -7,17 +7,17 @@ use crate::side::Side;
 /// A segment of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SegmentRecord {
-    /// When it passed, in nanoseconds since the epoch; never before the record ahead of it.
+    /// When it was captured, in nanoseconds since the epoch; never before the record ahead of it.
     pub(crate) time: u64,
-    /// Its number in the capture.
+    /// Its packet number in the capture.
     pub(crate) number: u32,
     pub(crate) seq: u32,
     pub(crate) ack: u32,
     /// Bytes of data.
     pub(crate) len: u32,
-    /// The end of the highest block acknowledged selectively, if [`SegmentRecord::SACKED`].
+    /// The end of the highest SACK block, if [`SegmentRecord::SACKED`].
     pub(crate) sacked: u32,
-    /// Not scaled.
+    /// The header field, not scaled.
     pub(crate) window: u16,
     flags: u8,
     bits: u8,
@@ -26,15 +26,15 @@ pub(crate) struct SegmentRecord {
 impl SegmentRecord {
     const SERVER: u8 = 1;
     const SACKED: u8 = 2;
-    const TWICE: u8 = 4;
+    const DUPLICATE_SACK: u8 = 4;
 
     pub(crate) fn new(segment: &Segment, time: u64, from: Side) -> Self {
         let newer = |a: u32, b: u32| if (b.wrapping_sub(a) as i32) > 0 { b } else { a };
         let mut blocks = segment.sack().map(|(_, end)| end);
         let first = blocks.next();
-        // A block that lies behind the acknowledgement came once more than needed (RFC 2883 §4).
-        let behind = |end: u32| segment.acknowledgement.wrapping_sub(end) as i32 >= 0;
-        let twice = if first.is_some_and(behind) { Self::TWICE } else { 0 };
+        // A block below the acknowledgement is a duplicate SACK (RFC 2883 §4).
+        let is_duplicate = |end: u32| segment.acknowledgement.wrapping_sub(end) as i32 >= 0;
+        let duplicate = if first.is_some_and(is_duplicate) { Self::DUPLICATE_SACK } else { 0 };
         let sacked = first.map(|first| blocks.fold(first, newer));
         let server = if from == Side::Server { Self::SERVER } else { 0 };
         Self {
@@ -46,7 +46,7 @@ impl SegmentRecord {
             sacked: sacked.unwrap_or(0),
             window: segment.window,
             flags: segment.flags.0,
-            bits: server | twice | if sacked.is_some() { Self::SACKED } else { 0 },
+            bits: server | duplicate | if sacked.is_some() { Self::SACKED } else { 0 },
         }
     }
 
@@ -58,23 +58,23 @@ impl SegmentRecord {
         (self.bits & Self::SACKED != 0).then_some(self.sacked)
     }
 
-    /// Whether it says that something came twice: it had been sent again needlessly.
-    pub(crate) fn came_twice(&self) -> bool {
-        self.bits & Self::TWICE != 0
+    /// Whether it reports that data arrived twice: a retransmission was spurious (RFC 2883).
+    pub(crate) fn has_duplicate_sack(&self) -> bool {
+        self.bits & Self::DUPLICATE_SACK != 0
     }
 
     pub(crate) fn has(&self, flag: Flags) -> bool {
         Flags(self.flags).has(flag)
     }
 
-    /// The control bits, FIN the lowest.
+    /// The control bits; FIN is the lowest.
     pub(crate) fn flags(&self) -> u8 {
         self.flags
     }
 
-    /// Whether it says the same as `other`: the same packet seen twice, or sent twice.
+    /// Whether its headers equal those of `other`: the same packet captured twice, or sent twice.
     pub(crate) fn repeats(&self, other: &Self) -> bool {
-        let said = |record: &Self| (record.seq, record.ack, record.len, record.window, record.flags, record.bits);
-        said(self) == said(other)
+        let headers = |record: &Self| (record.seq, record.ack, record.len, record.window, record.flags, record.bits);
+        headers(self) == headers(other)
     }
 }

@@ -5,9 +5,9 @@ use std::ops::{Index, IndexMut, Not};
 /// An end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The one that opened it.
+    /// The end that opened the connection.
     Client,
-    /// The one that was asked.
+    /// The other end.
     Server,
 }
 
@@ -21,7 +21,7 @@ impl Not for Side {
     }
 }
 
-/// Something that each end has.
+/// A value for each end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PerSide<T> {
     pub(crate) client: T,

@@ -7,22 +7,22 @@ pub(crate) struct StreamOffsets {
     latest: u64,
 }
 
-/// Where the first byte is: far enough from zero that what lies before it is no negative number.
+/// The offset of the first byte: far enough from zero that offsets before it are not negative.
 pub(crate) const ORIGIN: u64 = 1 << 32;
 
 impl StreamOffsets {
-    /// DirectionStats from the byte with this sequence number.
+    /// Counts from the byte with this sequence number.
     pub(crate) fn from(first: u32) -> Self {
         Self { base: first, latest: ORIGIN }
     }
 
-    /// DirectionStats from the same byte, as if nothing had been sent yet.
+    /// Counts from the same byte, as if nothing had been sent yet.
     pub(crate) fn rewound(self) -> Self {
         Self { latest: ORIGIN, ..self }
     }
 
-    /// The offset of a byte that was sent; none where it is further from the latest than any window reaches
-    /// (RFC 7323 §2.3: 1 GiB), and so is not of this connection.
+    /// The offset of a byte that was sent; none if it is further from the latest than any window (RFC 7323 §2.3: 1 GiB),
+    /// and so does not belong to this connection.
     pub(crate) fn of(&mut self, seq: u32) -> Option<u64> {
         let offset = self.near(seq);
         if offset.abs_diff(self.latest) > 1 << 30 {
@@ -32,7 +32,7 @@ impl StreamOffsets {
         Some(offset)
     }
 
-    /// The offset of a number nearest to the latest byte sent.
+    /// The offset with this sequence number that is nearest to the latest byte sent.
     pub(crate) fn near(&self, seq: u32) -> u64 {
         let expected = self.base.wrapping_add((self.latest - ORIGIN) as u32);
         self.latest.saturating_add_signed(i64::from(seq.wrapping_sub(expected) as i32))
@@ -44,7 +44,7 @@ mod tests {
     use super::{ORIGIN, StreamOffsets};
 
     #[test]
-    fn offsets_go_on_where_sequence_numbers_wrap() {
+    fn offsets_continue_when_sequence_numbers_wrap() {
         let mut offsets = StreamOffsets::from(u32::MAX - 999);
         let numbers = [u32::MAX - 999, 0, 1000, u32::MAX - 500, 1 << 30, 1 << 31, 3 << 30, 0, 999];
         let seen = numbers.map(|seq| offsets.of(seq).unwrap() - ORIGIN);
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_window_reaches_is_of_no_connection() {
+    fn offset_is_none_for_bytes_beyond_any_window() {
         let mut offsets = StreamOffsets::from(5);
         assert_eq!(
             [4, 5, 1 << 31, 6].map(|seq| offsets.of(seq)),

@@ -1,4 +1,4 @@
-//! `haul explain`: what the time of a capture was spent on.
+//! `haul explain`: where the time of captured transfers went.
 
 use std::{
     error::Error,
@@ -20,54 +20,55 @@ use explain::{
 };
 use units::Size;
 
-/// Say what the time of captured transfers was spent on, and what would change it
+/// Explain where the time of captured transfers went, and predict the effect of changes
 ///
-/// Reads pcap, pcapng and snoop captures, compressed or not, and what snoop and tcpdump print. Captures of both
-/// ends of a connection may be given together.
+/// Reads pcap, pcapng and snoop captures, optionally compressed, and the printed output of snoop and tcpdump. Captures of
+/// both ends of a connection can be given together.
 #[derive(clap::Args)]
-#[command(after_help = "What-if changes: rtt=20ms, rate=100mbit, mss=1460, deferred-ack=1ms, initial-window=10, \
-                        chunk=64KiB, send-buffer=128KiB, receive-window=1MiB, nodelay, no-loss; joined by commas")]
+#[command(after_help = "Changes for --what-if, joined by commas: rtt=20ms, rate=100mbit, mss=1460, deferred-ack=1ms, \
+                        initial-window=10, chunk=64KiB, send-buffer=128KiB, receive-window=1MiB, nodelay, no-loss")]
 pub(crate) struct Args {
-    /// The captures; `-`: standard input
+    /// Captures to explain; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Their format, if it is not to be recognised: pcap, pcapng, snoop or tcpdump
-    #[arg(long, value_name = "NAME")]
+    /// Override format detection: pcap, pcapng, snoop or tcpdump
+    #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
 
     /// Only connections with this text in one of their ends: an address, a name, :PORT
     #[arg(long, value_name = "TEXT")]
     connection: Option<String>,
 
-    /// Only transfers with this text in their name: a method, a path
+    /// Only transfers with this text in their request: a method, a path
     #[arg(long, value_name = "TEXT")]
     transfer: Option<String>,
 
-    /// Show so many transfers, those that lost most
+    /// Number of transfers to show, those that lost most time first
     #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
     top: usize,
 
-    /// Predict for so many bytes: 18MB
+    /// Predict the time for another number of bytes: 18MB
     #[arg(long, value_name = "SIZE")]
     bytes: Option<Size>,
 
-    /// Predict with changes: rtt=20ms,nodelay
+    /// Predict the time with changes: rtt=20ms,nodelay
     #[arg(long, value_name = "CHANGES")]
     what_if: Option<WhatIf>,
 
-    /// Write the explanation (schema longhaul.explain/1) to this file as well; `-`: to standard output, in its place
+    /// Also write the explanation as JSON (schema longhaul.explain/1); `-` writes it to standard output instead of the
+    /// text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Write a page that shows it, down to the packets, to this file as well; `-`: to standard output, in its place. It
-    /// opens from disk in any browser
+    /// Also write a report that shows the packets and opens from disk in any browser; `-` writes it to standard output
+    /// instead of the text
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "write a number from 1 on".to_owned())
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "expected a number of at least 1".to_owned())
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
@@ -76,10 +77,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     }
     let store = args.html.as_ref().map(|_| PacketStore::default());
     let keep = KeepPackets { for_pairing: args.files.len() > 1, for_page: store.as_ref() };
-    let (explanations, unread) = read(&args.files, args.format, keep);
-    let status = if unread { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    let (explanations, is_unreadable) = read(&args.files, args.format, keep);
+    let status = if is_unreadable { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     let packets = explanations.iter().map(|explanation| explanation.packets).sum();
-    if unread && packets == 0 {
+    if is_unreadable && packets == 0 {
         return Ok(status);
     }
     let mut connections = explain::pair_captures(explanations);
@@ -91,7 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     }
     let document = json::document(&names, &connections, &request);
     if !args.json.iter().chain(&args.html).any(|path| is_stdout(path)) {
-        crate::print(text::render(&connections, packets, &request, &look(args.top)).as_bytes())?;
+        crate::print(text::render(&connections, packets, &request, &layout(args.top)).as_bytes())?;
     }
     if let Some(path) = &args.json {
         let written = output::write(path, |to| {
@@ -107,8 +108,8 @@ fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Reads the captures, as many at a time as there are processors, and says what is wrong with them. What breaks off is
-/// explained as far as it goes; true where nothing of one could be read.
+/// Reads the captures, as many at a time as there are processors, and reports errors. A capture that breaks off is
+/// explained up to there. Returns true if nothing in one of them could be read.
 fn read(files: &[PathBuf], format: Option<Format>, keep: KeepPackets) -> (Vec<Explanation>, bool) {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Explanation, Option<capture::Error>)>> = Mutex::new(Vec::new());
@@ -117,41 +118,41 @@ fn read(files: &[PathBuf], format: Option<Format>, keep: KeepPackets) -> (Vec<Ex
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
-                    let place = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(file) = files.get(place) else { break };
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(file) = files.get(index) else { break };
                     let (explanation, error) = match capture::open(file, format) {
                         Ok(mut source) => explain::explain_keeping(&mut *source, keep),
                         Err(error) => (Explanation::default(), Some(error)),
                     };
                     if let Ok(mut done) = done.lock() {
-                        done.push((place, explanation, error));
+                        done.push((index, explanation, error));
                     }
                 }
             });
         }
     });
     let mut done = done.into_inner().unwrap_or_default();
-    done.sort_by_key(|(place, ..)| *place);
-    let mut unread = false;
+    done.sort_by_key(|(index, ..)| *index);
+    let mut is_unreadable = false;
     let explanations = done.into_iter().map(|(_, explanation, error)| {
         if let Some(error) = error {
             crate::say(&error);
-            unread |= explanation.packets == 0;
+            is_unreadable |= explanation.packets == 0;
         }
         explanation
     });
-    (explanations.collect(), unread)
+    (explanations.collect(), is_unreadable)
 }
 
-/// Keeps what was request for, of captures that have anything at all.
+/// Keeps the connections and transfers that the user selected.
 fn filter(connections: &mut Vec<PairedConnection>, args: &Args) -> Result<(), String> {
     if let Some(wanted) = &args.connection {
-        keep(connections, "connection", wanted, |seen| seen.connection.ends().contains(wanted))?;
+        keep(connections, "connection", wanted, |paired| paired.connection.ends().contains(wanted))?;
     }
     if let Some(wanted) = &args.transfer {
-        keep(connections, "transfer", wanted, |seen| {
-            seen.connection.transfers.retain(|transfer| transfer.request.contains(wanted));
-            !seen.connection.transfers.is_empty()
+        keep(connections, "transfer", wanted, |paired| {
+            paired.connection.transfers.retain(|transfer| transfer.request.contains(wanted));
+            !paired.connection.transfers.is_empty()
         })?;
     }
     Ok(())
@@ -164,16 +165,16 @@ fn keep(
     mut is_wanted: impl FnMut(&mut PairedConnection) -> bool,
 ) -> Result<(), String> {
     let any = !connections.is_empty();
-    connections.retain_mut(|seen| is_wanted(seen));
+    connections.retain_mut(|paired| is_wanted(paired));
     if any && connections.is_empty() {
-        return Err(format!("no {what} has `{wanted}` in its name; leave --{what} out to see all"));
+        return Err(format!("no {what} matches `{wanted}`; omit --{what} to see all"));
     }
     Ok(())
 }
 
-/// As wide as the terminal, and in colour on one.
-fn look(top: usize) -> text::Look {
+/// The terminal's width, and colours if standard output is a terminal.
+fn layout(top: usize) -> text::Layout {
     let terminal = io::stdout().is_terminal();
     let width = console::Term::stdout().size_checked().map_or(110, |(_, columns)| usize::from(columns));
-    text::Look { width: width.min(120), colour: terminal && std::env::var_os("NO_COLOR").is_none(), top }
+    text::Layout { width: width.min(120), colour: terminal && std::env::var_os("NO_COLOR").is_none(), top }
 }

@@ -1,9 +1,8 @@
-//! What if: from a transfer that was seen to the model of it that is run again.
+//! Infers the replica's model of a captured transfer.
 //!
-//! The model is of the message that most bytes belong to. What happened before its first byte could be sent, the
-//! handshakes and the request, are trips of half a round trip and time beside them; what came behind an upload is the
-//! answer. ObservedMessage from the middle or the other end, everything is half a distance away: the model begins when the
-//! client began, and ends when the last byte was where it went.
+//! The model describes the message with most bytes. What happens before its first byte, the handshakes and the request,
+//! becomes one-way trips and think time; what follows an upload is the response. The model begins when the client began
+//! and ends when the last byte arrived, so that times are shifted from the capture point to the ends.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use crate::{
     side::{PerSide, Side},
 };
 
-/// What is known of a transfer.
+/// What was inferred of a transfer.
 pub(crate) struct ModelInput<'a> {
     pub(crate) connection: &'a CapturedConnection,
     pub(crate) vantage: &'a VantagePoint,
@@ -26,49 +25,47 @@ pub(crate) struct ModelInput<'a> {
     pub(crate) stats: &'a PerSide<DirectionStats>,
     pub(crate) messages: &'a PerSide<ObservedMessage>,
     pub(crate) times: &'a CauseTimes,
-    /// How that is acknowledged.
+    /// How the main message is acknowledged.
     pub(crate) ack_policy: Option<AckPolicy>,
-    /// Who sent most of it.
+    /// The sender of the main message, the one with most bytes.
     pub(crate) sender: Side,
-    /// When it began, as seen from the capture.
+    /// When the transfer began, as seen from the capture point.
     pub(crate) start: u64,
-    /// How its time before the first byte of the sender message was spent.
+    /// The time before the main message's first byte, by cause.
     pub(crate) lead: CauseTimes,
 }
 
 impl ModelInput<'_> {
-    /// The model of the transfer.
+    /// The model of the transfer, and the time that it must reproduce.
     pub(crate) fn recorded(&self) -> Option<RecordedTransfer> {
         let (vantage, sender) = (self.vantage, self.sender);
         let (facts, message) = (&self.facts[sender], &self.messages[sender]);
-        let half = |side: Side| vantage.rtt_to[side] / 2;
-        // When the client began, and when the sender message's first byte left.
-        let began = self.start.saturating_sub(half(Side::Client));
-        let left = message.first?.saturating_sub(half(sender));
+        let one_way = |side: Side| vantage.rtt_to[side] / 2;
+        let began = self.start.saturating_sub(one_way(Side::Client));
+        let first_sent = message.first?.saturating_sub(one_way(sender));
         let delivered = match message.acked {
-            Some(acked) if acked > message.last => acked.saturating_sub(half(!sender)),
-            _ => message.last + half(!sender),
+            Some(acked) if acked > message.last => acked.saturating_sub(one_way(!sender)),
+            _ => message.last + one_way(!sender),
         };
-        let answer = self.messages.server.first.filter(|_| sender == Side::Client);
-        let (until, ended) = match answer {
-            // The answer's first byte reached the client.
+        let response = self.messages.server.first.filter(|_| sender == Side::Client);
+        let (until, ended) = match response {
+            // The response's first byte reached the client.
             Some(first) => {
-                let thought = first.saturating_sub(half(Side::Server)).saturating_sub(delivered);
-                (Until::Answered(Duration::from_nanos(thought)), first + half(Side::Client))
+                let think_time = first.saturating_sub(one_way(Side::Server)).saturating_sub(delivered);
+                (Until::Answered(Duration::from_nanos(think_time)), first + one_way(Side::Client))
             }
             None => (Until::Delivered, delivered),
         };
-        let rtt = Duration::from_nanos(vantage.rtt());
-        let mut model = Model::new(Size(message.bytes), rtt);
-        model.before = self.before(left.saturating_sub(began));
+        let mut model = Model::new(Size(message.bytes), Duration::from_nanos(vantage.rtt()));
+        model.before = self.before(first_sent.saturating_sub(began));
         model.until = until;
         model.path.rate = facts.rate.map(|rate| Rate::bits_per_second(rate as u64));
         model.path.headers = Size(facts.headers);
-        let lost = message.history.losses.iter();
-        model.path.losses = lost.map(|(from, to, times)| Loss { bytes: *from..*to, times: *times }).collect();
-        self.writes(&mut model);
-        self.sender(&mut model);
-        self.receiver(&mut model);
+        let losses = message.history.losses.iter();
+        model.path.losses = losses.map(|(from, to, times)| Loss { bytes: *from..*to, times: *times }).collect();
+        self.set_writes(&mut model);
+        self.set_sender(&mut model);
+        self.set_receiver(&mut model);
         let observed = Duration::from_nanos(ended.saturating_sub(began));
         let syn_retry = Duration::from_nanos(self.lead[Cause::ConnectRetry]);
         Some(RecordedTransfer { model, observed, syn_retry })
@@ -78,21 +75,22 @@ impl ModelInput<'_> {
         self.times[cause] as f64 / self.times.sum().max(1) as f64
     }
 
-    /// Handshakes and the request in trips, the rest in time.
+    /// Handshakes and the request as one-way trips, the rest as time.
     fn before(&self, lead: u64) -> Before {
-        let half = (self.vantage.rtt() / 2).max(1);
-        let tls = self.lead[Cause::Tls] / (2 * half) * 2;
-        let way = self.lead[Cause::Connect] + self.lead[Cause::Propagation] + tls * half;
-        // A request that the capture saw only arrive has travelled as well.
-        let trips = ((way + half / 2) / half).min(lead / half);
-        // Distances are measured; what they miss by is not time beside them.
-        let time = lead.saturating_sub(trips * half);
+        let one_way = (self.vantage.rtt() / 2).max(1);
+        let tls_trips = self.lead[Cause::Tls] / (2 * one_way) * 2;
+        let travel = self.lead[Cause::Connect] + self.lead[Cause::Propagation] + tls_trips * one_way;
+        // Rounded: a request of which only the arrival was captured took a trip as well.
+        let trips = ((travel + one_way / 2) / one_way).min(lead / one_way);
+        // A measurement error of the RTT is no time besides the trips.
+        let time = lead.saturating_sub(trips * one_way);
         Before { trips: u32::try_from(trips).unwrap_or(u32::MAX), time: Duration::from_nanos(time) }
     }
 
-    fn writes(&self, model: &mut Model) {
-        let (facts, history) = (&self.facts[self.sender], &self.messages[self.sender].history);
-        model.writes.pauses = history
+    fn set_writes(&self, model: &mut Model) {
+        let (facts, message) = (&self.facts[self.sender], &self.messages[self.sender]);
+        model.writes.pauses = message
+            .history
             .pauses
             .iter()
             .map(|(at, time)| Pause { at: *at, time: Duration::from_nanos(*time), since: Since::Sent })
@@ -103,37 +101,38 @@ impl ModelInput<'_> {
             model.writes.in_flight = Some(1);
             model.sender.nagle = Nagle::Off;
         } else if self.share(Cause::Nagle) > 0.05 {
-            // So many writes as it takes to be held so often.
-            model.writes.chunk = Some(Size(self.messages[self.sender].bytes.div_ceil(history.nagle_holds + 1).max(1)));
+            // As many writes as it takes to be held this often.
+            let writes = message.history.nagle_holds + 1;
+            model.writes.chunk = Some(Size(message.bytes.div_ceil(writes).max(1)));
             model.sender.nagle = Nagle::Any;
-        } else if let Some(level) = facts.level.filter(|_| self.share(Cause::SendBuffer) > 0.05) {
-            model.writes.send_buffer = Some(Size(level));
+        } else if let Some(flight) = facts.steady_flight.filter(|_| self.share(Cause::SendBuffer) > 0.05) {
+            model.writes.send_buffer = Some(Size(flight));
         }
     }
 
-    fn sender(&self, model: &mut Model) {
-        let (facts, stats, history) =
-            (&self.facts[self.sender], &self.stats[self.sender], &self.messages[self.sender].history);
+    fn set_sender(&self, model: &mut Model) {
+        let (facts, stats, message) = (&self.facts[self.sender], &self.stats[self.sender], &self.messages[self.sender]);
+        let history = &message.history;
         model.sender.mss = Size(facts.mss);
         model.sender.sack = self.connection.syn[self.sender].is_none_or(|syn| syn.sack);
-        // What was lost was sent in time, though it was not seen then.
+        // Lost bytes were part of the first flight, although they were captured later.
         let lost: u64 = history.losses.iter().map(|(from, to, _)| to - from).sum();
-        let whole = self.messages[self.sender].bytes.saturating_sub(lost);
-        let least = match history.initial_cwnd {
-            Some(warm) => warm.max(10 * facts.mss),
-            None if history.first_flight < whole => facts.mss,
+        let not_lost = message.bytes.saturating_sub(lost);
+        let min_cwnd = match history.initial_cwnd {
+            Some(cwnd) => cwnd.max(10 * facts.mss),
+            None if history.first_flight < not_lost => facts.mss,
             None => 10 * facts.mss,
         };
-        let begins_with = history.first_flight.max(least);
-        // Who waited longer for an acknowledgement than a probe would have, sends none (RFC 8985 §7.2).
-        let longest = stats.acks.iter().map(|acked| acked.held).max().unwrap_or(0);
+        let cwnd = history.first_flight.max(min_cwnd);
+        model.sender.initial_window = u32::try_from(cwnd.div_ceil(facts.mss)).unwrap_or(u32::MAX);
+        // A sender that waited for an acknowledgement beyond two RTTs sends no tail loss probes (RFC 8985 §7.2).
+        let longest = stats.acks.iter().map(|ack| ack.held).max().unwrap_or(0);
         model.sender.tail_loss_probe = longest <= 2 * self.vantage.rtt() || stats.retransmissions > 0;
-        model.sender.initial_window = u32::try_from(begins_with.div_ceil(facts.mss)).unwrap_or(u32::MAX);
     }
 
-    fn receiver(&self, model: &mut Model) {
+    fn set_receiver(&self, model: &mut Model) {
         let (stats, message) = (&self.stats[self.sender], &self.messages[self.sender]);
-        let mut held: Vec<u64> = stats.acks.iter().map(|acked| acked.held).filter(|held| *held > 0).collect();
+        let mut held: Vec<u64> = stats.acks.iter().map(|ack| ack.held).filter(|held| *held > 0).collect();
         held.sort_unstable();
         if let Some(timer) = held.get(held.len() / 2) {
             model.receiver.acks.timer = Duration::from_nanos(*timer);
@@ -143,22 +142,22 @@ impl ModelInput<'_> {
                 model.receiver.acks.rule = AckRule::Segments(2);
             }
         }
-        if let Some(ack_policy) = self.ack_policy {
-            model.receiver.acks.rule = ack_policy.rule;
+        if let Some(policy) = self.ack_policy {
+            model.receiver.acks.rule = policy.rule;
             if self.facts[self.sender].from_start {
-                model.receiver.acks.quick = ack_policy.quick;
+                model.receiver.acks.quick = policy.quick;
             }
         }
-        // A window that was full, or that cannot grow: without scaling, it was the same all the time.
-        let fixed = stats.first_window == stats.max_window && stats.max_window < 65_536;
-        if fixed || self.share(Cause::ReceiveWindow) + self.share(Cause::ReceiverStalled) > 0.05 {
+        // Without window scaling, a window that was the same all the time cannot grow.
+        let is_fixed = stats.first_window == stats.max_window && stats.max_window < 65_536;
+        if is_fixed || self.share(Cause::ReceiveWindow) + self.share(Cause::ReceiverStalled) > 0.05 {
             model.receiver.window = Some(Size(stats.first_window.max(1)));
             model.receiver.largest_window = Some(Size(stats.max_window.max(1)));
         }
         if self.share(Cause::HttpFlowControl) > 0.05 {
-            // A window is a window, whoever keeps it.
-            (model.receiver.window, model.receiver.largest_window) =
-                (Some(Size(stats.max_in_flight)), Some(Size(stats.max_in_flight)));
+            // An HTTP/2 window limits the sender as a receive window does.
+            let window = Some(Size(stats.max_in_flight));
+            (model.receiver.window, model.receiver.largest_window) = (window, window);
         }
         let stall = |(at, time): &(u64, u64)| Stall {
             at: at.saturating_sub(stats.max_window),
@@ -168,7 +167,7 @@ impl ModelInput<'_> {
     }
 }
 
-/// The change to a transfer that stands for taking a cause away.
+/// The what-if change that removes a cause, if the replica has one.
 pub(crate) fn remedy(cause: Cause) -> Option<WhatIf> {
     let text = match cause {
         Cause::DelayedAck => "deferred-ack=1ms",

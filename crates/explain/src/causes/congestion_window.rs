@@ -1,31 +1,25 @@
-//! `congestion_window`: as much was outstanding as the congestion window allowed.
+//! `congestion_window`: the congestion window was full.
 //!
-//! The sender had data, the receiver's window had room, and an acknowledgement let it go on: the window that it keeps
-//! itself was full (RFC 5681 §3.1), because of an earlier loss, or since it grows slowly on a long path.
+//! The sender had data, the receive window had room, and an acknowledgement released the next segment: the sender's own
+//! window was full (RFC 5681 §3.1), because of an earlier loss, or because it grows slowly on a long path.
 //!
-//! Fixes: Linux' `ip-sysctl`; Microsoft's reference of `netsh interface` (`congestionprovider`); illumos' ipadm(8);
-//! Oracle's Administering TCP/IP Networks in Solaris 11.3, "Implementing Traffic Congestion Control".
+//! Sources of the fixes: Linux's `ip-sysctl`; Microsoft's reference of `netsh interface` (`congestionprovider`); illumos's
+//! ipadm(8); Oracle's Administering TCP/IP Networks in Solaris 11.3, "Implementing Traffic Congestion Control".
 
 use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, bytes, ms};
 
-pub(super) const RULE: Rule = Rule {
-    cause: Cause::CongestionWindow,
-    avoidable: true,
-    title: "the sender's congestion window",
-    claim,
-    why,
-    fixes,
-};
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::CongestionWindow, avoidable: true, title: "a full congestion window", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    matches!(wait.end, WaitEnd::Data(data) if data.known).then_some((wait.from, wait.to))
+    matches!(wait.end, WaitEnd::Data(context) if context.flight.is_known).then_some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {
-    let lost = if evidence.has_loss { "After losses the" } else { "The" };
+    let after_loss = if evidence.has_loss { "After packet loss, the" } else { "The" };
     format!(
-        "{lost} sender's congestion window allowed {} at most, less than the path carries in a round trip of {}: it \
-         waited for acknowledgements for {} in all.",
+        "{after_loss} sender's congestion window stayed at or below {}, which is less than the path carries in one RTT \
+         ({}). The sender spent {} waiting for acknowledgements.",
         bytes(evidence.max_in_flight),
         ms(evidence.rtt),
         ms(evidence.total)
@@ -37,7 +31,7 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
         Fix::new(
             "Linux sender",
             "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr",
-            "takes little notice of losses, and may crowd out others in a shallow queue",
+            "mostly ignores packet loss; may starve other flows in a shallow queue",
         ),
         Fix::new("Windows sender", "netsh int tcp set supplemental template=internet congestionprovider=cubic", ""),
         Fix::new(
@@ -46,6 +40,6 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
              ipadm set-prop -p cong_default=cubic tcp",
             "",
         ),
-        Fix::new("the path", "find where packets are lost: mtr, ethtool -S, the router's drop counters", ""),
+        Fix::new("the path", "find the hop that drops packets: mtr, ethtool -S, the router's drop counters", ""),
     ]
 }

@@ -1,13 +1,14 @@
-//! `connect`: the TCP handshake was waited for.
+//! `connect`: the TCP handshake.
 //!
 //! From the SYN that was answered to the client's acknowledgement (RFC 9293 §3.5): one round trip, before any data.
 //!
-//! Fixes: Apache's `core` (5 s unless told) and nginx's `ngx_http_core_module` (75 s); Linux' `ip-sysctl`.
+//! Sources of the fixes: Apache's `core` (default 5 s) and nginx's `ngx_http_core_module` (default 75 s); Linux's
+//! `ip-sysctl`.
 
 use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::Connect, avoidable: true, title: "opening the connection", claim, why, fixes };
+    Rule { cause: Cause::Connect, avoidable: true, title: "the TCP handshake", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, WaitEnd::Connect).then_some((wait.from, wait.to))
@@ -15,7 +16,7 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 
 fn why(evidence: &Evidence) -> String {
     format!(
-        "A new connection was opened for this transfer; its handshake took {}, about {} of {}.",
+        "The client opened a new connection for this transfer. The TCP handshake took {}: {} of {}.",
         ms(evidence.total),
         plural(evidence.round_trips(evidence.total), "round trip"),
         ms(evidence.rtt)
@@ -24,11 +25,7 @@ fn why(evidence: &Evidence) -> String {
 
 fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
-        Fix::new(
-            "client software",
-            "keep connections alive and use them again",
-            "an idle connection occupies the server",
-        ),
+        Fix::new("client software", "reuse persistent connections", "idle connections occupy the server"),
         Fix::new(
             "Apache server",
             "KeepAlive On; KeepAliveTimeout 60",
@@ -38,7 +35,7 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
         Fix::new(
             "Linux, both ends",
             "sysctl -w net.ipv4.tcp_fastopen=3",
-            "both programs must ask for it (TCP_FASTOPEN); the request must bear to be done twice; some middleboxes drop it",
+            "both programs must request it (TCP_FASTOPEN); the request must be idempotent; some middleboxes drop it",
         ),
     ]
 }

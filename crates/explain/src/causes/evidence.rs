@@ -1,13 +1,13 @@
-//! What a cause knows when it describes itself, and the fixes it returns.
+//! What a cause is told to describe a finding, and the fixes it returns.
 
 use std::borrow::Cow;
 
 use crate::infer::facts::Facts;
 
-/// A change that would take a cause away.
+/// A change that removes a cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fix {
-    /// For which system or software, at which end.
+    /// The system or software to change, and its end.
     pub system: &'static str,
     /// The command or setting.
     pub how: Cow<'static, str>,
@@ -21,38 +21,38 @@ impl Fix {
     }
 }
 
-/// The size of the chunks whose acknowledgement a sender waits for, and that of its full segments, in bytes.
+/// The sizes in bytes of the chunks whose acknowledgement a sender waits for, and of its full segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunk {
     pub(crate) bytes: u64,
     pub(crate) segment: u64,
 }
 
-/// What is known when a cause is explained.
+/// What is known of a cause in a transfer. Times are in nanoseconds.
 pub(crate) struct Evidence<'a> {
-    /// Of the direction that the cause is about.
+    /// The properties of the direction with most bytes.
     pub(crate) facts: &'a Facts,
-    /// Round-trip time in nanoseconds.
+    /// The base round-trip time.
     pub(crate) rtt: u64,
-    /// Time in all, the longest piece and the one in the middle, in nanoseconds.
+    /// The time in total, of the longest interval, and of the median one.
     pub(crate) total: u64,
     pub(crate) longest: u64,
     pub(crate) typical: u64,
-    /// How many pieces.
+    /// The number of intervals.
     pub(crate) count: u32,
-    /// The shortest and the longest time that an acknowledgement was held, in nanoseconds, and how many were.
+    /// The shortest and the longest time for which an acknowledgement was delayed, and how many were.
     pub(crate) held: Option<(u64, u64, usize)>,
-    /// The largest window that the receiver offered, and the most that was outstanding, in bytes.
+    /// The largest receive window and the most data in flight, in bytes.
     pub(crate) window: u64,
     pub(crate) max_in_flight: u64,
-    /// With how many full segments the sender began, where that was less than RFC 6928 allows.
+    /// The initial window in full segments, if it was smaller than RFC 6928 allows.
     pub(crate) initial_window: Option<u64>,
     /// Whether anything was lost.
     pub(crate) has_loss: bool,
 }
 
 impl Evidence<'_> {
-    /// How many round trips a time is.
+    /// A time in round trips, rounded; at least one.
     pub(crate) fn round_trips(&self, time: u64) -> u64 {
         (time + self.rtt / 2).checked_div(self.rtt).unwrap_or(0).max(1)
     }

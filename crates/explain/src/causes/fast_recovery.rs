@@ -1,27 +1,31 @@
-//! `fast_recovery`: lost packets were being repaired as acknowledgements told of them.
+//! `fast_recovery`: the sender was repairing losses that acknowledgements reported.
 //!
-//! Retransmissions that follow duplicate or selective acknowledgements (RFC 5681 §3.2, RFC 6675), and what the sender
-//! waits for until everything that was outstanding at the loss is acknowledged.
+//! Retransmissions that follow duplicate or selective acknowledgements (RFC 5681 §3.2, RFC 6675), and the sender's waits
+//! until everything that was in flight at the loss is acknowledged.
 //!
-//! Fixes: Linux' `ip-sysctl`; Microsoft's reference of `netsh interface` (`congestionprovider`, `loopbacklargemtu`);
-//! since which release there is BBR2, and that it stalls loopback, only users say.
+//! Sources of the fixes: Linux's `ip-sysctl`; Microsoft's reference of `netsh interface` (`congestionprovider`,
+//! `loopbacklargemtu`). The first release with BBR2, and that it stalls loopback, are known from users' reports only.
 
 use super::{Cause, Chunk, Evidence, Fix, RetransmitTrigger, Rule, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::FastRecovery, avoidable: true, title: "repairing losses", claim, why, fixes };
+    Rule { cause: Cause::FastRecovery, avoidable: true, title: "loss recovery", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    let repairs = match wait.end {
-        WaitEnd::Retransmission(by) => by == RetransmitTrigger::Acks,
-        WaitEnd::Data(data) => data.recovers == Some(RetransmitTrigger::Acks),
+    let recovers = match wait.end {
+        WaitEnd::Retransmission(trigger) => trigger == RetransmitTrigger::Acks,
+        WaitEnd::Data(context) => context.recovery == Some(RetransmitTrigger::Acks),
         _ => false,
     };
-    repairs.then_some((wait.from, wait.to))
+    recovers.then_some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {
-    format!("Packets were lost; until they were repaired the sender was held back, {} in all.", ms(evidence.total))
+    format!(
+        "Packets were lost. The sender noticed from duplicate or selective ACKs, and recovery held it back for {} in \
+         total.",
+        ms(evidence.total)
+    )
 }
 
 fn fixes(_: Option<Chunk>) -> Vec<Fix> {
@@ -29,15 +33,15 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
         Fix::new(
             "Linux sender",
             "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr",
-            "takes little notice of losses, and may crowd out others in a shallow queue",
+            "mostly ignores packet loss; may starve other flows in a shallow queue",
         ),
         Fix::new(
             "Windows sender",
             "netsh int tcp set supplemental template=internet congestionprovider=bbr2",
-            "Windows 11 22H2 or newer; programs that talk over loopback may stall until: netsh int ipv4 set global \
+            "Windows 11 22H2 or newer; loopback connections may stall unless: netsh int ipv4 set global \
              loopbacklargemtu=disabled",
         ),
-        Fix::new("both ends", "allow selective acknowledgements: sysctl -w net.ipv4.tcp_sack=1", ""),
-        Fix::new("the path", "find where packets are lost: mtr, ethtool -S, the router's drop counters", ""),
+        Fix::new("both ends", "enable SACK: sysctl -w net.ipv4.tcp_sack=1", ""),
+        Fix::new("the path", "find the hop that drops packets: mtr, ethtool -S, the router's drop counters", ""),
     ]
 }

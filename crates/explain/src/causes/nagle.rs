@@ -1,10 +1,10 @@
-//! `nagle`: a small segment waited until all before it was acknowledged.
+//! `nagle`: Nagle's algorithm held a small segment until everything before it was acknowledged.
 //!
-//! Nagle's algorithm (RFC 896; RFC 9293 §3.7.4): what fills no segment is held while anything is unacknowledged.
-//! Windows had room, the segment is small, and it went when the acknowledgement of everything came.
+//! Nagle's algorithm (RFC 896; RFC 9293 §3.7.4) holds data that fills no segment while other data is unacknowledged. Here
+//! the windows had room, the segment is small, and it was sent when everything was acknowledged.
 //!
-//! Fixes: tcp(7); nginx's `ngx_http_core_module` (on unless told); Apache's `listen.c`; illumos' `tcp_tunables.c`
-//! (`_naglim_def`, 4095 bytes unless told).
+//! Sources of the fixes: tcp(7); nginx's `ngx_http_core_module` (on by default); Apache's `listen.c`; illumos's
+//! `tcp_tunables.c` (`_naglim_def`, default 4095 bytes).
 
 use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, plural};
 
@@ -12,15 +12,19 @@ pub(super) const RULE: Rule =
     Rule { cause: Cause::Nagle, avoidable: true, title: "Nagle's algorithm", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    let WaitEnd::Data(data) = wait.end else { return None };
-    let release = data.released?;
-    (data.small && release.all && data.room.is_some() && !data.window).then_some((wait.from, wait.to))
+    let WaitEnd::Data(context) = wait.end else { return None };
+    let ack = context.released_by?;
+    let is_held = context.writer.sent_small_segment
+        && ack.acks_all
+        && context.room_since.is_some()
+        && !context.receive_window.is_limiting;
+    is_held.then_some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {
     format!(
-        "The program wrote a message in pieces, and Nagle's algorithm held a small piece until what came before it was \
-         acknowledged: {}, {} in all.",
+        "The program wrote a message in several pieces. Nagle's algorithm held a small piece until the data before it \
+         was acknowledged: {}, {} in total.",
         plural(evidence.count.into(), "time"),
         ms(evidence.total)
     )
@@ -30,10 +34,10 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
             "sending software",
-            "setsockopt(TCP_NODELAY), and write each message whole (writev, TCP_CORK)",
-            "more packets if it goes on writing little by little",
+            "setsockopt(TCP_NODELAY), and write each message in one call (writev, TCP_CORK)",
+            "more packets if the program still writes in small pieces",
         ),
-        Fix::new("Apache or nginx server", "tcp_nodelay on (nginx); Apache sets it", ""),
+        Fix::new("Apache or nginx server", "nginx: tcp_nodelay on; Apache always sets TCP_NODELAY", ""),
         Fix::new("illumos sender", "ipadm set-prop -p _naglim_def=1 tcp", "more packets from every program"),
     ]
 }

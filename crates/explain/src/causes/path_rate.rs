@@ -1,30 +1,40 @@
-//! `path_rate`: the narrowest link was busy with the transfer's own bytes.
+//! `path_rate`: the bottleneck was busy with the transfer's own bytes.
 //!
-//! Each packet occupies the narrowest link for its length divided by the link's rate; the rate is inferred from how
-//! packets that were sent together come apart on the way (packet-train dispersion; Dovrolis et al., INFOCOM 2001). A
-//! wait for an acknowledgement belongs here too while as much is outstanding as the path carries in a round trip: then
-//! the link, not the window, sets the pace.
+//! Each packet occupies the bottleneck for its length divided by the bottleneck's rate. The rate is inferred from the spacing
+//! of packets that were sent back to back (packet-train dispersion; Dovrolis et al., INFOCOM 2001). A wait for an
+//! acknowledgement belongs here too while at least a bandwidth-delay product is in flight: then the link, not the window,
+//! limits the rate.
 
 use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, rate_text};
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::PathRate, avoidable: false, title: "the path was busy with it", claim, why, fixes };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::PathRate,
+    avoidable: false,
+    title: "transmission at the bottleneck's rate",
+    claim,
+    why,
+    fixes,
+};
 
-#[allow(clippy::unnecessary_wraps, reason = "the form of a claim")]
+#[allow(clippy::unnecessary_wraps, reason = "the signature of a claim")]
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    let full = matches!(wait.end, WaitEnd::Data(data) if data.full && data.recovers.is_none() && data.closed.is_none());
-    Some((wait.from, if full { wait.to } else { wait.busy_until }))
+    let is_full = matches!(
+        wait.end,
+        WaitEnd::Data(context)
+            if context.flight.fills_path && context.recovery.is_none() && context.receive_window.closed.is_none()
+    );
+    Some((wait.from, if is_full { wait.to } else { wait.busy_until }))
 }
 
 fn why(evidence: &Evidence) -> String {
     let rate = evidence.facts.rate.map(|rate| format!(" of {}", rate_text(rate))).unwrap_or_default();
-    format!("The path's narrowest link{rate} was busy with this transfer for {}.", ms(evidence.total))
+    format!("The path's bottleneck{rate} was busy with this transfer for {}.", ms(evidence.total))
 }
 
 fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![Fix::new(
         "both ends",
-        "send fewer bytes: compress, send differences; or a faster link",
-        "compression costs time at both ends",
+        "send fewer bytes (compression, differences), or use a faster link",
+        "compression costs CPU time at both ends",
     )]
 }

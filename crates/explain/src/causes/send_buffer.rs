@@ -1,49 +1,44 @@
-//! `send_buffer`: the sender waited for its own data to be acknowledged before it wrote on.
+//! `send_buffer`: the sender waited for its own data to be acknowledged before it wrote more.
 //!
-//! The windows had room, but the program's writes go into a socket buffer that empties only by acknowledgements: a
-//! chunk at a time where a write fills it (Winsock: KB 823764, KB 214397), or as much as it holds for each round trip.
-//! Told by an acknowledgement that lets nothing go although there is room, until a later one does; or by an amount
-//! outstanding that stays the same for many round trips, of a sender that goes on when acknowledgements come.
+//! The windows had room, but the program writes into a socket buffer that only acknowledgements empty: one chunk at a time
+//! if a write fills the buffer (Winsock: KB 823764, KB 214397), or one buffer per round trip. The evidence is an
+//! acknowledgement that releases nothing although there is room, until a later one does; or the same number of bytes in
+//! flight for many round trips, from a sender that goes on when acknowledgements arrive.
 //!
-//! Fixes: Linux' `ip-sysctl`; Oracle's Solaris 11.2 Tunable Parameters Reference Manual (`send_buf`: 49,152 bytes
-//! unless told, up to `max_buf`) and illumos' ipadm(8); Microsoft's Windows Server 2003 TCP/IP, Appendix C
-//! (`DefaultSendWindow`: 8192 bytes unless told); xnu's `tcp_usrreq.c`.
+//! Sources of the fixes: Linux's `ip-sysctl`; Oracle's Solaris 11.2 Tunable Parameters Reference Manual (`send_buf`: default
+//! 49,152 bytes, at most `max_buf`) and illumos's ipadm(8); Microsoft's Windows Server 2003 TCP/IP, Appendix C
+//! (`DefaultSendWindow`: default 8192 bytes); xnu's `tcp_usrreq.c`.
 
 use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, bytes, ms, plural};
 
-pub(super) const RULE: Rule = Rule {
-    cause: Cause::SendBuffer,
-    avoidable: true,
-    title: "a sender that waited for its own writes to be acknowledged",
-    claim,
-    why,
-    fixes,
-};
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::SendBuffer, avoidable: true, title: "a full send buffer", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    let WaitEnd::Data(data) = wait.end else { return None };
-    if data.window || data.idle || data.answers {
+    let WaitEnd::Data(context) = wait.end else { return None };
+    let (writer, ack) = (context.writer, context.released_by);
+    if context.receive_window.is_limiting || writer.is_unprompted || writer.follows_peer {
         return None;
     }
-    let all = data.released.is_some_and(|release| release.all);
-    if data.steady && (data.answers_acks || data.released.is_some()) || data.chunks && all {
+    let is_steady = context.flight.is_steady && (writer.is_ack_clocked || ack.is_some());
+    if is_steady || writer.waits_for_chunks && ack.is_some_and(|ack| ack.acks_all) {
         return Some((wait.from, wait.to));
     }
-    let room = data.room.filter(|_| data.answers_acks && data.released.is_some())?;
-    Some((if data.lost { room } else { wait.from }, wait.to))
+    let room_since = context.room_since.filter(|_| writer.is_ack_clocked && ack.is_some())?;
+    Some((if context.has_loss { room_since } else { wait.from }, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {
     match evidence.facts.chunk {
         Some(chunk) => format!(
-            "The sender writes {chunk} bytes and waits until they are acknowledged before it writes more: {}, at least \
-             a round trip of {} each.",
+            "The sender writes {chunk} bytes and waits for their acknowledgement before it writes more. It waited {}, at \
+             least one RTT ({}) each time.",
             plural(evidence.count.into(), "time"),
             ms(evidence.rtt)
         ),
         None => format!(
-            "The sender never had more than {} outstanding although the windows allowed more: its socket's buffer \
-             holds no more, and is emptied once in a round trip of {}.",
+            "The sender never had more than {} in flight, although both windows allowed more. Its socket's send buffer \
+             is no larger, and acknowledgements empty it once per RTT ({}).",
             bytes(evidence.max_in_flight),
             ms(evidence.rtt)
         ),
@@ -54,20 +49,20 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
             "sending software",
-            "setsockopt(SO_SNDBUF) of twice rate × RTT, or on Linux none at all: it then grows",
-            "memory for each connection",
+            "setsockopt(SO_SNDBUF) to twice rate × RTT; on Linux do not set it, so that it grows",
+            "memory per connection",
         ),
         Fix::new(
             "Linux sender",
             "sysctl -w net.ipv4.tcp_wmem='4096 65536 16777216'",
-            "more memory for each connection that needs it",
+            "more memory per connection, as needed",
         ),
         Fix::new(
             "Windows sender",
             "HKLM\\SYSTEM\\CurrentControlSet\\Services\\AFD\\Parameters DefaultSendWindow=262144",
-            "memory for each connection; a restart is needed; documented up to Windows Server 2003",
+            "memory per connection; needs a restart; documented up to Windows Server 2003",
         ),
-        Fix::new("Solaris/illumos sender", "ipadm set-prop -p send_buf=1048576 tcp", "memory for each connection"),
-        Fix::new("macOS sender", "sysctl -w net.inet.tcp.sendspace=1048576", "memory for each connection"),
+        Fix::new("Solaris/illumos sender", "ipadm set-prop -p send_buf=1048576 tcp", "memory per connection"),
+        Fix::new("macOS sender", "sysctl -w net.inet.tcp.sendspace=1048576", "memory per connection"),
     ]
 }

@@ -1,27 +1,29 @@
-//! `sender_idle`: the sending program had nothing to send in the midst of a message.
+//! `sender_idle`: the sending program had nothing to send in the middle of a message.
 //!
-//! The windows had room, nothing was to be repaired, and it went on at a time of its own, or when the other side had
-//! said something: T-RAT's and Siekkinen's application limit.
+//! The windows had room, there was no loss to repair, and the sender went on by itself, or after the other side had sent
+//! data. Zhang et al. (T-RAT, SIGCOMM 2002) and Siekkinen call it the application limit.
 
 use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::SenderIdle, avoidable: true, title: "a sender with nothing to send", claim, why, fixes };
+    Rule { cause: Cause::SenderIdle, avoidable: true, title: "an idle sender", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
-    let WaitEnd::Data(data) = wait.end else { return None };
-    let own_time = data.idle || (data.answers || !data.answers_acks) && data.room.is_some();
-    if data.window || !own_time {
+    let WaitEnd::Data(context) = wait.end else { return None };
+    let writer = context.writer;
+    let is_application_limited =
+        writer.is_unprompted || (writer.follows_peer || !writer.is_ack_clocked) && context.room_since.is_some();
+    if context.receive_window.is_limiting || !is_application_limited {
         return None;
     }
-    // Had it had anything to send before there was room, it would have sent it then: it was idle all the time.
+    // With data at hand, the sender would have sent it as soon as there was room: it was idle the whole time.
     Some((wait.from, wait.to))
 }
 
 fn why(evidence: &Evidence) -> String {
     format!(
-        "In the midst of a message the sending program wrote nothing for {} in all, the longest time {}. It waited for \
-         something itself: a disk, another server, a lock.",
+        "In the middle of a message, the sending program wrote nothing for {} in total, at most {} at a time. The network \
+         was not the limit: the program waited for something else, such as a disk, another server or a lock.",
         ms(evidence.total),
         ms(evidence.longest)
     )
@@ -30,7 +32,7 @@ fn why(evidence: &Evidence) -> String {
 fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![Fix::new(
         "sending software",
-        "look at what it does in these times: strace -T -p PID, perf trace, Process Monitor, truss -D",
-        "tracing slows a program down",
+        "trace it at these times: strace -T -p PID, perf trace, Process Monitor, truss -D",
+        "tracing slows the program down",
     )]
 }

@@ -1,9 +1,9 @@
-//! `tls`: the TLS handshake was waited for.
+//! `tls`: the TLS handshake.
 //!
 //! From the end of the TCP handshake to the client's first record of application data (RFC 8446 §2): one round trip in
-//! TLS 1.3, two in TLS 1.2, and what both ends compute.
+//! TLS 1.3, two in TLS 1.2, and the computation at both ends.
 //!
-//! Fixes: Apache's `mod_ssl`, which keeps no sessions unless told; nginx's `ngx_http_ssl_module`, nor does it.
+//! Sources of the fixes: Apache's `mod_ssl` and nginx's `ngx_http_ssl_module`, which keep no sessions by default.
 
 use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, plural};
 
@@ -20,7 +20,7 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 
 fn why(evidence: &Evidence) -> String {
     format!(
-        "The TLS handshake took {}, about {} of {}.",
+        "The TLS handshake took {}: {} of {}.",
         ms(evidence.total),
         plural(evidence.round_trips(evidence.total), "round trip"),
         ms(evidence.rtt)
@@ -32,17 +32,17 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
         Fix::new(
             "nginx server",
             "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:tls:10m;",
-            "a session can be resumed for as long as it is kept",
+            "sessions can be resumed for as long as they are cached",
         ),
         Fix::new(
             "Apache server",
             "SSLProtocol -all +TLSv1.2 +TLSv1.3; SSLSessionCache shmcb:/run/tls(512000)",
-            "a session can be resumed for as long as it is kept; mod_socache_shmcb must be loaded",
+            "sessions can be resumed for as long as they are cached; mod_socache_shmcb must be loaded",
         ),
         Fix::new(
             "client software",
-            "keep connections alive; resume sessions",
-            "an idle connection occupies the server",
+            "reuse persistent connections; resume TLS sessions",
+            "idle connections occupy the server",
         ),
     ]
 }

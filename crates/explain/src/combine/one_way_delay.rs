@@ -1,45 +1,47 @@
-//! The way between two captures of one connection: how long packets took each way, and which never came.
+//! One-way delays and losses between two captures of a connection.
 //!
-//! A packet that both ends' captures show has left and arrived, but by two clocks. What the clocks differ by is in
-//! every packet of one way with one sign, and in every packet of the other with the other: so half of the difference of
-//! the shortest ways is the difference of the clocks, if the ways are equally long when nothing waits (RFC 5905 §8
-//! estimates it so, and Paxson, SIGMETRICS 1998, says what it cannot see: a way that is longer than the other one, and
-//! a clock that drifts). What a packet took beyond the shortest of its way it waited: in a queue, or where somebody
-//! held it.
+//! A packet that is in both ends' captures has left and arrived, but by two clocks. The clock offset adds to the apparent
+//! delay in one direction and subtracts from it in the other. So half of the difference of the shortest delays is the
+//! offset, if both directions have the same delay without queues. RFC 5905 §8 estimates it this way, and Paxson
+//! (SIGMETRICS 1998) says what it misses: asymmetric paths, and clocks that drift. A packet's delay beyond the shortest
+//! of its direction is waiting time: in a queue, or in a device that held it.
 //!
-//! The same packet has the same numbers at both ends; one that was sent again has them more than once, and what
-//! arrived is the latest that could have. Where network cards merge or cut segments, a segment has arrived that is part
-//! of one that did.
+//! The same packet has the same header fields at both ends. A retransmission repeats them; what arrived is the latest
+//! that could have. Where network cards merge or split segments, a segment counts as arrived if it overlaps one that
+//! did.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, fmt, time::Duration};
 
 use crate::{
     causes::Cause,
     explanation::{Connection, Direction},
-    format::ms,
+    format::{ms, time_text},
     infer::vantage::Vantage,
     segment::SegmentRecord,
     side::{PerSide, Side},
 };
 
-/// How many lost packets are named.
-const NAMED: usize = 5;
+/// The maximum number of lost packets that are named.
+const MAX_LOST_NAMED: usize = 5;
 
-/// How far two measurements of the shortest way are apart at most, in nanoseconds.
-const NEAR: i64 = 1_000_000;
+/// By how much two measurements of the shortest delay may differ, in nanoseconds.
+const TOLERANCE: i64 = 1_000_000;
 
-/// The longest that a packet is on its way, in nanoseconds (RFC 9293 §3.4.2 allows minutes; no sender waits for them).
-const LONGEST: i64 = 10_000_000_000;
+/// The longest one-way delay, in nanoseconds. (RFC 9293 §3.4.2 allows minutes, but no sender waits for them.)
+const MAX_DELAY: i64 = 10_000_000_000;
 
-/// How many packets around a time are searched.
-const NEARBY: usize = 10_000;
+/// The maximum number of packets around a time that are searched.
+const MAX_SEARCHED: usize = 10_000;
 
-/// What two captures tell of the way between them.
+/// Below this clock offset, clocks agree as far as the estimate can say, in nanoseconds.
+const MIN_OFFSET: u64 = 1_000_000;
+
+/// One-way delays and losses between two captures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OneWayDelays {
-    /// The captures' places in the list: the one nearer the client, and the other.
+    /// The indices of the captures: the one nearer the client, and the other.
     pub captures: [usize; 2],
-    /// How many nanoseconds the second's clock is ahead of the first's, if both ways are equally long.
+    /// By how many nanoseconds the second capture's clock is ahead of the first's, if the path is symmetric.
     pub clock_ahead: i64,
     /// From the client to the server.
     pub up: OneWay,
@@ -47,37 +49,37 @@ pub struct OneWayDelays {
     pub down: OneWay,
 }
 
-/// One way.
+/// Delays and losses in one direction.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct OneWay {
-    /// The shortest time that a packet took, the one in the middle, and the longest.
-    pub least: Duration,
-    /// See `least`; what is more than that was waited.
-    pub typical: Duration,
-    /// See `least`.
-    pub most: Duration,
-    /// How many packets left in the time that both captures show.
+    /// The shortest delay.
+    pub min: Duration,
+    /// The median delay.
+    pub median: Duration,
+    /// The longest delay.
+    pub max: Duration,
+    /// The number of packets sent while both captures ran.
     pub sent: u64,
-    /// How many of them never came.
+    /// The number of them that never arrived.
     pub lost: u64,
-    /// Some of these, by their numbers in the capture where they left.
-    pub packets: Vec<u32>,
+    /// Some of the lost packets, by their numbers in the sender's capture.
+    pub lost_packets: Vec<u32>,
 }
 
 /// A packet in one capture.
 #[derive(Debug, Clone, Copy)]
-struct Passed {
+struct CapturedPacket {
     time: i64,
     number: u32,
     seq: u32,
     len: u32,
 }
 
-/// What is the same in both captures.
-type Numbers = (Side, u32, u32, u32, u16);
+/// The header fields that are the same in both captures.
+type Header = (Side, u32, u32, u32, u16);
 
-/// The packets of a capture, those with the same numbers in order.
-type Packets = HashMap<Numbers, Vec<Passed>>;
+/// The packets of a capture by header; those with the same header in order.
+type Packets = HashMap<Header, Vec<CapturedPacket>>;
 
 fn time(segment: &SegmentRecord) -> i64 {
     i64::try_from(segment.time).unwrap_or(i64::MAX)
@@ -86,15 +88,15 @@ fn time(segment: &SegmentRecord) -> i64 {
 fn packets(segments: &[SegmentRecord]) -> Packets {
     let mut packets = Packets::new();
     for segment in segments {
-        let numbers = (segment.from(), segment.seq, segment.ack, segment.len, segment.window);
-        let passed = Passed { time: time(segment), number: segment.number, seq: segment.seq, len: segment.len };
-        packets.entry(numbers).or_default().push(passed);
+        let header = (segment.from(), segment.seq, segment.ack, segment.len, segment.window);
+        let packet = CapturedPacket { time: time(segment), number: segment.number, seq: segment.seq, len: segment.len };
+        packets.entry(header).or_default().push(packet);
     }
     packets
 }
 
-/// How much nearer a capture is to the server than to the client.
-fn place(connection: &Connection) -> u8 {
+/// Orders captures from the client's end to the server's.
+fn position(connection: &Connection) -> u8 {
     match connection.vantage {
         Vantage::Client => 0,
         Vantage::Middle | Vantage::Unknown => 1,
@@ -102,161 +104,175 @@ fn place(connection: &Connection) -> u8 {
     }
 }
 
-/// The way between two captures of a connection; none if they are at the same place, or have too little in common.
+/// The delays between two captures of a connection; none if they were taken at the same point, or have too little in
+/// common.
 pub(crate) fn between(one: (usize, &Connection), other: (usize, &Connection)) -> Option<OneWayDelays> {
-    let (near, far) = if place(one.1) < place(other.1) { (one, other) } else { (other, one) };
-    if place(near.1) == place(far.1) || near.1.segments.is_empty() || far.1.segments.is_empty() {
+    let (near, far) = if position(one.1) < position(other.1) { (one, other) } else { (other, one) };
+    if position(near.1) == position(far.1) || near.1.segments.is_empty() || far.1.segments.is_empty() {
         return None;
     }
-    let (here, there) = (packets(&near.1.segments), packets(&far.1.segments));
-    // Only what passed once at either end is surely the same packet.
-    let apart = |side: Side| {
-        let alone = |(numbers, at_near): (&Numbers, &Vec<Passed>)| {
-            let at_far = there.get(numbers)?;
-            let ([near], [far]) = (&at_near[..], &at_far[..]) else { return None };
-            (numbers.0 == side).then(|| if side == Side::Client { far.time - near.time } else { near.time - far.time })
+    let (at_near, at_far) = (packets(&near.1.segments), packets(&far.1.segments));
+    let shortest = |side: Side| {
+        // Only a header that occurs once at either end certainly belongs to the same packet.
+        let delay = |(header, near): (&Header, &Vec<CapturedPacket>)| {
+            let far = at_far.get(header)?;
+            let ([near], [far]) = (&near[..], &far[..]) else { return None };
+            (header.0 == side).then(|| if side == Side::Client { far.time - near.time } else { near.time - far.time })
         };
-        here.iter().filter_map(alone).min()
+        at_near.iter().filter_map(delay).min()
     };
-    let (up, down) = (apart(Side::Client)?, apart(Side::Server)?);
-    let (clock_ahead, least) = (up.saturating_sub(down) / 2, i64::midpoint(up, down));
-    // Longer ways than that, or ways back in time, are of two connections.
-    if !(-NEAR..LONGEST).contains(&least) {
+    let (up, down) = (shortest(Side::Client)?, shortest(Side::Server)?);
+    let (clock_ahead, min) = (up.saturating_sub(down) / 2, i64::midpoint(up, down));
+    // A longer or a negative delay belongs to two connections.
+    if !(-TOLERANCE..MAX_DELAY).contains(&min) {
         return None;
     }
     let segments = PerSide { client: &near.1.segments, server: &far.1.segments };
-    let all = PerSide { client: &here, server: &there };
-    let way = |side: Side| {
-        let behind = if side == Side::Client { clock_ahead } else { -clock_ahead };
-        OneWay::of(side, segments, all, behind, least.max(0))
+    let packets = PerSide { client: &at_near, server: &at_far };
+    let one_way = |side: Side| {
+        let offset = if side == Side::Client { clock_ahead } else { -clock_ahead };
+        OneWay::of(side, segments, packets, offset, min.max(0))
     };
-    let (up, down) = (way(Side::Client), way(Side::Server));
+    let (up, down) = (one_way(Side::Client), one_way(Side::Server));
     Some(OneWayDelays { captures: [near.0, far.0], clock_ahead, up, down })
 }
 
 impl OneWay {
-    /// The way from a side, whose capture's clock is so far behind the other's.
-    fn of(side: Side, segments: PerSide<&Vec<SegmentRecord>>, all: PerSide<&Packets>, behind: i64, least: i64) -> Self {
-        let mut way = Self::default();
+    /// The delays of the packets that `side` sent. The other capture's clock is ahead by `offset`.
+    fn of(
+        side: Side,
+        segments: PerSide<&Vec<SegmentRecord>>,
+        packets: PerSide<&Packets>,
+        offset: i64,
+        min: i64,
+    ) -> Self {
+        let mut one_way = Self::default();
         let begin = segments[!side].first().map_or(0, time);
         let end = segments[!side].last().map_or(0, time);
-        let mut took: Vec<i64> = Vec::new();
+        let mut delays: Vec<i64> = Vec::new();
         let mut lost: Vec<u32> = Vec::new();
-        for (numbers, left) in all[side].iter().filter(|(numbers, _)| numbers.0 == side) {
-            let came = all[!side].get(numbers).map_or(&[][..], |came| came);
-            let mut came = came.iter().rev().peekable();
-            for (place, one) in left.iter().enumerate().rev() {
-                let due = one.time.saturating_add(behind).saturating_add(least);
+        for (header, sent) in packets[side].iter().filter(|(header, _)| header.0 == side) {
+            let arrived = packets[!side].get(header).map_or(&[][..], |arrived| arrived);
+            let mut arrived = arrived.iter().rev().peekable();
+            for (index, packet) in sent.iter().enumerate().rev() {
+                let due = packet.time.saturating_add(offset).saturating_add(min);
                 if due < begin || due > end {
                     continue;
                 }
-                way.sent += 1;
-                // It came after this one left, and before the next.
-                if let Some(arrived) = came.next_if(|came| came.time >= due.saturating_sub(NEAR)) {
-                    took.push(arrived.time.saturating_sub(behind).saturating_sub(one.time).max(0));
-                } else if (place > 0 || came.peek().is_none()) && !is_part(one, side, segments[!side], due) {
-                    lost.push(one.number);
+                one_way.sent += 1;
+                // It arrived after this copy was sent, and before the next one.
+                if let Some(arrived) = arrived.next_if(|arrived| arrived.time >= due.saturating_sub(TOLERANCE)) {
+                    delays.push(arrived.time.saturating_sub(offset).saturating_sub(packet.time).max(0));
+                } else if (index > 0 || arrived.peek().is_none()) && !overlaps_any(packet, side, segments[!side], due) {
+                    lost.push(packet.number);
                 }
             }
         }
-        took.sort_unstable();
-        let at = |place: usize| Duration::from_nanos(took.get(place).map_or(0, |time| time.unsigned_abs()));
-        (way.least, way.typical, way.most) = (at(0), at(took.len() / 2), at(took.len().saturating_sub(1)));
+        delays.sort_unstable();
+        let at = |index: usize| Duration::from_nanos(delays.get(index).map_or(0, |time| time.unsigned_abs()));
+        (one_way.min, one_way.median) = (at(0), at(delays.len() / 2));
+        one_way.max = at(delays.len().saturating_sub(1));
         lost.sort_unstable();
-        way.lost = lost.len() as u64;
-        lost.truncate(NAMED);
-        way.packets = lost;
-        way
-    }
-
-    /// `20 ms, mostly 22 ms, at most 41 ms; 2 of 300 packets lost (7, 9)`.
-    fn says(&self) -> String {
-        let nanos = |time: Duration| ms(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        let times = format!("{}, mostly {}, at most {}", nanos(self.least), nanos(self.typical), nanos(self.most));
-        if self.lost == 0 {
-            return format!("{times}, nothing lost");
-        }
-        let packets: Vec<String> = self.packets.iter().map(u32::to_string).collect();
-        let more = if self.lost as usize > packets.len() { ", …" } else { "" };
-        format!("{times}, {} of {} packets lost ({}{more})", self.lost, self.sent, packets.join(", "))
+        one_way.lost = lost.len() as u64;
+        lost.truncate(MAX_LOST_NAMED);
+        one_way.lost_packets = lost;
+        one_way
     }
 }
 
-/// Whether a segment came as a part of a larger one, or in parts.
-fn is_part(one: &Passed, side: Side, came: &[SegmentRecord], due: i64) -> bool {
-    let from = came.partition_point(|segment| time(segment) < due.saturating_sub(NEAR));
-    let soon = came[from..].iter().take(NEARBY).take_while(|segment| time(segment) <= due.saturating_add(LONGEST / 10));
-    let data = soon.filter(|segment| segment.from() == side && segment.len > 0 && one.len > 0);
-    let holds = |segment: &SegmentRecord| {
-        segment.seq.wrapping_sub(one.seq) < one.len || one.seq.wrapping_sub(segment.seq) < segment.len
+/// Whether a segment arrived as a part of a larger one, or in parts.
+fn overlaps_any(packet: &CapturedPacket, side: Side, arrived: &[SegmentRecord], due: i64) -> bool {
+    let from = arrived.partition_point(|segment| time(segment) < due.saturating_sub(TOLERANCE));
+    let soon = arrived[from..]
+        .iter()
+        .take(MAX_SEARCHED)
+        .take_while(|segment| time(segment) <= due.saturating_add(MAX_DELAY / 10));
+    let data = soon.filter(|segment| segment.from() == side && segment.len > 0 && packet.len > 0);
+    let overlaps = |segment: &SegmentRecord| {
+        segment.seq.wrapping_sub(packet.seq) < packet.len || packet.seq.wrapping_sub(segment.seq) < segment.len
     };
-    { data }.any(|segment| holds(segment) && (segment.seq, segment.len) != (one.seq, one.len))
+    { data }.any(|segment| overlaps(segment) && (segment.seq, segment.len) != (packet.seq, packet.len))
+}
+
+impl fmt::Display for OneWay {
+    /// `20 ms (median 22 ms, max 41 ms), 2 of 300 packets lost (7, 9)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [min, median, max] = [self.min, self.median, self.max].map(time_text);
+        write!(f, "{min} (median {median}, max {max}), ")?;
+        if self.lost == 0 {
+            return f.write_str("no loss");
+        }
+        let packets: Vec<String> = self.lost_packets.iter().map(u32::to_string).collect();
+        let more = if self.lost as usize > packets.len() { ", …" } else { "" };
+        write!(f, "{} of {} packets lost ({}{more})", self.lost, self.sent, packets.join(", "))
+    }
+}
+
+impl fmt::Display for OneWayDelays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("captured at both ends: ")?;
+        match self.clock_ahead.unsigned_abs() {
+            0..MIN_OFFSET => f.write_str("the clocks agree")?,
+            offset if self.clock_ahead > 0 => {
+                write!(f, "the server's clock is {} ahead of the client's", ms(offset))?;
+            }
+            offset => write!(f, "the server's clock is {} behind the client's", ms(offset))?,
+        }
+        write!(f, "; client to server {}; server to client {}", self.up, self.down)
+    }
 }
 
 impl OneWayDelays {
-    /// What it is, for people.
-    pub(crate) fn says(&self) -> String {
-        let clocks = match self.clock_ahead.unsigned_abs() {
-            // Less than what the estimate is good for.
-            0..1_000_000 => "the clocks agree".to_owned(),
-            apart => {
-                let ahead = if self.clock_ahead > 0 { "ahead of" } else { "behind" };
-                format!("the clock at the server's end is {} {ahead} the client's", ms(apart))
-            }
-        };
-        format!("both ends captured: {clocks}; up {}; down {}", self.up.says(), self.down.says())
-    }
-
-    /// Who held the acknowledgements that a sender waited for: a sentence for each finding of that.
-    pub(crate) fn judge(&self, seen: &mut Connection, other: &Connection) {
-        let sender = if seen.direction() == Direction::Upload { Side::Client } else { Side::Server };
-        let at_sender = place(seen) < place(other) && sender == Side::Client
-            || place(seen) > place(other) && sender == Side::Server;
-        if !at_sender {
+    /// Adds to each finding of delayed ACKs who delayed them: the receiver, or a device on the path.
+    pub(crate) fn attribute_delayed_acks(&self, explained: &mut Connection, other: &Connection) {
+        let sender = if explained.direction() == Direction::Upload { Side::Client } else { Side::Server };
+        let is_at_sender = position(explained) < position(other) && sender == Side::Client
+            || position(explained) > position(other) && sender == Side::Server;
+        if !is_at_sender {
             return;
         }
         // From the sender's clock to the receiver's.
-        let behind = if sender == Side::Client { self.clock_ahead } else { -self.clock_ahead };
-        let back = if sender == Side::Client { &self.down } else { &self.up };
-        let segments = std::mem::take(&mut seen.segments);
-        let places: HashMap<u32, usize> =
-            segments.iter().enumerate().map(|(place, segment)| (segment.number, place)).collect();
-        let findings = seen.transfers.iter_mut().flat_map(|transfer| &mut transfer.findings);
+        let offset = if sender == Side::Client { self.clock_ahead } else { -self.clock_ahead };
+        let ack_path = if sender == Side::Client { &self.down } else { &self.up };
+        let min_delay = i64::try_from(ack_path.min.as_nanos()).unwrap_or(i64::MAX);
+        let segments = std::mem::take(&mut explained.segments);
+        let indices: HashMap<u32, usize> =
+            segments.iter().enumerate().map(|(index, segment)| (segment.number, index)).collect();
+        // For how long the receiver and the path delayed an acknowledgement.
+        let delays = |ack: &SegmentRecord| {
+            let due = time(ack).saturating_add(offset);
+            let until = other.segments.partition_point(|segment| time(segment) <= due.saturating_add(TOLERANCE));
+            let before = || other.segments[..until].iter().rev().take(MAX_SEARCHED);
+            let sent = before().find(|segment| segment.repeats(ack))?;
+            let is_acked_data = |segment: &&SegmentRecord| {
+                segment.from() == sender && segment.len > 0 && segment.seq.wrapping_add(segment.len) == ack.ack
+            };
+            let data = before().skip_while(|segment| segment.time > sent.time).find(is_acked_data)?;
+            let on_path = due.saturating_sub(time(sent)).saturating_sub(min_delay);
+            Some((sent.time - data.time, u64::try_from(on_path).unwrap_or(0)))
+        };
+        let findings = explained.transfers.iter_mut().flat_map(|transfer| &mut transfer.findings);
         for finding in findings.filter(|finding| finding.cause == Cause::DelayedAck) {
-            let acks = finding.packets.iter().filter_map(|number| places.get(number)).map(|place| &segments[*place]);
-            let told: Vec<(u64, u64)> = acks
-                .filter_map(|ack| {
-                    let due = time(ack).saturating_add(behind);
-                    let until = other.segments.partition_point(|segment| time(segment) <= due.saturating_add(NEAR));
-                    let before = || other.segments[..until].iter().rev().take(NEARBY);
-                    let left = before().find(|segment| segment.repeats(ack))?;
-                    let covers = |segment: &&SegmentRecord| {
-                        segment.from() == sender && segment.len > 0 && segment.seq.wrapping_add(segment.len) == ack.ack
-                    };
-                    let data = before().skip_while(|segment| segment.time > left.time).find(covers)?;
-                    let least = i64::try_from(back.least.as_nanos()).unwrap_or(i64::MAX);
-                    let waited = due.saturating_sub(time(left)).saturating_sub(least);
-                    Some((left.time - data.time, u64::try_from(waited).unwrap_or(0)))
-                })
-                .collect();
-            let cases = told.len().max(1) as u64;
-            let held = told.iter().map(|(held, _)| held).sum::<u64>() / cases;
-            let waited = told.iter().map(|(_, waited)| waited).sum::<u64>() / cases;
-            if told.is_empty() {
+            let acks = finding.packets.iter().filter_map(|number| indices.get(number)).map(|index| &segments[*index]);
+            let measured: Vec<(u64, u64)> = acks.filter_map(delays).collect();
+            if measured.is_empty() {
                 continue;
             }
-            let text = if held >= waited {
-                format!(" The receiver's own capture shows it: it let {} pass each time.", ms(held))
+            let count = measured.len() as u64;
+            let by_receiver = measured.iter().map(|(by_receiver, _)| by_receiver).sum::<u64>() / count;
+            let on_path = measured.iter().map(|(_, on_path)| on_path).sum::<u64>() / count;
+            let text = if by_receiver >= on_path {
+                format!(" The receiver's own capture confirms it: the receiver sent them {} late.", ms(by_receiver))
             } else {
                 format!(
-                    " But the receiver's own capture shows that it acknowledged after {}: something on the way held \
-                     the acknowledgements, {} each time.",
-                    ms(held),
-                    ms(waited)
+                    " But the receiver's own capture shows that it sent them after {}: a device on the path delayed \
+                     them by {} each.",
+                    ms(by_receiver),
+                    ms(on_path)
                 )
             };
             finding.why.push_str(&text);
         }
-        seen.segments = segments;
+        explained.segments = segments;
     }
 }

@@ -1,207 +1,209 @@
-//! Pages: what a client did over several connections, seen as one.
+//! Page loads: the work of one client over several connections.
 //!
-//! A browser loads a page, a program brings many files up to date: nobody waits for one transfer, but for the last of
-//! many. So transfers of one client that follow each other without a silence, over more than one connection, are a
-//! page. What its time was spent on is told along its critical path: from the transfer that ended last back to the one
-//! that had to end before that one was asked for, and so to the first. What happened beside the path cost nothing, as
-//! within a transfer (Barford and Crovella, SIGCOMM 2000), and so the causes along it add up to the page's duration.
+//! A browser loads a page, a program synchronises many files: the user does not wait for one transfer, but for the last of
+//! many. So transfers of one client that follow each other without a silence, over more than one connection, form a page
+//! load. Its time is that of its critical path: from the transfer that ended last back to the one that had to end before
+//! that one was requested, and so to the first. What happened beside the path cost nothing, as within a transfer (Barford
+//! and Crovella, SIGCOMM 2000), and so the causes along it add up to the page load's duration.
 //!
-//! Which transfer had to end is not written in packets. A client goes on when something has come, so it is the one that
-//! ended last before the request; a client that asks for more while an answer is still coming, as browsers may, is
-//! taken to have thought since the end before. A connection that was opened early and then waited is no part of the
-//! path before it was used (WProf, NSDI 2013, calls it the same: what is ready and not needed costs nothing).
+//! Packets do not say which transfer had to end. A client goes on when something has arrived, so it is taken to be the
+//! transfer that ended last before the request. A client that requests more while a response is still arriving, as
+//! browsers may, seems to think since the end before. A connection that was opened early and then waited is no part of
+//! the path before it was used (as in WProf, NSDI 2013: what is ready and not needed costs nothing).
 
 use std::{net::IpAddr, time::Duration};
 
 use super::pair_captures::PairedConnection;
 use crate::causes::{Cause, CauseTimes};
 
-/// The longest silence within a page, in nanoseconds: scripts may think for so long.
-const SILENCE: u64 = 1_000_000_000;
+/// The longest silence within a page load, in nanoseconds: scripts may run that long.
+const MAX_SILENCE: u64 = 1_000_000_000;
 
-/// A client that thinks for less has not waited for anything, in nanoseconds.
-const THOUGHT: u64 = 1_000_000;
+/// A client with a shorter think time has not waited for anything, in nanoseconds.
+const MIN_THINK_TIME: u64 = 1_000_000;
 
-/// What is over before a request can go, in its order.
+/// The causes before a request, in their order.
 const LEAD: [Cause; 4] = [Cause::NameLookup, Cause::ConnectRetry, Cause::Connect, Cause::Tls];
 
-/// What a client did over several connections.
+/// The work of one client over several connections.
 #[derive(Debug, Clone)]
 pub struct PageLoad {
-    /// Who.
+    /// The client's address.
     pub client: IpAddr,
     /// When it began, since the epoch.
     pub start: Duration,
     /// Until its last transfer ended.
     pub duration: Duration,
-    /// Over how many connections.
+    /// The number of connections.
     pub connections: usize,
-    /// How many transfers it had.
+    /// The number of transfers.
     pub transfers: usize,
-    /// Their bytes of data, both ways.
+    /// Bytes of data, in both directions.
     pub bytes: u64,
-    /// What the time along the critical path was spent on; adds up to `duration`.
+    /// The time along the critical path by cause; adds up to `duration`.
     pub times: CauseTimes,
-    /// The transfers that waited for one another, in order.
+    /// The transfers on the critical path, in order.
     pub path: Vec<PageStep>,
 }
 
 /// A transfer on the critical path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageStep {
-    /// Its connection's index in the list.
+    /// The index of its connection.
     pub connection: usize,
     /// Its index among the connection's transfers.
     pub transfer: usize,
-    /// When what it waited for had ended, since the epoch.
+    /// When the transfer before it on the path had ended, since the epoch.
     pub start: Duration,
     /// From then until its end.
     pub duration: Duration,
 }
 
-/// A transfer in time: nanoseconds since the epoch.
+/// A transfer; times are in nanoseconds since the epoch.
 #[derive(Debug, Clone, Copy)]
-struct One {
+struct TimedTransfer {
     connection: usize,
     transfer: usize,
     start: u64,
     /// When its connection was ready for the request.
     ready: u64,
-    /// When the request went.
-    asked: u64,
+    /// When the request was sent.
+    requested: u64,
     end: u64,
-    /// How far the client is from the capture and back.
-    away: u64,
+    /// The round-trip time between capture point and client.
+    rtt_to_client: u64,
     bytes: u64,
     times: CauseTimes,
 }
 
-impl One {
-    /// When it is first seen to be about it: it opens its connection, or asks over one.
+impl TimedTransfer {
+    /// When its first packet was sent: it opens its connection, or requests over an open one.
     fn begins(&self) -> u64 {
-        if self.transfer == 0 { self.start } else { self.asked }
+        if self.transfer == 0 { self.start } else { self.requested }
     }
 }
 
-/// The pages of connections, in the order in which they began.
-pub fn page_loads(seen: &[PairedConnection]) -> Vec<PageLoad> {
-    // Clocks of different captures are not the same.
-    let whose = |connection: &usize| (seen[*connection].capture, seen[*connection].connection.client.ip());
-    let mut sorted: Vec<usize> = (0..seen.len()).collect();
-    sorted.sort_by_key(whose);
-    let mut pages = Vec::new();
-    for connections in sorted.chunk_by(|one, other| whose(one) == whose(other)).filter(|own| own.len() > 1) {
-        let (_, client) = whose(&connections[0]);
-        let mut all: Vec<One> = connections.iter().flat_map(|one| ones(*one, &seen[*one])).collect();
-        all.sort_by_key(One::begins);
+/// The page loads of connections, in the order in which they began.
+pub fn page_loads(connections: &[PairedConnection]) -> Vec<PageLoad> {
+    // The clocks of different captures differ.
+    let client_of = |index: &usize| (connections[*index].capture, connections[*index].connection.client.ip());
+    let mut sorted: Vec<usize> = (0..connections.len()).collect();
+    sorted.sort_by_key(client_of);
+    let mut page_loads = Vec::new();
+    for indices in sorted.chunk_by(|one, other| client_of(one) == client_of(other)).filter(|own| own.len() > 1) {
+        let (_, client) = client_of(&indices[0]);
+        let transfers = indices.iter().flat_map(|index| timed_transfers(*index, &connections[*index]));
+        let mut transfers: Vec<TimedTransfer> = transfers.collect();
+        transfers.sort_by_key(TimedTransfer::begins);
         let mut until = 0;
-        let mut page: Vec<One> = Vec::new();
-        for one in all {
-            if one.begins() > until + SILENCE {
-                pages.extend(PageLoad::of(client, std::mem::take(&mut page)));
+        let mut current: Vec<TimedTransfer> = Vec::new();
+        for transfer in transfers {
+            if transfer.begins() > until + MAX_SILENCE {
+                page_loads.extend(PageLoad::of(client, std::mem::take(&mut current)));
             }
-            until = until.max(one.end);
-            page.push(one);
+            until = until.max(transfer.end);
+            current.push(transfer);
         }
-        pages.extend(PageLoad::of(client, page));
+        page_loads.extend(PageLoad::of(client, current));
     }
-    pages.sort_by_key(|page| (page.start, page.client));
-    pages
+    page_loads.sort_by_key(|page_load| (page_load.start, page_load.client));
+    page_loads
 }
 
-/// The transfers of a connection that carried anything.
-fn ones(connection: usize, seen: &PairedConnection) -> impl Iterator<Item = One> {
+/// The transfers of a connection that carried data.
+fn timed_transfers(connection: usize, paired: &PairedConnection) -> impl Iterator<Item = TimedTransfer> {
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let away = nanos(seen.connection.rtt_to_client);
-    seen.connection.transfers.iter().enumerate().filter(|(_, one)| one.bytes > 0).map(move |(transfer, one)| {
-        let start = nanos(one.start);
-        let lead: u64 = LEAD.iter().map(|cause| one.times[*cause]).sum();
-        let asked = start + lead + one.times[Cause::ClientThink];
-        One {
+    let rtt_to_client = nanos(paired.connection.rtt_to_client);
+    let with_data = paired.connection.transfers.iter().enumerate().filter(|(_, transfer)| transfer.bytes > 0);
+    with_data.map(move |(index, transfer)| {
+        let start = nanos(transfer.start);
+        let lead: u64 = LEAD.iter().map(|cause| transfer.times[*cause]).sum();
+        TimedTransfer {
             connection,
-            transfer,
+            transfer: index,
             start,
             ready: start + lead,
-            asked,
-            end: start + nanos(one.duration),
-            away,
-            bytes: one.bytes,
-            times: one.times,
+            requested: start + lead + transfer.times[Cause::ClientThink],
+            end: start + nanos(transfer.duration),
+            rtt_to_client,
+            bytes: transfer.bytes,
+            times: transfer.times,
         }
     })
 }
 
 impl PageLoad {
-    /// The page of transfers, if they are one.
-    fn of(client: IpAddr, mut all: Vec<One>) -> Option<Self> {
-        let begin = all.iter().map(One::begins).min()?;
-        let mut connections: Vec<usize> = all.iter().map(|one| one.connection).collect();
+    /// The page load of these transfers; none if they used a single connection.
+    fn of(client: IpAddr, mut transfers: Vec<TimedTransfer>) -> Option<Self> {
+        let begin = transfers.iter().map(TimedTransfer::begins).min()?;
+        let mut connections: Vec<usize> = transfers.iter().map(|transfer| transfer.connection).collect();
         connections.sort_unstable();
         connections.dedup();
         if connections.len() < 2 {
             return None;
         }
-        all.sort_by_key(|one| (one.end, one.start));
+        transfers.sort_by_key(|transfer| (transfer.end, transfer.start));
         let (mut times, mut path) = (CauseTimes::default(), Vec::new());
-        let mut index = all.len() - 1;
+        let mut index = transfers.len() - 1;
         loop {
-            let one = &all[index];
-            let before = before(&all[..index], one);
-            let from = before.map_or(begin, |before| all[before].end);
-            step(one, from, &mut times);
+            let transfer = &transfers[index];
+            let predecessor = predecessor(&transfers[..index], transfer);
+            let from = predecessor.map_or(begin, |predecessor| transfers[predecessor].end);
+            add_times_since(from, transfer, &mut times);
             path.push(PageStep {
-                connection: one.connection,
-                transfer: one.transfer,
+                connection: transfer.connection,
+                transfer: transfer.transfer,
                 start: Duration::from_nanos(from),
-                duration: Duration::from_nanos(one.end - from),
+                duration: Duration::from_nanos(transfer.end - from),
             });
-            let Some(before) = before else { break };
-            index = before;
+            let Some(predecessor) = predecessor else { break };
+            index = predecessor;
         }
         path.reverse();
         Some(Self {
             client,
             start: Duration::from_nanos(begin),
-            duration: Duration::from_nanos(all.last().map_or(0, |last| last.end) - begin),
+            duration: Duration::from_nanos(transfers.last().map_or(0, |last| last.end) - begin),
             connections: connections.len(),
-            transfers: all.len(),
-            bytes: all.iter().map(|one| one.bytes).sum(),
+            transfers: transfers.len(),
+            bytes: transfers.iter().map(|transfer| transfer.bytes).sum(),
             times,
             path,
         })
     }
 }
 
-/// The transfer that had to end before this one was asked for, of those that ended before it.
-fn before(ended: &[One], one: &One) -> Option<usize> {
-    let until = |limit: u64| ended.partition_point(|other| other.end <= limit).checked_sub(1);
-    // A client that thought although its connection was ready waited for something else.
-    let waited = one.asked - one.ready >= THOUGHT;
-    let late = until(one.asked).filter(|index| waited && ended[*index].end > one.ready);
+/// The index of the transfer that had to end before this one was requested. `ended` are those that ended before it, in
+/// that order.
+fn predecessor(ended: &[TimedTransfer], transfer: &TimedTransfer) -> Option<usize> {
+    let last_until = |limit: u64| ended.partition_point(|other| other.end <= limit).checked_sub(1);
+    // A client that thought although its connection was ready waited for another transfer.
+    let has_waited = transfer.requested - transfer.ready >= MIN_THINK_TIME;
+    let late = last_until(transfer.requested).filter(|index| has_waited && ended[*index].end > transfer.ready);
     let early = || {
-        let last = until(one.start)?;
-        // Of several that ended then, the one before it on its own connection.
-        let same = (0..=last).rev().take_while(|index| ended[*index].end == ended[last].end);
-        Some({ same }.find(|index| ended[*index].connection == one.connection).unwrap_or(last))
+        let last = last_until(transfer.start)?;
+        // Of several that ended then, the one on its own connection.
+        let same_end = (0..=last).rev().take_while(|index| ended[*index].end == ended[last].end);
+        Some({ same_end }.find(|index| ended[*index].connection == transfer.connection).unwrap_or(last))
     };
     late.or_else(early)
 }
 
-/// Adds what a transfer spent its time on since a moment.
-fn step(one: &One, from: u64, times: &mut CauseTimes) {
-    let mut own = one.times;
-    if from < one.start {
-        // The client had heard, and took its time to open a connection.
-        let travel = (one.start - from).min(one.away);
+/// Adds the times of a transfer since `from`.
+fn add_times_since(from: u64, transfer: &TimedTransfer, times: &mut CauseTimes) {
+    let mut own = transfer.times;
+    if from < transfer.start {
+        // The client had received the response, and took its time to open a connection.
+        let travel = (transfer.start - from).min(transfer.rtt_to_client);
         own[Cause::Propagation] += travel;
-        own[Cause::ClientThink] += one.start - from - travel;
+        own[Cause::ClientThink] += transfer.start - from - travel;
     }
-    let mut surplus = from.saturating_sub(one.start);
-    let ranked = one.times.ranked().into_iter().map(|(cause, _)| cause);
+    let mut surplus = from.saturating_sub(transfer.start);
+    let ranked = transfer.times.ranked().into_iter().map(|(cause, _)| cause);
     for cause in LEAD.into_iter().chain([Cause::ClientThink]).chain(ranked) {
-        let off = own[cause].min(surplus);
-        own[cause] -= off;
-        surplus -= off;
+        let taken = own[cause].min(surplus);
+        own[cause] -= taken;
+        surplus -= taken;
     }
     for (cause, time) in own.ranked() {
         times[cause] += time;

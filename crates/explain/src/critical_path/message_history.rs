@@ -53,12 +53,13 @@ pub(crate) struct DirectionStats {
 impl MessageHistory {
     /// Records new data at this offset, sent after a wait.
     pub(crate) fn record_data(&mut self, context: &SendContext, at: u64, waited: u64) {
-        if context.idle && at > 0 && self.pauses.len() < MAX_INCIDENTS {
+        if context.writer.is_unprompted && at > 0 && self.pauses.len() < MAX_INCIDENTS {
             self.pauses.push((at, waited));
         }
-        let held = context.small && context.room.is_some() && !context.window;
-        self.nagle_holds += u64::from(held && context.released.is_some_and(|release| release.all));
-        if let Some((from, to)) = context.closed
+        let held =
+            context.writer.sent_small_segment && context.room_since.is_some() && !context.receive_window.is_limiting;
+        self.nagle_holds += u64::from(held && context.released_by.is_some_and(|ack| ack.acks_all));
+        if let Some((from, to)) = context.receive_window.closed
             && self.stalls.len() < MAX_INCIDENTS
         {
             self.stalls.push((at, to.saturating_sub(from)));

@@ -1,11 +1,11 @@
 //! The timeline of a connection: every instant with its cause.
 //!
-//! What happened is a chain: this packet could go because that one had come, back to the name that was looked up.
-//! From one link of the chain to the next is a [`Wait`]; waits follow one another without a gap, and each is divided
-//! among the causes. So the times of the causes add up to the time there was, to the nanosecond, for any packets
-//! whatever. PerSide directions are one chain: where they take turns, the turn is a link of it.
+//! A connection is a chain of events: this packet could be sent because that one had arrived, back to the DNS lookup.
+//! Between one event and the next is a [`Wait`]. Waits follow one another without a gap, and each is divided among the
+//! causes. So the times of the causes add up to the whole time, to the nanosecond, for any packets whatever. Both
+//! directions form one chain: where the ends take turns, the turn is a link of it.
 //!
-//! Acknowledgements are no links of their own: they are why a data packet goes, and the wait before it says so.
+//! Acknowledgements are no links of their own: they release a data packet, and the wait before that packet says so.
 
 use super::{
     message_history::{DirectionStats, ObservedMessage},
@@ -21,10 +21,10 @@ use crate::{
     side::PerSide,
 };
 
-/// Pieces shorter than this are joined with a neighbour of the same cause, in nanoseconds.
+/// Intervals shorter than this are joined with a neighbour of the same cause, in nanoseconds.
 const SHORT: u64 = 500_000;
 
-/// A interval of time and its cause.
+/// An interval of time, in nanoseconds since the epoch, and its cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Interval {
     pub(crate) from: u64,
@@ -39,9 +39,10 @@ pub(crate) struct Interval {
 pub(crate) struct Timeline {
     /// One after another, without gaps.
     pub(crate) intervals: Vec<Interval>,
-    /// When each exchange's messages were seen.
+    /// The two messages of each exchange.
     pub(crate) messages: Vec<PerSide<ObservedMessage>>,
     pub(crate) stats: PerSide<DirectionStats>,
+    /// Buffers of [`Timeline::account`], kept to save allocations: the parts of a wait that no cause has claimed yet.
     left: Vec<(u64, u64)>,
     spare: Vec<(u64, u64)>,
 }
@@ -61,9 +62,9 @@ impl Timeline {
             walk.step(&mut timeline, lookup.answered, lookup.number, WaitEnd::Lookup, 0);
         }
         for segment in &connection.segments {
-            walk.segment(&mut timeline, segment);
+            walk.packet(&mut timeline, segment);
         }
-        walk.arrive(&mut timeline);
+        walk.finish(&mut timeline);
         timeline
     }
 
@@ -88,7 +89,7 @@ impl Timeline {
                     from,
                     to,
                     cause: rule.cause,
-                    number: told_by(wait, rule.cause, number),
+                    number: evidence_packet(wait, rule.cause, number),
                 });
                 self.spare.extend([(left_from, from), (to, left_to)].into_iter().filter(|(from, to)| from < to));
             }
@@ -97,7 +98,7 @@ impl Timeline {
                 break;
             }
         }
-        debug_assert!(self.left.is_empty(), "nobody claims {:?} of {wait:?}", self.left);
+        debug_assert!(self.left.is_empty(), "no cause claims {:?} of {wait:?}", self.left);
         self.intervals[begin..].sort_unstable_by_key(|interval| interval.from);
         self.join(begin);
     }
@@ -136,7 +137,7 @@ impl Timeline {
         self.intervals[begin..].iter().take_while(move |interval| interval.from < to).map(cut)
     }
 
-    /// What the time between two times was spent on.
+    /// The time between two times by cause.
     pub(crate) fn times(&self, from: u64, to: u64) -> CauseTimes {
         let mut times = CauseTimes::default();
         for interval in self.between(from, to) {
@@ -150,10 +151,10 @@ impl Timeline {
     }
 }
 
-/// The packet that shows a cause best: a held acknowledgement itself, else what ended the wait.
-fn told_by(wait: &Wait, cause: Cause, number: u32) -> u32 {
+/// The packet that shows a cause best: a delayed acknowledgement itself, otherwise the packet that ended the wait.
+fn evidence_packet(wait: &Wait, cause: Cause, number: u32) -> u32 {
     match (cause, wait.end) {
-        (Cause::DelayedAck, WaitEnd::Data(SendContext { released: Some(release), .. })) => release.number,
+        (Cause::DelayedAck, WaitEnd::Data(SendContext { released_by: Some(ack), .. })) => ack.packet,
         _ => number,
     }
 }

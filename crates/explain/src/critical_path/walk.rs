@@ -1,4 +1,4 @@
-//! The walk along a connection: from one packet to the next, and what the wait between them was for.
+//! The walk along a connection: from one event to the next, and what ended the wait between them.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::{
     causes::wait::{Wait, WaitEnd},
     collect::CapturedConnection,
     infer::{
-        control_frames::{self, is_control},
+        control_frames::{self, is_control_frame},
         exchange::Exchange,
         facts::{Facts, scale},
         send_context::{ReleasingAck, RetransmitTrigger, SendContext},
@@ -22,42 +22,63 @@ use crate::{
     stream_offset::ORIGIN,
 };
 
-/// The least time that a retransmission timer waits, in nanoseconds.
-const LEAST_TIMER: u64 = 200_000_000;
+/// The minimum retransmission timeout, in nanoseconds (Linux: 200 ms).
+const MIN_RTO: u64 = 200_000_000;
 
-/// How many acknowledgements are looked at to infer a receiver's rule.
-const ACKS: usize = 4096;
+/// The maximum number of acknowledgements that are kept to infer a receiver's policy.
+const MAX_ACKS: usize = 4096;
 
-/// The state of the walk along a connection.
-#[allow(clippy::struct_excessive_bools, reason = "what has been seen so far, each by itself")]
+/// The state of the walk along a connection. Times are in nanoseconds since the epoch.
 pub(crate) struct Walk<'a> {
     connection: &'a CapturedConnection,
     vantage: &'a VantagePoint,
-    seats: PerSide<Option<SenderState<'a>>>,
-    /// The messages of each side by their first bytes, with their exchange.
-    marks: PerSide<Vec<(u64, u64, usize)>>,
-    /// Up to which byte the server speaks before it answers.
-    prelude: u64,
-    /// When each side last sent anything.
-    sent: PerSide<u64>,
-    /// Messages before these are over.
-    current: PerSide<usize>,
-    scales: PerSide<u8>,
-    /// Whether HTTP/2's window stops each side, as its pattern shows.
-    stopped: PerSide<bool>,
+    sides: PerSide<SideState<'a>>,
+    handshake: Handshake,
+    /// The server's data before this offset is no response to anything.
+    prelude_end: u64,
+    /// Everything before this time has a cause.
     pub(crate) cursor: u64,
-    /// Until when the narrowest link is busy with what was sent there.
+    /// Until when the bottleneck is busy with the data that the walk has passed.
     busy_until: u64,
-    /// Who sent what the walk is at.
+    /// Who sent the packet that the walk is at.
     at: Option<Side>,
-    /// The number of the packet it is at.
+    /// The number of that packet.
     number: u32,
+    /// The last retransmission by a timer: the wait before it, and the index of the wait's first interval.
+    timer_retransmission: Option<(Wait, usize)>,
+}
+
+/// The walk's state for one side.
+struct SideState<'a> {
+    sender: Option<SenderState<'a>>,
+    /// The messages of this side, in order.
+    messages: Vec<MessageRange>,
+    /// The messages before this index are acknowledged.
+    current: usize,
+    /// When this side last sent data.
+    last_sent: u64,
+    /// The shift of its window field.
+    scale: u8,
+    /// Whether an HTTP/2 window inside TLS limits this side.
+    is_http2_limited: bool,
+}
+
+/// The bytes of a message, and the exchange that it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct MessageRange {
+    start: u64,
+    end: u64,
+    exchange: usize,
+}
+
+/// The handshake steps that the walk has passed.
+#[allow(clippy::struct_excessive_bools, reason = "each step may be missing from a capture")]
+struct Handshake {
     syn: bool,
-    answered: bool,
+    syn_ack: bool,
     established: bool,
+    /// The TLS handshake is over, or there is none.
     secured: bool,
-    /// What was last sent again after a silence, and where its intervals begin.
-    probe: Option<(Wait, usize)>,
 }
 
 impl<'a> Walk<'a> {
@@ -68,55 +89,61 @@ impl<'a> Walk<'a> {
         exchanges: &[Exchange],
         first: &SegmentRecord,
     ) -> Self {
-        let seat = |side: Side| Some(SenderState::new(connection.offsets[side]?, vantage, side, &facts[side]));
-        let marks = |side: Side| {
+        let messages = |side: Side| {
             let parts = exchanges.iter().enumerate();
-            let mut marks: Vec<_> = parts
-                .filter_map(|(index, exchange)| exchange.parts[side].map(|(start, end)| (start, end, index)))
-                .collect();
-            marks.sort_unstable();
-            marks
+            let ranges = parts.filter_map(|(exchange, parts)| {
+                parts.parts[side].map(|(start, end)| MessageRange { start, end, exchange })
+            });
+            let mut ranges: Vec<MessageRange> = ranges.collect();
+            ranges.sort_unstable();
+            ranges
+        };
+        let state = |side: Side| SideState {
+            sender: connection.offsets[side].map(|offsets| SenderState::new(offsets, vantage, side, &facts[side])),
+            messages: messages(side),
+            current: 0,
+            last_sent: 0,
+            scale: scale(connection, side),
+            is_http2_limited: facts[side].http2_window.is_some(),
         };
         Self {
             connection,
             vantage,
-            seats: PerSide::of(seat),
-            marks: PerSide::of(marks),
-            prelude: control_frames::prelude(connection, vantage),
-            sent: PerSide::default(),
-            current: PerSide::default(),
-            scales: PerSide::of(|side| scale(connection, side)),
-            stopped: PerSide::of(|side| facts[side].stops_at.is_some()),
+            sides: PerSide::of(state),
+            handshake: Handshake {
+                syn: false,
+                syn_ack: false,
+                established: false,
+                secured: connection.content.protocol != Protocol::Tls,
+            },
+            prelude_end: control_frames::prelude_end(connection, vantage),
             cursor: first.time,
             busy_until: 0,
             at: None,
             number: first.number,
-            syn: false,
-            answered: false,
-            established: false,
-            secured: connection.content.protocol != Protocol::Tls,
-            probe: None,
+            timer_retransmission: None,
         }
     }
 
-    /// Goes on to a time, over a wait that ended so.
+    /// Moves the cursor to a time, over a wait that ended like this.
     pub(crate) fn step(&mut self, timeline: &mut Timeline, to: u64, number: u32, end: WaitEnd, busy_until: u64) {
         let wait = Wait { from: self.cursor, to, busy_until: busy_until.clamp(self.cursor, to.max(self.cursor)), end };
         let begin = timeline.intervals.len();
         timeline.account(&wait, number);
         if matches!(end, WaitEnd::Retransmission(RetransmitTrigger::Timer)) {
-            self.probe = Some((wait, begin));
+            self.timer_retransmission = Some((wait, begin));
         }
         self.cursor = self.cursor.max(to);
         self.number = number;
     }
 
-    pub(crate) fn segment(&mut self, timeline: &mut Timeline, segment: &SegmentRecord) {
+    /// Processes the next packet.
+    pub(crate) fn packet(&mut self, timeline: &mut Timeline, segment: &SegmentRecord) {
         let side = segment.from();
         if segment.has(Flags::SYN) {
-            self.shake(timeline, segment);
-        } else if self.answered && !self.established && side == Side::Client {
-            self.established = true;
+            self.syn(timeline, segment);
+        } else if self.handshake.syn_ack && !self.handshake.established && side == Side::Client {
+            self.handshake.established = true;
             if segment.len == 0 {
                 self.step(timeline, segment.time, segment.number, WaitEnd::Connect, 0);
                 self.at = Some(side);
@@ -125,230 +152,250 @@ impl<'a> Walk<'a> {
         if segment.len > 0 {
             self.data(timeline, segment);
         }
-        if segment.came_twice() {
-            self.take_back(timeline, !side, segment.number);
+        if segment.has_duplicate_sack() {
+            self.undo_spurious_retransmission(timeline, !side, segment.number);
         }
+        let scale = self.sides[side].scale;
         if segment.has(Flags::ACK)
-            && let Some(seat) = &mut self.seats[!side]
+            && let Some(sender) = &mut self.sides[!side].sender
         {
-            let scale = self.scales[side];
             let window = u64::from(segment.window) << if segment.has(Flags::SYN) { 0 } else { scale };
             let stats = &mut timeline.stats[!side];
             stats.max_window = stats.max_window.max(window);
             if stats.first_window == 0 {
                 stats.first_window = window;
             }
-            seat.hear(segment, scale);
+            sender.expect_ack(segment, scale);
         }
     }
 
-    /// What was sent again after a silence had not been lost: the receiver had held its acknowledgement back.
-    fn take_back(&mut self, timeline: &mut Timeline, side: Side, number: u32) {
-        let Some((wait, begin)) = self.probe.take() else { return };
-        let Some(seat) = &mut self.seats[side] else { return };
+    /// The last retransmission by a timer was spurious: nothing had been lost, the receiver had delayed its
+    /// acknowledgement. Accounts for the wait before it anew.
+    fn undo_spurious_retransmission(&mut self, timeline: &mut Timeline, side: Side, number: u32) {
+        let Some((wait, begin)) = self.timer_retransmission.take() else { return };
+        let Some(sender) = &mut self.sides[side].sender else { return };
         if timeline.end() != wait.to {
             return;
         }
-        for message in timeline.messages.iter_mut().filter(|message| message[side].last == wait.to) {
-            message[side].history.losses.pop();
+        for messages in timeline.messages.iter_mut().filter(|messages| messages[side].last == wait.to) {
+            messages[side].history.losses.pop();
         }
-        let (due, data) = seat.needless();
-        let due = due.clamp(wait.from, wait.to);
+        let (ack_due, context) = sender.undo_recovery();
+        let ack_due = ack_due.clamp(wait.from, wait.to);
         timeline.intervals.truncate(begin);
-        // Its first interval may have been joined with the one before it.
+        // Its first interval may have been joined with the one before.
         if let Some(last) = timeline.intervals.last_mut() {
             last.to = last.to.min(wait.from);
         }
-        let release = ReleasingAck { at: wait.to, held: wait.to - due, all: true, number };
-        timeline.account(&Wait { end: WaitEnd::Data(SendContext { released: Some(release), ..data }), ..wait }, number);
+        let ack = ReleasingAck { time: wait.to, held: wait.to - ack_due, acks_all: true, packet: number };
+        let end = WaitEnd::Data(SendContext { released_by: Some(ack), ..context });
+        timeline.account(&Wait { end, ..wait }, number);
     }
 
-    fn shake(&mut self, timeline: &mut Timeline, segment: &SegmentRecord) {
-        let answer = segment.has(Flags::ACK);
-        let flag = if answer { &mut self.answered } else { &mut self.syn };
-        let end = match (std::mem::replace(flag, true), answer) {
+    fn syn(&mut self, timeline: &mut Timeline, segment: &SegmentRecord) {
+        let is_syn_ack = segment.has(Flags::ACK);
+        let step = if is_syn_ack { &mut self.handshake.syn_ack } else { &mut self.handshake.syn };
+        let end = match (std::mem::replace(step, true), is_syn_ack) {
             (true, _) => WaitEnd::SynRetry,
             (false, true) => WaitEnd::Connect,
-            (false, false) if self.comes_again(segment.time) => WaitEnd::SynRetry,
-            // Nothing was sent before it but a question for the name, whose answer had to come to the client.
+            (false, false) if self.is_syn_retry(segment.time) => WaitEnd::SynRetry,
+            // Nothing happened before it but a DNS lookup, whose answer had to reach the client.
             (false, false) => WaitEnd::Turn { side: Side::Client, travel: self.vantage.rtt_to.client },
         };
         self.step(timeline, segment.time, segment.number, end, 0);
         self.at = Some(segment.from());
     }
 
-    /// Whether the first SYN seen is not the first: it was lost on its way here, and the next comes when its timer
-    /// fires, after one second, three, seven (RFC 6298 §2.1).
-    fn comes_again(&self, now: u64) -> bool {
+    /// Whether the first captured SYN is a retransmission: the original was lost before the capture point, and this
+    /// one came when the timer fired, one, three or seven seconds after the DNS answer (RFC 6298 §2.1).
+    fn is_syn_retry(&self, now: u64) -> bool {
         let waited = (now - self.cursor) / 1_000_000;
         let fired = [1000, 3000, 7000].into_iter().any(|after| (after..after + after / 10).contains(&waited));
         self.connection.lookup.is_some() && self.vantage.position != Vantage::Client && fired
     }
 
-    /// Whether packets may be lost between a side and the capture.
-    fn is_away(&self, side: Side) -> bool {
+    /// Whether packets may be lost between a side and the capture point.
+    fn may_lose_before_capture(&self, side: Side) -> bool {
         self.vantage.rtt_to[side] * 4 >= self.vantage.rtt()
     }
 
-    /// Whether what looks like the end of a message that comes late is rather sent again: all else is acknowledged,
-    /// it is at most a segment, and longer was waited than the least timer (Linux: 200 ms). The first was then lost on
-    /// its way here.
-    fn is_tail(&self, side: Side, at: &Range<u64>, now: u64) -> bool {
-        let mark = self.marks[side].get(self.current[side]);
-        let ends = mark.is_some_and(|(start, end, _)| at.start > *start && *end <= at.end && *end != u64::MAX);
-        self.is_away(side) && ends && now - self.cursor >= LEAST_TIMER
+    /// Whether a late end of a message is a retransmission whose original was lost before the capture point: everything
+    /// else is acknowledged, it is at most a segment, and the sender waited longer than the minimum RTO.
+    fn is_tail_retransmission(&self, side: Side, range: &Range<u64>, now: u64) -> bool {
+        let state = &self.sides[side];
+        let is_tail = state
+            .messages
+            .get(state.current)
+            .is_some_and(|message| range.start > message.start && message.end <= range.end && message.end != u64::MAX);
+        self.may_lose_before_capture(side) && is_tail && now - self.cursor >= MIN_RTO
     }
 
     fn data(&mut self, timeline: &mut Timeline, segment: &SegmentRecord) {
         let side = segment.from();
-        let Some(seat) = &mut self.seats[side] else { return };
-        seat.until(segment.time);
-        let quiet = seat.flight() == 0;
-        let went = seat.send(segment);
-        let (next, flight, start, busy_until) = (seat.next, seat.flight(), seat.start, seat.busy_until);
-        self.tell(timeline, side);
-        let Some(went) = went else { return };
+        let Some(sender) = &mut self.sides[side].sender else { return };
+        sender.advance(segment.time);
+        let was_quiet = sender.flight() == 0;
+        let sent = sender.send(segment);
+        let (snd_nxt, flight) = (sender.snd_nxt, sender.flight());
+        let (start, busy_until) = (sender.last_start, sender.busy_until);
+        self.record_acks(timeline, side);
+        let Some(sent) = sent else { return };
         let stats = &mut timeline.stats[side];
-        stats.retransmissions += u64::from(matches!(went, Sent::Retransmission(_)));
+        stats.retransmissions += u64::from(matches!(sent, Sent::Retransmission(_)));
         stats.max_in_flight = stats.max_in_flight.max(flight);
-        let at = start..start + u64::from(segment.len);
-        let alone = matches!(went, Sent::New(data) if data.released.is_none());
-        let went = if quiet && alone && self.is_tail(side, &at, segment.time) {
-            self.see(timeline, segment, side, &at, went);
+        let range = start..start + u64::from(segment.len);
+        let is_unreleased = matches!(sent, Sent::New(context) if context.released_by.is_none());
+        let sent = if was_quiet && is_unreleased && self.is_tail_retransmission(side, &range, segment.time) {
+            self.observe(timeline, segment, side, &range, sent);
             Sent::Retransmission(RetransmitTrigger::Timer)
         } else {
-            went
+            sent
         };
-        let begins = self.see(timeline, segment, side, &at, went);
-        let silent = self.vantage.has_heard(side, self.sent[!side], segment.time);
-        self.sent[side] = segment.time;
-        let speaks = side == Side::Server && at.end <= self.prelude;
-        if (speaks || is_control(self.connection, segment, &at, silent)) && !begins {
-            let gives_room = self.connection.content.protocol == Protocol::Http2 || self.stopped[!side];
-            if let Some(other) = self.seats[!side].as_mut().filter(|_| gives_room) {
-                other.hear_talk(segment);
+        let begins_message = self.observe(timeline, segment, side, &range, sent);
+        let has_heard_all = self.vantage.has_heard(side, self.sides[!side].last_sent, segment.time);
+        self.sides[side].last_sent = segment.time;
+        let is_prelude = side == Side::Server && range.end <= self.prelude_end;
+        let is_control = is_prelude || is_control_frame(self.connection, segment, &range, has_heard_all);
+        if is_control && !begins_message {
+            let peer = &mut self.sides[!side];
+            let may_open_window = self.connection.content.protocol == Protocol::Http2 || peer.is_http2_limited;
+            if let Some(peer) = peer.sender.as_mut().filter(|_| may_open_window) {
+                peer.expect_control_frame(segment);
             }
             return;
         }
-        let end = self.end(segment, went, begins, quiet, next);
+        let end = self.wait_end(segment, sent, begins_message, was_quiet, snd_nxt);
         self.step(timeline, segment.time, segment.number, end, self.busy_until);
         self.busy_until = busy_until;
         self.at = Some(side);
     }
 
     /// What ended the wait before a data packet.
-    fn end(&mut self, segment: &SegmentRecord, sent: Sent, begins: bool, quiet: bool, next: u64) -> WaitEnd {
+    fn wait_end(
+        &mut self,
+        segment: &SegmentRecord,
+        sent: Sent,
+        begins_message: bool,
+        was_quiet: bool,
+        snd_nxt: u64,
+    ) -> WaitEnd {
         let side = segment.from();
-        let data = match sent {
-            Sent::Retransmission(by) => return WaitEnd::Retransmission(by),
-            Sent::New(data) => data,
+        let context = match sent {
+            Sent::Retransmission(trigger) => return WaitEnd::Retransmission(trigger),
+            Sent::New(context) => context,
         };
-        if !self.secured {
+        if !self.handshake.secured {
             let secured = self.connection.content.secured.client;
-            self.secured = side == Side::Client && secured.is_some_and(|secured| next > secured);
+            self.handshake.secured = side == Side::Client && secured.is_some_and(|secured| snd_nxt > secured);
             let travel = if self.at == Some(!side) { self.vantage.rtt_to[side] } else { 0 };
-            return WaitEnd::Tls { over: self.secured, travel };
+            return WaitEnd::Tls { over: self.handshake.secured, travel };
         }
-        let others_turn = self.at == Some(!side) || self.at.is_none();
-        // A message that follows one of the same side goes when that side can send; else somebody took time.
-        let turn = if others_turn { begins || quiet } else { begins && data.released.is_none() && quiet };
-        if !turn {
-            return WaitEnd::Data(data);
+        let follows_peer = self.at == Some(!side) || self.at.is_none();
+        // A message that follows one of the same side is sent as soon as TCP allows; otherwise its sender took time.
+        let is_turn = if follows_peer {
+            begins_message || was_quiet
+        } else {
+            begins_message && context.released_by.is_none() && was_quiet
+        };
+        if !is_turn {
+            return WaitEnd::Data(context);
         }
-        let travel = if others_turn { self.vantage.rtt_to[side] } else { 0 };
+        let travel = if follows_peer { self.vantage.rtt_to[side] } else { 0 };
         WaitEnd::Turn { side, travel }
     }
 
-    /// Notes when messages are seen; whether one begins with this packet.
-    fn see(
+    /// Records a packet in the messages that it belongs to; returns whether one begins with it.
+    fn observe(
         &mut self,
         timeline: &mut Timeline,
         segment: &SegmentRecord,
         side: Side,
-        at: &Range<u64>,
+        range: &Range<u64>,
         sent: Sent,
     ) -> bool {
-        let marks = &self.marks[side];
-        let mut begins = false;
-        // It came when a timer fired although acknowledgements had told of the loss: what they made the sender send
-        // was lost too, on its way here.
-        let told = self.seats[side].as_ref().is_some_and(|seat| seat.told >= 3);
-        let twice = told && matches!(sent, Sent::Retransmission(RetransmitTrigger::Timer)) && self.is_away(side);
-        for (start, end, exchange) in &marks[self.current[side].min(marks.len())..] {
-            if *start >= at.end {
+        let state = &self.sides[side];
+        let mut begins_message = false;
+        // A timer fired although acknowledgements had reported the loss: the retransmission that they triggered was lost
+        // as well, before the capture point.
+        let loss_was_reported = state.sender.as_ref().is_some_and(|sender| sender.sacks() >= 3);
+        let lost_twice = loss_was_reported
+            && matches!(sent, Sent::Retransmission(RetransmitTrigger::Timer))
+            && self.may_lose_before_capture(side);
+        for MessageRange { start, end, exchange } in &state.messages[state.current.min(state.messages.len())..] {
+            if *start >= range.end {
                 break;
             }
-            if *end <= at.start {
+            if *end <= range.start {
                 continue;
             }
             let message = &mut timeline.messages[*exchange][side];
             message.last = segment.time;
-            let from = at.start.max(*start) - start;
+            let from = range.start.max(*start) - start;
             match sent {
-                Sent::New(data) => {
-                    message.bytes += at.end.min(*end) - at.start.max(*start);
+                Sent::New(context) => {
+                    message.bytes += range.end.min(*end) - range.start.max(*start);
                     if message.first.is_none() {
-                        begins = true;
-                        let limit = self.seats[side].as_ref().map(SenderState::limit);
-                        message.history.initial_cwnd = limit.filter(|_| *start > ORIGIN + 1);
+                        begins_message = true;
+                        let min_cwnd = state.sender.as_ref().map(SenderState::min_cwnd);
+                        message.history.initial_cwnd = min_cwnd.filter(|_| *start > ORIGIN + 1);
                     }
-                    message.history.record_data(&data, from, segment.time.saturating_sub(self.cursor));
+                    message.history.record_data(&context, from, segment.time.saturating_sub(self.cursor));
                     if segment.time <= message.first.unwrap_or(segment.time) + self.vantage.rtt() / 2 {
-                        message.history.first_flight = at.end - start;
+                        message.history.first_flight = range.end - start;
                     }
                 }
                 Sent::Retransmission(_) => {
-                    // What seemed to be a pause was a loss.
+                    // An apparent pause was a loss.
                     message.history.pauses.retain(|(at, _)| *at != from);
-                    message.history.record_retransmission(from, at.end.min(*end) - start);
-                    if twice {
-                        message.history.record_retransmission(from, at.end.min(*end) - start);
+                    message.history.record_retransmission(from, range.end.min(*end) - start);
+                    if lost_twice {
+                        message.history.record_retransmission(from, range.end.min(*end) - start);
                     }
                 }
             }
             message.first.get_or_insert(segment.time);
         }
-        begins
+        begins_message
     }
 
-    /// Passes on what acknowledgements told.
-    fn tell(&mut self, timeline: &mut Timeline, side: Side) {
-        let Some(seat) = &mut self.seats[side] else { return };
-        let away = self.vantage.rtt_to[side];
-        for acked in seat.acked.drain(..) {
+    /// Records the acknowledgements that reached a sender.
+    fn record_acks(&mut self, timeline: &mut Timeline, side: Side) {
+        let SideState { sender: Some(sender), messages, current, .. } = &mut self.sides[side] else { return };
+        let rtt_to_sender = self.vantage.rtt_to[side];
+        for ack in sender.acks.drain(..) {
             let stats = &mut timeline.stats[side];
-            if stats.acks.len() < ACKS {
-                stats.acks.push(acked);
+            if stats.acks.len() < MAX_ACKS {
+                stats.acks.push(ack);
             }
-            let marks = &self.marks[side];
-            let current = &mut self.current[side];
-            while let Some((_, end, exchange)) = marks.get(*current)
-                && *end <= acked.to
+            while let Some(message) = messages.get(*current)
+                && message.end <= ack.ack
             {
-                timeline.messages[*exchange][side].acked = Some((acked.at - acked.held).saturating_sub(away));
+                timeline.messages[message.exchange][side].acked =
+                    Some((ack.time - ack.held).saturating_sub(rtt_to_sender));
                 *current += 1;
             }
         }
     }
 
-    /// The last data arrives.
-    pub(crate) fn arrive(&mut self, timeline: &mut Timeline) {
+    /// Ends the walk with the arrival of the last data.
+    pub(crate) fn finish(&mut self, timeline: &mut Timeline) {
         for side in [Side::Client, Side::Server] {
-            if let Some(seat) = &mut self.seats[side] {
-                seat.until(u64::MAX);
+            if let Some(sender) = &mut self.sides[side].sender {
+                sender.advance(u64::MAX);
             }
-            self.tell(timeline, side);
+            self.record_acks(timeline, side);
         }
-        // What has no end but the stream's.
+        // Messages that only the end of the stream ends.
         for side in [Side::Client, Side::Server] {
-            let acked = timeline.stats[side].acks.last().filter(|acked| acked.all);
-            if let (Some((_, _, exchange)), Some(acked)) = (self.marks[side].get(self.current[side]), acked) {
-                timeline.messages[*exchange][side].acked =
-                    Some((acked.at - acked.held).saturating_sub(self.vantage.rtt_to[side]));
+            let ack = timeline.stats[side].acks.last().filter(|ack| ack.acks_all);
+            let state = &self.sides[side];
+            if let (Some(message), Some(ack)) = (state.messages.get(state.current), ack) {
+                timeline.messages[message.exchange][side].acked =
+                    Some((ack.time - ack.held).saturating_sub(self.vantage.rtt_to[side]));
             }
         }
-        let ends = timeline.messages.iter().flat_map(|message| [&message.client, &message.server]);
-        let end = ends.map(|message| message.acked.unwrap_or(0).max(message.last)).max().unwrap_or(self.cursor);
+        let messages = timeline.messages.iter().flat_map(|messages| [&messages.client, &messages.server]);
+        let end = messages.map(|message| message.acked.unwrap_or(0).max(message.last)).max().unwrap_or(self.cursor);
         self.step(timeline, end.max(self.cursor), self.number, WaitEnd::Arrival, self.busy_until);
     }
 }

@@ -1,10 +1,16 @@
-//! Exchanges: a request with its response, wherever one can be told from the next.
+//! Exchanges: requests with their responses.
 //!
-//! HTTP says so itself where it can be read. Elsewhere the two ends take turns: an exchange begins when the client
-//! sends after the server has sent, and the server had finished: what follows within a round trip it must have sent
-//! before it knew. With TLS, what has the length of the protocol's own talk is no message ([`crate::infer::control_frames`]).
+//! HTTP that can be read is explicit. Otherwise the two ends take turns: an exchange begins when the client sends after
+//! the server has sent. What the client sends within a round trip of the response's first byte it sent before it could
+//! know, so it belongs to the request before. Inside TLS, a segment with the size of a control frame is no message
+//! ([`super::control_frames`]).
 
-use super::{control_frames, vantage::VantagePoint};
+use capture::tcp::Flags;
+
+use super::{
+    control_frames::{self, MAX_CONTROL_FRAME},
+    vantage::VantagePoint,
+};
 use crate::{
     collect::CapturedConnection,
     read::Protocol,
@@ -19,45 +25,45 @@ pub(crate) struct Exchange {
     pub(crate) request: Box<str>,
     /// The response's status, as far as it can be read.
     pub(crate) status: Box<str>,
-    /// Which bytes of each side's stream belong to it.
+    /// The range of each side's stream that belongs to it.
     pub(crate) parts: PerSide<Option<(u64, u64)>>,
 }
 
-/// What `connection` was used for, in order.
+/// The exchanges of `connection`, in order.
 pub(crate) fn exchanges(connection: &CapturedConnection, vantage: &VantagePoint) -> Vec<Exchange> {
     let content = &connection.content;
     match content.protocol {
-        Protocol::Http1 | Protocol::Http2 if content.is_read() => told(connection),
-        _ => named(turns(connection, vantage), connection),
+        Protocol::Http1 | Protocol::Http2 if content.is_read() => by_messages(connection),
+        _ => with_labels(by_turns(connection, vantage), connection),
     }
 }
 
-/// Gives turns the names of what could be read of them: a capture that is cut to headers often shows the requests.
-fn named(mut turns: Vec<Exchange>, connection: &CapturedConnection) -> Vec<Exchange> {
+/// Labels turns with the messages that could be read: a capture truncated to headers often contains the requests.
+fn with_labels(mut turns: Vec<Exchange>, connection: &CapturedConnection) -> Vec<Exchange> {
     let messages = &connection.content.messages;
-    let first = |side: Side, part: Option<(u64, u64)>| {
+    let first_label = |side: Side, part: Option<(u64, u64)>| {
         let (start, end) = part?;
         let index = messages[side].partition_point(|message| message.start < start);
         messages[side].get(index).filter(|message| message.start < end).map(|message| message.label.clone())
     };
     for turn in &mut turns {
-        turn.request = first(Side::Client, turn.parts.client).unwrap_or_default();
-        turn.status = first(Side::Server, turn.parts.server).unwrap_or_default();
+        turn.request = first_label(Side::Client, turn.parts.client).unwrap_or_default();
+        turn.status = first_label(Side::Server, turn.parts.server).unwrap_or_default();
     }
     turns
 }
 
-/// By what was read.
-fn told(connection: &CapturedConnection) -> Vec<Exchange> {
+/// Exchanges by the HTTP messages that were read.
+fn by_messages(connection: &CapturedConnection) -> Vec<Exchange> {
     let messages = &connection.content.messages;
     let part = |side: Side, index: usize| {
-        let list = &messages[side];
-        let message = list.get(index)?;
-        // Where no end was found, the next message or the stream's end is one.
-        let next = list.get(index + 1).map_or(u64::MAX, |next| next.start);
+        let message = messages[side].get(index)?;
+        // A message without a known end lasts until the next one, or until the stream's end.
+        let next = messages[side].get(index + 1).map_or(u64::MAX, |next| next.start);
         Some((message.start, message.end.min(next.max(message.start))))
     };
-    let label = |side: Side, index: usize| messages[side].get(index).map(|one| one.label.clone()).unwrap_or_default();
+    let label =
+        |side: Side, index: usize| messages[side].get(index).map(|message| message.label.clone()).unwrap_or_default();
     (0..messages.client.len().max(messages.server.len()))
         .map(|index| Exchange {
             request: label(Side::Client, index),
@@ -67,96 +73,88 @@ fn told(connection: &CapturedConnection) -> Vec<Exchange> {
         .collect()
 }
 
-/// By turns.
-fn turns(connection: &CapturedConnection, vantage: &VantagePoint) -> Vec<Exchange> {
+/// Exchanges by the ends' turns.
+fn by_turns(connection: &CapturedConnection, vantage: &VantagePoint) -> Vec<Exchange> {
     let mut offsets = PerSide::of(|side| connection.offsets[side].map(StreamOffsets::rewound));
-    let mut next = PerSide { client: ORIGIN, server: ORIGIN };
-    // When the latest answer began.
-    let mut began = None;
-    // When each side last sent.
-    let mut sent = PerSide::<u64>::default();
-    let tls = connection.content.protocol == Protocol::Tls;
-    let prelude = control_frames::prelude(connection, vantage);
-    let mut found: Vec<Exchange> = Vec::new();
-    // Since when the client sends what may be a new request.
-    let mut asks: Option<(u64, u64)> = None;
+    let mut snd_nxt = PerSide { client: ORIGIN, server: ORIGIN };
+    let mut last_sent = PerSide::<u64>::default();
+    let is_tls = connection.content.protocol == Protocol::Tls;
+    let prelude_end = control_frames::prelude_end(connection, vantage);
+    let mut exchanges: Vec<Exchange> = Vec::new();
+    // When the latest response began.
+    let mut response_began = None;
+    // When and where the client began to send what may be a new request.
+    let mut candidate: Option<(u64, u64)> = None;
     for segment in connection.segments.iter().filter(|segment| segment.len > 0) {
         let side = segment.from();
-        let syn = u32::from(segment.has(capture::tcp::Flags::SYN));
+        let syn = u32::from(segment.has(Flags::SYN));
         let Some(start) = offsets[side].as_mut().and_then(|offsets| offsets.of(segment.seq.wrapping_add(syn))) else {
             continue;
         };
         let end = start + u64::from(segment.len);
-        if end <= next[side] || segment.len <= 1 {
+        if end <= snd_nxt[side] || segment.len <= 1 {
             continue;
         }
-        let start = start.max(next[side]);
-        next[side] = end;
-        let handshake = tls && connection.content.secured[side].is_none_or(|secured| start < secured && end <= secured);
-        let speaks = side == Side::Server && end <= prelude;
-        if handshake || speaks || tls && found.is_empty() && side == Side::Server {
+        let start = start.max(snd_nxt[side]);
+        snd_nxt[side] = end;
+        let is_handshake =
+            is_tls && connection.content.secured[side].is_none_or(|secured| start < secured && end <= secured);
+        let is_prelude = side == Side::Server && (end <= prelude_end || is_tls && exchanges.is_empty());
+        if is_handshake || is_prelude {
             continue;
         }
-        let answered = found.last().filter(|last| last.parts.server.is_some()).and(began);
-        let silent = vantage.has_heard(side, sent[!side], segment.time);
-        sent[side] = segment.time;
-        if control_frames::is_control(connection, segment, &(start..end), silent) {
+        let response = exchanges.last().filter(|last| last.parts.server.is_some()).and(response_began);
+        let has_heard_all = vantage.has_heard(side, last_sent[!side], segment.time);
+        last_sent[side] = segment.time;
+        if control_frames::is_control_frame(connection, segment, &(start..end), has_heard_all) {
             continue;
         }
         match side {
-            // What the client sent before it could hear the answer is no new request.
+            // What the client sent before it could receive the response is no new request.
             Side::Client
-                if answered.is_some_and(|at| vantage.has_heard(side, at, segment.time)) || found.is_empty() =>
+                if exchanges.is_empty()
+                    || response.is_some_and(|began| vantage.has_heard(side, began, segment.time)) =>
             {
-                // What was small, and long before the rest, was talk after all.
-                asks = asks.filter(|(at, begin)| {
-                    start.saturating_sub(*begin) > control_frames::TALK.into() || segment.time < at + vantage.rtt() / 2
+                // A small segment long before the rest was a control frame after all.
+                candidate = candidate.filter(|(time, begin)| {
+                    start.saturating_sub(*begin) > MAX_CONTROL_FRAME.into() || segment.time < time + vantage.rtt() / 2
                 });
-                asks.get_or_insert((segment.time, start));
-                if found.is_empty() {
-                    found.push(Exchange::default());
-                    asks = None;
+                candidate.get_or_insert((segment.time, start));
+                if exchanges.is_empty() {
+                    exchanges.push(Exchange::default());
+                    candidate = None;
                 }
             }
             Side::Client => {}
             Side::Server => {
-                if let Some((asked, at)) = asks.take()
-                    && vantage.has_heard(Side::Server, asked, segment.time)
+                if let Some((time, begin)) = candidate.take()
+                    && vantage.has_heard(Side::Server, time, segment.time)
                 {
-                    if let Some(last) = found.last_mut() {
-                        cut(&mut last.parts.client, at);
-                    }
-                    found.push(Exchange {
-                        parts: PerSide { client: Some((at, next.client)), server: None },
-                        ..Exchange::default()
-                    });
+                    begin_exchange(&mut exchanges, begin, snd_nxt.client);
                 }
-                if found.is_empty() {
-                    found.push(Exchange::default());
+                if exchanges.is_empty() {
+                    exchanges.push(Exchange::default());
                 }
             }
         }
-        if let Some(last) = found.last_mut() {
+        if let Some(last) = exchanges.last_mut() {
             if side == Side::Server && last.parts.server.is_none() {
-                began = Some(segment.time);
+                response_began = Some(segment.time);
             }
             let part = last.parts[side].get_or_insert((start, end));
             part.1 = end;
         }
     }
-    if let Some((_, at)) = asks {
-        if let Some(last) = found.last_mut() {
-            cut(&mut last.parts.client, at);
-        }
-        found
-            .push(Exchange { parts: PerSide { client: Some((at, next.client)), server: None }, ..Exchange::default() });
+    if let Some((_, begin)) = candidate {
+        begin_exchange(&mut exchanges, begin, snd_nxt.client);
     }
-    found
+    exchanges
 }
 
-/// Ends a part before the byte that another begins with.
-fn cut(part: &mut Option<(u64, u64)>, at: u64) {
-    if let Some((start, end)) = part {
-        *end = at.max(*start).min(*end);
+/// Begins an exchange with the client's bytes from `begin` to `end`, and ends the request before it.
+fn begin_exchange(exchanges: &mut Vec<Exchange>, begin: u64, end: u64) {
+    if let Some(Exchange { parts: PerSide { client: Some((start, end)), .. }, .. }) = exchanges.last_mut() {
+        *end = begin.max(*start).min(*end);
     }
+    exchanges.push(Exchange { parts: PerSide { client: Some((begin, end)), server: None }, ..Exchange::default() });
 }

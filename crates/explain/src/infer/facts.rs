@@ -1,4 +1,4 @@
-//! What is true of one direction of a connection: inferred, where nobody said it.
+//! Properties of one direction of a connection: announced in the handshake, or inferred.
 
 use std::collections::HashMap;
 
@@ -7,42 +7,41 @@ use crate::{
     side::Side,
 };
 
-/// What is true of what one side sends.
+/// Properties of one side as a sender.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Facts {
     /// Payload of a full segment, in bytes.
     pub(crate) mss: u64,
-    /// Bytes of headers that each packet has on the path.
+    /// IP and TCP header bytes per packet.
     pub(crate) headers: u64,
-    /// The narrowest link's rate for whole IP packets, in bits per second.
+    /// The bottleneck's rate in bits per second, counting whole IP packets.
     pub(crate) rate: Option<f64>,
-    /// The size of the chunks whose acknowledgement the sender waits for.
+    /// The size in bytes of the chunks whose acknowledgement the sender waits for.
     pub(crate) chunk: Option<u64>,
-    /// What is outstanding at most in one round trip after another, without growing and without a loss: the sender's
-    /// buffer, in bytes.
-    pub(crate) level: Option<u64>,
-    /// Whether a sender that could have sent earlier mostly goes on when an acknowledgement comes.
-    pub(crate) answers_acks: bool,
-    /// Whether it sends small segments before the small ones before them are acknowledged, as it would not with Nagle's
-    /// algorithm (RFC 896), nor with Minshall's variant of it, which is Linux's.
+    /// The number of bytes in flight per round trip, if it stays the same without loss: the size of the send buffer.
+    pub(crate) steady_flight: Option<u64>,
+    /// Whether a sender that could have sent earlier mostly sends when an acknowledgement arrives.
+    pub(crate) is_ack_clocked: bool,
+    /// Whether it sends small segments while earlier small ones are unacknowledged, which neither Nagle's algorithm
+    /// (RFC 896) nor Minshall's variant of it (Linux) would do.
     pub(crate) nodelay: bool,
-    /// HTTP/2's window that stopped the sender again and again, as far as TLS hides it, in bytes.
-    pub(crate) stops_at: Option<u64>,
-    /// Whether the connection was seen from its beginning.
+    /// The HTTP/2 flow-control window inside TLS that stopped the sender repeatedly, in bytes.
+    pub(crate) http2_window: Option<u64>,
+    /// Whether the capture contains the start of the connection.
     pub(crate) from_start: bool,
 }
 
 impl Facts {
-    /// For how long the narrowest link carries so many bytes of payload, in nanoseconds.
-    pub(crate) fn carry(&self, payload: u64) -> u64 {
+    /// For how long the bottleneck transmits this many bytes of payload, in nanoseconds.
+    pub(crate) fn transmission_time(&self, payload: u64) -> u64 {
         let packets = payload.div_ceil(self.mss.max(1));
         let bits = (payload + packets * self.headers) * 8;
         self.rate.map_or(0, |rate| (bits as f64 * 1e9 / rate) as u64)
     }
 
-    /// Whether so much outstanding payload fills the path for a round trip.
-    pub(crate) fn fills(&self, flight: u64, rtt: u64) -> bool {
-        self.rate.is_some() && self.carry(flight) * 10 >= rtt * 9
+    /// Whether this many bytes in flight keep the bottleneck busy for a round trip.
+    pub(crate) fn fills_path(&self, flight: u64, rtt: u64) -> bool {
+        self.rate.is_some() && self.transmission_time(flight) * 10 >= rtt * 9
     }
 
     /// What can be inferred without following the sender.
@@ -54,36 +53,36 @@ impl Facts {
             headers,
             rate: None,
             chunk: None,
-            level: None,
-            answers_acks: true,
+            steady_flight: None,
+            is_ack_clocked: true,
             nodelay: false,
-            stops_at: None,
+            http2_window: None,
             from_start: connection.syn.client.is_some() || connection.syn.server.is_some(),
         }
     }
 }
 
-/// Bytes of headers that each packet has on the path.
+/// IP and TCP header bytes per packet.
 fn headers(connection: &CapturedConnection) -> u64 {
     let ip = if connection.ends.client.is_ipv6() { 60 } else { 40 };
     ip + options(connection)
 }
 
-/// Bytes of TCP's options that each packet has.
+/// Bytes of TCP options per packet.
 fn options(connection: &CapturedConnection) -> u64 {
     if connection.timestamps { 12 } else { 0 }
 }
 
-/// The payload of a full segment, as the SYNs said, or by what was sent.
+/// The payload of a full segment: as the SYNs announced, or by the sizes of the segments.
 pub(crate) fn mss(connection: &CapturedConnection, side: Side) -> u64 {
-    let said = [side, !side].map(|side| connection.syn[side].and_then(|syn| syn.mss));
-    let said = said.into_iter().flatten().min().map(|mss| u64::from(mss).saturating_sub(options(connection)));
-    said.filter(|mss| *mss > 0).unwrap_or_else(|| seen_mss(connection, side, headers(connection)))
+    let announced = [side, !side].map(|side| connection.syn[side].and_then(|syn| syn.mss));
+    let announced = announced.into_iter().flatten().min().map(|mss| u64::from(mss).saturating_sub(options(connection)));
+    announced.filter(|mss| *mss > 0).unwrap_or_else(|| mss_by_segments(connection, side, headers(connection)))
 }
 
-/// The payload of a full segment by what was sent: the largest size that came twice and fits a packet, as larger
-/// ones were put together or not yet taken apart by a network card.
-fn seen_mss(connection: &CapturedConnection, side: Side, headers: u64) -> u64 {
+/// The payload of a full segment by the sizes of the segments: the largest that occurs twice and fits a packet. Larger
+/// ones are due to segmentation offload.
+fn mss_by_segments(connection: &CapturedConnection, side: Side, headers: u64) -> u64 {
     let mut sizes: HashMap<u32, u32> = HashMap::new();
     for segment in connection.segments.iter().filter(|segment| segment.from() == side && segment.len > 0) {
         if sizes.len() < 4096 {
@@ -100,8 +99,7 @@ fn seen_mss(connection: &CapturedConnection, side: Side, headers: u64) -> u64 {
     }
 }
 
-/// By how many bits a side's windows are shifted: as its SYN said, if both did (RFC 7323 §2.2), else just enough for
-/// what was outstanding.
+/// By how many bits a side's window field is shifted: as its SYN announced, if both SYNs did (RFC 7323 §2.2).
 pub(crate) fn scale(connection: &CapturedConnection, side: Side) -> u8 {
     match (connection.syn[side], connection.syn[!side]) {
         (Some(own), Some(other)) => own.scale.filter(|_| other.scale.is_some()).unwrap_or(0),

@@ -1,61 +1,78 @@
-//! What is known of a sender when it sends: what let this packet go.
+//! What is known of a sender when it sends new data within a message.
 
-/// What made a sender send again.
+/// What made a sender retransmit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RetransmitTrigger {
-    /// Acknowledgements told it of the loss.
+    /// Acknowledgements reported the loss (fast retransmit).
     Acks,
-    /// It heard nothing until its timer fired.
+    /// No acknowledgement came until a timer fired.
     Timer,
 }
 
-/// What is known of a sender that went on within a message.
+/// What is known of a sender that sent new data within a message.
 #[derive(Debug, Clone, Copy, Default)]
-#[allow(clippy::struct_excessive_bools, reason = "observations that do not depend on each other")]
 pub(crate) struct SendContext {
-    /// The acknowledgement on whose arrival it went on.
-    pub(crate) released: Option<ReleasingAck>,
-    /// Since when its windows would have let it go on.
-    pub(crate) room: Option<u64>,
-    /// Whether it went on at a time of its own: no acknowledgement came, and longer passed than packets are spread by.
-    pub(crate) idle: bool,
-    /// When the receiver's window was closed: less than a segment.
-    pub(crate) closed: Option<(u64, u64)>,
-    /// Whether what was left of the receiver's window was less than a segment until then.
-    pub(crate) window: bool,
-    /// What it was recovering from.
-    pub(crate) recovers: Option<RetransmitTrigger>,
+    /// The acknowledgement upon which it sent.
+    pub(crate) released_by: Option<ReleasingAck>,
+    /// Since when both windows would have allowed it to send.
+    pub(crate) room_since: Option<u64>,
+    /// How the loss was noticed that it is recovering from.
+    pub(crate) recovery: Option<RetransmitTrigger>,
     /// Whether anything was lost so far.
-    pub(crate) lost: bool,
-    /// Whether what is outstanding grows by a quarter or more each round trip, as in slow start.
-    pub(crate) grows: bool,
-    /// Whether so much of the connection was seen that something is known of its congestion window.
-    pub(crate) known: bool,
-    /// Whether what is outstanding has been the same for many round trips.
-    pub(crate) steady: bool,
-    /// Whether the sender waits for chunks of the same size to be acknowledged.
-    pub(crate) chunks: bool,
-    /// Whether it mostly goes on when an acknowledgement comes, and not at times of its own.
-    pub(crate) answers_acks: bool,
-    /// Whether the segment is not full.
-    pub(crate) small: bool,
-    /// Whether the path was full: as much was outstanding as a round trip carries.
-    pub(crate) full: bool,
-    /// Whether it went on when the other side said something.
-    pub(crate) answers: bool,
-    /// Whether the other side gave it room in the protocol above TCP.
-    pub(crate) flow_control: bool,
+    pub(crate) has_loss: bool,
+    /// Whether the receiver enlarged an HTTP/2 flow-control window just before.
+    pub(crate) flow_control_opened: bool,
+    pub(crate) receive_window: ReceiveWindowState,
+    pub(crate) flight: FlightTrend,
+    pub(crate) writer: WriterState,
 }
 
-/// An acknowledgement that let a sender go on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ReceiveWindowState {
+    /// From when to when it was closed: smaller than a segment.
+    pub(crate) closed: Option<(u64, u64)>,
+    /// Whether less than a segment was left of it until the sender sent.
+    pub(crate) is_limiting: bool,
+}
+
+/// How the number of bytes in flight changes from round trip to round trip.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FlightTrend {
+    /// Whether it grows by a quarter or more per round trip, as in slow start.
+    pub(crate) is_growing: bool,
+    /// Whether it has been the same for many round trips.
+    pub(crate) is_steady: bool,
+    /// Whether enough of the connection was captured to know its congestion window.
+    pub(crate) is_known: bool,
+    /// Whether it fills the path: at least a bandwidth-delay product.
+    pub(crate) fills_path: bool,
+}
+
+/// What is known of the sending program and its socket.
+#[derive(Debug, Clone, Copy, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent observations")]
+pub(crate) struct WriterState {
+    /// Whether it sent by itself: no acknowledgement came, and more time passed than the spacing of packets.
+    pub(crate) is_unprompted: bool,
+    /// Whether it sent when the other side had sent data.
+    pub(crate) follows_peer: bool,
+    /// Whether it waits for chunks of the same size to be acknowledged.
+    pub(crate) waits_for_chunks: bool,
+    /// Whether it mostly sends when an acknowledgement arrives.
+    pub(crate) is_ack_clocked: bool,
+    /// Whether the segment is smaller than the MSS, from a sender that may use Nagle's algorithm.
+    pub(crate) sent_small_segment: bool,
+}
+
+/// An acknowledgement upon which a sender sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReleasingAck {
-    /// When it came.
-    pub(crate) at: u64,
-    /// For how long the receiver had held it back.
+    /// When it reached the sender.
+    pub(crate) time: u64,
+    /// For how long the receiver had delayed it, in nanoseconds.
     pub(crate) held: u64,
-    /// Whether it acknowledged everything.
-    pub(crate) all: bool,
-    /// Its packet.
-    pub(crate) number: u32,
+    /// Whether it acknowledged everything in flight.
+    pub(crate) acks_all: bool,
+    /// Its packet number.
+    pub(crate) packet: u32,
 }

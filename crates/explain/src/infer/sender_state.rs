@@ -1,18 +1,20 @@
-//! The sender's seat: what a sender knew and was allowed when it sent each packet.
+//! The sender's state: what a sender knew and was allowed to send, at each of its packets.
 //!
-//! Whether a sender was held by a window, a timer or its own program can only be told from its vantage. But a capture
-//! is taken anywhere. So acknowledgements are moved to when the sender acts on them, as seen from the capture: one
-//! distance to the sender and back later ([`crate::infer::vantage`]). After that a capture at the receiver's end reads like
-//! one at the sender's.
+//! Only at the sender can one see whether a window, a timer or the program held it back. But a capture is taken anywhere.
+//! So each acknowledgement is shifted to the time at which the sender acts on it, as seen from the capture point: the
+//! round-trip time between capture point and sender later ([`crate::infer::vantage`]). After that, a capture at the
+//! receiver's end reads like one at the sender's.
 //!
-//! The narrowest link is followed beside it as a queue: busy from when a packet is sent for as long as its bytes
-//! take. The time during which it was busy needs no other reason.
+//! The bottleneck is simulated beside it as a queue: each packet keeps it busy for as long as its bytes take. While it
+//! is busy, no other reason for waiting is needed.
 
 use std::collections::VecDeque;
 
+use capture::tcp::Flags;
+
 use super::{
     facts::Facts,
-    send_context::{ReleasingAck, RetransmitTrigger, SendContext},
+    send_context::{FlightTrend, ReceiveWindowState, ReleasingAck, RetransmitTrigger, SendContext, WriterState},
     vantage::VantagePoint,
 };
 use crate::{
@@ -21,445 +23,501 @@ use crate::{
     stream_offset::{ORIGIN, StreamOffsets},
 };
 
-/// How long a sender takes to go on when an acknowledgement comes, in nanoseconds: machines are busy.
+/// How soon a sender reacts to an acknowledgement, in nanoseconds, on a busy machine.
 const PROMPT: u64 = 3_000_000;
 
-/// How many times as long one takes whose program has to see it first, now and then.
-pub(crate) const LATE: u64 = 10;
+/// How many times as long it takes if the program has to react.
+pub(crate) const PROGRAM_DELAY: u64 = 10;
 
-/// How close together acknowledgements come that are one, in nanoseconds.
+/// Acknowledgements closer together than this count as one, in nanoseconds.
 const TOGETHER: u64 = 1_000_000;
 
-/// An acknowledgement that is held back for less than this is none that a timer sent.
-const HELD: u64 = 5_000_000;
+/// A delayed ACK is delayed by at least this, in nanoseconds.
+const MIN_DELAYED_ACK: u64 = 5_000_000;
 
-/// Nor one that is held for longer (RFC 5681 §4.2: within 500 ms; clocks tick).
-const HELD_MOST: u64 = 600_000_000;
+/// A delayed ACK is delayed by at most this (RFC 5681 §4.2: within 500 ms; clock ticks add to it).
+const MAX_DELAYED_ACK: u64 = 600_000_000;
 
-/// How many round trips are looked back at.
-const BACK: usize = 4;
+/// The number of round trips that are compared to see whether the data in flight grows.
+const RECENT_ROUNDS: usize = 4;
 
-/// How many are told to who looks at all of them.
-const TOLD: usize = 4096;
+/// The maximum number of round trips that are kept for the survey.
+const MAX_ROUNDS: usize = 4096;
 
-/// An acknowledgement on its way to the sender.
+/// An acknowledgement on the path to the sender.
 #[derive(Debug, Clone, Copy)]
-struct Ack {
-    at: u64,
-    number: u32,
-    to: u64,
+struct ArrivingAck {
+    /// When the sender acts on it, as seen from the capture point.
+    time: u64,
+    packet: u32,
+    ack: u64,
     window: u64,
-    sacked: bool,
-    data: bool,
-    /// Whether it is talk of the protocol above TCP, and acknowledges nothing.
-    talk: bool,
+    has_sack: bool,
+    has_data: bool,
+    /// Whether it stands for a control frame of the protocol above TCP, and acknowledges nothing.
+    is_control_frame: bool,
 }
 
-/// A packet on its way to the receiver.
+/// A packet on the path to the receiver.
 #[derive(Debug, Clone, Copy)]
-struct Flown {
+struct SentSegment {
     end: u64,
-    at: u64,
-    /// When the narrowest link had carried it.
-    carried: u64,
+    time: u64,
+    /// When the bottleneck had transmitted it.
+    transmitted: u64,
 }
 
-/// What an acknowledgement told, for who infers from it.
+/// What an acknowledgement reveals of its receiver.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AckRecord {
-    pub(crate) at: u64,
-    /// How far it acknowledges.
-    pub(crate) to: u64,
-    /// Bytes newly acknowledged, how many packets they were, and how many of them were the last's.
+    pub(crate) time: u64,
+    /// The acknowledgement number, as an offset.
+    pub(crate) ack: u64,
+    /// Bytes newly acknowledged.
     pub(crate) bytes: u64,
+    /// Packets newly acknowledged.
     pub(crate) packets: u32,
-    pub(crate) last: u64,
-    /// Whether it did nothing else, and nothing was being repaired.
-    pub(crate) plain: bool,
-    /// When the last of them was sent.
-    pub(crate) sent: u64,
-    /// For how long the receiver held it, if it did.
+    /// Bytes of the last of these packets.
+    pub(crate) last_packet_bytes: u64,
+    /// When that packet was sent.
+    pub(crate) last_packet_sent: u64,
+    /// Whether it has no data and no SACK blocks, and nothing was being repaired.
+    pub(crate) is_plain: bool,
+    /// For how long the receiver delayed it, in nanoseconds; 0 if it did not.
     pub(crate) held: u64,
-    /// Whether everything is acknowledged.
-    pub(crate) all: bool,
+    /// Whether everything in flight is acknowledged.
+    pub(crate) acks_all: bool,
 }
 
 /// What was sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Sent {
-    /// New data, and what let it go.
     New(SendContext),
-    /// SendContext that had been sent before.
     Retransmission(RetransmitTrigger),
 }
 
-/// The state of a sender.
+/// The state of a sender: what RFC 9293 §3.3.1 calls its transmission control block.
 #[derive(Debug)]
 pub(crate) struct SenderState<'a> {
     facts: &'a Facts,
-    /// From the capture to the sender and back, and the whole round trip, in nanoseconds.
-    away: u64,
+    /// The round-trip time between capture point and sender, and between both ends, in nanoseconds.
+    rtt_to_sender: u64,
     rtt: u64,
     offsets: StreamOffsets,
-    coming: VecDeque<Ack>,
-    flying: VecDeque<Flown>,
-    /// The first byte not acknowledged, and the one behind the last sent.
-    pub(crate) una: u64,
-    pub(crate) next: u64,
-    /// The first byte of what was last sent.
-    pub(crate) start: u64,
-    /// The right edge of the receiver's window.
-    edge: Option<u64>,
-    /// What was outstanding at most since the last loss: the congestion window is no less.
-    limit: u64,
-    /// Until when the narrowest link is busy.
+    arriving: VecDeque<ArrivingAck>,
+    in_flight: VecDeque<SentSegment>,
+    /// The first unacknowledged byte (RFC 9293 §3.3.1: SND.UNA), and the byte after the last sent (SND.NXT).
+    pub(crate) snd_una: u64,
+    pub(crate) snd_nxt: u64,
+    /// The first byte of the last packet sent.
+    pub(crate) last_start: u64,
+    /// When a packet was last sent.
+    last_sent: u64,
+    /// When the bottleneck has transmitted everything sent so far.
     pub(crate) busy_until: u64,
-    latest_ack: u64,
-    /// When something was last sent.
-    sent_at: u64,
-    release: Option<ReleasingAck>,
-    /// When an acknowledgement last came while the receiver's window was full.
-    limited_at: Option<u64>,
-    room: Option<u64>,
+    last_ack: u64,
+    since_send: SinceLastSend,
+    /// The first byte beyond the receive window.
+    right_edge: Option<u64>,
+    /// Since when the receive window has been closed.
     closed_since: Option<u64>,
-    closed: Option<(u64, u64)>,
-    /// When the other side last said anything.
-    heard: Option<u64>,
-    /// When the other side's protocol above TCP last gave room.
-    talk: Option<u64>,
-    recovery: Option<(u64, RetransmitTrigger)>,
-    lost: bool,
-    /// How many acknowledgements told of a loss since the last new one.
-    pub(crate) told: u32,
-    /// What was known before something was sent again, and when its acknowledgement was due.
-    unshaken: (u64, bool, u64),
-    /// The end of the current round, and the most that was outstanding in this one and those before.
-    round: u64,
-    peaks: [u64; BACK],
-    rounds: usize,
-    all_peaks: Vec<u64>,
-    /// What the last acknowledgements told.
-    pub(crate) acked: Vec<AckRecord>,
+    recovery: Recovery,
+    rounds: Rounds,
+    /// What the latest acknowledgements reveal, for the caller to drain.
+    pub(crate) acks: Vec<AckRecord>,
+}
+
+/// What reached the sender since its last packet.
+#[derive(Debug, Default)]
+struct SinceLastSend {
+    /// The latest acknowledgement that may release the next packet.
+    release: Option<ReleasingAck>,
+    /// Since when both windows have had room.
+    room_since: Option<u64>,
+    /// When an acknowledgement last arrived while the receive window was full.
+    window_full: Option<u64>,
+    /// From when to when the receive window was closed.
+    window_closed: Option<(u64, u64)>,
+    /// When the other side last sent data.
+    peer_data: Option<u64>,
+    /// When the other side last opened an HTTP/2 window.
+    control_frame: Option<u64>,
+}
+
+/// Loss recovery and the congestion window (RFC 5681, RFC 6675).
+#[derive(Debug)]
+struct Recovery {
+    /// The recovery in progress: SND.NXT at its start (RFC 6675: `RecoveryPoint`), and how the loss was noticed.
+    current: Option<(u64, RetransmitTrigger)>,
+    has_loss: bool,
+    /// The most that was in flight since the last loss: a lower bound of the congestion window.
+    min_cwnd: u64,
+    /// How many acknowledgements have had SACK blocks since the last that acknowledged new data.
+    sacks: u32,
+    /// The state before the last recovery, in case its retransmission was spurious.
+    undo: Undo,
+}
+
+/// What to restore if a retransmission turns out to be spurious (the Eifel response, RFC 4015).
+#[derive(Debug, Clone, Copy, Default)]
+struct Undo {
+    min_cwnd: u64,
+    has_loss: bool,
+    /// When the acknowledgement was due that the sender missed.
+    ack_due: u64,
+}
+
+/// The most that was in flight in each round trip.
+#[derive(Debug)]
+struct Rounds {
+    /// The current round ends when this byte is acknowledged.
+    end: u64,
+    count: usize,
+    /// The current round and those before it, latest first.
+    recent: [u64; RECENT_ROUNDS],
+    all: Vec<u64>,
+}
+
+impl Rounds {
+    fn next(&mut self, end: u64) {
+        self.end = end;
+        if self.all.len() < MAX_ROUNDS {
+            self.all.push(self.recent[0]);
+        }
+        self.recent.rotate_right(1);
+        self.recent[0] = 0;
+        self.count += 1;
+    }
 }
 
 impl<'a> SenderState<'a> {
     pub(crate) fn new(offsets: StreamOffsets, vantage: &VantagePoint, side: Side, facts: &'a Facts) -> Self {
         Self {
             facts,
-            // Captured at its own end, it may act as soon as it is seen to hear.
-            away: if vantage.is_at(side) { 0 } else { vantage.rtt_to[side] },
+            // In a capture at the sender's end, an acknowledgement has arrived when it is captured.
+            rtt_to_sender: if vantage.is_at(side) { 0 } else { vantage.rtt_to[side] },
             rtt: vantage.rtt(),
             offsets: offsets.rewound(),
-            coming: VecDeque::new(),
-            flying: VecDeque::new(),
-            una: ORIGIN,
-            next: ORIGIN,
-            start: ORIGIN,
-            edge: None,
-            // Fewer segments no sender has begun with since RFC 2581 (§3.1: two).
-            limit: 2 * facts.mss,
+            arriving: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            snd_una: ORIGIN,
+            snd_nxt: ORIGIN,
+            last_start: ORIGIN,
+            last_sent: 0,
             busy_until: 0,
-            latest_ack: 0,
-            sent_at: 0,
-            release: None,
-            limited_at: None,
-            room: None,
+            last_ack: 0,
+            since_send: SinceLastSend::default(),
+            right_edge: None,
             closed_since: None,
-            closed: None,
-            heard: None,
-            talk: None,
-            recovery: None,
-            lost: false,
-            told: 0,
-            unshaken: (0, false, 0),
-            round: ORIGIN,
-            peaks: [0; BACK],
-            rounds: 0,
-            all_peaks: Vec::new(),
-            acked: Vec::new(),
+            recovery: Recovery {
+                current: None,
+                has_loss: false,
+                // No sender since RFC 2581 (§3.1) begins with less than two segments.
+                min_cwnd: 2 * facts.mss,
+                sacks: 0,
+                undo: Undo::default(),
+            },
+            rounds: Rounds { end: ORIGIN, count: 0, recent: [0; RECENT_ROUNDS], all: Vec::new() },
+            acks: Vec::new(),
         }
     }
 
-    /// The most that was outstanding in each round trip so far, if nothing was lost.
-    pub(crate) fn rounds(&mut self) -> Vec<u64> {
-        if self.lost { Vec::new() } else { std::mem::take(&mut self.all_peaks) }
+    /// Takes the most that was in flight in each round trip so far; empty if anything was lost.
+    pub(crate) fn take_rounds(&mut self) -> Vec<u64> {
+        if self.recovery.has_loss { Vec::new() } else { std::mem::take(&mut self.rounds.all) }
     }
 
-    /// What the congestion window is at least, in bytes.
-    pub(crate) fn limit(&self) -> u64 {
-        self.limit
+    /// A lower bound of the congestion window, in bytes.
+    pub(crate) fn min_cwnd(&self) -> u64 {
+        self.recovery.min_cwnd
     }
 
+    /// How many acknowledgements have reported a loss since the last that acknowledged new data.
+    pub(crate) fn sacks(&self) -> u32 {
+        self.recovery.sacks
+    }
+
+    /// Bytes in flight.
     pub(crate) fn flight(&self) -> u64 {
-        self.next.saturating_sub(self.una)
+        self.snd_nxt.saturating_sub(self.snd_una)
     }
 
-    /// How soon after an acknowledgement a packet was let go by it.
+    /// How soon after an acknowledgement a packet counts as released by it, in nanoseconds.
     pub(crate) fn prompt(&self) -> u64 {
         PROMPT.max(self.rtt / 8)
     }
 
-    /// A packet of the receiver passed: its acknowledgement is on its way to the sender.
-    pub(crate) fn hear(&mut self, segment: &SegmentRecord, scale: u8) {
-        let shift = if segment.has(capture::tcp::Flags::SYN) { 0 } else { scale };
-        let ack = Ack {
-            at: segment.time + self.away,
-            number: segment.number,
-            to: self.offsets.near(segment.ack),
+    /// A packet of the receiver passed the capture point: its acknowledgement is on the path to the sender.
+    pub(crate) fn expect_ack(&mut self, segment: &SegmentRecord, scale: u8) {
+        let shift = if segment.has(Flags::SYN) { 0 } else { scale };
+        self.arriving.push_back(ArrivingAck {
+            time: segment.time + self.rtt_to_sender,
+            packet: segment.number,
+            ack: self.offsets.near(segment.ack),
             window: u64::from(segment.window) << shift,
-            sacked: segment.sacked().is_some(),
-            data: segment.len > 0,
-            talk: false,
-        };
-        self.coming.push_back(ack);
+            has_sack: segment.sacked().is_some(),
+            has_data: segment.len > 0,
+            is_control_frame: false,
+        });
     }
 
-    /// The other side's protocol above TCP says something that is no message.
-    pub(crate) fn hear_talk(&mut self, segment: &SegmentRecord) {
-        let at = segment.time + self.away;
-        let nothing = Ack { at, number: segment.number, to: 0, window: 0, sacked: false, data: true, talk: true };
-        self.coming.push_back(nothing);
+    /// A control frame of the receiver's protocol above TCP passed the capture point.
+    pub(crate) fn expect_control_frame(&mut self, segment: &SegmentRecord) {
+        self.arriving.push_back(ArrivingAck {
+            time: segment.time + self.rtt_to_sender,
+            packet: segment.number,
+            ack: 0,
+            window: 0,
+            has_sack: false,
+            has_data: true,
+            is_control_frame: true,
+        });
     }
 
-    /// Takes in what reached the sender up to a time.
-    pub(crate) fn until(&mut self, now: u64) {
-        while let Some(ack) = self.coming.front().copied()
-            && ack.at <= now
+    /// Processes everything that reaches the sender up to a time.
+    pub(crate) fn advance(&mut self, now: u64) {
+        while let Some(ack) = self.arriving.front().copied()
+            && ack.time <= now
         {
-            self.coming.pop_front();
-            self.take_in(ack);
+            self.arriving.pop_front();
+            self.process(ack);
         }
     }
 
-    fn take_in(&mut self, ack: Ack) {
-        if ack.talk {
-            self.talk = Some(ack.at);
+    fn process(&mut self, ack: ArrivingAck) {
+        if ack.is_control_frame {
+            self.since_send.control_frame = Some(ack.time);
+            return;
+        }
+        let is_absurd = ack.ack > self.snd_nxt + (1 << 30);
+        if is_absurd {
             return;
         }
         // What is acknowledged was sent, whether it was captured or not.
-        let far = ack.to > self.next + (1 << 30);
-        if far {
-            return;
+        self.snd_nxt = self.snd_nxt.max(ack.ack);
+        let usable = self.right_edge.map(|edge| edge.saturating_sub(self.snd_nxt));
+        let right_edge = ack.ack + ack.window;
+        if ack.ack >= self.snd_una {
+            self.right_edge = Some(right_edge);
         }
-        self.next = self.next.max(ack.to);
-        let usable = self.edge.map(|edge| edge.saturating_sub(self.next));
-        let edge = ack.to + ack.window;
-        if ack.to >= self.una {
-            self.edge = Some(edge);
-        }
-        let opened = usable.is_some_and(|usable| edge.saturating_sub(self.next) > usable);
-        let new = ack.to > self.una;
-        self.told = if new { 0 } else { self.told + u32::from(ack.sacked) };
-        let held = if new { self.acknowledge(ack) } else { 0 };
-        if new || opened {
+        let opens_window = usable.is_some_and(|usable| right_edge.saturating_sub(self.snd_nxt) > usable);
+        let acks_new_data = ack.ack > self.snd_una;
+        self.recovery.sacks = if acks_new_data { 0 } else { self.recovery.sacks + u32::from(ack.has_sack) };
+        let held = if acks_new_data { self.acknowledge(ack) } else { 0 };
+        if acks_new_data || opens_window {
             if usable.is_some_and(|usable| usable < self.facts.mss) {
-                self.limited_at = Some(ack.at);
+                self.since_send.window_full = Some(ack.time);
             }
-            self.release = Some(ReleasingAck { at: ack.at, held, all: self.flight() == 0, number: ack.number });
-        } else if ack.sacked && !ack.data {
-            self.release = Some(ReleasingAck { at: ack.at, held: 0, all: false, number: ack.number });
+            self.since_send.release =
+                Some(ReleasingAck { time: ack.time, held, acks_all: self.flight() == 0, packet: ack.packet });
+        } else if ack.has_sack && !ack.has_data {
+            self.since_send.release =
+                Some(ReleasingAck { time: ack.time, held: 0, acks_all: false, packet: ack.packet });
         }
-        self.latest_ack = ack.at;
-        if ack.data {
-            self.heard = Some(ack.at);
+        self.last_ack = ack.time;
+        if ack.has_data {
+            self.since_send.peer_data = Some(ack.time);
         }
-        let closed = edge.saturating_sub(self.next) < self.facts.mss && ack.window < self.facts.mss;
-        match (closed, self.closed_since) {
-            (true, None) => self.closed_since = Some(ack.at),
+        let is_closed = right_edge.saturating_sub(self.snd_nxt) < self.facts.mss && ack.window < self.facts.mss;
+        match (is_closed, self.closed_since) {
+            (true, None) => self.closed_since = Some(ack.time),
             (false, Some(since)) => {
-                self.closed = Some((self.closed.map_or(since, |(from, _)| from), ack.at));
+                self.since_send.window_closed =
+                    Some((self.since_send.window_closed.map_or(since, |(from, _)| from), ack.time));
                 self.closed_since = None;
             }
             _ => {}
         }
-        self.look_for_room(ack.at);
+        self.check_room(ack.time);
     }
 
-    /// New data is acknowledged; for how long that was held back.
-    fn acknowledge(&mut self, ack: Ack) -> u64 {
-        let (before, mut last) = (self.una, None);
-        self.una = ack.to;
+    /// Processes the acknowledgement of new data; returns for how long the receiver delayed it.
+    fn acknowledge(&mut self, ack: ArrivingAck) -> u64 {
+        let (before, mut last) = (self.snd_una, None);
+        self.snd_una = ack.ack;
         let mss = self.facts.mss.max(1);
-        let (mut packets, mut begin, mut last_bytes) = (0, before, 0);
-        // What was captured larger than a segment is cut up on its way.
+        let (mut packets, mut begin, mut last_packet_bytes) = (0, before, 0);
+        // Larger than a segment: the network card splits it after the capture point.
         let mut count = |end: u64| {
             let size = end.saturating_sub(begin);
             if size > 0 {
                 let more = size.div_ceil(mss);
                 packets += more;
-                last_bytes = size - (more - 1) * mss;
+                last_packet_bytes = size - (more - 1) * mss;
                 begin = end;
             }
         };
-        while let Some(flown) = self.flying.front().copied()
-            && flown.end <= ack.to
+        while let Some(sent) = self.in_flight.front().copied()
+            && sent.end <= ack.ack
         {
-            last = Some(flown);
-            count(flown.end);
-            self.flying.pop_front();
+            last = Some(sent);
+            count(sent.end);
+            self.in_flight.pop_front();
         }
-        count(ack.to);
-        let repaired = self.recovery.is_some();
-        if self.recovery.is_some_and(|(until, _)| self.una >= until) {
-            self.recovery = None;
+        count(ack.ack);
+        let is_repair = self.recovery.current.is_some();
+        if self.recovery.current.is_some_and(|(recovery_point, _)| self.snd_una >= recovery_point) {
+            self.recovery.current = None;
         }
-        if self.una >= self.round {
-            self.round = self.next;
-            if self.all_peaks.len() < TOLD {
-                self.all_peaks.push(self.peaks[0]);
-            }
-            self.peaks.rotate_right(1);
-            self.peaks[0] = 0;
-            self.rounds += 1;
+        if self.snd_una >= self.rounds.end {
+            self.rounds.next(self.snd_nxt);
         }
         let Some(last) = last else { return 0 };
-        // A receiver that knows of more to acknowledge holds nothing back: only what ends a flight is held. It came
-        // no later than a round trip after the link had carried it, and not before the acknowledgement ahead of it.
-        let due = (last.carried + self.rtt).max(if self.latest_ack > last.at { self.latest_ack } else { 0 });
-        let late = ack.at.saturating_sub(due);
-        let by_timer = late >= HELD.max(self.rtt / 10) && late <= HELD_MOST;
-        let held = if self.flight() == 0 && by_timer && !repaired && !ack.data { late } else { 0 };
-        self.acked.push(AckRecord {
-            at: ack.at,
-            to: ack.to,
-            bytes: ack.to - before,
+        // A receiver delays only the acknowledgement of the end of a flight, as it knows of no more data. It is due
+        // one RTT after the bottleneck transmitted the packet, and not before the preceding acknowledgement.
+        let due = (last.transmitted + self.rtt).max(if self.last_ack > last.time { self.last_ack } else { 0 });
+        let late = ack.time.saturating_sub(due);
+        let by_timer = late >= MIN_DELAYED_ACK.max(self.rtt / 10) && late <= MAX_DELAYED_ACK;
+        let acks_all = self.flight() == 0;
+        let held = if acks_all && by_timer && !is_repair && !ack.has_data { late } else { 0 };
+        self.acks.push(AckRecord {
+            time: ack.time,
+            ack: ack.ack,
+            bytes: ack.ack - before,
             packets: u32::try_from(packets).unwrap_or(u32::MAX),
-            last: last_bytes,
-            plain: !ack.data && !ack.sacked && !repaired,
-            sent: last.at,
+            last_packet_bytes,
+            last_packet_sent: last.time,
+            is_plain: !ack.has_data && !ack.has_sack && !is_repair,
             held,
-            all: self.flight() == 0,
+            acks_all,
         });
         held
     }
 
-    /// Since when a sender that goes on later could have.
-    fn look_for_room(&mut self, now: u64) {
-        // A third: less than that, and senders wait to send more at once (Linux: `tcp_tso_should_defer`).
-        let enough = self.facts.mss.max(self.limit / 3);
-        let window = self.edge.is_none_or(|edge| edge.saturating_sub(self.next) >= self.facts.mss);
-        if self.room.is_none() && window && self.flight() + enough <= self.limit {
-            self.room = Some(now);
+    /// Notes the time from which both windows have room.
+    fn check_room(&mut self, now: u64) {
+        // A third of the congestion window: with less, senders wait to send more at once (Linux:
+        // `tcp_tso_should_defer`).
+        let enough = self.facts.mss.max(self.recovery.min_cwnd / 3);
+        let window_allows = self.right_edge.is_none_or(|edge| edge.saturating_sub(self.snd_nxt) >= self.facts.mss);
+        if self.since_send.room_since.is_none() && window_allows && self.flight() + enough <= self.recovery.min_cwnd {
+            self.since_send.room_since = Some(now);
         }
     }
 
-    /// A packet of the sender passed: what let it go; none where it is no data.
+    /// A packet of the sender passed: what released it; none if it has no data.
     pub(crate) fn send(&mut self, segment: &SegmentRecord) -> Option<Sent> {
-        self.until(segment.time);
-        if self.release.is_none_or(|release| segment.time > release.at + self.prompt()) {
-            // Distances are measured, and not to the microsecond: an acknowledgement that is all but there is.
-            self.until(segment.time + (self.away / 16).min(TOGETHER));
+        self.advance(segment.time);
+        if self.since_send.release.is_none_or(|release| segment.time > release.time + self.prompt()) {
+            // Distances are measured, and not to the microsecond: an acknowledgement that has almost arrived counts.
+            self.advance(segment.time + (self.rtt_to_sender / 16).min(TOGETHER));
         }
-        let syn = u32::from(segment.has(capture::tcp::Flags::SYN));
+        let syn = u32::from(segment.has(Flags::SYN));
         let start = self.offsets.of(segment.seq.wrapping_add(syn))?;
         let (now, end) = (segment.time, start + u64::from(segment.len));
-        // A probe of a closed window or of a silent peer carries a byte at most (RFC 9293 §3.8.4, §3.8.6.1).
-        if segment.len <= 1 && (end <= self.next || self.closed_since.is_some()) {
+        // A window probe or a keep-alive carries at most a byte (RFC 9293 §3.8.4, §3.8.6.1).
+        if segment.len <= 1 && (end <= self.snd_nxt || self.closed_since.is_some()) {
             return None;
         }
-        let again = start < self.next;
-        self.start = start;
-        let sent =
-            if again { Sent::Retransmission(self.repair(now)) } else { Sent::New(self.data(now, segment.len.into())) };
-        let carried = self.facts.carry(segment.len.into());
-        self.busy_until = self.busy_until.max(now) + carried;
-        self.next = self.next.max(end);
-        self.sent_at = now;
-        if !again {
-            self.flying.push_back(Flown { end, at: now, carried: self.busy_until });
+        let is_retransmission = start < self.snd_nxt;
+        self.last_start = start;
+        let sent = if is_retransmission {
+            Sent::Retransmission(self.retransmit(now))
+        } else {
+            Sent::New(self.context(now, segment.len.into()))
+        };
+        self.busy_until = self.busy_until.max(now) + self.facts.transmission_time(segment.len.into());
+        self.snd_nxt = self.snd_nxt.max(end);
+        self.last_sent = now;
+        if !is_retransmission {
+            self.in_flight.push_back(SentSegment { end, time: now, transmitted: self.busy_until });
         }
-        if self.recovery.is_none() {
-            self.limit = self.limit.max(self.flight());
+        if self.recovery.current.is_none() {
+            self.recovery.min_cwnd = self.recovery.min_cwnd.max(self.flight());
         }
-        self.peaks[0] = self.peaks[0].max(self.flight());
-        self.release = None;
-        self.closed = None;
-        self.limited_at = None;
-        self.room = None;
-        (self.heard, self.talk) = (None, None);
+        self.rounds.recent[0] = self.rounds.recent[0].max(self.flight());
+        self.since_send = SinceLastSend::default();
         if let Some(since) = &mut self.closed_since {
             *since = now.max(*since);
         }
-        self.look_for_room(now);
+        self.check_room(now);
         Some(sent)
     }
 
-    /// A loss is repaired: by acknowledgements, or after a silence.
-    fn repair(&mut self, now: u64) -> RetransmitTrigger {
-        // No timer fires as soon as that after acknowledgements that told of the loss.
-        let soon = if self.told > 0 { self.prompt().max(self.rtt / 2) } else { self.prompt() };
-        let heard = self.release.is_some_and(|release| now <= release.at + soon)
-            || self.latest_ack > 0 && now <= self.latest_ack + soon;
-        let by = match self.recovery {
-            // In the midst of a repair it goes on as it began.
-            Some((_, by)) if heard => by,
-            _ if heard => RetransmitTrigger::Acks,
+    /// Processes a retransmission; returns what triggered it.
+    fn retransmit(&mut self, now: u64) -> RetransmitTrigger {
+        // No timer fires this soon after acknowledgements that reported the loss.
+        let soon = if self.recovery.sacks > 0 { self.prompt().max(self.rtt / 2) } else { self.prompt() };
+        let follows_ack = self.since_send.release.is_some_and(|release| now <= release.time + soon)
+            || self.last_ack > 0 && now <= self.last_ack + soon;
+        let trigger = match self.recovery.current {
+            // A recovery goes on as it began.
+            Some((_, trigger)) if follows_ack => trigger,
+            _ if follows_ack => RetransmitTrigger::Acks,
             _ => RetransmitTrigger::Timer,
         };
-        if self.recovery.is_none() {
-            let due = self.flying.back().map_or(0, |last| last.carried + self.rtt);
-            self.unshaken = (self.limit, self.lost, due);
+        if self.recovery.current.is_none() {
+            let ack_due = self.in_flight.back().map_or(0, |last| last.transmitted + self.rtt);
+            let Recovery { min_cwnd, has_loss, .. } = self.recovery;
+            self.recovery.undo = Undo { min_cwnd, has_loss, ack_due };
         }
-        self.lost = true;
-        self.limit = match by {
-            RetransmitTrigger::Acks => (self.limit / 2).max(2 * self.facts.mss),
+        self.recovery.has_loss = true;
+        self.recovery.min_cwnd = match trigger {
+            RetransmitTrigger::Acks => (self.recovery.min_cwnd / 2).max(2 * self.facts.mss),
             RetransmitTrigger::Timer => self.facts.mss,
         };
-        self.recovery = Some((self.next, by));
-        by
+        self.recovery.current = Some((self.snd_nxt, trigger));
+        trigger
     }
 
-    /// What was sent again had arrived: nothing was lost. When its acknowledgement had been due, and what is known of
-    /// a sender that went on when that came.
-    pub(crate) fn needless(&mut self) -> (u64, SendContext) {
-        let (limit, lost, due) = self.unshaken;
-        (self.limit, self.lost, self.recovery) = (limit, lost, None);
-        let facts = self.facts;
-        (
-            due,
-            SendContext { chunks: facts.chunk.is_some(), answers_acks: true, room: Some(0), ..SendContext::default() },
-        )
-    }
-
-    fn data(&self, now: u64, len: u64) -> SendContext {
-        // A program that waits for its chunk looks now and then whether it was acknowledged.
-        let late = |release: &ReleasingAck| if self.facts.chunk.is_some() && release.all { LATE } else { 1 };
-        let released = self.release.filter(|release| now <= release.at + late(release) * self.prompt());
-        let closed = match (self.closed, self.closed_since) {
-            (Some((from, to)), _) => Some((from, to)),
-            (None, Some(since)) => Some((since, now)),
-            (None, None) => None,
+    /// The last retransmission was spurious: the data had arrived. Returns when its acknowledgement was due, and what
+    /// is known of a sender that went on when it came.
+    pub(crate) fn undo_recovery(&mut self) -> (u64, SendContext) {
+        let Undo { min_cwnd, has_loss, ack_due } = self.recovery.undo;
+        (self.recovery.min_cwnd, self.recovery.has_loss, self.recovery.current) = (min_cwnd, has_loss, None);
+        let writer = WriterState {
+            waits_for_chunks: self.facts.chunk.is_some(),
+            is_ack_clocked: true,
+            ..WriterState::default()
         };
-        let [_, last, before, earlier] = self.peaks;
-        let recent = last.max(before);
-        let grows = !self.lost && if self.rounds < BACK { self.facts.from_start } else { recent * 4 >= earlier * 5 };
-        // Acknowledgements that come close together are one to a sender; while its window opens, all that come sooner
-        // than it goes on.
-        let together = if grows && self.facts.level.is_none() { self.prompt() } else { TOGETHER };
-        let earlier_than = |room: &u64| released.is_none_or(|release| room + together < release.at);
+        (ack_due, SendContext { room_since: Some(0), writer, ..SendContext::default() })
+    }
+
+    fn context(&self, now: u64, len: u64) -> SendContext {
+        let facts = self.facts;
+        let waits_for_chunks = facts.chunk.is_some();
+        // A program that waits for its chunk may notice the acknowledgement late.
+        let delay = |release: &ReleasingAck| if waits_for_chunks && release.acks_all { PROGRAM_DELAY } else { 1 };
+        let released_by =
+            self.since_send.release.filter(|release| now <= release.time + delay(release) * self.prompt());
+        let [current, last, before, earlier] = self.rounds.recent;
+        let has_loss = self.recovery.has_loss;
+        let has_rounds = self.rounds.count >= RECENT_ROUNDS;
+        let is_growing = !has_loss && if has_rounds { last.max(before) * 4 >= earlier * 5 } else { facts.from_start };
+        // Acknowledgements close together count as one; while the window grows, also all that arrive before the sender
+        // reacts.
+        let together = if is_growing && facts.steady_flight.is_none() { self.prompt() } else { TOGETHER };
+        let room_since =
+            self.since_send.room_since.filter(|room| released_by.is_none_or(|release| room + together < release.time));
+        let last_event = self.last_sent.max(self.since_send.release.map_or(0, |release| release.time));
         SendContext {
-            released,
-            room: self.room.filter(earlier_than),
-            idle: released.is_none()
-                && now > self.sent_at.max(self.release.map_or(0, |release| release.at)) + self.prompt(),
-            closed,
-            window: match self.release {
-                Some(release) => self.limited_at.is_some_and(|at| release.at <= at + self.prompt()),
-                None => self.edge.is_some_and(|edge| edge.saturating_sub(self.next) < self.facts.mss),
+            released_by,
+            room_since,
+            recovery: self.recovery.current.map(|(_, trigger)| trigger),
+            has_loss,
+            flow_control_opened: self.since_send.control_frame.is_some_and(|opened| {
+                now <= opened + self.prompt() && self.since_send.room_since.is_some_and(|room| room < opened)
+            }),
+            receive_window: ReceiveWindowState {
+                closed: self.since_send.window_closed.or_else(|| self.closed_since.map(|since| (since, now))),
+                is_limiting: match self.since_send.release {
+                    Some(release) => self.since_send.window_full.is_some_and(|at| release.time <= at + self.prompt()),
+                    None => self.right_edge.is_some_and(|edge| edge.saturating_sub(self.snd_nxt) < facts.mss),
+                },
             },
-            recovers: self.recovery.map(|(_, by)| by),
-            lost: self.lost,
-            grows,
-            known: self.facts.from_start || self.rounds >= BACK,
-            steady: !self.lost && self.facts.level.is_some_and(|level| self.peaks[0].max(last) * 2 >= level),
-            chunks: self.facts.chunk.is_some(),
-            answers_acks: self.facts.answers_acks,
-            small: len < self.facts.mss && !self.facts.nodelay,
-            full: self.facts.fills(self.flight(), self.rtt),
-            answers: self.heard.is_some_and(|at| now <= at + self.prompt()),
-            flow_control: self
-                .talk
-                .is_some_and(|talk| now <= talk + self.prompt() && self.room.is_some_and(|room| room < talk)),
+            flight: FlightTrend {
+                is_growing,
+                is_steady: !has_loss && facts.steady_flight.is_some_and(|flight| current.max(last) * 2 >= flight),
+                is_known: facts.from_start || has_rounds,
+                fills_path: facts.fills_path(self.flight(), self.rtt),
+            },
+            writer: WriterState {
+                is_unprompted: released_by.is_none() && now > last_event + self.prompt(),
+                follows_peer: self.since_send.peer_data.is_some_and(|time| now <= time + self.prompt()),
+                waits_for_chunks,
+                is_ack_clocked: facts.is_ack_clocked,
+                sent_small_segment: len < facts.mss && !facts.nodelay,
+            },
         }
     }
 }

@@ -1,13 +1,17 @@
-//! The first look at a sender.
+//! The survey: a first pass over a sender's packets, which infers its properties ([`Facts`]).
+//!
+//! The bottleneck's rate follows from the spacing of packets that were sent back to back (packet-train dispersion;
+//! Dovrolis et al., INFOCOM 2001). The other properties follow from what repeats: the bytes between two times at which
+//! everything is acknowledged, the bytes in flight per round trip, and what the sender's waits end with.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use capture::tcp::Flags;
 
 use super::{
     control_frames,
     facts::{Facts, scale},
-    sender_state::{LATE, SenderState, Sent},
+    sender_state::{PROGRAM_DELAY, SenderState, Sent},
     vantage::VantagePoint,
 };
 use crate::{
@@ -15,186 +19,199 @@ use crate::{
     side::{PerSide, Side},
 };
 
-/// Segments over which a rate is measured: fewer, and a machine's lateness counts too much.
-const STRETCH: u64 = 6;
+/// The number of segments over which a rate is measured. With fewer, the sending machine's jitter counts too much.
+const TRAIN: u64 = 6;
 
-/// What is true of what each side of `connection` sends.
+/// The width of a histogram bin, as a logarithm of the rate: 5 %.
+const BIN_WIDTH: f64 = 0.05;
+
+/// The number of bins on each side that belong to the same rate, because machines add jitter.
+const HALF_PEAK: i32 = 5;
+
+/// The smallest number of full segments that a rate is measured by.
+const MIN_SEGMENTS: u64 = 6;
+
+/// The share of the delivered bytes that makes a rate common.
+const COMMON_SHARE: f64 = 0.2;
+
+/// The number of round trips that it takes to see that the data in flight does not grow.
+const STEADY_ROUNDS: usize = 6;
+
+/// Infers the properties of both senders of `connection`.
 pub(crate) fn facts(connection: &CapturedConnection, vantage: &VantagePoint) -> PerSide<Facts> {
     PerSide::of(|side| {
         let mut facts = Facts::from_headers(connection, side);
         if let Some(survey) = Survey::of(connection, vantage, side, &facts) {
-            facts.rate =
-                survey.rate(&facts, connection.syn[side].is_some() && vantage.rtt_to[side] * 8 < vantage.rtt());
+            let is_at_sender = connection.syn[side].is_some() && vantage.rtt_to[side] * 8 < vantage.rtt();
+            facts.rate = survey.rate(&facts, is_at_sender);
             facts.chunk = survey.chunk(&facts);
-            let full = |level: &u64| *level * 10 < survey.window * 9;
-            facts.level = level(&survey.peaks).filter(full);
-            facts.answers_acks = survey.answers_acks();
+            let is_below_window = |flight: &u64| *flight * 10 < survey.max_window * 9;
+            facts.steady_flight = steady_flight(&survey.rounds).filter(is_below_window);
+            facts.is_ack_clocked = survey.is_ack_clocked();
             facts.nodelay = survey.nodelay;
         }
-        facts.stops_at = control_frames::window(connection, vantage, side);
+        facts.http2_window = control_frames::flow_control_window(connection, vantage, side);
         facts
     })
 }
 
-/// What the first look at a sender collects.
+/// A delivery: when, the total of bytes delivered so far, and when the last of them was sent.
+#[derive(Debug, Clone, Copy)]
+struct Delivery {
+    time: u64,
+    total: u64,
+    sent: u64,
+}
+
+/// What the first pass over a sender's packets collects.
 #[derive(Debug, Default)]
 struct Survey {
-    /// How much was measured at each rate, by the logarithm of the rate: where the path had spread packets that were
-    /// sent faster, and in all.
+    /// Bytes delivered by rate (logarithmic bins), in packet trains that the path had spread.
     spread: HashMap<i32, f64>,
+    /// Bytes delivered by rate, in all packet trains.
     all: HashMap<i32, f64>,
-    /// Whether the delivery was seen at the receiver.
-    stretch: std::collections::VecDeque<(u64, u64, u64)>,
-    /// Sizes of what was sent between two times at which all was acknowledged.
+    /// The latest deliveries: the current packet train.
+    train: VecDeque<Delivery>,
+    /// Bytes sent between two times at which everything was acknowledged.
     chunks: Vec<u64>,
-    /// Those after which the sender took longer to go on.
+    /// The same, where the sender took longer to go on.
     late_chunks: Vec<u64>,
-    /// The most that was outstanding in each round trip, if nothing was lost.
-    peaks: Vec<u64>,
+    /// The most that was in flight in each round trip, if nothing was lost.
+    rounds: Vec<u64>,
     /// The largest window that the receiver offered.
-    window: u64,
+    max_window: u64,
     waits: u32,
     waits_ended_by_ack: u32,
     nodelay: bool,
 }
 
-/// Steps of the logarithm: 5 %.
-const STEP: f64 = 0.05;
-
-/// How many steps to each side are one rate, measured on machines that are late.
-const HILL: i32 = 5;
-
-/// How many full segments must have been measured.
-const ENOUGH: u64 = 6;
-
-/// The share of what was delivered that makes a rate common.
-const COMMON: f64 = 0.2;
-
 impl Survey {
     fn of(connection: &CapturedConnection, vantage: &VantagePoint, side: Side, facts: &Facts) -> Option<Self> {
         let rtt = vantage.rtt();
-        let mut seat = SenderState::new(connection.offsets[side]?, vantage, side, facts);
+        let mut sender = SenderState::new(connection.offsets[side]?, vantage, side, facts);
         let scale = scale(connection, !side);
-        // At the receiver's end the data itself shows how it was delivered.
-        let at_receiver = vantage.rtt_to[!side] * 4 < vantage.rtt_to[side];
+        // At the receiver's end, the data itself shows the deliveries; elsewhere the acknowledgements do.
+        let is_at_receiver = vantage.rtt_to[!side] * 4 < vantage.rtt_to[side];
         let mut survey = Self::default();
-        let (mut began, mut delivered, mut small) = (seat.next, 0, None);
-        // When everything was last acknowledged.
-        let mut silent_since: u64 = 0;
+        let (mut chunk_start, mut delivered, mut last_small) = (sender.snd_nxt, 0, None);
+        let mut all_acked: u64 = 0;
         for segment in &connection.segments {
             if segment.from() != side {
                 if segment.has(Flags::ACK) {
-                    survey.window = survey.window.max(u64::from(segment.window) << scale);
-                    seat.hear(segment, scale);
+                    survey.max_window = survey.max_window.max(u64::from(segment.window) << scale);
+                    sender.expect_ack(segment, scale);
                 }
                 continue;
             }
             if segment.len == 0 {
                 continue;
             }
-            let went = seat.send(segment);
-            for acked in seat.acked.drain(..) {
-                if acked.all {
-                    silent_since = acked.at;
-                    // The path was empty, and this one may have been held back: nothing is told of the rate.
-                    survey.stretch.clear();
-                } else if !at_receiver {
-                    survey.deliver(acked.at, acked.to, acked.sent, acked.bytes, facts, rtt);
+            let sent = sender.send(segment);
+            for ack in sender.acks.drain(..) {
+                if ack.acks_all {
+                    all_acked = ack.time;
+                    // The path was empty, and this acknowledgement may be a delayed one: it says nothing of the rate.
+                    survey.train.clear();
+                } else if !is_at_receiver {
+                    let delivery = Delivery { time: ack.time, total: ack.ack, sent: ack.last_packet_sent };
+                    survey.deliver(delivery, ack.bytes, facts, rtt);
                 }
             }
-            match went {
-                Some(Sent::New(data)) => {
-                    if at_receiver {
-                        delivered += u64::from(segment.len);
-                        survey.deliver(segment.time, delivered, 0, segment.len.into(), facts, rtt);
-                        if u64::from(segment.len) < facts.mss {
-                            // The sender had no more to send: the path was not full.
-                            survey.stretch.clear();
-                        }
-                    }
-                    let start = seat.next - u64::from(segment.len);
-                    if data.small {
-                        survey.nodelay |= small.replace(seat.next).is_some_and(|end| seat.una < end);
-                    }
-                    if !data.window && data.released.is_some_and(|release| release.all) {
-                        survey.chunks.push(start - began);
-                        began = start;
-                    } else if seat.una == start {
-                        if !data.window && segment.time <= silent_since + LATE * seat.prompt() {
-                            survey.late_chunks.push(start - began);
-                        }
-                        // It went on at a time of its own, or when a window let it: no chunk ended here.
-                        began = start;
-                    }
-                    if data.room.is_some_and(|room| segment.time > room + rtt / 8 + 1_000_000) {
-                        survey.waits += 1;
-                        survey.waits_ended_by_ack += u32::from(data.released.is_some());
-                    }
+            let Some(Sent::New(context)) = sent else {
+                survey.train.clear();
+                continue;
+            };
+            if is_at_receiver {
+                delivered += u64::from(segment.len);
+                let delivery = Delivery { time: segment.time, total: delivered, sent: 0 };
+                survey.deliver(delivery, segment.len.into(), facts, rtt);
+                if u64::from(segment.len) < facts.mss {
+                    // The sender had no more to send: the path was not full.
+                    survey.train.clear();
                 }
-                _ => survey.stretch.clear(),
+            }
+            let start = sender.snd_nxt - u64::from(segment.len);
+            if context.writer.sent_small_segment {
+                survey.nodelay |= last_small.replace(sender.snd_nxt).is_some_and(|end| sender.snd_una < end);
+            }
+            let is_window_limited = context.receive_window.is_limiting;
+            if !is_window_limited && context.released_by.is_some_and(|ack| ack.acks_all) {
+                survey.chunks.push(start - chunk_start);
+                chunk_start = start;
+            } else if sender.snd_una == start {
+                if !is_window_limited && segment.time <= all_acked + PROGRAM_DELAY * sender.prompt() {
+                    survey.late_chunks.push(start - chunk_start);
+                }
+                // The sender went on by itself, or a window let it: no chunk ended here.
+                chunk_start = start;
+            }
+            if context.room_since.is_some_and(|room| segment.time > room + rtt / 8 + 1_000_000) {
+                survey.waits += 1;
+                survey.waits_ended_by_ack += u32::from(context.released_by.is_some());
             }
         }
-        survey.chunks.push(seat.next - began);
-        survey.peaks = seat.rounds();
+        survey.chunks.push(sender.snd_nxt - chunk_start);
+        survey.rounds = sender.take_rounds();
         Some(survey)
     }
 
-    /// So many bytes were delivered up to now; the last of them was sent at `sent`.
-    fn deliver(&mut self, at: u64, offset: u64, sent: u64, bytes: u64, facts: &Facts, rtt: u64) {
-        if let (Some(first), Some(last)) = (self.stretch.front(), self.stretch.back()) {
-            let spacing = (last.0 - first.0) / self.stretch.len() as u64;
-            let silence = at.saturating_sub(last.0);
-            if silence * 3 > rtt && silence > 8 * spacing && self.stretch.len() > 1 {
+    /// Records that `bytes` were delivered.
+    fn deliver(&mut self, delivery: Delivery, bytes: u64, facts: &Facts, rtt: u64) {
+        let Delivery { time, total, sent } = delivery;
+        if let (Some(first), Some(last)) = (self.train.front(), self.train.back()) {
+            let spacing = (last.time - first.time) / self.train.len() as u64;
+            let silence = time.saturating_sub(last.time);
+            if silence * 3 > rtt && silence > 8 * spacing && self.train.len() > 1 {
                 // The path was empty in between.
-                self.stretch.clear();
+                self.train.clear();
             }
         }
-        self.stretch.push_back((at, offset, sent));
-        let enough = STRETCH * facts.mss;
-        while self.stretch.get(1).is_some_and(|(_, from, _)| offset - from >= enough) {
-            self.stretch.pop_front();
+        self.train.push_back(delivery);
+        let enough = TRAIN * facts.mss;
+        while self.train.get(1).is_some_and(|second| total - second.total >= enough) {
+            self.train.pop_front();
         }
-        let Some((from, first, first_sent)) = self.stretch.front().copied() else { return };
-        if offset.saturating_sub(first) < enough / 2 || at <= from {
+        let Some(first) = self.train.front().copied() else { return };
+        if total.saturating_sub(first.total) < enough / 2 || time <= first.time {
             return;
         }
-        let payload = (offset - first) as f64;
-        let rate = payload * (facts.mss + facts.headers) as f64 / facts.mss as f64 * 8e9 / (at - from) as f64;
-        let bin = (rate.ln() / STEP) as i32;
-        let took = at - from;
-        if (sent - first_sent) * 10 <= took * 8 {
+        let payload = (total - first.total) as f64;
+        let took = time - first.time;
+        let rate = payload * (facts.mss + facts.headers) as f64 / facts.mss as f64 * 8e9 / took as f64;
+        let bin = (rate.ln() / BIN_WIDTH) as i32;
+        if (sent - first.sent) * 10 <= took * 8 {
             *self.spread.entry(bin).or_default() += bytes as f64;
         }
         *self.all.entry(bin).or_default() += bytes as f64;
     }
 
-    /// The highest rate that is common: where the path was not full, deliveries are slower, and where a machine was
-    /// late, faster now and then.
-    fn rate(&self, facts: &Facts, whole: bool) -> Option<f64> {
+    /// The highest common rate. Deliveries are slower where the path was not full, and occasionally faster where a
+    /// machine was late.
+    fn rate(&self, facts: &Facts, is_at_sender: bool) -> Option<f64> {
         let sum = |rates: &HashMap<i32, f64>| rates.values().sum::<f64>();
-        // Only packets that the path spread tell how fast it is; others came as they were sent. A capture that begins
-        // in the midst of a full path, or lies behind the narrowest link, shows no others.
-        let spread = sum(&self.spread) * 20.0 >= sum(&self.all);
-        let rates = if spread { &self.spread } else { &self.all };
+        // Only packets that the path has spread show its rate; the others arrived as they were sent. A capture that
+        // begins in the middle of a full path, or was taken behind the bottleneck, has no others.
+        let has_spread = sum(&self.spread) * 20.0 >= sum(&self.all);
+        let rates = if has_spread { &self.spread } else { &self.all };
         let total = sum(rates);
-        if total < (ENOUGH * facts.mss) as f64 || whole && !spread {
+        if total < (MIN_SEGMENTS * facts.mss) as f64 || is_at_sender && !has_spread {
             return None;
         }
-        let hill = |bin: i32| (bin - HILL..=bin + HILL).filter_map(|bin| rates.get(&bin)).sum::<f64>();
+        let peak = |bin: i32| (bin - HALF_PEAK..=bin + HALF_PEAK).filter_map(|bin| rates.get(&bin)).sum::<f64>();
         let mut bins: Vec<i32> = rates.keys().copied().collect();
         bins.sort_unstable();
-        let first = bins.iter().rev().copied().find(|bin| hill(*bin) >= total * COMMON)?;
-        let top = (first - 2 * HILL..=first).max_by(|a, b| hill(*a).total_cmp(&hill(*b)))?;
-        // The middle of the hill.
-        let mut left = hill(top) / 2.0;
-        let middle = (top - HILL..=top + HILL).find(|bin| {
+        let first = bins.iter().rev().copied().find(|bin| peak(*bin) >= total * COMMON_SHARE)?;
+        let top = (first - 2 * HALF_PEAK..=first).max_by(|a, b| peak(*a).total_cmp(&peak(*b)))?;
+        // The median of the peak.
+        let mut left = peak(top) / 2.0;
+        let median = (top - HALF_PEAK..=top + HALF_PEAK).find(|bin| {
             left -= rates.get(bin).copied().unwrap_or(0.0);
             left <= 0.0
         })?;
-        Some(((f64::from(middle) + 0.5) * STEP).exp())
+        Some(((f64::from(median) + 0.5) * BIN_WIDTH).exp())
     }
 
-    /// The size that most chunks have, if the sender sends the same again and again and then waits.
+    /// The size of most chunks, if the sender repeatedly sends the same number of bytes and then waits.
     fn chunk(&self, facts: &Facts) -> Option<u64> {
         let mut counts: HashMap<u64, u32> = HashMap::new();
         let sizes = || self.chunks.iter().chain(&self.late_chunks);
@@ -202,33 +219,30 @@ impl Survey {
             *counts.entry(*size).or_default() += 1;
         }
         let (size, count) = counts.into_iter().max_by_key(|(size, count)| (*count, *size))?;
-        // A program that writes at times of its own is always as late; one that waits is so when its machine is busy.
+        // A program that writes at times of its own is always late; one that waits only if its machine is busy.
         let on_time = self.chunks.iter().filter(|chunk| **chunk == size).count();
         if on_time * 3 < count as usize {
             return None;
         }
-        let uneven = !size.is_multiple_of(facts.mss);
-        let enough = count >= 4 || uneven && count >= 2;
-        (enough && count as usize * 2 >= sizes().count()).then_some(size)
+        let is_uneven = !size.is_multiple_of(facts.mss);
+        let is_repeated = count >= 4 || is_uneven && count >= 2;
+        (is_repeated && count as usize * 2 >= sizes().count()).then_some(size)
     }
 
-    fn answers_acks(&self) -> bool {
-        // One wait more or less tells nothing.
+    fn is_ack_clocked(&self) -> bool {
+        // Fewer than three waits say nothing.
         self.waits < 3 || self.waits_ended_by_ack * 5 >= self.waits * 3
     }
 }
 
-/// How many round trips it takes to see that nothing grows.
-const STEADY: usize = 6;
-
-/// What is outstanding at most in nearly all round trips, if it was so early on and did not grow afterwards.
-fn level(peaks: &[u64]) -> Option<u64> {
-    let high = |part: &[u64]| {
+/// The number of bytes in flight of nearly all round trips, if it was reached early and did not grow afterwards.
+fn steady_flight(rounds: &[u64]) -> Option<u64> {
+    let percentile_80 = |part: &[u64]| {
         let mut part = part.to_vec();
         part.sort_unstable();
         part.get(part.len() * 4 / 5).copied()
     };
-    let (first, last) = peaks.split_at(peaks.len() / 2);
-    let (first, last) = (high(first)?, high(last)?);
-    (peaks.len() >= STEADY && last * 100 <= first * 115).then_some(first.max(last))
+    let (first, last) = rounds.split_at(rounds.len() / 2);
+    let (first, last) = (percentile_80(first)?, percentile_80(last)?);
+    (rounds.len() >= STEADY_ROUNDS && last * 100 <= first * 115).then_some(first.max(last))
 }

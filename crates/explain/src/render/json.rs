@@ -1,4 +1,4 @@
-//! The explanation for programs: schema `longhaul.explain/1`.
+//! The explanation as JSON for programs: schema `longhaul.explain/1`.
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ pub const SCHEMA: &str = "longhaul.explain/1";
 
 /// An explanation. Times are in seconds; those of `time_s` add up to `duration_s`.
 ///
-/// It is made while it is written, connection by connection: there may be very many.
+/// It is built while it is written, connection by connection, because there may be very many.
 #[derive(Debug, Serialize)]
 pub struct Document<'a> {
     schema: &'static str,
@@ -28,7 +28,7 @@ pub struct Document<'a> {
 #[derive(Debug)]
 struct Connections<'a> {
     captures: &'a [String],
-    seen: &'a [PairedConnection],
+    connections: &'a [PairedConnection],
     request: &'a PredictionRequest,
 }
 
@@ -68,9 +68,17 @@ struct Way {
 }
 
 impl Way {
-    fn of(way: &crate::OneWay) -> Self {
-        let [least_ms, typical_ms, most_ms] = [way.least, way.typical, way.most].map(|time| time.as_secs_f64() * 1e3);
-        Self { least_ms, typical_ms, most_ms, sent: way.sent, lost: way.lost, packets: way.packets.clone() }
+    fn of(one_way: &crate::OneWay) -> Self {
+        let [least_ms, typical_ms, most_ms] =
+            [one_way.min, one_way.median, one_way.max].map(|time| time.as_secs_f64() * 1e3);
+        Self {
+            least_ms,
+            typical_ms,
+            most_ms,
+            sent: one_way.sent,
+            lost: one_way.lost,
+            packets: one_way.lost_packets.clone(),
+        }
     }
 }
 
@@ -132,14 +140,14 @@ struct Acks {
 }
 
 impl Acks {
-    fn of(habit: AckPolicy) -> Self {
-        let (rule, count) = match habit.rule {
+    fn of(policy: AckPolicy) -> Self {
+        let (rule, count) = match policy.rule {
             AckRule::Packets(count) => ("packets", count.into()),
             AckRule::Segments(count) => ("segments", count.into()),
             AckRule::MoreThanSegment => ("more_than_segments", 1),
             AckRule::Bytes(Size(count)) => ("bytes", count),
         };
-        Self { rule, count, timer_ms: habit.timer.map(|timer| timer.as_secs_f64() * 1e3), quick: habit.quick }
+        Self { rule, count, timer_ms: policy.timer.map(|timer| timer.as_secs_f64() * 1e3), quick: policy.quick }
     }
 }
 
@@ -185,46 +193,50 @@ struct Predicted {
     model_error: f64,
 }
 
-/// The explanation of captures of these names.
+/// The explanation of the captures with these names.
 pub fn document<'a>(
     captures: &'a [String],
-    seen: &'a [PairedConnection],
+    connections: &'a [PairedConnection],
     request: &'a PredictionRequest,
 ) -> Document<'a> {
-    let pages = page_loads(seen).iter().map(Page::of).collect();
-    Document { schema: SCHEMA, captures, connections: Connections { captures, seen, request }, pages }
+    let pages = page_loads(connections).iter().map(Page::of).collect();
+    Document { schema: SCHEMA, captures, connections: Connections { captures, connections, request }, pages }
 }
 
 impl Serialize for Connections<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(self.seen.iter().map(|seen| self.one(seen)))
+        to.collect_seq(self.connections.iter().map(|paired| self.connection(paired)))
     }
 }
 
 impl Connections<'_> {
-    fn one(&self, seen: &PairedConnection) -> Connection {
+    fn connection(&self, paired: &PairedConnection) -> Connection {
         let name = |capture: &usize| self.captures.get(*capture).cloned().unwrap_or_default();
-        let one = &seen.connection;
-        let [client, server] = one.end_names();
+        let connection = &paired.connection;
+        let [client, server] = connection.end_names();
         Connection {
             client,
             server,
-            capture: name(&seen.capture),
-            also: seen.also_in.iter().map(name).collect(),
-            rtt_ms: one.rtt.as_secs_f64() * 1e3,
-            mss: one.mss,
-            rate_bits: one.rate,
-            chunk: one.chunk,
-            acks: one.acks.map(Acks::of),
-            ways: seen.one_way.as_ref().map(|ways| Ways {
+            capture: name(&paired.capture),
+            also: paired.also_in.iter().map(name).collect(),
+            rtt_ms: connection.rtt.as_secs_f64() * 1e3,
+            mss: connection.mss,
+            rate_bits: connection.rate,
+            chunk: connection.chunk,
+            acks: connection.acks.map(Acks::of),
+            ways: paired.one_way.as_ref().map(|ways| Ways {
                 captures: ways.captures.each_ref().map(name),
                 clock_ahead_ms: ways.clock_ahead as f64 / 1e6,
                 up: Way::of(&ways.up),
                 down: Way::of(&ways.down),
             }),
-            vantage: one.vantage.name(),
-            packets: one.packets,
-            transfers: one.transfers.iter().map(|transfer| Transfer::of(transfer, one.start, self.request)).collect(),
+            vantage: connection.vantage.name(),
+            packets: connection.packets,
+            transfers: connection
+                .transfers
+                .iter()
+                .map(|transfer| Transfer::of(transfer, connection.start, self.request))
+                .collect(),
         }
     }
 }

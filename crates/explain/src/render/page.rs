@@ -1,12 +1,12 @@
-//! What a page draws of captures: schema `longhaul.view/1`.
+//! The data of the page that shows captures: schema `longhaul.view/1`.
 //!
-//! The explanation for programs ([`crate::render::json`]) says what took how long. A page shows *when*: each transfer's time
-//! piece by piece, and the packets themselves, so that whoever doubts a finding can look at it. So while captures are
-//! explained, a [`Keeper`] keeps packets ([`crate::explain_keeping`]), and afterwards [`document`] writes both down,
-//! those transfers first that lost most.
+//! The explanation for programs ([`super::json`]) says what took how long. A page shows *when*: each transfer's time
+//! interval by interval, and the packets themselves, so that readers can check a finding. While captures are explained,
+//! a [`PacketStore`](crate::PacketStore) keeps packets ([`crate::explain_keeping`]); afterwards [`document`] writes both,
+//! the transfers that lost most first.
 //!
-//! Everything in it is bounded, whatever the capture: packets by [`PACKETS`], transfers by [`TRANSFERS`], transfers
-//! that are run again by [`PREDICTED`]. What was left out is counted, so that the page can say so.
+//! Everything in it is bounded, whatever the capture: the packets by the store, the transfers by [`TRANSFERS`], the
+//! predictions by [`PREDICTED`]. What is left out is counted, so that the page can say so.
 
 mod predictions;
 
@@ -25,22 +25,22 @@ use predictions::Predictions;
 /// The name of the schema.
 pub const SCHEMA: &str = "longhaul.view/1";
 
-/// How many transfers a page lists: those that lost most.
+/// The maximum number of transfers on a page: those that lost most.
 pub const TRANSFERS: usize = 2000;
 
-/// For how many of them it is predicted how long they would take otherwise.
+/// The number of transfers with predictions.
 pub const PREDICTED: usize = 50;
 
-/// What a page draws. CauseTimes that end in `_s` are in seconds, from the first cause of the first connection on.
+/// The data of a page. Fields that end in `_s` are in seconds since the trigger of the first transfer.
 #[derive(Debug, Serialize)]
 pub struct Document<'a> {
     schema: &'static str,
     captures: &'a [String],
     answer: String,
-    /// How many packets were read, and how many stand below.
+    /// The number of packets read, and of those below.
     packets: u64,
     packets_kept: u64,
-    /// How many transfers there were.
+    /// The number of transfers, including those left out below.
     transfers_seen: usize,
     causes: Vec<CauseName>,
     connections: Vec<Connection>,
@@ -49,7 +49,7 @@ pub struct Document<'a> {
     pages: Vec<PageView>,
 }
 
-/// What a client did over several connections.
+/// A page load.
 #[derive(Debug, Serialize)]
 struct PageView {
     client: String,
@@ -57,11 +57,11 @@ struct PageView {
     transfers: usize,
     /// Along the critical path; adds up to `duration_s`.
     time_s: BTreeMap<&'static str, f64>,
-    /// Its steps in order, but for those that are not listed: places in `transfers`.
+    /// The listed transfers on the path in order, as indices of `transfers`.
     path: Vec<usize>,
 }
 
-/// A cause; [`PacketTrace`]'s pieces name its place in the list.
+/// A cause; the intervals of [`PacketTrace`] refer to it by index.
 #[derive(Debug, Serialize)]
 struct CauseName {
     name: &'static str,
@@ -73,7 +73,7 @@ struct CauseName {
 struct Connection {
     client: String,
     server: String,
-    /// Its capture, and the others that it is in: places in `captures`.
+    /// Its capture, and the others that contain it, as indices of `captures`.
     capture: usize,
     also: Vec<usize>,
     rtt_s: f64,
@@ -96,7 +96,7 @@ struct TraceView {
 
 #[derive(Debug, Serialize)]
 struct TransferView {
-    /// Its place in `connections`.
+    /// The index in `connections`.
     connection: usize,
     what: String,
     status: String,
@@ -118,7 +118,7 @@ struct FindingView {
     packets: Vec<u32>,
     why: String,
     fix: Vec<FixView>,
-    /// The change that stands for taking the cause away.
+    /// The what-if change that removes the cause.
     change: Option<String>,
 }
 
@@ -129,42 +129,42 @@ struct FixView {
     but: &'static str,
 }
 
-/// What a page draws of captures of these names, of which so many packets were read.
+/// The page of the captures with these names; `packets` is the number of packets read.
 pub fn document<'a>(
     captures: &'a [String],
-    seen: &[PairedConnection],
+    connections: &[PairedConnection],
     packets: u64,
     request: &PredictionRequest,
 ) -> Document<'a> {
-    let ranked = summary::ranked(seen);
-    let begin = seen.iter().filter_map(begin_of).min().unwrap_or_default();
-    let mut shown: Vec<usize> = ranked.iter().take(TRANSFERS).map(|(place, _)| *place).collect();
+    let ranked = summary::ranked(connections);
+    let begin = connections.iter().filter_map(begin_of).min().unwrap_or_default();
+    let mut shown: Vec<usize> = ranked.iter().take(TRANSFERS).map(|(index, _)| *index).collect();
     shown.sort_unstable();
     shown.dedup();
-    let connections: Vec<Connection> = shown.iter().map(|place| connection(&seen[*place], begin)).collect();
-    let transfers = ranked.iter().take(TRANSFERS).enumerate().map(|(rank, (place, transfer))| {
-        let connection = shown.binary_search(place).unwrap_or_default();
+    let views: Vec<Connection> = shown.iter().map(|index| connection(&connections[*index], begin)).collect();
+    let transfers = ranked.iter().take(TRANSFERS).enumerate().map(|(rank, (index, transfer))| {
+        let connection = shown.binary_search(index).unwrap_or_default();
         transfer_view(transfer, connection, begin, (rank < PREDICTED).then_some(request))
     });
     Document {
         schema: SCHEMA,
         captures,
-        answer: summary::answer(seen, &ranked, packets),
+        answer: summary::answer(connections, &ranked, packets),
         packets,
-        packets_kept: connections.iter().filter_map(|one| one.trace.as_ref()).map(|trace| trace.count).sum(),
+        packets_kept: views.iter().filter_map(|view| view.trace.as_ref()).map(|trace| trace.count).sum(),
         transfers_seen: ranked.len(),
         causes: Cause::all()
             .map(|cause| CauseName { name: cause.name(), title: cause.title(), avoidable: cause.is_avoidable() })
             .collect(),
         transfers: transfers.collect(),
-        connections,
-        pages: page_loads(seen).iter().map(|page| page_view(page, seen, &ranked)).collect(),
+        connections: views,
+        pages: page_loads(connections).iter().map(|page| page_view(page, connections, &ranked)).collect(),
     }
 }
 
-fn page_view(page: &PageLoad, seen: &[PairedConnection], ranked: &[(usize, &Transfer)]) -> PageView {
-    let place = |step: &PageStep| {
-        let wanted = &seen[step.connection].connection.transfers[step.transfer];
+fn page_view(page: &PageLoad, connections: &[PairedConnection], ranked: &[(usize, &Transfer)]) -> PageView {
+    let index = |step: &PageStep| {
+        let wanted = &connections[step.connection].connection.transfers[step.transfer];
         ranked.iter().take(TRANSFERS).position(|(_, transfer)| ptr::eq(*transfer, wanted))
     };
     PageView {
@@ -172,31 +172,31 @@ fn page_view(page: &PageLoad, seen: &[PairedConnection], ranked: &[(usize, &Tran
         duration_s: page.duration.as_secs_f64(),
         transfers: page.transfers,
         time_s: seconds(&page.times),
-        path: page.path.iter().filter_map(place).collect(),
+        path: page.path.iter().filter_map(index).collect(),
     }
 }
 
-/// When a connection's first cause was.
-fn begin_of(seen: &PairedConnection) -> Option<Duration> {
-    let one = &seen.connection;
-    one.transfers.iter().map(|transfer| transfer.start).chain([one.start]).min()
+/// When the trigger of a connection's first transfer happened.
+fn begin_of(paired: &PairedConnection) -> Option<Duration> {
+    let connection = &paired.connection;
+    connection.transfers.iter().map(|transfer| transfer.start).chain([connection.start]).min()
 }
 
-fn connection(seen: &PairedConnection, begin: Duration) -> Connection {
-    let one = &seen.connection;
-    let [client, server] = one.end_names();
-    let slot = one.packets_kept.as_ref().and_then(|slot| slot.lock().ok());
+fn connection(paired: &PairedConnection, begin: Duration) -> Connection {
+    let connection = &paired.connection;
+    let [client, server] = connection.end_names();
+    let slot = connection.packets_kept.as_ref().and_then(|slot| slot.lock().ok());
     Connection {
         client,
         server,
-        capture: seen.capture,
-        also: seen.also_in.clone(),
-        rtt_s: one.rtt.as_secs_f64(),
-        mss: one.mss,
-        rate_bits: one.rate,
-        chunk: one.chunk,
-        vantage: one.vantage.name(),
-        packets: one.packets,
+        capture: paired.capture,
+        also: paired.also_in.clone(),
+        rtt_s: connection.rtt.as_secs_f64(),
+        mss: connection.mss,
+        rate_bits: connection.rate,
+        chunk: connection.chunk,
+        vantage: connection.vantage.name(),
+        packets: connection.packets,
         trace: slot.and_then(|slot| trace(&slot, begin)),
     }
 }

@@ -1,27 +1,27 @@
-//! What all forms of the explanation share: the ranking of transfers, and the answer in one sentence.
+//! What all forms of the explanation share: the ranking of transfers, and the answer in a sentence or two.
 
 use std::{fmt::Write as _, time::Duration};
 
 use crate::{Cause, PairedConnection, Transfer, format::plural, time_text};
 
-/// All transfers with the place of their connection, those first that lost most.
+/// All transfers with the index of their connection, those that lost most first.
 pub(super) fn ranked(connections: &[PairedConnection]) -> Vec<(usize, &Transfer)> {
     let each = connections.iter().enumerate();
     let mut ranked: Vec<_> = each
-        .flat_map(|(place, seen)| seen.connection.transfers.iter().map(move |transfer| (place, transfer)))
+        .flat_map(|(index, paired)| paired.connection.transfers.iter().map(move |transfer| (index, transfer)))
         .collect();
-    // A stable sort: those that lost the same stay in their order.
+    // A stable sort: transfers that lost the same stay in their order.
     ranked.sort_by_key(|(_, transfer)| std::cmp::Reverse((transfer.avoidable(), transfer.duration)));
     ranked
 }
 
-/// The answer in a sentence or two, about ranked transfers.
+/// The answer for ranked transfers, in a sentence or two.
 pub(super) fn answer(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], packets: u64) -> String {
-    let Some((place, worst)) = transfers.first() else {
+    let Some((index, worst)) = transfers.first() else {
         let why = match packets {
-            0 => "the capture has no packet; look whether its filter and its interface let any through".to_owned(),
+            0 => "the capture contains no packets; check its filter and its interface".to_owned(),
             _ => format!(
-                "no TCP connection carries data in {}; what goes by UDP, as HTTP/3 does, is not explained",
+                "no TCP connection carries data in {}; UDP, and so HTTP/3, is not explained",
                 plural(packets, "packet")
             ),
         };
@@ -30,22 +30,21 @@ pub(super) fn answer(connections: &[PairedConnection], transfers: &[(usize, &Tra
     let Some(finding) = worst.findings.first() else {
         let (cause, time) = worst.times.ranked().first().copied().unwrap_or((Cause::Propagation, 0));
         return format!(
-            "Healthy: nothing is worth a change. The longest transfer took {}, most of it ({}) for {}; \
-             acknowledgements came within a round trip of {}.",
+            "Healthy: nothing is worth a change. The longest transfer took {}, of which {} were {}. The RTT is {}.",
             time_text(worst.duration),
             time_text(Duration::from_nanos(time)),
             cause.title(),
-            time_text(connections[*place].connection.rtt)
+            time_text(connections[*index].connection.rtt)
         );
     };
     let healthy = transfers.iter().filter(|(_, transfer)| transfer.findings.is_empty()).count();
-    let others = match transfers.len() {
+    let scope = match transfers.len() {
         1 => String::new(),
-        all => format!(" in the first of {all} transfers, of which {healthy} are healthy"),
+        all => format!(" in the worst of {all} transfers ({healthy} healthy)"),
     };
     let share = 100.0 * finding.cost.as_secs_f64() / worst.duration.as_secs_f64().max(1e-9);
     let mut text = format!(
-        "{} of {} ({share:.0} %) were lost to {}{others}.",
+        "{} of {} ({share:.0} %) were lost to {}{scope}.",
         time_text(finding.cost),
         time_text(worst.duration),
         finding.cause.title()
@@ -53,7 +52,7 @@ pub(super) fn answer(connections: &[PairedConnection], transfers: &[(usize, &Tra
     if let Some(what_if) = &finding.what_if
         && let Some(Ok(predicted)) = worst.what_if(what_if, None)
     {
-        let _ = write!(text, " With {what_if} it would take {}.", time_text(predicted.duration));
+        let _ = write!(text, " With {what_if}, it would take {}.", time_text(predicted.duration));
     }
     text
 }

@@ -1,8 +1,8 @@
-//! The explanation for people.
+//! The explanation as text for a terminal.
 //!
-//! The first line is the answer. Then the transfers, those first that lost most, each with a bar of where its time
-//! went; then what is worth a change, with the packets that show it, and what to do about it. What was request with a
-//! what-if comes with the transfer it is about. A transfer that lost nothing worth a change is only counted.
+//! The first line is the answer. Then come the transfers, those that lost most first, each with a bar of its time by
+//! cause; then the findings, with the packets that show them and what to do. Predictions that the user requested follow
+//! the transfer that they are about. Transfers without findings appear in the table only.
 
 use std::fmt::Write as _;
 
@@ -13,67 +13,68 @@ use super::{
     summary::{answer, ranked},
 };
 use crate::{
-    Cause, CauseTimes, Connection, Direction, Finding, PageLoad, PairedConnection, Transfer, Vantage, bytes,
+    Cause, CauseTimes, Connection, Finding, PageLoad, PairedConnection, Transfer, Vantage, bytes,
     page_loads, rate_text,
     replica::{PredictionError, WhatIf},
     time_text,
 };
 
-/// What to show, and on what.
+/// The terminal, and how much to show.
 #[derive(Debug, Clone)]
-pub struct Look {
+pub struct Layout {
     /// Columns of the terminal.
     pub width: usize,
-    /// Whether it shows colours.
+    /// Whether to use colours.
     pub colour: bool,
-    /// How many transfers.
+    /// The number of transfers to show.
     pub top: usize,
 }
 
-/// How many of the transfers that waited for one another are named.
-const STEPS: usize = 6;
+/// The maximum number of a page load's transfers that are named.
+const MAX_STEPS: usize = 6;
 
-/// Cells of a bar.
+/// The cells of a bar.
 const BAR: usize = 24;
 
-/// How a bar is drawn: the dearest avoidable cause, the others that can be avoided, what no setting removes.
+/// The cells and colours of a bar: the most expensive avoidable cause, other avoidable causes, causes that no setting
+/// removes.
 const CELLS: [(char, &str); 3] = [('█', "31"), ('▓', "33"), ('░', "2")];
 
-/// The explanation of connections; `packets` were read in all.
-pub fn render(connections: &[PairedConnection], packets: u64, request: &PredictionRequest, look: &Look) -> String {
+/// Renders the explanation of connections; `packets` is the number of packets read.
+pub fn render(connections: &[PairedConnection], packets: u64, request: &PredictionRequest, layout: &Layout) -> String {
     let ranked = ranked(connections);
-    let transfers: Vec<_> = ranked.iter().map(|(place, transfer)| (&connections[*place], *transfer)).collect();
-    let mut page = Page { text: String::new(), look };
-    page.paragraph("", &answer(connections, &ranked, packets));
+    let transfers: Vec<_> = ranked.iter().map(|(index, transfer)| (&connections[*index], *transfer)).collect();
+    let mut writer = Writer { text: String::new(), layout };
+    writer.paragraph("", &answer(connections, &ranked, packets));
     if transfers.is_empty() {
-        return page.text;
+        return writer.text;
     }
-    page.text.push('\n');
-    page.table(&transfers);
-    for set in page_loads(connections).iter().take(look.top) {
-        page.set(connections, set);
+    writer.text.push('\n');
+    writer.table(&transfers);
+    for page_load in page_loads(connections).iter().take(layout.top) {
+        writer.page_load(connections, page_load);
     }
-    for (number, (seen, transfer)) in transfers.iter().take(look.top).enumerate() {
-        page.transfer(number + 1, seen, transfer, request);
+    for (index, (paired, transfer)) in transfers.iter().take(layout.top).enumerate() {
+        writer.transfer(index + 1, paired, transfer, request);
     }
-    page.text
+    writer.text
 }
 
-struct Page<'a> {
+struct Writer<'a> {
     text: String,
-    look: &'a Look,
+    layout: &'a Layout,
 }
 
-impl Page<'_> {
+impl Writer<'_> {
     fn paint(&self, code: &str, text: &str) -> String {
-        if self.look.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.layout.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
     fn paragraph(&mut self, first: &str, text: &str) {
-        let blanks = " ".repeat(first.chars().count());
-        let options = textwrap::Options::new(self.look.width.max(60))
+        let indent = " ".repeat(first.chars().count());
+        let options = textwrap::Options::new(self.layout.width.max(60))
             .initial_indent(first)
-            .subsequent_indent(&blanks)
+            .subsequent_indent(&indent)
             .word_splitter(textwrap::WordSplitter::NoHyphenation)
             .break_words(false);
         self.text += &textwrap::fill(text, options);
@@ -81,61 +82,60 @@ impl Page<'_> {
     }
 
     fn table(&mut self, transfers: &[(&PairedConnection, &Transfer)]) {
-        let shown: Vec<_> = transfers.iter().take(self.look.top).collect();
-        let named: Vec<String> = shown.iter().map(|(_, transfer)| name(transfer)).collect();
-        let wide = named.iter().map(|name| name.chars().count()).max().unwrap_or(0).clamp(8, 32);
+        let shown: Vec<_> = transfers.iter().take(self.layout.top).collect();
+        let names: Vec<String> = shown.iter().map(|(_, transfer)| name(transfer)).collect();
+        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).clamp(8, 32);
         let _ = writeln!(
             self.text,
-            "  #  {:wide$}  {:>8}  {:>10}  {:>10}  where the time went",
+            "  #  {:width$}  {:>8}  {:>10}  {:>10}  where the time went",
             "transfer", "time", "bytes", "rate"
         );
-        for (number, ((_, transfer), name)) in shown.iter().zip(&named).enumerate() {
-            let name: String = name.chars().take(wide).collect();
+        for (index, ((_, transfer), name)) in shown.iter().zip(&names).enumerate() {
+            let name: String = name.chars().take(width).collect();
             let (bar, legend) = (self.bar(transfer), shares(&transfer.times));
             let _ = writeln!(
                 self.text,
-                "{:>3}  {name:wide$}  {:>8}  {:>10}  {:>10}  {bar}  {legend}",
-                number + 1,
+                "{:>3}  {name:width$}  {:>8}  {:>10}  {:>10}  {bar}  {legend}",
+                index + 1,
                 time_text(transfer.duration),
                 bytes(transfer.bytes),
                 rate_text(transfer.rate()),
             );
         }
         if transfers.len() > shown.len() {
-            let _ = writeln!(self.text, "     and {} more; --top shows them", transfers.len() - shown.len());
+            let _ = writeln!(self.text, "     and {} more; show them with --top", transfers.len() - shown.len());
         }
     }
 
-    /// What a client did over several connections, and what of it waited for what.
-    fn set(&mut self, connections: &[PairedConnection], set: &PageLoad) {
+    fn page_load(&mut self, connections: &[PairedConnection], page_load: &PageLoad) {
         self.text.push('\n');
-        let waited = match set.path.len() {
-            1 => "its last transfer waited for no other".to_owned(),
-            count => format!("{count} transfers waited for one another"),
+        let path = match page_load.path.len() {
+            1 => "the last transfer waited for no other".to_owned(),
+            count => format!("{count} transfers on the critical path"),
         };
         let title = format!(
-            "Together: {} transfers over {} connections of {}, {} in {}; {waited}: {}.",
-            set.transfers,
-            set.connections,
-            set.client,
-            bytes(set.bytes),
-            time_text(set.duration),
-            shares(&set.times)
+            "Client {}: {} transfers over {} connections, {} in {}; {path}: {}.",
+            page_load.client,
+            page_load.transfers,
+            page_load.connections,
+            bytes(page_load.bytes),
+            time_text(page_load.duration),
+            shares(&page_load.times)
         );
         self.paragraph("", &title);
-        let mut longest: Vec<_> = set.path.iter().map(|step| step.duration).collect();
-        longest.sort_unstable();
-        let least = longest[longest.len().saturating_sub(STEPS)];
-        for step in set.path.iter().filter(|step| step.duration >= least).take(STEPS) {
-            let seen = &connections[step.connection];
-            let transfer = &seen.connection.transfers[step.transfer];
-            let after = time_text(step.start.saturating_sub(set.start));
-            let took = time_text(step.duration);
-            let text = format!("after {after:>8}, for {took:>8}: ");
-            self.paragraph("     ", &format!("{text}{}, port {}", name(transfer), seen.connection.client.port()));
+        let mut durations: Vec<_> = page_load.path.iter().map(|step| step.duration).collect();
+        durations.sort_unstable();
+        let shortest_named = durations[durations.len().saturating_sub(MAX_STEPS)];
+        for step in page_load.path.iter().filter(|step| step.duration >= shortest_named).take(MAX_STEPS) {
+            let paired = &connections[step.connection];
+            let transfer = &paired.connection.transfers[step.transfer];
+            let start = time_text(step.start.saturating_sub(page_load.start));
+            let duration = time_text(step.duration);
+            let (name, port) = (name(transfer), paired.connection.client.port());
+            self.paragraph("     ", &format!("at {start:>8}, for {duration:>8}: {name}, client port {port}"));
         }
-        if set.path.len() > STEPS {
-            self.paragraph("     ", &format!("and {} shorter ones", set.path.len() - STEPS));
+        if page_load.path.len() > MAX_STEPS {
+            self.paragraph("     ", &format!("and {} shorter ones", page_load.path.len() - MAX_STEPS));
         }
     }
 
@@ -145,15 +145,15 @@ impl Page<'_> {
         let mut bar = String::new();
         let mut drawn = 0;
         let ranked = transfer.times.ranked();
-        let kind = |cause: Cause| match (transfer.cause == Some(cause), cause.is_avoidable()) {
+        let kind_of = |cause: Cause| match (transfer.cause == Some(cause), cause.is_avoidable()) {
             (true, _) => 0,
             (_, true) => 1,
             _ => 2,
         };
-        for (wanted, (cell, colour)) in CELLS.into_iter().enumerate() {
-            let time: u64 = ranked.iter().filter(|(cause, _)| kind(*cause) == wanted).map(|(_, time)| time).sum();
+        for (kind, (cell, colour)) in CELLS.into_iter().enumerate() {
+            let time: u64 = ranked.iter().filter(|(cause, _)| kind_of(*cause) == kind).map(|(_, time)| time).sum();
             let count = (cells(time) as usize).min(BAR - drawn);
-            let count = if wanted + 1 == CELLS.len() { BAR - drawn } else { count };
+            let count = if kind + 1 == CELLS.len() { BAR - drawn } else { count };
             drawn += count;
             if count > 0 {
                 bar += &self.paint(colour, &cell.to_string().repeat(count));
@@ -162,8 +162,8 @@ impl Page<'_> {
         bar
     }
 
-    fn transfer(&mut self, number: usize, seen: &PairedConnection, transfer: &Transfer, request: &PredictionRequest) {
-        let connection = &seen.connection;
+    fn transfer(&mut self, number: usize, paired: &PairedConnection, transfer: &Transfer, request: &PredictionRequest) {
+        let connection = &paired.connection;
         if transfer.findings.is_empty() && request.what_if.is_none() && request.bytes.is_none() {
             return;
         }
@@ -171,17 +171,17 @@ impl Page<'_> {
         let title = format!("{number}. {}", name(transfer));
         let title = self.paint("1", &title);
         let _ = writeln!(self.text, "{title}  {}", connection.ends());
-        self.paragraph("   ", &place(connection));
-        if let Some(ways) = &seen.one_way {
-            self.paragraph("   ", &ways.says());
+        self.paragraph("   ", &describe(connection));
+        if let Some(one_way) = &paired.one_way {
+            self.paragraph("   ", &one_way.to_string());
         }
         for finding in &transfer.findings {
             self.finding(transfer, finding, request);
         }
-        self.prediction(transfer, request);
+        self.requested_predictions(transfer, request);
         if let Some(Err(error)) = transfer.prediction() {
             self.text.push('\n');
-            self.paragraph("   ", &declined(&error));
+            self.paragraph("   ", &sentence(&error));
         }
     }
 
@@ -194,29 +194,27 @@ impl Page<'_> {
         let _ = writeln!(self.text, "\n   {head}, packet{plural} {}", packets.join(", "));
         self.paragraph("     ", &finding.why);
         if let Some(what_if) = &finding.what_if
-            && let Some(text) = predicted(transfer, what_if, request.bytes)
+            && let Some(text) = effect(transfer, what_if, request.bytes)
         {
             self.paragraph("     ", &text);
         }
         for fix in finding.fixes() {
-            let but = if fix.but.is_empty() { String::new() } else { format!("  (but: {})", fix.but) };
+            let but = if fix.but.is_empty() { String::new() } else { format!("  (side effect: {})", fix.but) };
             self.paragraph("     - ", &format!("{}: {}{but}", fix.system, fix.how));
         }
     }
 
-    /// What was request.
-    fn prediction(&mut self, transfer: &Transfer, request: &PredictionRequest) {
-        let scaled = request.bytes.map(Size);
-        let wanted = [scaled.map(|_| WhatIf::default()), request.what_if.clone()];
-        for what_if in wanted.into_iter().flatten() {
-            let Some(answer) = transfer.what_if(&what_if, scaled) else { continue };
-            let condition = if what_if.is_empty() { "as it is".to_owned() } else { format!("with {what_if}") };
-            let of = request.bytes.map(|size| format!("{} ", bytes(size))).unwrap_or_default();
-            let Ok(predicted) = answer else { continue };
+    fn requested_predictions(&mut self, transfer: &Transfer, request: &PredictionRequest) {
+        let size = request.bytes.map(Size);
+        let changes = [size.map(|_| WhatIf::default()), request.what_if.clone()];
+        for what_if in changes.into_iter().flatten() {
+            let Some(Ok(predicted)) = transfer.what_if(&what_if, size) else { continue };
+            let condition = if what_if.is_empty() { "without changes".to_owned() } else { format!("with {what_if}") };
+            let of = request.bytes.map(|size| format!("for {} ", bytes(size))).unwrap_or_default();
             let text = format!(
-                "What if: {of}{condition}: {} (the replica of what was seen is {}).",
+                "Prediction {of}{condition}: {} ({}).",
                 time_text(predicted.duration),
-                off(predicted.model_error)
+                accuracy(predicted.model_error)
             );
             self.text.push('\n');
             self.paragraph("   ", &text);
@@ -224,31 +222,31 @@ impl Page<'_> {
     }
 }
 
-/// What a finding's change would do.
-fn predicted(transfer: &Transfer, what_if: &WhatIf, size: Option<u64>) -> Option<String> {
-    let scaled = size.map(Size);
-    let change = transfer.what_if(what_if, scaled)?;
+/// The predicted effect of a finding's change.
+fn effect(transfer: &Transfer, what_if: &WhatIf, size: Option<u64>) -> Option<String> {
+    let after = transfer.what_if(what_if, size.map(Size))?;
+    let before = transfer.what_if(&WhatIf::default(), size.map(Size))?;
+    let (Ok(before), Ok(after)) = (before, after) else { return None };
     let of = size.map(|size| format!(" for {}", bytes(size))).unwrap_or_default();
-    let (Ok(before), Ok(after)) = (transfer.what_if(&WhatIf::default(), scaled)?, change) else { return None };
     Some(format!(
-        "With {what_if}: {} in place of {}{of}; the replica of what was seen is {}.",
+        "Prediction with {what_if}: {} instead of {}{of} ({}).",
         time_text(after.duration),
         time_text(before.duration),
-        off(after.model_error)
+        accuracy(after.model_error)
     ))
 }
 
-/// How true a replica is.
-fn off(error: f64) -> String {
-    let percent = (error.abs() * 100.0).round();
-    match (percent > 0.0, error > 0.0) {
-        (false, _) => "true to 1 %".to_owned(),
-        (true, true) => format!("{percent} % too slow"),
-        (true, false) => format!("{percent} % too quick"),
+/// How far a replica's time is from the captured one.
+fn accuracy(model_error: f64) -> String {
+    let percent = (model_error.abs() * 100.0).round();
+    match (percent > 0.0, model_error > 0.0) {
+        (false, _) => "model error below 1 %".to_owned(),
+        (true, true) => format!("the model is {percent} % too slow"),
+        (true, false) => format!("the model is {percent} % too fast"),
     }
 }
 
-fn declined(error: &PredictionError) -> String {
+fn sentence(error: &PredictionError) -> String {
     let mut text = error.to_string();
     if let Some(first) = text.get_mut(..1) {
         first.make_ascii_uppercase();
@@ -259,14 +257,13 @@ fn declined(error: &PredictionError) -> String {
 fn name(transfer: &Transfer) -> String {
     match (&*transfer.request, transfer.direction) {
         ("", _) if transfer.bytes == 0 => "connect".to_owned(),
-        ("", Direction::Upload) => "upload".to_owned(),
-        ("", Direction::Download) => "download".to_owned(),
-        (what, _) if transfer.status.is_empty() => what.to_owned(),
-        (what, _) => format!("{what} → {}", transfer.status),
+        ("", direction) => direction.name().to_owned(),
+        (request, _) if transfer.status.is_empty() => request.to_owned(),
+        (request, _) => format!("{request} → {}", transfer.status),
     }
 }
 
-/// The causes that took most, in words.
+/// The three most expensive causes with their shares.
 fn shares(times: &CauseTimes) -> String {
     let total = times.sum().max(1) as f64;
     let ranked = times.ranked().into_iter().filter(|(_, time)| *time as f64 >= 0.05 * total);
@@ -274,27 +271,25 @@ fn shares(times: &CauseTimes) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// What is known of a connection.
-fn place(connection: &Connection) -> String {
+/// What was inferred of a connection.
+fn describe(connection: &Connection) -> String {
     let vantage = match connection.vantage {
-        Vantage::Client => "captured at the client's end",
-        Vantage::Server => "captured at the server's end",
-        Vantage::Middle => "captured between the ends",
-        Vantage::Unknown => "captured at an unknown place",
+        Vantage::Client => "captured at the client",
+        Vantage::Server => "captured at the server",
+        Vantage::Middle => "captured between client and server",
+        Vantage::Unknown => "captured at an unknown point",
     };
     let mut text = format!("RTT {}, MSS {}, {vantage}", time_text(connection.rtt), connection.mss);
     if let Some(rate) = connection.rate {
-        let _ = write!(text, ", narrowest link {}", rate_text(rate));
-    }
-    if let Some(acks) = connection.acks {
-        let _ = write!(text, ", the receiver acknowledges {}", acks.says());
+        let _ = write!(text, ", bottleneck {}", rate_text(rate));
     }
     if let Some(chunk) = connection.chunk {
         let (full, rest) = (chunk / connection.mss, chunk % connection.mss);
-        let _ = write!(text, ", writes of {chunk} bytes: {full} full segments");
-        if rest > 0 {
-            let _ = write!(text, " and {rest} bytes");
-        }
+        let _ = write!(text, ", writes of {chunk} bytes ({full} full segments");
+        text += &if rest > 0 { format!(" and {rest} bytes)") } else { ")".to_owned() };
+    }
+    if let Some(acks) = connection.acks {
+        let _ = write!(text, "; the receiver acknowledges {acks}");
     }
     text
 }

@@ -66,7 +66,7 @@ proptest! {
         let asked = explain::render::PredictionRequest::default();
         serde_json::to_writer(std::io::sink(), &explain::render::json::document(&names, &seen, &asked)).unwrap();
         serde_json::to_writer(std::io::sink(), &explain::render::page::document(&names, &seen, 1, &asked)).unwrap();
-        explain::render::text::render(&seen, 1, &asked, &explain::render::text::Look { width: 100, colour: false, top: 5 });
+        explain::render::text::render(&seen, 1, &asked, &explain::render::text::Layout { width: 100, colour: false, top: 5 });
     }
 
     #[test]

@@ -148,6 +148,6 @@ pub(crate) fn check(explanation: Explanation) {
     let asked = PredictionRequest { what_if: Some(change), bytes: Some(50_000) };
     let names = ["capture".to_owned()];
     serde_json::to_writer(io::sink(), &json::document(&names, &seen, &asked)).expect("a document");
-    let text = text::render(&seen, packets, &asked, &text::Look { width: 100, colour: true, top: 5 });
+    let text = text::render(&seen, packets, &asked, &text::Layout { width: 100, colour: true, top: 5 });
     assert!(!text.is_empty());
 }

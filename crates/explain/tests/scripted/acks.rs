@@ -67,5 +67,5 @@ fn what_is_acknowledged_at_once_at_the_start_is_counted() {
     assert_eq!((habit.rule, habit.quick), (AckRule::Segments(2), 6));
     let timer = habit.timer.expect("it holds").as_secs_f64();
     assert!((0.035..0.042).contains(&timer), "{timer} s");
-    assert!(habit.says().starts_with("every second full segment, less after"), "{}", habit.says());
+    assert!(habit.to_string().starts_with("every second full segment, otherwise after"), "{habit}");
 }

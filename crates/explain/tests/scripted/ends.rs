@@ -53,8 +53,8 @@ fn the_clocks_the_ways_and_what_waited_on_them_are_told_apart() {
     let seen = both(&line);
     let ways = seen.one_way.expect("two ends");
     assert!((ways.clock_ahead as f64 / 1e6 - AHEAD).abs() < 0.5, "{ways:?}");
-    assert!(near(ways.up.least, 20.0) && near(ways.up.typical, 20.0) && near(ways.up.most, 37.0), "{ways:?}");
-    assert!(near(ways.down.least, 20.0) && near(ways.down.most, 20.0), "{ways:?}");
+    assert!(near(ways.up.min, 20.0) && near(ways.up.median, 20.0) && near(ways.up.max, 37.0), "{ways:?}");
+    assert!(near(ways.down.min, 20.0) && near(ways.down.max, 20.0), "{ways:?}");
     assert_eq!((ways.up.lost, ways.down.lost, ways.captures), (0, 0, [0, 1]));
 }
 
@@ -70,8 +70,8 @@ fn a_packet_that_never_came_is_named() {
     line.data(Server, came, b"answer");
     let ways = both(&line).one_way.expect("two ends");
     // Behind the handshake's two and the first.
-    assert_eq!((ways.up.lost, &ways.up.packets[..], ways.down.lost), (1, &[5][..], 0), "{ways:?}");
-    assert!(near(ways.up.most, 20.0), "{ways:?}");
+    assert_eq!((ways.up.lost, &ways.up.lost_packets[..], ways.down.lost), (1, &[5][..], 0), "{ways:?}");
+    assert!(near(ways.up.max, 20.0), "{ways:?}");
 }
 
 #[test]

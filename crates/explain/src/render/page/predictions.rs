@@ -1,16 +1,16 @@
-//! Before and after: how long a transfer would take with each change that a finding asks for, and with all of them.
+//! Before and after: how long a transfer would take with each finding's change, and with all of them.
 
 use serde::Serialize;
 use units::Size;
 
 use crate::{Transfer, render::PredictionRequest, replica::WhatIf};
 
-/// What is predicted of a transfer.
+/// The predictions for a transfer.
 #[derive(Debug, Serialize)]
 pub(super) struct Predictions {
-    /// How long the replica of what was seen takes; null if nothing is predicted.
+    /// How long the replica takes without changes; null if nothing is predicted.
     before_s: Option<f64>,
-    /// How much longer that is than what was seen, as a share of it.
+    /// How much longer that is than the captured time, as a share of it.
     model_error: Option<f64>,
     /// Why nothing is predicted.
     declined: Option<String>,
@@ -20,15 +20,15 @@ pub(super) struct Predictions {
 /// How long a transfer would take.
 #[derive(Debug, Serialize)]
 struct After {
-    /// As `--what-if` is written; empty: nothing but the number of bytes.
+    /// As written in `--what-if`; empty if only the number of bytes changes.
     change: String,
-    /// Of so many bytes, where another number was request for.
+    /// The number of bytes, if another one was requested.
     bytes: Option<u64>,
     duration_s: f64,
 }
 
 impl Predictions {
-    /// Of a transfer; none where it carried nothing.
+    /// The predictions for a transfer; none if it carried no data or there is nothing to predict.
     pub(super) fn of(transfer: &Transfer, request: &PredictionRequest) -> Option<Self> {
         if transfer.findings.is_empty() && request.what_if.is_none() && request.bytes.is_none() {
             return None;
