@@ -2,10 +2,10 @@
 
 #![no_main]
 
-#[path = "../../crates/explain/tests/hostile/script.rs"]
-mod script;
+#[path = "../../crates/explain/tests/hostile/packets.rs"]
+mod packets;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let (explanation, _error) = explain::explain(&mut script::Script::new(bytes));
-    script::check(explanation);
+    let (explanation, _error) = explain::explain(&mut packets::Script::new(bytes));
+    packets::check(explanation);
 });

@@ -45,7 +45,7 @@ describe("a capture's page", { skip, timeout: 240_000 }, () => {
     const { page: file, json } = explain("seed", SEED, "--bytes", "18MB");
     const opened = await browser.open(file);
     const { page } = opened;
-    assert.match((await page.locator(".answer").textContent()) ?? "", /^93 ms of 113 ms \(82 %\) were lost to acknowledgements that the receiver held back/);
+    assert.match((await page.locator(".answer").textContent()) ?? "", /^93 ms of 113 ms \(82 %\) were lost to delayed ACKs/);
     const transfer = json.connections[0].transfers[0];
     // The bar's pieces add up to the transfer, and so does the table beside it.
     const widths = await page.locator(".timeline .cause").evaluateAll((pieces) => pieces.map((piece) => parseFloat(/** @type {HTMLElement} */ (piece).style.width)));

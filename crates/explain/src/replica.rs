@@ -1,24 +1,24 @@
-//! A replica of a transfer: a small deterministic re-simulation from what was inferred.
+//! The replica: a small deterministic simulation of a transfer, from an inferred model.
 //!
-//! What would a transfer have taken with another setting? To subtract what a cause has cost is wrong: a delay that
-//! goes away changes which packet waits for which (Barford and Crovella, SIGCOMM 2000), and often the next cause
-//! stood right behind it. So the transfer runs again: a [`Model`] says what was inferred, [`replay`] lets it happen,
-//! and a what-if is a change to the model and another replay.
+//! How long would a transfer take with another setting? Subtracting the cost of a cause is wrong: without a delay, packets
+//! wait for other events (Barford and Crovella, SIGCOMM 2000), and often the next cause follows at once. So the transfer
+//! runs again: a [`Model`] contains what was inferred, [`replay`] simulates it, and a what-if is a change to the model and
+//! another replay.
 //!
 //! ```text
-//! Writer ── bytes ──> Sender ── packets ──> Way ── later ──> Receiver
-//!                       ^                                       │
-//!                       └────────── acknowledgements, later ────┘
+//! Writer ── bytes ──> Sender ── packets ──> Bottleneck ── delay ──> Receiver
+//!                       ^                                              │
+//!                       └────────── acknowledgements, delay ───────────┘
 //! ```
 //!
-//! Each of the four is a state machine without clock and sockets. [`replay`] hands them the time of the next event,
-//! of which there are few kinds, and both ways keep the order of what they carry: so nothing needs a heap, and a
+//! Each of the four is a state machine without clock and sockets. [`replay`] gives them the time of the next event. There
+//! are few kinds of events, and both directions keep the order of what they carry, so that no heap is needed and a
 //! transfer of 18 MB takes milliseconds.
 //!
-//! It is small because it knows what decides about *time*. There are no packets in it, only offsets; no handshake,
-//! only its round trips; no acknowledgement is lost. What it takes from real stacks is what was found to matter when
-//! it was compared with them (`tests/replica.rs`): growth by bytes, HyStart, pacing, Minshall's Nagle, tail loss
-//! probes, right-sized windows, acknowledgements by the receiver's own rule.
+//! It is small because it models only what affects *time*. There are no packets in it, only offsets; no handshake, only
+//! its round trips; acknowledgements are never lost. From real stacks it takes what mattered in comparisons with them
+//! (`tests/replica`): slow start by bytes, HyStart, pacing, Minshall's variant of Nagle's algorithm, tail loss probes,
+//! receive buffer right-sizing, and acknowledgements by the receiver's own policy.
 
 mod clock;
 mod congestion;
@@ -44,22 +44,22 @@ pub(crate) use recorded::RecordedTransfer;
 pub use what_if::{WhatIf, WhatIfError};
 
 use clock::{Nanos, nanos};
-use path::{Fate, Way};
+use path::{Bottleneck, Fate};
 use receiver::Ack;
 use writer::Writer;
 
-/// What happened in a replay.
+/// The result of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replay {
-    /// From the first cause to what ends the transfer ([`Until`]).
+    /// From the trigger to the end of the transfer ([`Until`]).
     pub duration: Duration,
-    /// When the last byte had arrived.
+    /// When the last byte arrived.
     pub delivered: Duration,
-    /// Packets sent, again ones included.
+    /// Packets sent, including retransmissions.
     pub packets: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmissions: u64,
-    /// Packets that found no room in the queue.
+    /// Packets dropped by a full queue.
     pub dropped: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
@@ -67,44 +67,44 @@ pub struct Replay {
     pub tail_probes: u64,
     /// Acknowledgements sent.
     pub acks: u64,
-    /// Those of them that waited for the receiver's timer.
+    /// Acknowledgements sent by the receiver's delayed ACK timer.
     pub deferred_acks: u64,
 }
 
-/// Why a model has no replay.
+/// Why a model cannot be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// Something in the model cannot be.
+    /// A value in the model is out of range.
     #[error("cannot replay the transfer: {what} is {value}; it must be {must}")]
-    Absurd {
-        /// What.
+    OutOfRange {
+        /// Which value.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it can be.
+        /// What it must be.
         must: String,
     },
-    /// More to do than an answer is worth.
-    #[error("cannot replay the transfer: it is not over after {0} events; predict a shorter one")]
+    /// The simulation takes too long.
+    #[error("cannot replay the transfer: the simulation did not end after {0} events; predict fewer bytes")]
     Endless(u64),
 }
 
-/// How many events a replay may have: those of some gigabytes, and a few seconds of work.
-const MOST_EVENTS: u64 = 30_000_000;
+/// The maximum number of events of a replay: enough for some gigabytes, in a few seconds.
+const MAX_EVENTS: u64 = 30_000_000;
 
-/// Lets a transfer happen.
+/// Simulates a transfer.
 ///
 /// The same model gives the same replay, to the nanosecond.
 pub fn replay(model: &Model) -> Result<Replay, ReplayError> {
     model.check()?;
     let start = nanos(model.path.rtt / 2 * model.before.trips + model.before.time);
     let mut run = Run::new(model, start);
-    let least = model.sender.mss.0.min(model.writes.chunk.map_or(u64::MAX, |chunk| chunk.0));
-    let events = (100_000 + 100 * (model.bytes.0 / least)).min(MOST_EVENTS);
+    let smallest_packet = model.sender.mss.0.min(model.writes.chunk.map_or(u64::MAX, |chunk| chunk.0));
+    let events = (100_000 + 100 * (model.bytes.0 / smallest_packet)).min(MAX_EVENTS);
     for _ in 0..events {
         if run.is_over() {
-            return Ok(run.told(model));
+            return Ok(run.result(model));
         }
         if !run.step() {
             break;
@@ -116,16 +116,17 @@ pub fn replay(model: &Model) -> Result<Replay, ReplayError> {
 struct Run {
     total: u64,
     now: Nanos,
-    back: Nanos,
+    /// The one-way delay of acknowledgements.
+    ack_delay: Nanos,
     writer: Writer,
     sender: sender::Sender,
-    way: Way,
+    bottleneck: Bottleneck,
     receiver: receiver::Receiver,
     arrivals: VecDeque<sender::Arrival>,
     acks: VecDeque<(Nanos, Ack)>,
     sent_acks: u64,
     delivered: Option<Nanos>,
-    until_acknowledged: bool,
+    is_until_acknowledged: bool,
 }
 
 impl Run {
@@ -134,77 +135,78 @@ impl Run {
         let mut run = Self {
             total: model.bytes.0,
             now: start,
-            back: nanos(model.path.rtt) - nanos(model.path.rtt / 2),
+            ack_delay: nanos(model.path.rtt) - nanos(model.path.rtt / 2),
             writer: Writer::new(model),
-            sender: sender::Sender::new(model, start, receiver.edge()),
-            way: Way::new(&model.path),
+            sender: sender::Sender::new(model, start, receiver.right_edge()),
+            bottleneck: Bottleneck::new(&model.path),
             receiver,
             arrivals: VecDeque::new(),
             acks: VecDeque::new(),
             sent_acks: 0,
             delivered: (model.bytes.0 == 0).then_some(start),
-            until_acknowledged: model.until == Until::Acknowledged,
+            is_until_acknowledged: model.until == Until::Acknowledged,
         };
-        run.settle();
+        run.send();
         run
     }
 
     fn is_over(&self) -> bool {
-        let done = if self.until_acknowledged { self.sender.acknowledged() } else { self.receiver.delivered() };
+        let done = if self.is_until_acknowledged { self.sender.snd_una() } else { self.receiver.rcv_nxt() };
         done == self.total && self.writer.is_done()
     }
 
-    /// Lets the program write and TCP send what they can at this moment.
-    fn settle(&mut self) {
-        self.sender.transmit(&mut self.way, self.now, &mut self.arrivals);
-        while let Some(written) = self.writer.write(self.sender.acknowledged(), self.sender.sent(), self.now) {
-            self.sender.give(written);
-            self.sender.transmit(&mut self.way, self.now, &mut self.arrivals);
+    /// Lets the program write and TCP send everything they can now.
+    fn send(&mut self) {
+        self.sender.send(&mut self.bottleneck, self.now, &mut self.arrivals);
+        while let Some(written) = self.writer.write(self.sender.snd_una(), self.sender.snd_nxt(), self.now) {
+            self.sender.write(written);
+            self.sender.send(&mut self.bottleneck, self.now, &mut self.arrivals);
         }
     }
 
-    /// The next event; false if there is none.
+    /// Handles the next event; returns false if there is none.
     fn step(&mut self) -> bool {
         let arrival = self.arrivals.front().map(|arrival| arrival.at);
         let ack = self.acks.front().map(|(at, _)| *at);
-        let (receiver, sender, writer) = (self.receiver.wake(), self.sender.wake(), self.writer.wake());
+        let (receiver, sender, writer) =
+            (self.receiver.next_event(), self.sender.next_event(), self.writer.next_event());
         let Some(next) = [arrival, ack, receiver, sender, writer].into_iter().flatten().min() else { return false };
         self.now = self.now.max(next);
         if arrival == Some(next)
             && let Some(packet) = self.arrivals.pop_front()
         {
-            let ack = self.receiver.arrive(&packet, self.now);
-            if self.receiver.delivered() == self.total {
+            let ack = self.receiver.on_packet(&packet, self.now);
+            if self.receiver.rcv_nxt() == self.total {
                 self.delivered.get_or_insert(self.now);
             }
-            self.say(ack);
+            self.send_ack(ack);
             return true;
         }
         if receiver == Some(next) {
-            let ack = self.receiver.poll(self.now);
-            self.say(ack);
+            let ack = self.receiver.on_timer(self.now);
+            self.send_ack(ack);
             return true;
         }
         if ack == Some(next)
             && let Some((_, ack)) = self.acks.pop_front()
         {
-            self.sender.hear(&ack, self.now);
-            self.receiver.learn(self.sender.smooth_rtt());
+            self.sender.on_ack(&ack, self.now);
+            self.receiver.set_rtt(self.sender.srtt());
         } else if sender == Some(next) {
-            self.sender.poll(&mut self.way, self.now, &mut self.arrivals);
+            self.sender.on_timer(&mut self.bottleneck, self.now, &mut self.arrivals);
         }
-        self.settle();
+        self.send();
         true
     }
 
-    fn told(&self, model: &Model) -> Replay {
+    fn result(&self, model: &Model) -> Replay {
         let delivered = Duration::from_nanos(self.delivered.unwrap_or(self.now));
         let duration = match model.until {
             Until::Delivered => delivered,
             Until::Acknowledged => Duration::from_nanos(self.now),
-            Until::Answered(thought) => delivered.saturating_add(thought).saturating_add(model.path.rtt / 2),
+            Until::Answered(think_time) => delivered.saturating_add(think_time).saturating_add(model.path.rtt / 2),
         };
-        let counts = self.sender.counts;
+        let counts = self.sender.counters;
         Replay {
             duration,
             delivered,
@@ -214,14 +216,14 @@ impl Run {
             timeouts: counts.timeouts,
             tail_probes: counts.probes,
             acks: self.sent_acks,
-            deferred_acks: self.receiver.deferred,
+            deferred_acks: self.receiver.delayed,
         }
     }
 
-    fn say(&mut self, ack: Option<Ack>) {
+    fn send_ack(&mut self, ack: Option<Ack>) {
         if let Some(ack) = ack {
             self.sent_acks += 1;
-            self.acks.push_back((self.now.saturating_add(self.back), ack));
+            self.acks.push_back((self.now.saturating_add(self.ack_delay), ack));
         }
     }
 }

@@ -17,7 +17,7 @@ fn explained(text: &'static str) -> Connection {
 }
 
 #[test]
-fn the_slow_upload_waits_for_a_deferred_acknowledgement_in_each_chunk() {
+fn slow_upload_waits_for_a_delayed_ack_in_each_chunk() {
     let connection = explained(SLOW);
     assert_eq!((connection.mss, connection.chunk), (1160, Some(8217)));
     assert_eq!(connection.ends(), "host22:1742 → yangtze:443");
@@ -31,7 +31,7 @@ fn the_slow_upload_waits_for_a_deferred_acknowledgement_in_each_chunk() {
 }
 
 #[test]
-fn eighteen_megabytes_take_four_minutes_and_with_the_fix_less_than_one() {
+fn predicted_18_mb_take_four_minutes_and_less_than_one_with_the_fix() {
     let connection = explained(SLOW);
     let predicted = |change: &str| {
         let change = change.parse().expect("a what-if");
@@ -44,7 +44,7 @@ fn eighteen_megabytes_take_four_minutes_and_with_the_fix_less_than_one() {
 }
 
 #[test]
-fn the_other_browser_is_healthy() {
+fn other_browsers_upload_is_healthy() {
     let connection = explained(HEALTHY);
     assert!(connection.transfers.iter().all(|transfer| transfer.findings.is_empty()));
     // Two round trips from the midst of a connection tell nothing of its congestion window.

@@ -84,7 +84,7 @@ fn packets(trace: &Value) -> Vec<Row> {
 }
 
 #[test]
-fn packets_come_out_as_they_were_captured() {
+fn trace_contains_the_captured_packets() {
     let document = document(SEED);
     let trace = &document["connections"][0]["trace"];
     let rows = packets(trace);
@@ -114,7 +114,7 @@ fn packets_come_out_as_they_were_captured() {
 }
 
 #[test]
-fn pieces_of_time_add_up_to_their_transfer() {
+fn intervals_add_up_to_their_transfer() {
     let document = document(SEED);
     let trace = &document["connections"][0]["trace"];
     let causes = document["causes"].as_array().expect("causes");
@@ -137,7 +137,7 @@ fn pieces_of_time_add_up_to_their_transfer() {
 }
 
 #[test]
-fn what_would_change_it_is_predicted_beside_what_was_seen() {
+fn predictions_have_before_and_after() {
     let document = document(SEED);
     let predictions = &document["transfers"][0]["predictions"];
     let changes: Vec<&str> =

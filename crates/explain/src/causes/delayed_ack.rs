@@ -26,7 +26,9 @@ fn why(evidence: &Evidence) -> String {
     let facts = evidence.facts;
     let mut text = match evidence.held {
         Some((min, max, count)) if count > 1 => {
-            format!("The receiver delayed {count} ACKs by {} to {} each.", ms(min), ms(max))
+            let (min, max) = (ms(min), ms(max));
+            let range = if min == max { min } else { format!("{min} to {max}") };
+            format!("The receiver delayed {count} ACKs by {range} each.")
         }
         _ => format!("The receiver delayed an ACK by {}.", ms(evidence.typical)),
     };

@@ -13,8 +13,8 @@ use super::{
     summary::{answer, ranked},
 };
 use crate::{
-    Cause, CauseTimes, Connection, Finding, PageLoad, PairedConnection, Transfer, Vantage, bytes,
-    page_loads, rate_text,
+    Cause, CauseTimes, Connection, Finding, PageLoad, PairedConnection, Transfer, Vantage, bytes, page_loads,
+    rate_text,
     replica::{PredictionError, WhatIf},
     time_text,
 };

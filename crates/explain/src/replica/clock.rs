@@ -1,8 +1,8 @@
-//! The replica's time: nanoseconds since the transfer's first cause.
+//! The replica's time: nanoseconds since the transfer's trigger.
 
 use std::time::Duration;
 
-/// A moment or a length of time. 584 years fit.
+/// A point in time or a duration; up to 584 years.
 pub(super) type Nanos = u64;
 
 pub(super) const MILLISECOND: Nanos = 1_000_000;

@@ -1,8 +1,7 @@
-//! What a transfer is made of: everything that decided how long it took, and nothing else.
+//! The model of a transfer: everything that affects how long it takes, and nothing else.
 //!
-//! All of it is inferred from packets, so each field says where it is seen, and its default is what to take where
-//! it is not. Positions are offsets into the transfer's bytes, not packet numbers or times: after a what-if the
-//! packets are others and come at other times, but the byte after which the program paused is the same.
+//! All of it is inferred from packets. Positions are offsets into the transfer's bytes, not packet numbers or times: a
+//! what-if changes the packets and their times, but not the byte after which the program paused.
 
 use std::{ops::Range, time::Duration};
 
@@ -10,25 +9,25 @@ use units::{Rate, Size};
 
 use super::ReplayError;
 
-/// The most packets and writes that a replay is worth.
-const MOST_PACKETS: u64 = 20_000_000;
-/// How often something is repeated at the most when a transfer is scaled.
-const MOST_REPEATS: u64 = 100_000;
-/// Longer than anybody waits: so that times add up.
-const LONGEST: Duration = Duration::from_secs(1_000_000);
+/// The maximum number of packets and of writes.
+const MAX_PACKETS: u64 = 20_000_000;
+/// The maximum number of repetitions of an incident when a transfer is scaled.
+const MAX_REPEATS: u64 = 100_000;
+/// The maximum of each duration, so that sums do not overflow.
+const MAX_TIME: Duration = Duration::from_secs(1_000_000);
 
 /// One transfer in one direction over one connection.
 ///
-/// [`Model::new`] is a healthy one, from a Linux host to another; set what was inferred.
+/// [`Model::new`] is a healthy transfer between Linux hosts; set what was inferred.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// Payload bytes that are sent.
+    /// Payload bytes.
     pub bytes: Size,
     /// What happens before the first byte can be sent.
     pub before: Before,
     /// What ends it.
     pub until: Until,
-    /// What is between sender and receiver.
+    /// The path between sender and receiver.
     pub path: Path,
     /// The sending program and its socket.
     pub writes: Writes,
@@ -44,39 +43,38 @@ pub struct Before {
     /// One-way trips. A connect is 2, a full TLS 1.3 handshake 2 more (TLS 1.2: 4), a request whose answer is this
     /// transfer 1.
     pub trips: u32,
-    /// Time that is no travelling: looking up the name, computing keys, thinking of the answer.
+    /// Time besides trips: the DNS lookup, TLS computation, the server's think time.
     pub time: Duration,
 }
 
-/// What ends a transfer; seen where the capture was taken, and from what it is of.
+/// What ends a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     /// The last byte is at the receiver: a download, seen by the client.
     Delivered,
     /// The acknowledgement of the last byte is at the sender.
     Acknowledged,
-    /// The first byte of the answer is at the sender: an upload, seen by the client. The answer is sent after so
-    /// much time at the receiver.
+    /// The first byte of the response is at the sender: an upload, seen by the client. The receiver sends it after this
+    /// think time.
     Answered(Duration),
 }
 
-/// What is between sender and receiver. The way of the acknowledgements has a length, but is never busy.
+/// The path between sender and receiver. Acknowledgements have a propagation delay, but no bottleneck.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
-    /// Round-trip time of a small packet when nothing waits: propagation, both ways. Half of it is each way.
+    /// The base round-trip time: propagation in both directions, half in each.
     pub rtt: Duration,
-    /// The narrowest link's rate, counting whole IP packets; none: too fast to be seen.
+    /// The bottleneck's rate, counting whole IP packets; none: too fast to be inferred.
     pub rate: Option<Rate>,
-    /// What may wait in front of the narrowest link, as whole IP packets, before packets are dropped; none: no
-    /// drop was seen, so there was room.
+    /// The size of the queue in front of the bottleneck, counting whole IP packets; none: unlimited.
     pub queue: Option<Size>,
-    /// Headers of each packet, IP and TCP: 40, with timestamps 52; IPv6 20 more.
+    /// IP and TCP header bytes per packet: 40, with timestamps 52; for IPv6 20 more.
     pub headers: Size,
-    /// Packets that get lost whatever is sent beside them.
+    /// Random losses, as opposed to drops by a full queue.
     pub losses: Vec<Loss>,
 }
 
-/// A loss: the packets that begin in a range of bytes are lost the first few times that they are sent.
+/// A loss: the packets that begin in a range of bytes are lost the first few times they are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
     /// Offsets in the transfer.
@@ -88,15 +86,15 @@ pub struct Loss {
 /// The sending program and its socket.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Writes {
-    /// How much the program writes at once; none: everything, as far as its socket takes it.
+    /// How much the program writes at a time; none: everything.
     pub chunk: Option<Size>,
-    /// How many writes may be unacknowledged before the program is held in the next one; none: as many as fit the
-    /// buffer. 1 is Winsock with a send buffer no larger than the chunk (KB 823764).
+    /// The number of unacknowledged writes that block the program; none: as many as fit the buffer. 1 is Winsock with a
+    /// send buffer no larger than the chunk (KB 823764).
     pub in_flight: Option<u32>,
-    /// How many bytes the socket holds, unacknowledged or not yet sent; none: it grows as needed. Linux' own size
-    /// of a fixed `SO_SNDBUF` counts overhead too; what counts here are the payload bytes seen to be outstanding.
+    /// The number of unacknowledged or unsent payload bytes that the socket holds; none: it grows as needed. (Linux counts
+    /// overhead as part of `SO_SNDBUF`; this does not.)
     pub send_buffer: Option<Size>,
-    /// How much of the buffer must be free before a program that waits for room goes on: Linux 1/3 of it
+    /// How much of the buffer must be free before a blocked program continues: Linux 1/3 of it
     /// (`sk_stream_is_writeable`); zero: any.
     pub low_water: Size,
     /// Times at which the program had nothing to write.
@@ -108,18 +106,18 @@ pub struct Writes {
 pub struct Pause {
     /// Before the byte at this offset.
     pub at: u64,
-    /// For so long…
+    /// For this long…
     pub time: Duration,
-    /// …since this.
+    /// …since this event.
     pub since: Since,
 }
 
-/// What a pause began with.
+/// The event with which a pause begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
-    /// Every byte before was sent: the program had something else to do.
+    /// Every byte before was sent: the program was busy with something else.
     Sent,
-    /// Every byte before was acknowledged: the program waited for the other end.
+    /// Every byte before was acknowledged: the program waited for that.
     Acknowledged,
 }
 
@@ -128,28 +126,28 @@ pub enum Since {
 pub struct Stall {
     /// After it had read all bytes before this offset.
     pub at: u64,
-    /// For so long since the byte at this offset was there.
+    /// For this long since the byte at this offset arrived.
     pub time: Duration,
 }
 
 /// The sending TCP.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sender {
-    /// Payload of a full segment: the MSS less the TCP options of each packet (1448 of 1460 with timestamps).
+    /// The payload of a full segment: the MSS less the TCP options of each packet (1448 of 1460 with timestamps).
     pub mss: Size,
     /// Initial window, in full segments (RFC 6928: 10).
     pub initial_window: u32,
     /// How the congestion window grows.
     pub congestion: Congestion,
-    /// Where slow start ended, if it did without a loss (a cached threshold); in payload bytes.
+    /// The initial ssthresh in payload bytes, if slow start ended without a loss (a cached value).
     pub slow_start_threshold: Option<Size>,
-    /// The window above which it was never seen to grow (`snd_cwnd_clamp`); in payload bytes.
+    /// The maximum congestion window in payload bytes (Linux: `snd_cwnd_clamp`).
     pub largest_window: Option<Size>,
-    /// Which small segments wait.
+    /// Which small segments Nagle's algorithm holds.
     pub nagle: Nagle,
-    /// Whether the window is reset after an idle RTO (RFC 5681 §4.1; Linux: `tcp_slow_start_after_idle`).
+    /// Whether the window is reduced after an idle period of an RTO (RFC 5681 §4.1; Linux: `tcp_slow_start_after_idle`).
     pub restart_after_idle: bool,
-    /// The least retransmission timeout: Linux 200 ms, RFC 6298 1 s, Windows 300 ms.
+    /// The minimum retransmission timeout: Linux 200 ms, RFC 6298 1 s, Windows 300 ms.
     pub min_rto: Duration,
     /// Selective acknowledgements (RFC 2018), with loss recovery by them (RFC 6675, 8985).
     pub sack: bool,
@@ -157,19 +155,19 @@ pub struct Sender {
     pub tail_loss_probe: bool,
 }
 
-/// How a congestion window grows. All begin with slow start, by the bytes that were acknowledged (RFC 3465), so
-/// that a receiver that defers acknowledgements does not slow them.
+/// How the congestion window grows. All begin with slow start by acknowledged bytes (RFC 3465), which delayed ACKs do not
+/// slow down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Congestion {
-    /// RFC 5681: one segment per round trip, half after a loss.
+    /// RFC 5681: one segment more per round trip; half after a loss.
     Reno,
-    /// RFC 9438, leaving slow start when the delay rises (`HyStart`, as in Linux): Linux, Windows, macOS.
+    /// RFC 9438, which leaves slow start when the delay rises (`HyStart`, as in Linux): Linux, Windows, macOS.
     Cubic,
-    /// BBR version 1, as in Linux: paces by the measured rate, not by losses.
+    /// BBR version 1, as in Linux: paces by the measured bandwidth, not by losses.
     Bbr,
 }
 
-/// Which small segments wait for acknowledgements.
+/// Which small segments wait for acknowledgements (RFC 896).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nagle {
     /// None: `TCP_NODELAY`.
@@ -185,10 +183,9 @@ pub enum Nagle {
 pub struct Receiver {
     /// When it acknowledges.
     pub acks: Acks,
-    /// The window in its first acknowledgement of data; none: never a limit.
+    /// The initial receive window; none: never a limit.
     pub window: Option<Size>,
-    /// The largest window it ever offered, if it grows with what arrives (Linux: dynamic right-sizing, twice what
-    /// a round trip brought); none: it does not grow.
+    /// The maximum window, if it grows with the data that arrives (Linux: dynamic right-sizing); none: it does not grow.
     pub largest_window: Option<Size>,
     /// How fast its program reads; none: at once.
     pub reads: Option<Rate>,
@@ -196,36 +193,35 @@ pub struct Receiver {
     pub stalls: Vec<Stall>,
 }
 
-/// When a receiver acknowledges. Whatever its rule, it does at once when segments are missing (RFC 5681 §4.2).
+/// When a receiver acknowledges. Independent of its rule, it does at once if segments are missing (RFC 5681 §4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acks {
     /// How much makes it acknowledge at once.
     pub rule: AckRule,
-    /// How long it defers less than that, from the first byte deferred.
+    /// How long it delays the acknowledgement of less data, since that arrived.
     pub timer: Duration,
-    /// How many acknowledgements at the start are not deferred (Linux: up to 16).
+    /// How many acknowledgements at the start are not delayed (Linux: up to 16).
     pub quick: u32,
-    /// Whether the last segment of a burst (PSH) is acknowledged as soon as the program has read it: Linux, when
-    /// the program reads promptly and is not in a dialogue.
+    /// Whether the last segment of a burst (PSH) is acknowledged as soon as the program has read it: Linux, if the
+    /// program reads promptly and the connection is not interactive.
     pub pushed_at_once: bool,
 }
 
 /// How much unacknowledged data makes a receiver acknowledge at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AckRule {
-    /// So many packets of any size: 1 is every packet, 2 is Windows.
+    /// This many packets of any size: 1 is every packet, 2 is Windows.
     Packets(u32),
-    /// So many full segments' worth of bytes: Solaris 2 and more (`tcp_deferred_acks_max`).
+    /// The bytes of this many full segments: Solaris 2 and more (`tcp_deferred_acks_max`).
     Segments(u32),
-    /// More than one full segment's worth of bytes: Linux.
+    /// More bytes than one full segment: Linux.
     MoreThanSegment,
-    /// So many bytes.
+    /// This many bytes.
     Bytes(Size),
 }
 
 impl Model {
-    /// A healthy transfer of so many bytes over a path of this round-trip time, between Linux hosts: the sender's
-    /// first byte at zero, until its last is acknowledged.
+    /// A healthy transfer between Linux hosts, from the sender's first byte until the last is acknowledged.
     pub fn new(bytes: Size, rtt: Duration) -> Self {
         Self {
             bytes,
@@ -260,31 +256,31 @@ impl Model {
         }
     }
 
-    /// The same transfer with more or fewer bytes: losses, pauses and stalls happen again as often per byte. What
-    /// was before the first byte is not repeated.
+    /// The same transfer with another number of bytes. Losses, pauses and stalls occur equally often per byte; those before
+    /// the first byte are not repeated.
     #[must_use]
     pub fn scaled(&self, bytes: Size) -> Self {
         let period = self.bytes.0.max(1);
         let mut model = Self { bytes, ..self.clone() };
-        let again = |at: u64| {
+        let shifts = |at: u64| {
             let last = if at == 0 { 0 } else { bytes.0.saturating_sub(at) / period };
-            (0..=last.min(MOST_REPEATS)).map(move |n| n * period).filter(move |shift| at + shift <= bytes.0)
+            (0..=last.min(MAX_REPEATS)).map(move |n| n * period).filter(move |shift| at + shift <= bytes.0)
         };
         let losses = self.path.losses.iter().flat_map(|loss| {
             let Range { start, end } = loss.bytes;
-            again(start).map(move |shift| Loss { bytes: start + shift..end.saturating_add(shift), times: loss.times })
+            shifts(start).map(move |shift| Loss { bytes: start + shift..end.saturating_add(shift), times: loss.times })
         });
         model.path.losses = losses.collect();
         let pauses = self.writes.pauses.iter();
         model.writes.pauses =
-            pauses.flat_map(|pause| again(pause.at).map(|shift| Pause { at: pause.at + shift, ..*pause })).collect();
+            pauses.flat_map(|pause| shifts(pause.at).map(|shift| Pause { at: pause.at + shift, ..*pause })).collect();
         let stalls = self.receiver.stalls.iter();
         model.receiver.stalls =
-            stalls.flat_map(|stall| again(stall.at).map(|shift| Stall { at: stall.at + shift, ..*stall })).collect();
+            stalls.flat_map(|stall| shifts(stall.at).map(|shift| Stall { at: stall.at + shift, ..*stall })).collect();
         model
     }
 
-    /// Whether such a transfer can be.
+    /// Checks that all values are in range.
     pub(super) fn check(&self) -> Result<(), ReplayError> {
         let (sender, path, writes, receiver) = (&self.sender, &self.path, &self.writes, &self.receiver);
         let sizes = [
@@ -292,40 +288,40 @@ impl Model {
             ("the initial window", Some(sender.initial_window.into()), 1, 1 << 20),
             ("the slow-start threshold", sender.slow_start_threshold.map(|bytes| bytes.0), 1, 1 << 40),
             ("the largest congestion window", sender.largest_window.map(|bytes| bytes.0), 1, 1 << 40),
-            ("the number of bytes", Some(self.bytes.0), 0, sender.mss.0.saturating_mul(MOST_PACKETS)),
+            ("the number of bytes", Some(self.bytes.0), 0, sender.mss.0.saturating_mul(MAX_PACKETS)),
             ("the headers' size", Some(path.headers.0), 0, 1 << 16),
             ("the rate in bits per second", path.rate.map(Rate::as_bits_per_second), 1, 1 << 50),
-            ("the chunk of a write", writes.chunk.map(|chunk| chunk.0), 1 + self.bytes.0 / MOST_PACKETS, u64::MAX),
+            ("the chunk of a write", writes.chunk.map(|chunk| chunk.0), 1 + self.bytes.0 / MAX_PACKETS, u64::MAX),
             ("the number of writes in flight", writes.in_flight.map(u64::from), 1, u64::MAX),
-            ("the send buffer", writes.send_buffer.map(|bytes| bytes.0), 1 + self.bytes.0 / MOST_PACKETS, u64::MAX),
-            ("the receive window", receiver.window.map(|bytes| bytes.0), 1 + self.bytes.0 / MOST_PACKETS, 1 << 40),
+            ("the send buffer", writes.send_buffer.map(|bytes| bytes.0), 1 + self.bytes.0 / MAX_PACKETS, u64::MAX),
+            ("the receive window", receiver.window.map(|bytes| bytes.0), 1 + self.bytes.0 / MAX_PACKETS, 1 << 40),
             ("the largest receive window", receiver.largest_window.map(|bytes| bytes.0), 1, 1 << 40),
             ("the reader's rate in bits per second", receiver.reads.map(Rate::as_bits_per_second), 1, 1 << 50),
             ("the number of losses", path.losses.iter().map(|loss| loss.times.into()).max(), 0, 15),
-            ("the number of trips before", Some(self.before.trips.into()), 0, 1000),
+            ("the number of trips before the first byte", Some(self.before.trips.into()), 0, 1000),
         ];
-        for (what, value, least, most) in sizes {
+        for (what, value, min, max) in sizes {
             if let Some(value) = value
-                && !(least..=most).contains(&value)
+                && !(min..=max).contains(&value)
             {
-                let must = if value < least { format!("at least {least}") } else { format!("at most {most}") };
-                return Err(ReplayError::Absurd { what, value: value.to_string(), must });
+                let must = if value < min { format!("at least {min}") } else { format!("at most {max}") };
+                return Err(ReplayError::OutOfRange { what, value: value.to_string(), must });
             }
         }
         let pauses = writes.pauses.iter().map(|pause| pause.time).chain(receiver.stalls.iter().map(|stall| stall.time));
-        let thought = if let Until::Answered(thought) = self.until { thought } else { Duration::ZERO };
+        let think_time = if let Until::Answered(think_time) = self.until { think_time } else { Duration::ZERO };
         let times = [
             ("the RTT", path.rtt),
-            ("the time before", self.before.time),
-            ("the time of the answer", thought),
+            ("the time before the first byte", self.before.time),
+            ("the think time", think_time),
             ("a pause", pauses.max().unwrap_or_default()),
             ("the ACK timer", receiver.acks.timer),
-            ("the least RTO", sender.min_rto),
+            ("the minimum RTO", sender.min_rto),
         ];
         for (what, time) in times {
-            if time > LONGEST {
-                let (value, must) = (format!("{} s", time.as_secs()), format!("at most {} s", LONGEST.as_secs()));
-                return Err(ReplayError::Absurd { what, value, must });
+            if time > MAX_TIME {
+                let (value, must) = (format!("{} s", time.as_secs()), format!("at most {} s", MAX_TIME.as_secs()));
+                return Err(ReplayError::OutOfRange { what, value, must });
             }
         }
         Ok(())

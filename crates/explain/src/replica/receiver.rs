@@ -1,4 +1,4 @@
-//! The receiving end: what it acknowledges, when, and how much it lets come.
+//! The receiving TCP and its program: what it acknowledges, when, and its window.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,19 +10,19 @@ use super::{
     sender::Arrival,
 };
 
-/// The most that a program reads at once.
-const READ: u64 = 16 << 10;
+/// The maximum that a program reads at once, in bytes.
+const MAX_READ: u64 = 16 << 10;
 
 /// An acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ack {
-    /// Everything before this offset has arrived.
-    pub(super) upto: u64,
-    /// The offset up to which the sender may send.
-    pub(super) edge: u64,
-    /// What arrived out of order and brought this about (the first block of RFC 2018).
+    /// The acknowledgement number, as an offset.
+    pub(super) ack: u64,
+    /// The right edge of the window.
+    pub(super) right_edge: u64,
+    /// The first SACK block (RFC 2018): the segment that triggered this acknowledgement, if it was out of order.
     pub(super) sack: Option<(u64, u64)>,
-    /// It was brought about by bytes that had arrived before (RFC 2883).
+    /// It was triggered by bytes that had arrived before (RFC 2883).
     pub(super) duplicate: bool,
 }
 
@@ -31,18 +31,20 @@ pub(super) struct Receiver {
     acks: Acks,
     mss: u64,
     rtt: Nanos,
-    /// Everything before has arrived.
-    next: u64,
-    /// What arrived behind a gap: starts and ends.
-    beyond: BTreeMap<u64, u64>,
-    /// What the last acknowledgement said.
-    acknowledged: u64,
-    edge: u64,
+    /// The first byte that has not arrived (RFC 9293: RCV.NXT).
+    rcv_nxt: u64,
+    /// The data that arrived out of order: starts and ends.
+    out_of_order: BTreeMap<u64, u64>,
+    /// The acknowledgement number and the right edge of the last acknowledgement.
+    last_ack: u64,
+    right_edge: u64,
+    /// Packets since then.
     packets: u32,
-    deadline: Option<Nanos>,
+    /// When the delayed ACK timer expires.
+    ack_timer: Option<Nanos>,
     buffer: Buffer,
-    /// How many acknowledgements went because their time was up.
-    pub(super) deferred: u64,
+    /// How many acknowledgements the timer sent.
+    pub(super) delayed: u64,
 }
 
 impl Receiver {
@@ -52,206 +54,207 @@ impl Receiver {
             acks: model.receiver.acks,
             mss: model.sender.mss.0,
             rtt: nanos(model.path.rtt),
-            next: 0,
-            beyond: BTreeMap::new(),
-            acknowledged: 0,
-            edge: buffer.capacity,
+            rcv_nxt: 0,
+            out_of_order: BTreeMap::new(),
+            last_ack: 0,
+            right_edge: buffer.capacity,
             packets: 0,
-            deadline: None,
+            ack_timer: None,
             buffer,
-            deferred: 0,
+            delayed: 0,
         }
     }
 
-    /// Round trips take so long now, queues included; the receiver learns it by its timestamps' echoes.
-    pub(super) fn learn(&mut self, rtt: Nanos) {
+    /// The current round-trip time including queues, which a receiver measures by the echoes of its timestamps.
+    pub(super) fn set_rtt(&mut self, rtt: Nanos) {
         self.rtt = rtt;
     }
 
-    /// The offset up to which the sender may send at first.
-    pub(super) fn edge(&self) -> u64 {
-        self.edge
+    /// The right edge of the window.
+    pub(super) fn right_edge(&self) -> u64 {
+        self.right_edge
     }
 
-    /// All bytes before this offset are here.
-    pub(super) fn delivered(&self) -> u64 {
-        self.next
+    /// The first byte that has not arrived.
+    pub(super) fn rcv_nxt(&self) -> u64 {
+        self.rcv_nxt
     }
 
     /// A packet arrives.
-    pub(super) fn arrive(&mut self, packet: &Arrival, now: Nanos) -> Option<Ack> {
+    pub(super) fn on_packet(&mut self, packet: &Arrival, now: Nanos) -> Option<Ack> {
         let (start, end) = (packet.start, packet.end);
-        let duplicate = end <= self.next || self.beyond.range(..=start).next_back().is_some_and(|(_, e)| *e >= end);
+        let duplicate =
+            end <= self.rcv_nxt || self.out_of_order.range(..=start).next_back().is_some_and(|(_, e)| *e >= end);
         if duplicate {
             return Some(Ack { duplicate, ..self.acknowledge(None) });
         }
-        if start > self.next {
-            let block = self.keep(start, end);
+        if start > self.rcv_nxt {
+            let block = self.store(start, end);
             return Some(self.acknowledge(Some(block)));
         }
-        self.next = end;
-        let gaps = !self.beyond.is_empty();
-        while let Some(first) = self.beyond.first_entry()
-            && *first.key() <= self.next
+        self.rcv_nxt = end;
+        let fills_gap = !self.out_of_order.is_empty();
+        while let Some(first) = self.out_of_order.first_entry()
+            && *first.key() <= self.rcv_nxt
         {
-            self.next = self.next.max(first.remove());
+            self.rcv_nxt = self.rcv_nxt.max(first.remove());
         }
         self.packets += 1;
-        let waited = self.deadline;
-        self.deadline = Some(waited.unwrap_or_else(|| now.saturating_add(nanos(self.acks.timer))));
-        let idle = self.buffer.read(self.next, self.rtt, now);
-        let pushed = self.acks.pushed_at_once && packet.push && idle;
-        if gaps || pushed || self.is_due() {
+        self.ack_timer = Some(self.ack_timer.unwrap_or_else(|| now.saturating_add(nanos(self.acks.timer))));
+        let has_read_all = self.buffer.read(self.rcv_nxt, self.rtt, now);
+        let is_pushed = self.acks.pushed_at_once && packet.push && has_read_all;
+        if fills_gap || is_pushed || self.is_due() {
             return Some(self.acknowledge(None));
         }
         self.window_update()
     }
 
-    /// Whether the rule asks for an acknowledgement now.
+    /// Whether the rule calls for an acknowledgement now.
     fn is_due(&mut self) -> bool {
-        let bytes = self.next - self.acknowledged;
-        let due = match self.acks.rule {
+        let bytes = self.rcv_nxt - self.last_ack;
+        let is_due = match self.acks.rule {
             AckRule::Packets(packets) => self.packets >= packets,
             AckRule::Segments(segments) => bytes >= self.mss * u64::from(segments),
             AckRule::MoreThanSegment => bytes > self.mss,
             AckRule::Bytes(least) => bytes >= least.0,
         };
-        if !due && self.acks.quick == 0 {
+        if !is_due && self.acks.quick == 0 {
             return false;
         }
         self.acks.quick = self.acks.quick.saturating_sub(1);
         true
     }
 
-    /// Keeps what is behind a gap; says of which block it has become a part.
-    fn keep(&mut self, mut start: u64, mut end: u64) -> (u64, u64) {
-        while let Some((&s, &e)) = self.beyond.range(..=end).next_back().filter(|(_, e)| **e >= start) {
+    /// Stores out-of-order data; returns the block that it is now part of.
+    fn store(&mut self, mut start: u64, mut end: u64) -> (u64, u64) {
+        while let Some((&s, &e)) = self.out_of_order.range(..=end).next_back().filter(|(_, e)| **e >= start) {
             (start, end) = (start.min(s), end.max(e));
-            self.beyond.remove(&s);
+            self.out_of_order.remove(&s);
         }
-        self.beyond.insert(start, end);
+        self.out_of_order.insert(start, end);
         (start, end)
     }
 
     fn acknowledge(&mut self, sack: Option<(u64, u64)>) -> Ack {
-        self.acknowledged = self.next;
+        self.last_ack = self.rcv_nxt;
         self.packets = 0;
-        self.deadline = None;
-        // An edge that has been named is never taken back (RFC 9293 §3.8.6), nor moved by crumbs (RFC 1122 §4.2.3.3).
-        let edge = self.buffer.edge();
-        if edge >= self.edge.saturating_add(self.mss.min(self.buffer.capacity / 2)) {
-            self.edge = edge;
+        self.ack_timer = None;
+        // A window never shrinks (RFC 9293 §3.8.6), and never grows in small steps (silly window syndrome avoidance, RFC
+        // 9293 §3.8.6.2.2).
+        let right_edge = self.buffer.right_edge();
+        if right_edge >= self.right_edge.saturating_add(self.mss.min(self.buffer.capacity / 2)) {
+            self.right_edge = right_edge;
         }
-        Ack { upto: self.next, edge: self.edge, sack, duplicate: false }
+        Ack { ack: self.rcv_nxt, right_edge: self.right_edge, sack, duplicate: false }
     }
 
-    /// The program has read: if that doubles the window, the sender is told.
+    /// The program has read: sends a window update if that doubles the window.
     fn window_update(&mut self) -> Option<Ack> {
-        let (now, then) = (self.edge.saturating_sub(self.next), self.buffer.edge().saturating_sub(self.next));
-        (then >= now.saturating_mul(2) && then - now >= self.mss.min(self.buffer.capacity / 2))
+        let window = self.right_edge.saturating_sub(self.rcv_nxt);
+        let new_window = self.buffer.right_edge().saturating_sub(self.rcv_nxt);
+        (new_window >= window.saturating_mul(2) && new_window - window >= self.mss.min(self.buffer.capacity / 2))
             .then(|| self.acknowledge(None))
     }
 
-    /// When it does something by itself.
-    pub(super) fn wake(&self) -> Option<Nanos> {
-        [self.deadline, self.buffer.wake(self.next)].into_iter().flatten().min()
+    /// When it acts without a packet.
+    pub(super) fn next_event(&self) -> Option<Nanos> {
+        [self.ack_timer, self.buffer.next_event(self.rcv_nxt)].into_iter().flatten().min()
     }
 
-    pub(super) fn poll(&mut self, now: Nanos) -> Option<Ack> {
-        if self.deadline.is_some_and(|deadline| deadline <= now) {
-            self.deferred += 1;
+    pub(super) fn on_timer(&mut self, now: Nanos) -> Option<Ack> {
+        if self.ack_timer.is_some_and(|at| at <= now) {
+            self.delayed += 1;
             return Some(self.acknowledge(None));
         }
-        self.buffer.read(self.next, self.rtt, now);
+        self.buffer.read(self.rcv_nxt, self.rtt, now);
         self.window_update()
     }
 }
 
-/// The socket's buffer and the program that empties it.
+/// The receive buffer and the program that reads from it.
 #[derive(Debug)]
 struct Buffer {
     capacity: u64,
     largest: u64,
-    reads: Option<u64>,
+    /// How fast the program reads, in bits per second; none: at once.
+    read_rate: Option<u64>,
     stalls: VecDeque<Stall>,
+    /// The end of the data that the program has read.
     read: u64,
-    busy: Nanos,
+    /// When the program reads again.
+    busy_until: Nanos,
     round: Round,
 }
 
-/// What the program read in a round trip, by which the window grows.
+/// The data that the program read in a round trip, by which the window grows.
 #[derive(Debug)]
 struct Round {
     begin: Nanos,
     from: u64,
-    /// What the last one brought.
-    brought: u64,
+    /// The bytes of the round before.
+    copied: u64,
 }
 
 impl Buffer {
     fn new(model: &Model, start: Nanos) -> Self {
         let mut stalls = model.receiver.stalls.clone();
         stalls.sort_by_key(|stall| stall.at);
-        // Half of what numbers hold, so that sums do.
+        // Half of the maximum, so that sums do not overflow.
         let capacity = model.receiver.window.map_or(u64::MAX / 2, |window| window.0);
         Self {
             capacity,
             largest: model.receiver.largest_window.map_or(capacity, |window| window.0.max(capacity)),
-            reads: model.receiver.reads.map(Rate::as_bits_per_second),
+            read_rate: model.receiver.reads.map(Rate::as_bits_per_second),
             stalls: stalls.into(),
             read: 0,
-            busy: start,
-            round: Round {
-                begin: start,
-                from: 0,
-                brought: model.sender.mss.0 * u64::from(model.sender.initial_window),
-            },
+            busy_until: start,
+            round: Round { begin: start, from: 0, copied: model.sender.mss.0 * u64::from(model.sender.initial_window) },
         }
     }
 
-    fn edge(&self) -> u64 {
+    fn right_edge(&self) -> u64 {
         self.read + self.capacity
     }
 
-    fn wake(&self, arrived: u64) -> Option<Nanos> {
-        (arrived > self.read).then_some(self.busy)
+    fn next_event(&self, arrived: u64) -> Option<Nanos> {
+        (arrived > self.read).then_some(self.busy_until)
     }
 
-    /// Lets the program read what has arrived; says whether it has read all.
+    /// Lets the program read what has arrived; returns whether it has read everything.
     fn read(&mut self, arrived: u64, rtt: Nanos, now: Nanos) -> bool {
-        while self.read < arrived && self.busy <= now {
+        while self.read < arrived && self.busy_until <= now {
             if let Some(stall) = self.stalls.pop_front_if(|stall| stall.at <= self.read) {
-                self.busy = now.saturating_add(nanos(stall.time));
+                self.busy_until = now.saturating_add(nanos(stall.time));
                 continue;
             }
             let stall = self.stalls.front().map_or(u64::MAX, |stall| stall.at);
-            let upto = arrived.min(stall);
-            let Some(rate) = self.reads else {
-                self.read = upto;
+            let end = arrived.min(stall);
+            let Some(rate) = self.read_rate else {
+                self.read = end;
                 continue;
             };
-            let bytes = (upto - self.read).min(READ);
+            let bytes = (end - self.read).min(MAX_READ);
             self.read += bytes;
             let took = u128::from(bytes) * 8 * u128::from(SECOND) / u128::from(rate);
-            self.busy = self.busy.max(now).saturating_add(Nanos::try_from(took).unwrap_or(Nanos::MAX));
+            self.busy_until = self.busy_until.max(now).saturating_add(Nanos::try_from(took).unwrap_or(Nanos::MAX));
         }
         self.grow(rtt, now);
         self.read == arrived
     }
 
-    /// Linux' dynamic right-sizing: room for twice what the last round trip brought, and for as much more as that
-    /// was more than the round trip before it brought.
+    /// Linux's dynamic right-sizing (`tcp_rcv_space_adjust`): room for twice the data of the last round trip, plus its
+    /// growth over the round trip before.
     fn grow(&mut self, rtt: Nanos, now: Nanos) {
         if self.capacity >= self.largest || now < self.round.begin.saturating_add(rtt) {
             return;
         }
-        let brought = self.read - self.round.from;
-        if brought > self.round.brought {
-            let room = u128::from(brought) * 2;
-            let more = room * u128::from(brought - self.round.brought) / u128::from(self.round.brought.max(1)) * 2;
+        let copied = self.read - self.round.from;
+        if copied > self.round.copied {
+            let room = u128::from(copied) * 2;
+            let more = room * u128::from(copied - self.round.copied) / u128::from(self.round.copied.max(1)) * 2;
             let wanted = u64::try_from(room + more).unwrap_or(u64::MAX);
             self.capacity = self.capacity.max(wanted.min(self.largest));
-            self.round.brought = brought;
+            self.round.copied = copied;
         }
         (self.round.begin, self.round.from) = (now, self.read);
     }

@@ -1,8 +1,8 @@
-//! The sending TCP: which packet goes when.
+//! The sending TCP: which packet is sent when.
 
-mod estimator;
-mod flight;
-mod hearing;
+mod on_ack;
+mod rto;
+mod scoreboard;
 mod timer;
 
 use std::collections::VecDeque;
@@ -10,31 +10,30 @@ use std::collections::VecDeque;
 use units::Size;
 
 use super::{
-    Fate, Model, Nagle, Sender as Settings, Way,
+    Bottleneck, Fate, Model, Nagle, Sender as Settings,
     clock::{Nanos, nanos},
-    congestion::{self, Control, Window},
+    congestion::{self, CongestionControl, Cwnd},
 };
-use estimator::Estimator;
-use flight::{Flight, Packet};
-use hearing::{Reduction, State};
+use on_ack::LossRecovery;
+use rto::RttEstimator;
+use scoreboard::{Packet, Scoreboard};
 use timer::Timer;
 
-/// Linux does not pace a connection's first packets.
+/// The number of packets at the start of a connection that are not paced, as in Linux.
 const UNPACED: u64 = 10;
 
-/// What a path has taken, and when it arrives.
+/// A packet on the path, and when it arrives.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
     pub(super) at: Nanos,
     pub(super) start: u64,
     pub(super) end: u64,
-    /// The last packet of a burst, or of what was written so far.
+    /// The PSH flag: the last packet of a burst, or of the data written so far.
     pub(super) push: bool,
 }
 
-/// What has been counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct Counters {
     pub(super) packets: u64,
     pub(super) retransmissions: u64,
     pub(super) dropped: u64,
@@ -42,261 +41,262 @@ pub(super) struct Counts {
     pub(super) probes: u64,
 }
 
-/// Whether the window holds the sender, in the time of one window.
+/// Whether the congestion window limited the sender during the current window (Linux: `tcp_cwnd_validate`).
 #[derive(Debug, Clone, Copy, Default)]
-struct Limit {
-    holds: bool,
-    /// The most packets that were under way.
-    most: u32,
-    /// The offset whose acknowledgement ends it.
-    ends: u64,
+struct CwndUsage {
+    is_cwnd_limited: bool,
+    max_in_flight: u32,
+    /// The window ends when this offset is acknowledged.
+    end_seq: u64,
 }
 
+#[derive(Debug, Default)]
+struct PacingState {
+    /// When the next burst may be sent.
+    next_send_time: Nanos,
+    /// How many packets of the current burst may still be sent.
+    quantum_left: u32,
+}
+
+/// The sending TCP's transmission control block; hence its many fields.
 #[derive(Debug)]
 pub(super) struct Sender {
-    clamp: u32,
     settings: Settings,
-    control: Box<dyn Control>,
-    window: Window,
-    flight: Flight,
-    estimator: Estimator,
-    state: State,
-    reduction: Reduction,
-    /// What the program has given, what has been sent, and up to where the receiver's window reaches.
+    control: Box<dyn CongestionControl>,
+    window: Cwnd,
+    /// The largest window in packets (Linux: `snd_cwnd_clamp`).
+    clamp: u32,
+    cwnd_usage: CwndUsage,
+    scoreboard: Scoreboard,
+    rtt: RttEstimator,
+    recovery: LossRecovery,
+    /// The end of the data that the program has written.
     written: u64,
-    next: u64,
-    edge: u64,
-    widest: u64,
-    /// The end of the last packet below the MSS.
-    small_end: u64,
-    limit: Limit,
-    duplicates: u32,
-    /// A probe that is not answered yet: what had been sent then, and whether it repeated bytes.
-    probe: Option<(u64, bool)>,
+    snd_nxt: u64,
+    /// The right edge of the receive window, and the largest window so far.
+    right_edge: u64,
+    max_window: u64,
+    /// The end of the last packet below the MSS (Linux: `snd_sml`).
+    snd_sml: u64,
     timer: Option<Timer>,
+    /// How often the RTO has been doubled.
     backoff: u32,
-    /// When pacing lets the next burst go, and how much is left of this one.
-    paced: Nanos,
-    burst: u32,
+    pacing: PacingState,
     last_sent: Nanos,
+    /// The end of the last packet sent.
     last_end: u64,
-    pub(super) counts: Counts,
+    pub(super) counters: Counters,
 }
 
 impl Sender {
-    pub(super) fn new(model: &Model, start: Nanos, edge: u64) -> Self {
+    pub(super) fn new(model: &Model, start: Nanos, right_edge: u64) -> Self {
         let (sender, rtt) = (&model.sender, nanos(model.path.rtt));
         let packets = |bytes: Size| u32::try_from(bytes.0.div_ceil(sender.mss.0)).unwrap_or(u32::MAX);
         Self {
             settings: Settings { tail_loss_probe: sender.tail_loss_probe && sender.sack, ..sender.clone() },
-            clamp: sender.largest_window.map_or(u32::MAX, |window| packets(window).max(1)),
             control: congestion::of(model, start, rtt),
-            window: Window {
-                size: sender.initial_window,
-                threshold: sender.slow_start_threshold.map_or(u32::MAX, |threshold| packets(threshold).max(2)),
+            window: Cwnd {
+                cwnd: sender.initial_window,
+                ssthresh: sender.slow_start_threshold.map_or(u32::MAX, |ssthresh| packets(ssthresh).max(2)),
             },
-            flight: Flight::new(start),
-            estimator: Estimator::new(rtt, nanos(sender.min_rto)),
-            state: State::Open,
-            reduction: Reduction::default(),
+            clamp: sender.largest_window.map_or(u32::MAX, |window| packets(window).max(1)),
+            cwnd_usage: CwndUsage::default(),
+            scoreboard: Scoreboard::new(start),
+            rtt: RttEstimator::new(rtt, nanos(sender.min_rto)),
+            recovery: LossRecovery::default(),
             written: 0,
-            next: 0,
-            edge,
-            widest: edge,
-            small_end: 0,
-            limit: Limit::default(),
-            duplicates: 0,
-            probe: None,
+            snd_nxt: 0,
+            right_edge,
+            max_window: right_edge,
+            snd_sml: 0,
             timer: None,
             backoff: 0,
-            paced: 0,
-            burst: 0,
+            pacing: PacingState::default(),
             last_sent: start,
             last_end: 0,
-            counts: Counts::default(),
+            counters: Counters::default(),
         }
     }
 
-    /// Everything before this offset is acknowledged.
-    pub(super) fn acknowledged(&self) -> u64 {
-        self.flight.start(self.next)
+    /// The first unacknowledged byte.
+    pub(super) fn snd_una(&self) -> u64 {
+        self.scoreboard.snd_una(self.snd_nxt)
     }
 
-    /// Everything before this offset has been sent.
-    pub(super) fn sent(&self) -> u64 {
-        self.next
+    /// The next byte to send.
+    pub(super) fn snd_nxt(&self) -> u64 {
+        self.snd_nxt
     }
 
-    /// How long round trips take, smoothed.
-    pub(super) fn smooth_rtt(&self) -> Nanos {
-        self.estimator.smooth()
+    pub(super) fn srtt(&self) -> Nanos {
+        self.rtt.srtt()
     }
 
-    /// The program has given it all bytes before this offset.
-    pub(super) fn give(&mut self, written: u64) {
+    /// The program has written all bytes before this offset.
+    pub(super) fn write(&mut self, written: u64) {
         self.written = written;
     }
 
-    /// When it does something by itself.
-    pub(super) fn wake(&self) -> Option<Nanos> {
+    /// When it acts without an acknowledgement or a write.
+    pub(super) fn next_event(&self) -> Option<Nanos> {
         let timer = self.timer.map(Timer::at);
-        let paced = (self.paced > self.last_sent && self.wants_to_send()).then_some(self.paced);
+        let paced = self.pacing.next_send_time;
+        let paced = (paced > self.last_sent && self.has_packet_to_send()).then_some(paced);
         [timer, paced].into_iter().flatten().min()
     }
 
-    fn wants_to_send(&self) -> bool {
-        self.under_way() < self.may_be_under_way() && (self.flight.has_lost() || self.next_packet().is_some())
+    fn has_packet_to_send(&self) -> bool {
+        self.in_flight() < self.max_in_flight() && (self.scoreboard.has_lost() || self.next_packet_end().is_some())
     }
 
-    fn may_be_under_way(&self) -> u32 {
-        self.window.size.min(self.clamp)
+    fn max_in_flight(&self) -> u32 {
+        self.window.cwnd.min(self.clamp)
     }
 
-    /// Packets under way; without SACK each duplicate tells of one that has left.
-    fn under_way(&self) -> u32 {
-        self.flight.under_way().saturating_sub(if self.settings.sack { 0 } else { self.duplicates })
+    /// Packets in flight. Without SACK, each duplicate acknowledgement means that one has arrived.
+    fn in_flight(&self) -> u32 {
+        self.scoreboard.in_flight().saturating_sub(if self.settings.sack { 0 } else { self.recovery.dup_acks })
     }
 
-    /// The end of the next new packet, if there is one that may go as far as the program, the receiver and Nagle
-    /// are concerned.
-    fn next_packet(&self) -> Option<u64> {
-        // No packet above half of the largest window, or the last bytes of every window would wait for a timer.
-        let mss = if self.widest > 536 {
-            self.settings.mss.0.min(self.widest / 2)
+    /// The end of the next new packet, if the program, the receive window and Nagle's algorithm allow one.
+    fn next_packet_end(&self) -> Option<u64> {
+        // No packet is larger than half of the largest window (RFC 9293 §3.8.6.2.1), or the last bytes of each window
+        // would wait for a timer.
+        let mss = if self.max_window > 536 {
+            self.settings.mss.0.min(self.max_window / 2)
         } else {
-            self.settings.mss.0.min(self.widest.max(1))
+            self.settings.mss.0.min(self.max_window.max(1))
         };
-        let end = self.written.min(self.next + mss);
-        if end == self.next || end > self.edge {
+        let end = self.written.min(self.snd_nxt + mss);
+        if end == self.snd_nxt || end > self.right_edge {
             return None;
         }
-        let small = end - self.next < mss;
-        let waits = match self.settings.nagle {
+        let is_small = end - self.snd_nxt < mss;
+        let is_held = match self.settings.nagle {
             Nagle::Off => false,
-            _ if !small => false,
-            Nagle::Any => !self.flight.is_empty(),
-            Nagle::Small => self.small_end > self.acknowledged(),
+            _ if !is_small => false,
+            Nagle::Any => !self.scoreboard.is_empty(),
+            Nagle::Small => self.snd_sml > self.snd_una(),
         };
-        (!waits).then_some(end)
+        (!is_held).then_some(end)
     }
 
-    /// Sends what may be sent; the rest waits for an acknowledgement, the program or the pacing.
-    pub(super) fn transmit(&mut self, way: &mut Way, now: Nanos, out: &mut VecDeque<Arrival>) {
-        let (mut blocked, before) = (false, self.counts.packets);
+    /// Sends everything that may be sent now. The rest waits for an acknowledgement, the program or the pacing.
+    pub(super) fn send(&mut self, bottleneck: &mut Bottleneck, now: Nanos, out: &mut VecDeque<Arrival>) {
+        let (mut is_blocked, packets_before) = (false, self.counters.packets);
         loop {
-            if self.under_way() >= self.may_be_under_way() {
-                blocked = true;
+            if self.in_flight() >= self.max_in_flight() {
+                is_blocked = true;
                 break;
             }
-            let lost = self.flight.has_lost();
-            let end = self.next_packet();
-            if !lost && end.is_none() {
+            let has_lost = self.scoreboard.has_lost();
+            let end = self.next_packet_end();
+            if !has_lost && end.is_none() {
                 break;
             }
-            if !self.may_go(now) {
-                blocked = true;
+            if !self.take_from_quantum(now) {
+                is_blocked = true;
                 break;
             }
-            if lost {
-                let packet = self.flight.retransmit(now);
-                self.counts.retransmissions += 1;
-                self.put(packet, way, now, out);
+            if has_lost {
+                let packet = self.scoreboard.retransmit(now);
+                self.counters.retransmissions += 1;
+                self.transmit(packet, bottleneck, now, out);
             } else if let Some(end) = end {
-                self.send_new(end, way, now, out);
+                self.send_new(end, bottleneck, now, out);
             }
         }
-        // Linux marks what it hands its network card at once; a single packet only if it is the last.
-        if self.counts.packets > before + 1
+        // Linux sets PSH on the last packet that it hands to the network card at once; on a single one only if no more
+        // data is written.
+        if self.counters.packets > packets_before + 1
             && let Some(last) = out.back_mut().filter(|last| last.end == self.last_end)
         {
             last.push = true;
         }
-        self.note_limit(blocked);
-        if self.written == self.next && !blocked {
-            self.flight.nothing_to_send(self.under_way());
+        self.update_cwnd_usage(is_blocked);
+        if self.written == self.snd_nxt && !is_blocked {
+            self.scoreboard.mark_app_limited(self.in_flight());
         }
-        if self.flight.is_empty() && self.written > self.next && self.timer.is_none() {
-            self.timer = Some(Timer::Persist(now.saturating_add(self.timeout())));
+        if self.scoreboard.is_empty() && self.written > self.snd_nxt && self.timer.is_none() {
+            self.timer = Some(Timer::Persist(now.saturating_add(self.backed_off_rto())));
         }
     }
 
-    fn send_new(&mut self, end: u64, way: &mut Way, now: Nanos, out: &mut VecDeque<Arrival>) {
-        let first = self.flight.is_empty();
-        if first && self.counts.packets > 0 {
-            self.restart(now);
+    fn send_new(&mut self, end: u64, bottleneck: &mut Bottleneck, now: Nanos, out: &mut VecDeque<Arrival>) {
+        let is_first = self.scoreboard.is_empty();
+        if is_first && self.counters.packets > 0 {
+            self.restart_after_idle(now);
         }
-        let start = std::mem::replace(&mut self.next, end);
+        let start = std::mem::replace(&mut self.snd_nxt, end);
         if end - start < self.settings.mss.0 {
-            self.small_end = end;
+            self.snd_sml = end;
         }
-        let packet = self.flight.send(start, end, now);
-        self.put(packet, way, now, out);
-        if first || matches!(self.timer, None | Some(Timer::Probe(_) | Timer::Persist(_))) {
-            self.arm(now);
+        let packet = self.scoreboard.send(start, end, now);
+        self.transmit(packet, bottleneck, now, out);
+        if is_first || matches!(self.timer, None | Some(Timer::Probe(_) | Timer::Persist(_))) {
+            self.arm_timer(now);
         }
     }
 
     /// Hands a packet to the path.
-    fn put(&mut self, packet: Packet, way: &mut Way, now: Nanos, out: &mut VecDeque<Arrival>) {
+    fn transmit(&mut self, packet: Packet, bottleneck: &mut Bottleneck, now: Nanos, out: &mut VecDeque<Arrival>) {
         (self.last_sent, self.last_end) = (now, packet.end);
-        self.counts.packets += 1;
-        self.reduction.sent += 1;
-        match way.send(packet.start, packet.end - packet.start, packet.times, now) {
+        self.counters.packets += 1;
+        self.recovery.prr.prr_out += 1;
+        match bottleneck.send(packet.start, packet.end - packet.start, packet.transmission, now) {
             Fate::Arrives(at) => {
                 let (Packet { start, end, .. }, push) = (packet, packet.end == self.written);
                 out.push_back(Arrival { at, start, end, push });
             }
             Fate::Lost => {}
-            Fate::Dropped => self.counts.dropped += 1,
+            Fate::Dropped => self.counters.dropped += 1,
         }
     }
 
-    /// Whether pacing lets a packet go; if so, it is counted.
-    fn may_go(&mut self, now: Nanos) -> bool {
-        let Some(pacing) = self.control.pacing().filter(|_| self.counts.packets >= UNPACED) else { return true };
-        if self.burst == 0 {
-            if now < self.paced {
+    /// Whether pacing allows a packet now; if so, takes it from the current burst.
+    fn take_from_quantum(&mut self, now: Nanos) -> bool {
+        let Some(pacing) = self.control.pacing().filter(|_| self.counters.packets >= UNPACED) else { return true };
+        if self.pacing.quantum_left == 0 {
+            if now < self.pacing.next_send_time {
                 return false;
             }
-            self.burst = pacing.burst;
-            let bytes = f64::from(pacing.burst) * self.settings.mss.0 as f64;
-            self.paced = now.saturating_add((bytes / pacing.rate * 1e9) as Nanos);
+            self.pacing.quantum_left = pacing.send_quantum;
+            let bytes = f64::from(pacing.send_quantum) * self.settings.mss.0 as f64;
+            self.pacing.next_send_time = now.saturating_add((bytes / pacing.rate * 1e9) as Nanos);
         }
-        self.burst -= 1;
+        self.pacing.quantum_left -= 1;
         true
     }
 
-    /// Linux grows a window only while it is what limits (compare RFC 7661): in slow start, while more than half of it
-    /// is used.
-    fn note_limit(&mut self, blocked: bool) {
-        let under_way = self.under_way();
-        if self.acknowledged() >= self.limit.ends || under_way > self.limit.most {
-            self.limit = Limit { holds: blocked, most: under_way, ends: self.next };
-        } else if blocked && under_way >= self.window.size {
-            self.limit.holds = true;
+    /// Linux grows a window only while it is the limit (compare RFC 7661); in slow start, while more than half of it is
+    /// used.
+    fn update_cwnd_usage(&mut self, is_blocked: bool) {
+        let in_flight = self.in_flight();
+        if self.snd_una() >= self.cwnd_usage.end_seq || in_flight > self.cwnd_usage.max_in_flight {
+            self.cwnd_usage =
+                CwndUsage { is_cwnd_limited: is_blocked, max_in_flight: in_flight, end_seq: self.snd_nxt };
+        } else if is_blocked && in_flight >= self.window.cwnd {
+            self.cwnd_usage.is_cwnd_limited = true;
         }
     }
 
-    /// After a pause the window says little about the path (RFC 5681 §4.1).
-    fn restart(&mut self, now: Nanos) {
+    /// After a pause, the window says little about the path (RFC 5681 §4.1).
+    fn restart_after_idle(&mut self, now: Nanos) {
         let idle = now - self.last_sent;
-        self.control.resumes(idle, now);
-        self.burst = 0;
-        if !self.settings.restart_after_idle || self.control.repairs() {
+        self.control.on_restart(idle, now);
+        self.pacing.quantum_left = 0;
+        if !self.settings.restart_after_idle || self.control.controls_recovery() {
             return;
         }
-        let (least, mut left) = (self.settings.initial_window.min(self.window.size), idle);
-        if idle >= self.estimator.timeout() {
-            self.window.threshold = self.threshold_kept();
+        let (restart_window, mut left) = (self.settings.initial_window.min(self.window.cwnd), idle);
+        let rto = self.rtt.rto();
+        if idle >= rto && self.window.ssthresh != u32::MAX {
+            // Lets the window return most of the way (Linux: `tcp_current_ssthresh`).
+            self.window.ssthresh = self.window.ssthresh.max(self.window.cwnd / 4 * 3);
         }
-        while left >= self.estimator.timeout() && self.window.size > least {
-            left -= self.estimator.timeout();
-            self.window.size = (self.window.size / 2).max(least);
+        while left >= rto && self.window.cwnd > restart_window {
+            left -= rto;
+            self.window.cwnd = (self.window.cwnd / 2).max(restart_window);
         }
-    }
-
-    /// A threshold that lets the window come back most of the way.
-    fn threshold_kept(&self) -> u32 {
-        if self.window.threshold == u32::MAX { u32::MAX } else { self.window.threshold.max(self.window.size / 4 * 3) }
     }
 }

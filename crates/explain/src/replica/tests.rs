@@ -33,7 +33,7 @@ fn internet_explorer(bytes: u64) -> Model {
 }
 
 #[test]
-fn the_seeds_upload_waits_for_a_deferred_ack_in_each_chunk() {
+fn captured_upload_waits_for_a_delayed_ack_in_each_chunk() {
     let [one, two] = [1, 2].map(|chunks| replay(&internet_explorer(8217 * chunks)).unwrap().duration);
     let chunk = two.saturating_sub(one);
     assert!((ms(110)..ms(115)).contains(&chunk), "{chunk:?}");
@@ -43,7 +43,7 @@ fn the_seeds_upload_waits_for_a_deferred_ack_in_each_chunk() {
 }
 
 #[test]
-fn the_seeds_fixes_make_it_seven_times_faster() {
+fn fixes_make_the_captured_upload_seven_times_faster() {
     let observed = replay(&internet_explorer(8217 * 2)).unwrap().duration;
     let seen = Prediction::new(internet_explorer(8217 * 2), observed).unwrap().of_bytes(Size(18_000_000));
     let predicted = |text: &str| seen.with(&text.parse().unwrap()).unwrap().as_secs_f64();
@@ -55,7 +55,7 @@ fn the_seeds_fixes_make_it_seven_times_faster() {
 }
 
 #[test]
-fn the_seeds_netscape_is_healthy() {
+fn captured_netscape_upload_is_healthy() {
     let mut model = internet_explorer(2_000_000);
     (model.path.rtt, model.sender.mss) = (ms(18), Size(1460));
     (model.writes.chunk, model.writes.in_flight) = (Some(Size(2072)), None);
@@ -66,7 +66,7 @@ fn the_seeds_netscape_is_healthy() {
 }
 
 #[test]
-fn a_round_trip_and_slow_start_take_what_they_take() {
+fn slow_start_takes_the_expected_round_trips() {
     let mut model = Model::new(Size(10 * 1448), ms(100));
     let took = |model: &Model| replay(model).unwrap().duration.as_millis();
     assert_eq!(took(&model), 100);
@@ -86,7 +86,7 @@ fn a_round_trip_and_slow_start_take_what_they_take() {
 }
 
 #[test]
-fn windows_and_buffers_hold_a_sender_to_one_of_them_per_round_trip() {
+fn windows_and_buffers_limit_a_sender_to_one_of_them_per_round_trip() {
     let mut model = Model::new(Size(50 * 14480), ms(50));
     model.receiver.acks.rule = AckRule::Packets(1);
     model.sender.initial_window = 20;
@@ -117,7 +117,7 @@ fn nagle_holds_the_second_small_write_until_the_first_is_acknowledged() {
 }
 
 #[test]
-fn a_loss_is_repaired_in_a_round_trip_and_a_lost_end_by_a_timer() {
+fn loss_takes_a_round_trip_and_tail_loss_a_timer() {
     let mut model = Model::new(Size(1_000_000), ms(50));
     let clean = replay(&model).unwrap();
     assert_eq!((clean.retransmissions, clean.timeouts, clean.tail_probes), (0, 0, 0));
@@ -143,7 +143,7 @@ fn a_loss_is_repaired_in_a_round_trip_and_a_lost_end_by_a_timer() {
 }
 
 #[test]
-fn pauses_and_stalls_are_added_where_nothing_else_waits() {
+fn pauses_and_stalls_add_to_the_duration() {
     let mut model = Model::new(Size(100_000), ms(20));
     let clean = replay(&model).unwrap().duration;
     model.writes.pauses = vec![Pause { at: 50_000, time: ms(300), since: Since::Sent }];
@@ -162,7 +162,7 @@ fn pauses_and_stalls_are_added_where_nothing_else_waits() {
 }
 
 #[test]
-fn more_bytes_meet_as_many_losses_and_pauses_each() {
+fn scaled_transfer_has_losses_and_pauses_as_often_per_byte() {
     let mut model = Model::new(Size(100_000), ms(20));
     model.path.losses = vec![Loss { bytes: 30_000..31_448, times: 1 }];
     model.writes.pauses =
@@ -176,7 +176,7 @@ fn more_bytes_meet_as_many_losses_and_pauses_each() {
 }
 
 #[test]
-fn what_is_not_reproduced_is_not_predicted() {
+fn prediction_is_declined_when_replica_differs() {
     let model = Model::new(Size(1_000_000), ms(50));
     let took = replay(&model).unwrap().duration;
     let prediction = Prediction::new(model.clone(), took.mul_f64(1.05)).unwrap();
@@ -189,24 +189,24 @@ fn what_is_not_reproduced_is_not_predicted() {
 }
 
 #[test]
-fn absurd_models_are_named() {
-    let told = |change: fn(&mut Model)| {
+fn values_out_of_range_are_named() {
+    let result = |change: fn(&mut Model)| {
         let mut model = Model::new(Size(1_000_000), ms(50));
         change(&mut model);
         replay(&model).unwrap_err().to_string()
     };
-    assert_eq!(told(|m| m.sender.mss = Size(0)), "cannot replay the transfer: the MSS is 0; it must be at least 1");
+    assert_eq!(result(|m| m.sender.mss = Size(0)), "cannot replay the transfer: the MSS is 0; it must be at least 1");
     assert!(
-        told(|m| m.path.rate = Some(Rate::bits_per_second(1 << 60))).contains("the rate in bits per second is 11529")
+        result(|m| m.path.rate = Some(Rate::bits_per_second(1 << 60))).contains("the rate in bits per second is 11529")
     );
-    assert!(told(|m| m.bytes = Size(u64::MAX)).contains("the number of bytes is"));
-    assert!(told(|m| m.path.rtt = Duration::MAX).contains("the RTT is"));
-    assert!(told(|m| m.writes.chunk = Some(Size(0))).contains("the chunk of a write is 0"));
-    assert!(told(|m| m.sender.initial_window = 0).contains("the initial window"));
+    assert!(result(|m| m.bytes = Size(u64::MAX)).contains("the number of bytes is"));
+    assert!(result(|m| m.path.rtt = Duration::MAX).contains("the RTT is"));
+    assert!(result(|m| m.writes.chunk = Some(Size(0))).contains("the chunk of a write is 0"));
+    assert!(result(|m| m.sender.initial_window = 0).contains("the initial window"));
 }
 
 #[test]
-fn a_large_transfer_is_quick_to_replay() {
+fn large_transfer_replays_quickly() {
     for congestion in [Congestion::Reno, Congestion::Cubic, Congestion::Bbr] {
         let mut model = Model::new(Size(18_000_000), ms(20));
         (model.path.rate, model.path.queue) = (Some(Rate::bits_per_second(100_000_000)), Some(Size(250_000)));
@@ -299,16 +299,16 @@ proptest! {
     /// Whatever the model, the replay ends, every byte arrives, and no sooner than light and the link allow.
     #[test]
     fn every_transfer_ends_and_is_whole(model in models()) {
-        let told = replay(&model).unwrap();
-        prop_assert_eq!(told, replay(&model).unwrap());
+        let result = replay(&model).unwrap();
+        prop_assert_eq!(result, replay(&model).unwrap());
         let least = model.bytes.0.div_ceil(model.sender.mss.0);
-        prop_assert!(told.packets - told.retransmissions >= least, "{:?}", told);
+        prop_assert!(result.packets - result.retransmissions >= least, "{:?}", result);
         let crossing = model.path.rate.map_or(0.0, |rate| model.bytes.0 as f64 * 8.0 / rate.as_bits_per_second() as f64);
         let travelling = model.path.rtt.as_secs_f64() / 2.0 * f64::from(model.before.trips + 1);
         if model.bytes.0 > 0 {
-            prop_assert!(told.duration.as_secs_f64() + 1e-6 >= crossing + travelling, "{:?}", told);
+            prop_assert!(result.duration.as_secs_f64() + 1e-6 >= crossing + travelling, "{:?}", result);
         }
-        prop_assert!(told.delivered <= told.duration);
+        prop_assert!(result.delivered <= result.duration);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What-if: changes to a model, as somebody writes them: `rtt=20ms,deferred-ack=1ms,nodelay`.
+//! What-if: changes to a model, in the form `rtt=20ms,deferred-ack=1ms,nodelay`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -6,7 +6,7 @@ use units::{ParseError, Rate, Size, Span};
 
 use super::{Model, Nagle, Pause, Since};
 
-/// Changes to a transfer, in the order in which they were written.
+/// Changes to a transfer, in the order given.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WhatIf(Vec<Change>);
 
@@ -25,7 +25,7 @@ enum Change {
     NoLoss,
 }
 
-/// The names, with an example of each value.
+/// The names of the changes, with an example of each value.
 const NAMES: [(&str, &str); 10] = [
     ("rtt", "20ms"),
     ("rate", "100mbit"),
@@ -39,24 +39,24 @@ const NAMES: [(&str, &str); 10] = [
     ("no-loss", ""),
 ];
 
-/// How many chunks are paced at most.
-const MOST_CHUNKS: u64 = 1_000_000;
+/// The maximum number of chunks that get a pause.
+const MAX_CHUNKS: u64 = 1_000_000;
 
-/// A text that is no what-if.
+/// Why a text is no what-if.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WhatIfError {
-    /// No such change.
-    #[error("there is no what-if `{name}`; write one of {}", names())]
+    /// There is no such change.
+    #[error("unknown change `{name}`; use one of {}", names())]
     Unknown {
-        /// What was written.
+        /// The name given.
         name: String,
     },
-    /// It needs a value, or takes none.
-    #[error("the what-if `{0}` is incomplete or has too much; write `{1}`")]
+    /// The change needs a value, or takes none: the text, and the correct form.
+    #[error("`{0}` is not a valid change; write `{1}`")]
     Form(String, String),
-    /// Its value is none.
-    #[error("the what-if `{0}` has a value that does not fit it: {1}")]
+    /// The value is invalid.
+    #[error("invalid value for `{0}`: {1}")]
     Value(&'static str, ParseError),
 }
 
@@ -115,16 +115,16 @@ impl Change {
             Self::InitialWindow(segments) => model.sender.initial_window = segments,
             Self::Chunk(chunk) => {
                 let old = model.writes.chunk.replace(chunk);
-                pace(model, old);
+                move_chunk_pauses(model, old);
             }
             Self::SendBuffer(bytes) => match (model.writes.chunk, model.writes.in_flight) {
-                // A program that is held in a write is held by whole ones: its socket takes another as long as what
-                // it holds is less than its size, and a write leaves it when all of it is acknowledged (KB 823764).
+                // Winsock buffers whole writes: it accepts another while the buffered bytes are less than the buffer's
+                // size, and a write leaves the buffer when all of it is acknowledged (KB 823764).
                 (Some(Size(chunk @ 1..)), Some(_)) => {
                     let writes = u32::try_from(bytes.0.div_ceil(chunk)).unwrap_or(u32::MAX).max(1);
                     model.writes.in_flight = Some(writes);
                     if writes > 1 {
-                        // Nor does it wait for an acknowledgement otherwise.
+                        // Then the program does not wait for the acknowledgement of each chunk.
                         model.writes.pauses.retain(|pause| pause.since != Since::Acknowledged);
                     }
                 }
@@ -142,14 +142,16 @@ impl Change {
     }
 }
 
-/// What was paused before each chunk is paused before each new one.
-fn pace(model: &mut Model, old: Option<Size>) {
+/// Moves the pauses before each old chunk to each new one.
+fn move_chunk_pauses(model: &mut Model, old: Option<Size>) {
     let (Some(Size(old @ 1..)), Some(Size(chunk @ 1..))) = (old, model.writes.chunk) else { return };
-    let paced = |pause: &Pause| pause.since == Since::Acknowledged && pause.at.is_multiple_of(old);
-    let Some(time) = model.writes.pauses.iter().find(|pause| paced(pause)).map(|pause| pause.time) else { return };
-    model.writes.pauses.retain(|pause| !paced(pause));
+    let is_before_chunk = |pause: &Pause| pause.since == Since::Acknowledged && pause.at.is_multiple_of(old);
+    let Some(time) = model.writes.pauses.iter().find(|pause| is_before_chunk(pause)).map(|pause| pause.time) else {
+        return;
+    };
+    model.writes.pauses.retain(|pause| !is_before_chunk(pause));
     let chunks = model.bytes.0 / chunk;
-    if chunks <= MOST_CHUNKS {
+    if chunks <= MAX_CHUNKS {
         let each = (1..=chunks).map(|count| Pause { at: count * chunk, time, since: Since::Acknowledged });
         model.writes.pauses.extend(each);
         model.writes.pauses.sort_by_key(|pause| pause.at);
@@ -157,24 +159,24 @@ fn pace(model: &mut Model, old: Option<Size>) {
 }
 
 impl WhatIf {
-    /// Whether nothing changes.
+    /// Whether it contains no change.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether nothing is lost any more.
+    /// Whether it removes all losses.
     pub fn removes_loss(&self) -> bool {
         self.0.contains(&Change::NoLoss)
     }
 
     /// The transfer with these changes.
     ///
-    /// What follows from a change goes with it: a program that was held in each write has as many under way as its
-    /// send buffer takes; a receive window is one that does not grow; without loss no queue is too short.
+    /// A change includes its consequences: a program that waits for each write gets as many in flight as its send buffer
+    /// holds; a receive window does not grow; without loss, no queue is full.
     #[must_use]
     pub fn apply(&self, model: &Model) -> Model {
         let mut model = model.clone();
-        // The chunk first: what a send buffer does depends on it.
+        // The chunk first, because the effect of a send buffer depends on it.
         let chunk = |change: &&Change| matches!(change, Change::Chunk(_));
         for change in self.0.iter().filter(chunk).chain(self.0.iter().filter(|change| !chunk(change))) {
             change.apply(&mut model);
@@ -233,22 +235,22 @@ mod tests {
     }
 
     #[test]
-    fn a_send_buffer_holds_whole_writes_of_a_program_that_waits_for_them() {
+    fn send_buffer_holds_whole_writes_when_the_program_waits_for_each() {
         let mut model = Model::new(Size(1000), Duration::ZERO);
         (model.writes.in_flight, model.writes.chunk) = (Some(1), Some(Size(8217)));
         let held = |text: &str| text.parse::<WhatIf>().unwrap().apply(&model).writes.in_flight;
         let sizes = ["4KiB", "8217B", "8218B", "16KiB", "16434B", "64KiB"].map(|size| format!("send-buffer={size}"));
         assert_eq!(sizes.map(|text| held(&text)), [1, 1, 2, 2, 2, 8].map(Some));
-        // Whichever is written first.
+        // In either order.
         assert_eq!(["send-buffer=9KB,chunk=9KB", "chunk=8KB,send-buffer=9KB"].map(held), [Some(1), Some(2)]);
     }
 
     #[test]
-    fn mistakes_are_named() {
-        let told = |text: &str| text.parse::<WhatIf>().unwrap_err().to_string();
-        assert!(told("speed=3").starts_with("there is no what-if `speed`; write one of rtt, rate,"));
-        assert!(told("rtt").contains("write `rtt=20ms`") && told("nodelay=1").contains("write `nodelay`"));
-        assert!(told("rtt=20").contains("`20` is not a time") && told("initial-window=ten").contains("write"));
+    fn errors_name_the_mistake() {
+        let error = |text: &str| text.parse::<WhatIf>().unwrap_err().to_string();
+        assert!(error("speed=3").starts_with("unknown change `speed`; use one of rtt, rate,"));
+        assert!(error("rtt").contains("write `rtt=20ms`") && error("nodelay=1").contains("write `nodelay`"));
+        assert!(error("rtt=20").contains("`20` is not a time") && error("initial-window=ten").contains("write"));
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! The sending program: when it writes how much.
 //!
-//! It does one write at a time, and TCP may send between two: that is why a program that writes 2072 bytes at once
-//! is seen to send 1460 and 612, although its next write is only microseconds behind.
+//! It makes one write at a time, and TCP may send between two writes: that is why a program that writes 2072 bytes at a
+//! time sends segments of 1460 and 612 bytes, although its next write follows within microseconds.
 
 use std::collections::VecDeque;
 
@@ -18,12 +18,12 @@ pub(super) struct Writer {
     buffer: u64,
     low_water: u64,
     pauses: VecDeque<Pause>,
-    /// What TCP has taken.
+    /// The end of the data that TCP has accepted.
     written: u64,
     /// The program waits for room in the buffer.
-    blocked: bool,
-    /// The end of a pause that has begun.
-    until: Option<Nanos>,
+    is_blocked: bool,
+    /// When the current pause ends.
+    paused_until: Option<Nanos>,
 }
 
 impl Writer {
@@ -40,39 +40,39 @@ impl Writer {
             low_water: writes.low_water.0.min(buffer),
             pauses: pauses.into(),
             written: 0,
-            blocked: false,
-            until: None,
+            is_blocked: false,
+            paused_until: None,
         }
     }
 
-    /// Writes once if it can; says up to where TCP has been given bytes, if that changed.
-    pub(super) fn write(&mut self, acknowledged: u64, sent: u64, now: Nanos) -> Option<u64> {
-        if self.written == self.total || self.until.is_some_and(|until| now < until) {
+    /// Makes one write if possible; returns the new end of the written data.
+    pub(super) fn write(&mut self, snd_una: u64, snd_nxt: u64, now: Nanos) -> Option<u64> {
+        if self.written == self.total || self.paused_until.is_some_and(|until| now < until) {
             return None;
         }
-        let begins = self.written.is_multiple_of(self.chunk);
-        if begins && self.written / self.chunk - acknowledged / self.chunk >= self.in_flight {
+        let begins_chunk = self.written.is_multiple_of(self.chunk);
+        if begins_chunk && self.written / self.chunk - snd_una / self.chunk >= self.in_flight {
             return None;
         }
-        let room = self.buffer.saturating_sub(self.written - acknowledged);
-        if room == 0 || (self.blocked && room < self.low_water) {
-            self.blocked = true;
+        let room = self.buffer.saturating_sub(self.written - snd_una);
+        if room == 0 || (self.is_blocked && room < self.low_water) {
+            self.is_blocked = true;
             return None;
         }
-        self.blocked = false;
-        if self.until.take().is_none()
+        self.is_blocked = false;
+        if self.paused_until.take().is_none()
             && let Some(pause) = self.pauses.front().filter(|pause| pause.at <= self.written)
         {
-            let begun = match pause.since {
-                Since::Sent => sent == self.written,
-                Since::Acknowledged => acknowledged == self.written,
+            let has_begun = match pause.since {
+                Since::Sent => snd_nxt == self.written,
+                Since::Acknowledged => snd_una == self.written,
             };
-            if !begun {
+            if !has_begun {
                 return None;
             }
-            self.until = Some(now.saturating_add(nanos(pause.time)));
+            self.paused_until = Some(now.saturating_add(nanos(pause.time)));
             self.pauses.pop_front();
-            return self.write(acknowledged, sent, now);
+            return self.write(snd_una, snd_nxt, now);
         }
         let pause = self.pauses.front().map_or(u64::MAX, |pause| pause.at.max(self.written + 1));
         let end = self.written - self.written % self.chunk + self.chunk;
@@ -80,12 +80,12 @@ impl Writer {
         Some(self.written)
     }
 
-    /// When the program goes on by itself.
-    pub(super) fn wake(&self) -> Option<Nanos> {
-        self.until
+    /// When the program continues by itself.
+    pub(super) fn next_event(&self) -> Option<Nanos> {
+        self.paused_until
     }
 
-    /// Whether TCP has been given all.
+    /// Whether everything is written.
     pub(super) fn is_done(&self) -> bool {
         self.written == self.total
     }

@@ -1,12 +1,12 @@
-//! Whatever a capture holds, its explanation ends, and its causes add up.
+//! Arbitrary packets: the explanation terminates, and the causes add up.
 
 use std::time::{Duration, Instant};
 
 use capture::{Source, pcapng};
+use packets::{STEP, Script, check};
 use proptest::{collection::vec, prelude::*, sample::Index};
-use script::{STEP, Script, check};
 
-mod script;
+mod packets;
 
 /// The longest that the explanation of a few hundred packets may take, on a machine that is busy.
 const BOUND: Duration = Duration::from_mins(1);
@@ -33,12 +33,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn any_packets_are_explained(script in vec(any::<u8>(), 0..100 * STEP)) {
+    fn arbitrary_packets_are_explained(script in vec(any::<u8>(), 0..100 * STEP)) {
         explained(&mut Script::new(&script));
     }
 
     #[test]
-    fn one_connection_of_any_packets_is_explained(mut script in vec(any::<u8>(), 0..100 * STEP)) {
+    fn arbitrary_packets_of_one_connection_are_explained(mut script in vec(any::<u8>(), 0..100 * STEP)) {
         for step in script.chunks_mut(STEP) {
             step[0] &= 4;
         }
@@ -46,7 +46,7 @@ proptest! {
     }
 
     #[test]
-    fn captures_of_both_ends_are_compared_whatever_they_hold(
+    fn arbitrary_captures_of_both_ends_are_paired(
         script in vec(any::<u8>(), STEP..100 * STEP),
         flips in vec((any::<Index>(), any::<u8>()), 0..20),
     ) {
@@ -55,22 +55,22 @@ proptest! {
             let place = place.index(other.len());
             other[place] ^= bits;
         }
-        let keeper = explain::PacketStore::default();
-        let keep = explain::KeepPackets { for_pairing: true, for_page: Some(&keeper) };
+        let store = explain::PacketStore::default();
+        let keep = explain::KeepPackets { for_pairing: true, for_page: Some(&store) };
         let ends = [&script, &other].map(|script| explain::explain_keeping(&mut Script::new(script), keep).0);
-        let seen = explain::pair_captures(ends);
-        for page in explain::page_loads(&seen) {
+        let paired = explain::pair_captures(ends);
+        for page in explain::page_loads(&paired) {
             prop_assert_eq!(u128::from(page.times.sum()), page.duration.as_nanos());
         }
         let names = ["one".to_owned(), "other".to_owned()];
-        let asked = explain::render::PredictionRequest::default();
-        serde_json::to_writer(std::io::sink(), &explain::render::json::document(&names, &seen, &asked)).unwrap();
-        serde_json::to_writer(std::io::sink(), &explain::render::page::document(&names, &seen, 1, &asked)).unwrap();
-        explain::render::text::render(&seen, 1, &asked, &explain::render::text::Layout { width: 100, colour: false, top: 5 });
+        let request = explain::render::PredictionRequest::default();
+        serde_json::to_writer(std::io::sink(), &explain::render::json::document(&names, &paired, &request)).unwrap();
+        serde_json::to_writer(std::io::sink(), &explain::render::page::document(&names, &paired, 1, &request)).unwrap();
+        explain::render::text::render(&paired, 1, &request, &explain::render::text::Layout { width: 100, colour: false, top: 5 });
     }
 
     #[test]
-    fn a_damaged_capture_is_explained_as_far_as_it_goes(
+    fn damaged_capture_is_explained_up_to_the_damage(
         script in vec(any::<u8>(), STEP..100 * STEP),
         flips in vec((any::<Index>(), any::<u8>()), 0..20),
         cut in any::<Index>(),

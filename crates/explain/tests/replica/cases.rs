@@ -5,7 +5,7 @@ use std::{ops::Range, time::Duration};
 use explain::replica::{AckRule, Congestion, Loss, Model, Nagle, Pause, Since, Until};
 use units::{Rate, Size};
 
-use crate::world::Run;
+use crate::testbed::Run;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Case {

@@ -1,8 +1,8 @@
 //! The replica against real kernels: uploads over cables whose parameters are known, and the time they take.
 
 mod cases;
-mod watch;
-mod world;
+mod observing_stages;
+mod testbed;
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ use link::{
     lanes::Lanes,
     sandbox,
 };
-use world::Run;
+use testbed::Run;
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -105,12 +105,12 @@ impl Display for Compared {
     }
 }
 
-fn uploads(case: &Case) -> world::Result<Vec<Run>> {
-    (0..2).map(|_| world::upload(case)).collect()
+fn uploads(case: &Case) -> testbed::Result<Vec<Run>> {
+    (0..2).map(|_| testbed::upload(case)).collect()
 }
 
 /// Compares with the fastest run: what a busy machine adds is not the transfer's.
-fn compare(case: &Case, runs: &[Run]) -> world::Result<Compared> {
+fn compare(case: &Case, runs: &[Run]) -> testbed::Result<Compared> {
     let best = runs.iter().min_by_key(|run| run.time).ok_or("no run")?;
     let replay = explain::replica::replay(&case.model(best))?;
     let times: Vec<Duration> = runs.iter().map(|run| run.time).collect();

@@ -1,8 +1,8 @@
-//! What scripted packets must be read as, where every packet's time is known.
+//! Explanations of scripted packets, whose times are known exactly.
 
-mod acks;
-mod cut;
-mod ends;
-mod line;
-mod page;
-mod talk;
+mod ack_policy;
+mod connection_script;
+mod control_frames;
+mod incomplete_captures;
+mod page_load;
+mod pair_captures;

@@ -2,9 +2,9 @@
 //!
 //! Each file of `tests/scenarios` is played between two real kernels over a cable and captured at the client, in the
 //! middle and at the server; what was to be concluded stands in the file. The scenarios wait and do not compute, so
-//! they are played side by side, and what came out wrong again by itself, up to three times ([`plays`]). A scenario
+//! they are played side by side, and what came out wrong again by itself, up to three times ([`runs`]). A scenario
 //! fails if it did not happen as it says; whether explain found what happened is decided by all of them together
-//! ([`ledger`]).
+//! ([`scores`]).
 //!
 //! Beside them the fixes that findings print are run once ([`fixes`]).
 //!
@@ -12,13 +12,13 @@
 //! captures of its first play in `FOLDER/1/NAME`.
 
 mod fixes;
-mod ledger;
 mod path;
-mod plays;
+mod programs;
+mod runs;
 mod scenario;
-mod talk;
+mod scores;
+mod testbed;
 mod verdict;
-mod world;
 
 use std::{
     collections::BTreeMap,
@@ -31,11 +31,11 @@ use std::{
 };
 
 use explain::{Transfer, replica::WhatIf};
-use ledger::Ledger;
 use libtest_mimic::{Arguments, Trial};
 use link::sandbox;
-use plays::{Pair, Play};
+use runs::{Pair, Play};
 use scenario::{After, Scenario};
+use scores::Scores;
 
 /// How many scenarios are played side by side.
 const AT_ONCE: usize = 16;
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let ledger = Arc::new(Mutex::new(Ledger::default()));
+    let ledger = Arc::new(Mutex::new(Scores::default()));
     let run = |arguments: &Arguments, names: &[String], number: usize| {
         let trials = names.iter().filter_map(|name| {
             let captures = captures.join(number.to_string()).join(name);
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     let names: Vec<String> = jobs.keys().cloned().collect();
     let mut open = run(&arguments, &names, 1);
     arguments.test_threads = Some(1);
-    for number in 2..=plays::MOST {
+    for number in 2..=runs::MOST {
         if !open.is_empty() {
             open = run(&arguments, &open, number);
         }
@@ -101,7 +101,7 @@ fn jobs() -> io::Result<BTreeMap<String, Job>> {
 }
 
 /// A play as libtest shows it; what it tells goes into the ledger, and so does a panic.
-fn trial(name: &str, job: Job, captures: PathBuf, ledger: &Arc<Mutex<Ledger>>) -> Trial {
+fn trial(name: &str, job: Job, captures: PathBuf, ledger: &Arc<Mutex<Scores>>) -> Trial {
     let (label, ledger) = (name.to_owned(), Arc::clone(ledger));
     Trial::test(name, move || {
         let play = panic::catch_unwind(AssertUnwindSafe(|| job(&captures).map_err(|error| error.to_string())));
@@ -114,13 +114,13 @@ fn trial(name: &str, job: Job, captures: PathBuf, ledger: &Arc<Mutex<Ledger>>) -
 
 /// Plays a scenario and what comes after it: what is concluded.
 fn play(name: &str, scenario: &Scenario, afters: &[After], captures: &Path) -> Result<Play, Box<dyn Error>> {
-    let played = world::play(scenario, captures)?;
+    let played = testbed::play(scenario, captures)?;
     let (verdicts, clocks) = verdict::judge(name, scenario, &played)?;
     let before = verdict::explained(&played.captures[0])?;
     let before = verdict::transfer(&before, scenario)?;
     let mut pairs = Vec::new();
     for (number, After { what_if, scenario }) in afters.iter().enumerate() {
-        let played = world::play(scenario, &captures.join(number.to_string()))?;
+        let played = testbed::play(scenario, &captures.join(number.to_string()))?;
         let after = verdict::explained(&played.captures[0])?;
         let measured = verdict::transfer(&after, scenario)?.duration.as_secs_f64();
         let predicted = predict(before, what_if)?;

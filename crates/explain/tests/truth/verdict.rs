@@ -6,9 +6,9 @@ use capture::pcapng::Reader;
 use explain::{Cause, Connection, Transfer};
 
 use crate::{
-    plays::Tells,
+    runs::Tells,
     scenario::{Protocol, Scenario},
-    world::{PLACES, Played},
+    testbed::{PLACES, Played},
 };
 
 /// The least share of the time that makes a cause worth naming; below, all is the length of the way.

@@ -1,29 +1,28 @@
 //! RFC 5681: slow start, then one packet more per round trip; half after a loss.
 
-use super::{Control, Feedback, Window};
+use super::{AckEvent, CongestionControl, Cwnd};
 
 #[derive(Debug, Default)]
 pub(super) struct Reno {
-    /// Packets acknowledged since the window last grew.
-    counted: u32,
+    /// Packets acknowledged since the window last grew (Linux: `snd_cwnd_cnt`).
+    cwnd_cnt: u32,
 }
 
-impl Control for Reno {
-    fn acknowledged(&mut self, feedback: &Feedback, window: &mut Window) {
-        if !feedback.limited {
+impl CongestionControl for Reno {
+    fn on_ack(&mut self, ack: &AckEvent, window: &mut Cwnd) {
+        if !ack.is_cwnd_limited {
             return;
         }
-        let left =
-            if window.in_slow_start() { window.slow_start(feedback.acknowledged) } else { feedback.acknowledged };
-        if left > 0 {
-            self.counted += left;
-            window.size += self.counted / window.size;
-            self.counted %= window.size;
+        let acked = if window.in_slow_start() { window.slow_start(ack.acked) } else { ack.acked };
+        if acked > 0 {
+            self.cwnd_cnt += acked;
+            window.cwnd += self.cwnd_cnt / window.cwnd;
+            self.cwnd_cnt %= window.cwnd;
         }
     }
 
-    fn lost(&mut self, window: Window) -> u32 {
-        self.counted = 0;
-        (window.size / 2).max(2)
+    fn on_loss(&mut self, window: Cwnd) -> u32 {
+        self.cwnd_cnt = 0;
+        (window.cwnd / 2).max(2)
     }
 }

@@ -1,10 +1,10 @@
-//! Captures of both ends: clocks, ways, losses, and who held what.
+//! Captures of both ends: clock offset, delays, losses, and who delayed acknowledgements.
 
 use std::time::Duration;
 
 use explain::{KeepPackets, PairedConnection, explain_keeping, pair_captures};
 
-use crate::line::{
+use crate::connection_script::{
     Captured,
     End::{Client, Server},
     Line, MSS,
@@ -42,7 +42,7 @@ fn near(time: Duration, ms: f64) -> bool {
 }
 
 #[test]
-fn the_clocks_the_ways_and_what_waited_on_them_are_told_apart() {
+fn clock_offset_and_one_way_delays_are_separated() {
     let mut line = Line::new(40_000, 40.0);
     let mut now = line.open(0.0) + 1.0;
     for waits in [0.0, 5.0, 0.0, 0.0, 17.0, 0.0, 0.0] {
@@ -51,15 +51,15 @@ fn the_clocks_the_ways_and_what_waited_on_them_are_told_apart() {
         now = line.data(Server, came + 2.0, b"answer") + 3.0;
     }
     let seen = both(&line);
-    let ways = seen.one_way.expect("two ends");
-    assert!((ways.clock_ahead as f64 / 1e6 - AHEAD).abs() < 0.5, "{ways:?}");
-    assert!(near(ways.up.min, 20.0) && near(ways.up.median, 20.0) && near(ways.up.max, 37.0), "{ways:?}");
-    assert!(near(ways.down.min, 20.0) && near(ways.down.max, 20.0), "{ways:?}");
-    assert_eq!((ways.up.lost, ways.down.lost, ways.captures), (0, 0, [0, 1]));
+    let delays = seen.one_way.expect("two ends");
+    assert!((delays.clock_ahead as f64 / 1e6 - AHEAD).abs() < 0.5, "{delays:?}");
+    assert!(near(delays.up.min, 20.0) && near(delays.up.median, 20.0) && near(delays.up.max, 37.0), "{delays:?}");
+    assert!(near(delays.down.min, 20.0) && near(delays.down.max, 20.0), "{delays:?}");
+    assert_eq!((delays.up.lost, delays.down.lost, delays.captures), (0, 0, [0, 1]));
 }
 
 #[test]
-fn a_packet_that_never_came_is_named() {
+fn lost_packet_is_named() {
     let mut line = Line::new(40_000, 40.0);
     let now = line.open(0.0) + 1.0;
     line.data(Client, now, b"first");
@@ -68,17 +68,17 @@ fn a_packet_that_never_came_is_named() {
     let now = line.ack(Server, came);
     let came = line.data(Client, now, b"third");
     line.data(Server, came, b"answer");
-    let ways = both(&line).one_way.expect("two ends");
+    let delays = both(&line).one_way.expect("two ends");
     // Behind the handshake's two and the first.
-    assert_eq!((ways.up.lost, &ways.up.lost_packets[..], ways.down.lost), (1, &[5][..], 0), "{ways:?}");
-    assert!(near(ways.up.max, 20.0), "{ways:?}");
+    assert_eq!((delays.up.lost, &delays.up.lost_packets[..], delays.down.lost), (1, &[5][..], 0), "{delays:?}");
+    assert!(near(delays.up.max, 20.0), "{delays:?}");
 }
 
 #[test]
-fn an_acknowledgement_was_held_by_the_receiver_or_by_the_way() {
+fn delayed_acks_are_attributed_to_receiver_or_path() {
     let why = |line: &Line| both(line).connection.transfers[0].findings[0].why.clone();
     let by_receiver = why(&held(100.0, 0.0));
-    assert!(by_receiver.contains("own capture shows it: it let 100 ms pass"), "{by_receiver}");
-    let by_way = why(&held(0.1, 100.0));
-    assert!(by_way.contains("something on the way held the acknowledgements, 100 ms each"), "{by_way}");
+    assert!(by_receiver.contains("own capture confirms it: the receiver sent them 100 ms late"), "{by_receiver}");
+    let by_path = why(&held(0.1, 100.0));
+    assert!(by_path.contains("a device on the path delayed them by 100 ms each"), "{by_path}");
 }

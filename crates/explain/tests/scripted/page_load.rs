@@ -1,8 +1,8 @@
-//! What one client does over several connections.
+//! Page loads: the work of one client over several connections.
 
 use explain::{Cause, PageLoad, page_loads, pair_captures};
 
-use crate::line::{
+use crate::connection_script::{
     Captured,
     End::{self, Client, Server},
     Line,
@@ -49,7 +49,7 @@ fn found(lines: &[Line], end: End) -> Vec<PageLoad> {
 }
 
 #[test]
-fn a_page_is_told_along_what_waited_for_what() {
+fn page_load_follows_the_transfers_that_waited_for_each_other() {
     for end in [Client, Server] {
         let page_loads = found(&page(0.0, 40_000), end);
         let [page] = &page_loads[..] else { panic!("one page, and not {page_loads:?}") };
@@ -66,7 +66,7 @@ fn a_page_is_told_along_what_waited_for_what() {
 }
 
 #[test]
-fn what_follows_a_silence_is_another_page_and_one_connection_is_none() {
+fn silence_separates_page_loads_and_single_connections_are_none() {
     let two = [page(0.0, 40_000), page(5000.0, 41_000)].concat();
     assert_eq!(found(&two, Client).len(), 2);
     let mut alone = Line::new(40_000, 20.0);

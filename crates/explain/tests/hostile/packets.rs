@@ -1,4 +1,4 @@
-//! Packets by any bytes: what a fuzzer or a property makes up, and what must be true of its explanation.
+//! Packets from arbitrary bytes, for the fuzzer and for properties, and the invariants of every explanation.
 
 use std::{io, net::Ipv4Addr, time::Duration};
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    plays::{FAR, Pair, Play, Plays, Tells},
+    runs::{FAR, Pair, Play, Plays, Tells},
+    testbed::PLACES,
     verdict::{Clock, Verdict},
-    world::PLACES,
 };
 
 /// The least share of verdicts that are right.
@@ -19,9 +19,9 @@ const MEDIAN: f64 = 0.10;
 
 /// What was found, scenario by scenario.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger(BTreeMap<String, Plays>);
+pub(crate) struct Scores(BTreeMap<String, Plays>);
 
-impl Ledger {
+impl Scores {
     pub(crate) fn enter(&mut self, scenario: &str, play: Result<Play, String>) {
         self.0.entry(scenario.to_owned()).or_default().enter(play);
     }

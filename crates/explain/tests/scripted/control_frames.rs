@@ -1,8 +1,8 @@
-//! HTTP/2 inside TLS: what is an answer, and what a window.
+//! HTTP/2 inside TLS: telling responses from control frames, and finding its window.
 
 use explain::{Cause, Connection};
 
-use crate::line::{
+use crate::connection_script::{
     Captured,
     End::{Client, Server},
     Line,
@@ -15,7 +15,7 @@ fn record(kind: u8, bytes: u16) -> Vec<u8> {
 }
 
 /// An upload in parts, each of which goes when the server has said something of so many bytes.
-fn upload(parts: &[u64], says: u16, end: crate::line::End) -> Connection {
+fn upload(parts: &[u64], says: u16, end: crate::connection_script::End) -> Connection {
     let mut line = Line::new(40_000, 60.0);
     line.window = 4000;
     let opened = line.open(0.0);
@@ -37,7 +37,7 @@ fn share(connection: &Connection, cause: Cause) -> f64 {
 }
 
 #[test]
-fn a_window_is_told_by_what_it_does_again_and_again() {
+fn http2_window_is_found_when_sender_stops_repeatedly() {
     for end in [Client, Server] {
         let stopped = upload(&[65_690; 8], 42, end);
         assert!(share(&stopped, Cause::HttpFlowControl) > 0.5, "{end:?}: {:?}", stopped.transfers);
@@ -48,7 +48,7 @@ fn a_window_is_told_by_what_it_does_again_and_again() {
 }
 
 #[test]
-fn small_answers_end_a_turn() {
+fn small_response_is_a_message_when_its_length_is_no_control_frame() {
     for end in [Client, Server] {
         let turns = upload(&[10_000; 8], 41, end);
         assert_eq!(turns.transfers.len(), 9, "{end:?}");

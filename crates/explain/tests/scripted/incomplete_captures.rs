@@ -1,8 +1,8 @@
-//! Captures that are only a part, broken off or begun late, and packets that come in fragments.
+//! Captures that break off, begin late or contain headers only, and fragmented packets.
 
 use explain::Cause;
 
-use crate::line::{
+use crate::connection_script::{
     Captured,
     End::{Client, Server},
     Line, MSS,
@@ -32,7 +32,7 @@ fn stalled() -> Line {
 }
 
 #[test]
-fn a_stalled_upload_is_known_wherever_its_capture_ends() {
+fn stalled_upload_is_found_wherever_the_capture_ends() {
     for end in [Client, Server] {
         let whole = Captured::at(&[stalled()], end, 0.0);
         for count in 1..=whole.packets.len() {
@@ -58,7 +58,7 @@ fn a_stalled_upload_is_known_wherever_its_capture_ends() {
 }
 
 #[test]
-fn what_is_cut_to_headers_is_told_by_turns() {
+fn exchanges_follow_turns_when_capture_has_headers_only() {
     let mut line = Line::new(40_000, 20.0);
     let mut now = line.open(0.0);
     for (path, bytes) in [("a", 60_000), ("b", 3000)] {
@@ -73,8 +73,8 @@ fn what_is_cut_to_headers_is_told_by_turns() {
         let mut captured = Captured::at(&[line.clone()], end, 0.0);
         captured.cut = Some(100);
         let transfers = &captured.explained().connections[0].transfers;
-        let told: Vec<_> = transfers.iter().map(|transfer| (&*transfer.request, transfer.bytes > 2900)).collect();
-        assert_eq!(told, [("GET /a", true), ("GET /b", true)], "{end:?}");
+        let result: Vec<_> = transfers.iter().map(|transfer| (&*transfer.request, transfer.bytes > 2900)).collect();
+        assert_eq!(result, [("GET /a", true), ("GET /b", true)], "{end:?}");
         assert!(transfers.iter().all(|transfer| transfer.times[Cause::ServerThink] > 25_000_000), "{end:?}");
     }
 }
@@ -97,14 +97,14 @@ fn fragmented(captured: &Captured, most: usize) -> Captured {
 }
 
 #[test]
-fn what_came_in_fragments_is_explained_as_if_it_had_come_whole() {
+fn fragments_are_explained_like_whole_packets() {
     let whole = Captured::at(&[stalled()], Server, 0.0);
     let cut = fragmented(&whole, 560);
     assert!(cut.packets.len() > whole.packets.len() + 50);
-    let told = |captured: Captured| {
+    let result = |captured: Captured| {
         let explanation = captured.explained();
         let transfers = explanation.connections.iter().flat_map(|connection| &connection.transfers);
         transfers.map(|transfer| (transfer.bytes, transfer.times)).collect::<Vec<_>>()
     };
-    assert_eq!(told(cut), told(whole));
+    assert_eq!(result(cut), result(whole));
 }

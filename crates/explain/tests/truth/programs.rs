@@ -1,9 +1,9 @@
 //! The programs of a scenario: a client and a server that say to one another what the scenario says, over the
 //! kernel's own sockets.
 
+mod http1;
 mod http2;
 mod lookup;
-mod plain;
 mod tls;
 
 use std::{
@@ -64,7 +64,7 @@ pub(crate) fn talk(scenario: &Scenario, hosts: &[Host; 2], at: IpAddr) -> io::Re
             let kernel = stream.try_clone()?;
             match scenario.protocol {
                 Protocol::Http2 | Protocol::Http2Tls => http2::serve(stream, &secrets, &scenario)?,
-                _ => plain::serve(secrets.accept(stream, scenario.handshake_takes.0)?, &scenario)?,
+                _ => http1::serve(secrets.accept(stream, scenario.handshake_takes.0)?, &scenario)?,
             }
             let info = settled(&kernel, scenario.sizes()[1])?;
             let _ = server_read.send(());
@@ -83,7 +83,7 @@ pub(crate) fn talk(scenario: &Scenario, hosts: &[Host; 2], at: IpAddr) -> io::Re
             let kernel = stream.try_clone()?;
             let exchanges = match scenario.protocol {
                 Protocol::Http2 | Protocol::Http2Tls => http2::ask(stream, &secrets, &scenario)?,
-                _ => plain::ask(secrets.connect(stream)?, &scenario)?,
+                _ => http1::ask(secrets.connect(stream)?, &scenario)?,
             };
             let took = began.elapsed();
             let info = settled(&kernel, scenario.sizes()[0])?;

@@ -3,7 +3,7 @@
 use explain::{AckPolicy, replica::AckRule};
 use units::Size;
 
-use crate::line::{
+use crate::connection_script::{
     Captured,
     End::{Client, Server},
     Line, MSS,
@@ -11,11 +11,11 @@ use crate::line::{
 
 /// An upload in writes of packets of these sizes, of which a receiver acknowledges what is due, and the rest 40 ms
 /// later.
-fn habit(
+fn policy(
     writes: &[Vec<u64>],
     quick: u32,
     is_due: impl Fn(u32, u64) -> bool,
-    end: crate::line::End,
+    end: crate::connection_script::End,
 ) -> Option<AckPolicy> {
     let mut line = Line::new(40_000, 20.0);
     let mut now = line.open(0.0) + 1.0;
@@ -46,26 +46,27 @@ fn chunk() -> Vec<u64> {
 }
 
 #[test]
-fn each_rule_is_told_from_the_others() {
+fn each_ack_rule_is_recognised() {
     let odd = vec![chunk(); 6];
     let (small, all) = (vec![vec![300, 300, MSS, MSS, 200, 100, MSS]; 6], vec![vec![MSS; 40]; 3]);
     for end in [Client, Server] {
-        let told =
-            |writes: &[Vec<u64>], is_due: fn(u32, u64) -> bool| habit(writes, 0, is_due, end).map(|habit| habit.rule);
-        assert_eq!(told(&odd, |_, bytes| bytes >= 2 * MSS), Some(AckRule::Segments(2)), "{end:?}");
-        assert_eq!(told(&small, |packets, _| packets >= 2), Some(AckRule::Packets(2)), "{end:?}");
-        assert_eq!(told(&odd, |_, bytes| bytes > MSS), Some(AckRule::MoreThanSegment), "{end:?}");
-        assert_eq!(told(&all, |packets, _| packets >= 1), Some(AckRule::Packets(1)), "{end:?}");
-        assert_eq!(told(&all, |_, bytes| bytes >= 8 * MSS), Some(AckRule::Bytes(Size(8 * MSS))), "{end:?}");
+        let result = |writes: &[Vec<u64>], is_due: fn(u32, u64) -> bool| {
+            policy(writes, 0, is_due, end).map(|policy| policy.rule)
+        };
+        assert_eq!(result(&odd, |_, bytes| bytes >= 2 * MSS), Some(AckRule::Segments(2)), "{end:?}");
+        assert_eq!(result(&small, |packets, _| packets >= 2), Some(AckRule::Packets(2)), "{end:?}");
+        assert_eq!(result(&odd, |_, bytes| bytes > MSS), Some(AckRule::MoreThanSegment), "{end:?}");
+        assert_eq!(result(&all, |packets, _| packets >= 1), Some(AckRule::Packets(1)), "{end:?}");
+        assert_eq!(result(&all, |_, bytes| bytes >= 8 * MSS), Some(AckRule::Bytes(Size(8 * MSS))), "{end:?}");
     }
 }
 
 #[test]
-fn what_is_acknowledged_at_once_at_the_start_is_counted() {
-    let habit =
-        habit(&[vec![MSS; 30], chunk(), chunk(), chunk()], 6, |_, bytes| bytes >= 2 * MSS, Client).expect("a rule");
-    assert_eq!((habit.rule, habit.quick), (AckRule::Segments(2), 6));
-    let timer = habit.timer.expect("it holds").as_secs_f64();
+fn quick_acks_at_the_start_are_counted() {
+    let policy =
+        policy(&[vec![MSS; 30], chunk(), chunk(), chunk()], 6, |_, bytes| bytes >= 2 * MSS, Client).expect("a rule");
+    assert_eq!((policy.rule, policy.quick), (AckRule::Segments(2), 6));
+    let timer = policy.timer.expect("it holds").as_secs_f64();
     assert!((0.035..0.042).contains(&timer), "{timer} s");
-    assert!(habit.to_string().starts_with("every second full segment, otherwise after"), "{habit}");
+    assert!(policy.to_string().starts_with("every second full segment, otherwise after"), "{policy}");
 }

@@ -18,7 +18,7 @@ use transport::TcpInfo;
 
 use crate::{
     cases::Case,
-    watch::{Lose, Watch, Windows},
+    observing_stages::{Lose, Watch, Windows},
 };
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

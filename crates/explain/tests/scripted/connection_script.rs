@@ -1,4 +1,4 @@
-//! Connections as scripts: who sends what when, and what a capture at either end shows of it.
+//! Connections as scripts: who sends what and when, and the captures of both ends.
 
 use std::time::Duration;
 

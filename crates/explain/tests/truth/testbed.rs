@@ -13,8 +13,8 @@ use link::{
 
 use crate::{
     path::{Tap, lanes},
+    programs::{Told, talk},
     scenario::{End, Scenario},
-    talk::{Told, talk},
 };
 
 /// The places of the captures, from the client to the server.

@@ -13,7 +13,7 @@ use rustls::{
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::plain::Wire;
+use super::http1::Wire;
 use crate::scenario::Protocol;
 
 const NAME: &str = "server.test";
