@@ -36,7 +36,7 @@ const MAX_PAUSE: u64 = 5_000_000_000;
 /// The smallest share of a transfer's time that makes a finding.
 const MIN_SHARE: f64 = 0.1;
 
-/// The shortest time that makes a finding, in nanoseconds: nobody notices less.
+/// The shortest time that makes a finding, in nanoseconds. Users do not notice less.
 const MIN_COST: u64 = 1_000_000;
 
 /// The smallest number of waits for a window that makes a finding. Fewer are normal at the start of a connection.

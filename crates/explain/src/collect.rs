@@ -129,7 +129,7 @@ type Ends = (SocketAddr, SocketAddr);
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     /// Boxed, so that a map that grows moves little. Each packet is looked up, and SipHash took a quarter of the time
-    /// in which it is read; this hasher is seeded at random too, so that nobody can write a capture whose ends collide.
+    /// in which it is read; this hasher is seeded at random too, so that no capture can be crafted whose addresses collide.
     open: foldhash::HashMap<Ends, Box<CapturedConnection>>,
     /// Connections that were closed, with the time and the number of segments they had then.
     closing: VecDeque<(u64, Ends)>,

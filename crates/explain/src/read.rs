@@ -1,9 +1,9 @@
-//! What a connection carries, as far as it can be read.
+//! The content of a connection, as far as it can be read: HTTP messages, TLS records, window updates.
 //!
-//! Bodies are of no interest, so they are stepped over by their length: a reader says at which byte of the stream
-//! it wants to go on, and what comes before that is not even looked at, whether it was captured or not. What it
-//! wants, it gets in order; the little that comes early is kept for it, up to [`EARLY`] bytes. A reader that
-//! misses something it needed gives up, and the connection is looked at as bursts from there on.
+//! Bodies are skipped by their length: a reader says at which byte of the stream it continues, and everything before is
+//! ignored, whether it was captured or not. From there it gets the bytes in order; out-of-order segments are kept for it,
+//! up to [`MAX_EARLY`] bytes. A reader that misses a byte it needs gives up, and the connection's exchanges are then
+//! inferred from the ends' turns.
 
 pub(crate) mod dns;
 mod http1;
@@ -17,30 +17,30 @@ use crate::{
     stream_offset::ORIGIN,
 };
 
-/// How many bytes are kept that came before what is to be read next.
-const EARLY: usize = 256 << 10;
+/// The maximum number of out-of-order bytes that are kept.
+const MAX_EARLY: usize = 256 << 10;
 
-/// How many bytes suffice to tell what a stream is: HTTP/2's preface has as many.
-const TOLD: usize = 24;
+/// The number of bytes that suffice to recognise a protocol: the length of HTTP/2's preface.
+const RECOGNISABLE: usize = 24;
 
-/// The largest message head that is read; servers refuse much smaller ones.
-const HEAD: usize = 64 << 10;
+/// The maximum size of a message head in bytes; servers refuse much smaller ones.
+const MAX_HEAD: usize = 64 << 10;
 
-/// A request or a response.
+/// A request or a response; its range is given in stream offsets.
 #[derive(Debug, Clone)]
 pub(crate) struct Message {
-    /// Its first byte in the stream.
+    /// The first byte.
     pub(crate) start: u64,
-    /// The byte behind it; [`u64::MAX`] where the end of the stream ends it, or where its end was not found.
+    /// The byte after it; [`u64::MAX`] if the stream's end ends it, or its end was not found.
     pub(crate) end: u64,
     /// `GET /index.html`, `200`.
     pub(crate) label: Box<str>,
 }
 
-/// What a connection carries.
+/// The protocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Protocol {
-    /// Nobody knows.
+    /// Not recognised.
     #[default]
     Unknown,
     Http1,
@@ -53,22 +53,23 @@ pub(crate) enum Protocol {
 pub(crate) struct Content {
     pub(crate) protocol: Protocol,
     pub(crate) messages: PerSide<Vec<Message>>,
-    /// Where the first record of application data begins, with TLS.
+    /// Where the first TLS record of application data begins.
     pub(crate) secured: PerSide<Option<u64>>,
-    /// Where each side gave the other room to send, with HTTP/2 (RFC 9113 §6.9).
+    /// Where each side sent an HTTP/2 `WINDOW_UPDATE` (RFC 9113 §6.9).
     pub(crate) window_updates: PerSide<Vec<u64>>,
-    /// Whether the client's Finished is looked for.
+    /// Whether the client's Finished message is expected.
     finished: bool,
-    /// The methods of requests whose responses are still to come, where they decide on the body's length.
+    /// The methods of the requests without response so far, which affect the length of the response's body.
     methods: VecDeque<http1::Method>,
     streams: PerSide<Stream>,
 }
 
-/// One direction: where to go on, and by what.
+/// One direction of a connection.
 #[derive(Debug, Default)]
 struct Stream {
-    /// The next byte wanted.
+    /// The next byte that the reader needs.
     next: Option<u64>,
+    /// Out-of-order bytes.
     early: Vec<(u64, Box<[u8]>)>,
     early_bytes: usize,
     reader: Reader,
@@ -76,12 +77,12 @@ struct Stream {
 
 #[derive(Debug)]
 enum Reader {
-    /// It has not begun, or with so little that nothing can be said yet.
+    /// Nothing was recognised so far.
     New(Vec<u8>),
     Http1(http1::Reader),
     Http2(http2::Reader),
     Tls(tls::Reader),
-    /// It cannot be read, or not any more.
+    /// It cannot be read, or not any longer.
     GivenUp,
 }
 
@@ -92,16 +93,16 @@ impl Default for Reader {
 }
 
 impl Content {
-    /// A side's stream was seen from its first byte on.
+    /// The capture contains a side's stream from its first byte on.
     pub(crate) fn begin(&mut self, side: Side) {
         self.streams[side].next = Some(ORIGIN);
     }
 
-    /// Takes in data at this offset of a side's stream: what of it was kept, and its length.
+    /// Adds data at this offset of a side's stream: the captured bytes, and the original length.
     pub(crate) fn add(&mut self, from: Side, at: u64, kept: &[u8], len: u32) {
         let stream = &mut self.streams[from];
         if matches!(stream.reader, Reader::GivenUp) {
-            // Where a capture is cut, records begin with segments now and then.
+            // In a truncated capture, records occasionally begin with a segment.
             if self.protocol == Protocol::Tls && tls::is_data(kept) {
                 self.secured[from].get_or_insert(at);
             }
@@ -110,14 +111,14 @@ impl Content {
         let next = *stream.next.get_or_insert(at);
         let end = at + kept.len() as u64;
         if end <= next {
-            // A body that is stepped over, or something sent again. A head cut off by the capture ends here.
+            // A body that is skipped, or a retransmission. A head truncated by the capture ends here.
             if at <= next && next < at + u64::from(len) && kept.len() < len as usize {
                 self.give_up(from);
             }
             return;
         }
         if at > next {
-            if stream.early_bytes + kept.len() > EARLY {
+            if stream.early_bytes + kept.len() > MAX_EARLY {
                 return self.give_up(from);
             }
             stream.early_bytes += kept.len();
@@ -132,22 +133,22 @@ impl Content {
         }
     }
 
-    /// Goes on with what came early.
+    /// Continues with out-of-order bytes.
     fn read_early(&mut self, from: Side) {
         loop {
             let stream = &mut self.streams[from];
             let Some(next) = stream.next else { return };
             stream.early.retain(|(at, kept)| at + kept.len() as u64 > next);
-            let Some(place) = stream.early.iter().position(|(at, _)| *at <= next) else {
+            let Some(index) = stream.early.iter().position(|(at, _)| *at <= next) else {
                 stream.early_bytes = stream.early.iter().map(|(_, kept)| kept.len()).sum();
                 return;
             };
-            let (at, kept) = stream.early.swap_remove(place);
+            let (at, kept) = stream.early.swap_remove(index);
             self.read(from, &kept[(next - at) as usize..]);
         }
     }
 
-    /// Reads bytes that are next, and says which are next then.
+    /// Reads the bytes that are next in order.
     fn read(&mut self, from: Side, bytes: &[u8]) {
         let Some(at) = self.streams[from].next else { return };
         let mut reader = std::mem::take(&mut self.streams[from].reader);
@@ -186,7 +187,7 @@ impl Content {
         }
     }
 
-    /// What the first bytes of a stream, or of a packet in its midst, look like.
+    /// Recognises the protocol by the first bytes of a stream, or of a packet in its middle.
     fn recognise(&mut self, from: Side, at: u64, bytes: &[u8]) -> Reader {
         let (reader, protocol) = if self.protocol == Protocol::Http2 || bytes.starts_with(http2::PREFACE) {
             (Reader::Http2(http2::Reader::new(from, at)), Protocol::Http2)
@@ -195,9 +196,9 @@ impl Content {
         } else if tls::looks_like(bytes) {
             (Reader::Tls(tls::Reader::new(at)), Protocol::Tls)
         } else if at != ORIGIN {
-            // In the midst of a connection the next packet may begin a message.
+            // In the middle of a connection, the next packet may begin a message.
             return Reader::default();
-        } else if bytes.len() < TOLD {
+        } else if bytes.len() < RECOGNISABLE {
             return Reader::New(bytes.to_vec());
         } else {
             return Reader::GivenUp;
@@ -206,7 +207,7 @@ impl Content {
         reader
     }
 
-    /// Whether all of what was sent could be read, as far as messages go.
+    /// Whether all messages could be read.
     pub(crate) fn is_read(&self) -> bool {
         let read = |stream: &Stream| !matches!(stream.reader, Reader::GivenUp);
         let any = !self.messages.client.is_empty() || !self.messages.server.is_empty();
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn pipelined_requests_are_told_apart_though_packets_come_in_any_order() {
+    fn pipelined_requests_are_separated_when_packets_arrive_out_of_order() {
         let text = "PUT /a?secret=1 HTTP/1.1\r\nContent-Length: 5\r\n\r\nhelloHEAD /b HTTP/1.1\r\n\r\n";
         for cut in 1..text.len() {
             let mut content = Content::default();
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_was_not_captured_is_stepped_over() {
+    fn body_is_skipped_when_not_captured() {
         let mut content = Content::default();
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n";
         content.add(Side::Server, ORIGIN, head.as_bytes(), head.len() as u32 + 500);
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_end_where_their_framing_says() {
+    fn responses_end_as_their_framing_says() {
         let mut content = Content::default();
         add(&mut content, Side::Client, 0, "HEAD / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\nGET / HTTP/1.0\r\n\r\n");
         let stream = [
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_was_cut_off_is_given_up() {
+    fn reader_gives_up_when_head_is_truncated() {
         let mut content = Content::default();
         content.add(Side::Client, ORIGIN, b"GET / HT", 100);
         assert!(matches!(content.streams.client.reader, Reader::GivenUp) && content.messages.client.is_empty());

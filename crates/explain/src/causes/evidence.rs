@@ -1,4 +1,4 @@
-//! What a cause is told to describe a finding, and the fixes it returns.
+//! The evidence from which a cause describes a finding, and the fixes it returns.
 
 use std::borrow::Cow;
 

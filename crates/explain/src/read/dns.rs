@@ -1,11 +1,11 @@
-//! Answers of name servers (RFC 1035 §4.1): which addresses were given for which question.
+//! DNS messages (RFC 1035 §4.1): queries, and the addresses in answers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A message to or from a name server.
+/// A DNS query or answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Message {
-    /// The number that ties an answer to its question.
+    /// The identifier that an answer shares with its query.
     pub(crate) id: u16,
     pub(crate) answer: bool,
     /// The addresses in the answer.
@@ -13,7 +13,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Reads one; none where it makes no sense.
+    /// Parses a message; none if it is invalid.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
         let (id, flags, questions, answers) = (number(0)?, number(2)?, number(4)?, number(6)?);
@@ -42,7 +42,7 @@ fn name(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *bytes.get(at)? {
             0 => return Some(at + 1),
-            // The rest is elsewhere (RFC 1035 §4.1.4).
+            // A pointer to the rest (RFC 1035 §4.1.4).
             length if length >= 0xc0 => return Some(at + 2),
             length => at += usize::from(length) + 1,
         }

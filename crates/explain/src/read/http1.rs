@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{HEAD, Message};
+use super::{MAX_HEAD, Message};
 use crate::side::Side;
 
 /// Of a request's method: what it does to the length of the response (RFC 9112 §6.3).
@@ -28,7 +28,7 @@ pub(super) fn looks_like(from: Side, bytes: &[u8]) -> bool {
 #[derive(Debug)]
 pub(super) struct Reader {
     from: Side,
-    /// Bytes that were given, from `at` in the stream on, and did not suffice.
+    /// The incomplete head or line, which begins at `at` in the stream.
     given: Vec<u8>,
     at: u64,
     expects: Expects,
@@ -37,11 +37,11 @@ pub(super) struct Reader {
 #[derive(Debug, Clone, Copy)]
 enum Expects {
     Head,
-    /// The line that says how long the next chunk is, or the one that ends a chunk.
+    /// The line with the next chunk's length, or the line break after a chunk.
     Chunk,
-    /// The lines behind the last chunk.
+    /// The trailer section after the last chunk.
     Trailer,
-    /// Everything up to the end of the stream is one body, or a tunnel.
+    /// Everything up to the end of the stream is a body or a tunnel.
     Nothing,
 }
 
@@ -50,7 +50,7 @@ impl Reader {
         Self { from, given: Vec::new(), at, expects: Expects::Head }
     }
 
-    /// Reads on; the next byte wanted, or none where it makes no sense.
+    /// Reads on; returns the next byte needed, or none if the data is invalid.
     pub(super) fn read(
         &mut self,
         bytes: &[u8],
@@ -87,14 +87,14 @@ impl Reader {
             }
         }
         given.drain(..used);
-        // Most connections wait for the next head, and there are many.
+        // Most connections wait for the next head, and there may be very many: keep no empty buffer.
         self.given = if given.is_empty() { Vec::new() } else { given };
         self.at += used as u64;
-        (self.given.len() <= HEAD).then_some(self.at + self.given.len() as u64)
+        (self.given.len() <= MAX_HEAD).then_some(self.at + self.given.len() as u64)
     }
 
-    /// Reads a head; how far the next one, or the first chunk, is.
-    #[allow(clippy::option_option, reason = "nonsense, not enough, enough")]
+    /// Reads a head; returns the distance to the next one or to the first chunk.
+    #[allow(clippy::option_option, reason = "invalid, incomplete, complete")]
     fn head(
         &mut self,
         bytes: &[u8],
@@ -102,7 +102,7 @@ impl Reader {
         messages: &mut Vec<Message>,
         methods: &mut VecDeque<Method>,
     ) -> Option<Option<u64>> {
-        // Empty lines before a request are to be ignored (RFC 9112 §2.2).
+        // Empty lines before a request are ignored (RFC 9112 §2.2).
         let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         let bytes = &bytes[blank..];
         if !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -120,7 +120,7 @@ impl Reader {
                     "CONNECT" => Method::Connect,
                     _ => Method::Other,
                 });
-                // A query may hold what nobody else should read.
+                // The query is omitted: it may contain secrets.
                 let path = target.split(['?', '#']).next().unwrap_or_default();
                 (len, format!("{method} {path}"), body(request.headers, Body::Length(0)))
             }
@@ -129,7 +129,7 @@ impl Reader {
                 let httparse::Status::Complete(len) = response.parse(bytes).ok()? else { return Some(None) };
                 let code = response.code?;
                 if code / 100 == 1 && code != 101 {
-                    // An interim response is not the answer yet (RFC 9110 §15.2).
+                    // An interim response precedes the final one (RFC 9110 §15.2).
                     return Some(Some((blank + len) as u64));
                 }
                 let method = methods.pop_front().unwrap_or(Method::Other);
@@ -181,7 +181,7 @@ fn body(headers: &[httparse::Header], otherwise: Body) -> Body {
 }
 
 /// Reads the line before a chunk: how far the line before the next is (RFC 9112 §7.1).
-#[allow(clippy::option_option, reason = "nonsense, not enough, enough")]
+#[allow(clippy::option_option, reason = "invalid, incomplete, complete")]
 fn chunk(bytes: &[u8], expects: &mut Expects) -> Option<Option<u64>> {
     let Some(len) = line(bytes) else { return Some(None) };
     let text = std::str::from_utf8(&bytes[..len - 2]).ok()?;

@@ -1,11 +1,11 @@
-//! HTTP/2 over plain TCP (RFC 9113): where requests and responses begin and end, and who gave whom room.
+//! HTTP/2 over plain TCP (RFC 9113): where requests and responses begin and end, and where windows are updated.
 //!
-//! Over TLS none of this can be read, and the connection is looked at as turns.
+//! Inside TLS none of this can be read; exchanges are then inferred from the ends' turns.
 
 use super::Message;
 use crate::side::Side;
 
-/// What a client begins with (RFC 9113 §3.4).
+/// The client's connection preface (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const DATA: u8 = 0;
@@ -13,16 +13,16 @@ const HEADERS: u8 = 1;
 const WINDOW_UPDATE: u8 = 8;
 const END_STREAM: u8 = 1;
 
-/// The largest frame that is believed (RFC 9113 §4.2: 16 KiB unless the receiver asks for more).
-const FRAME: u64 = 1 << 24;
+/// The maximum plausible frame size in bytes (RFC 9113 §4.2: by default 16 KiB).
+const MAX_FRAME: u64 = 1 << 24;
 
 #[derive(Debug)]
 pub(super) struct Reader {
     from: Side,
-    /// A frame's header, as far as it was given.
+    /// The incomplete header of a frame.
     header: Vec<u8>,
     at: u64,
-    /// The stream of each message.
+    /// The stream identifier of each message.
     streams: Vec<u32>,
 }
 
@@ -32,7 +32,7 @@ impl Reader {
         Self { from, header: Vec::with_capacity(9), at: at + preface, streams: Vec::new() }
     }
 
-    /// Reads on; the next byte wanted.
+    /// Reads on; returns the next byte needed, or none if the data is invalid.
     pub(super) fn read(
         &mut self,
         mut bytes: &[u8],
@@ -48,7 +48,7 @@ impl Reader {
             let Some((head, [])) = self.header.split_first_chunk::<9>() else { break };
             let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
             let (length, kind, flags) = (u64::from(number(&head[..3])), head[3], head[4]);
-            if length >= FRAME {
+            if length >= MAX_FRAME {
                 return None;
             }
             let stream = number(&head[5..]) & 0x7fff_ffff;

@@ -3,12 +3,12 @@
 //! The client's first record of application data ends it: in TLS 1.2 that is the request itself. In TLS 1.3, where
 //! the server sends such records before the client does, the first is the client's Finished and the next the request.
 
-/// Whether a stream that begins so is TLS.
+/// Whether a stream that begins like this is TLS.
 pub(super) fn looks_like(bytes: &[u8]) -> bool {
     matches!(*bytes, [20..=23, 3, 0..=4, high, _, ..] if high <= 0x41)
 }
 
-/// Whether a record of application data begins so.
+/// Whether a record of application data begins like this.
 pub(super) fn is_data(bytes: &[u8]) -> bool {
     looks_like(bytes) && bytes[0] == APPLICATION
 }
@@ -18,7 +18,7 @@ const APPLICATION: u8 = 23;
 
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// A record's header, as far as it was given.
+    /// The incomplete header of a record.
     header: Vec<u8>,
     at: u64,
     /// Whether the next record of application data is the client's Finished.
@@ -30,12 +30,12 @@ impl Reader {
         Self { header: Vec::with_capacity(5), at, finished: false }
     }
 
-    /// TLS 1.3: the server has sent records of application data before the client.
+    /// In TLS 1.3, the server sends records of application data before the client; the client's first is its Finished.
     pub(super) fn expect_finished(&mut self) {
         self.finished = true;
     }
 
-    /// Reads on; the next byte wanted, or none where it makes no sense or nothing more is to be learnt.
+    /// Reads on; returns the next byte needed, or none if the data is invalid.
     pub(super) fn read(&mut self, mut bytes: &[u8], secured: &mut Option<u64>) -> Option<u64> {
         loop {
             let (head, rest) = bytes.split_at(bytes.len().min(5 - self.header.len()));

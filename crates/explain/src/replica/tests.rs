@@ -24,7 +24,7 @@ fn internet_explorer(bytes: u64) -> Model {
     (model.path.headers, model.path.rate) = (Size(40), Some(Rate::bits_per_second(70_000_000)));
     (model.writes.chunk, model.writes.in_flight) = (Some(Size(8217)), Some(1));
     model.sender.mss = Size(1160);
-    model.sender.initial_window = 8; // in the midst of a transfer
+    model.sender.initial_window = 8; // in the middle of a transfer
     model.sender.congestion = Congestion::Reno;
     (model.sender.min_rto, model.sender.tail_loss_probe) = (ms(300), false);
     model.receiver.window = Some(Size(8 * 1160));
@@ -49,7 +49,7 @@ fn fixes_make_the_captured_upload_seven_times_faster() {
     let predicted = |text: &str| seen.with(&text.parse().unwrap()).unwrap().as_secs_f64();
     assert!((240.0..258.0).contains(&predicted("")));
     assert!((35.0..45.0).contains(&predicted("deferred-ack=1ms")), "{}", predicted("deferred-ack=1ms"));
-    // Eight full segments are acknowledged at once; two chunks on the way let the second release the first.
+    // Eight full segments are acknowledged at once; two chunks in flight let the second release the first.
     assert!((30.0..40.0).contains(&predicted("chunk=9280")), "{}", predicted("chunk=9280"));
     assert!(predicted("send-buffer=64KiB,receive-window=64KiB") < 15.0);
 }
