@@ -70,7 +70,7 @@ pub(crate) fn is_control_frame(
     match content.protocol {
         Protocol::Tls => {
             let is_secured = content.secured[segment.from()].is_some_and(|secured| range.start > secured);
-            is_secured && !(has_heard_all && !CONTROL_LENGTHS.contains(&segment.len))
+            is_secured && (!has_heard_all || CONTROL_LENGTHS.contains(&segment.len))
         }
         Protocol::Http2 => {
             let updates = &content.window_updates[segment.from()];

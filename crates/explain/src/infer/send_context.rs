@@ -37,6 +37,7 @@ pub(crate) struct ReceiveWindowState {
 
 /// How the number of bytes in flight changes from round trip to round trip.
 #[derive(Debug, Clone, Copy, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent observations")]
 pub(crate) struct FlightTrend {
     /// Whether it grows by a quarter or more per round trip, as in slow start.
     pub(crate) is_growing: bool,

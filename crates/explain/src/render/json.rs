@@ -28,7 +28,7 @@ pub struct Document<'a> {
 #[derive(Debug)]
 struct Connections<'a> {
     captures: &'a [String],
-    connections: &'a [PairedConnection],
+    all: &'a [PairedConnection],
     request: &'a PredictionRequest,
 }
 
@@ -200,12 +200,12 @@ pub fn document<'a>(
     request: &'a PredictionRequest,
 ) -> Document<'a> {
     let pages = page_loads(connections).iter().map(Page::of).collect();
-    Document { schema: SCHEMA, captures, connections: Connections { captures, connections, request }, pages }
+    Document { schema: SCHEMA, captures, connections: Connections { captures, all: connections, request }, pages }
 }
 
 impl Serialize for Connections<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(self.connections.iter().map(|paired| self.connection(paired)))
+        to.collect_seq(self.all.iter().map(|paired| self.connection(paired)))
     }
 }
 

@@ -286,7 +286,10 @@ fn describe(connection: &Connection) -> String {
     if let Some(chunk) = connection.chunk {
         let (full, rest) = (chunk / connection.mss, chunk % connection.mss);
         let _ = write!(text, ", writes of {chunk} bytes ({full} full segments");
-        text += &if rest > 0 { format!(" and {rest} bytes)") } else { ")".to_owned() };
+        if rest > 0 {
+            let _ = write!(text, " and {rest} bytes");
+        }
+        text.push(')');
     }
     if let Some(acks) = connection.acks {
         let _ = write!(text, "; the receiver acknowledges {acks}");

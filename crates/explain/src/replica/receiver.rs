@@ -17,7 +17,7 @@ const MAX_READ: u64 = 16 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ack {
     /// The acknowledgement number, as an offset.
-    pub(super) ack: u64,
+    pub(super) number: u64,
     /// The right edge of the window.
     pub(super) right_edge: u64,
     /// The first SACK block (RFC 2018): the segment that triggered this acknowledgement, if it was out of order.
@@ -145,7 +145,7 @@ impl Receiver {
         if right_edge >= self.right_edge.saturating_add(self.mss.min(self.buffer.capacity / 2)) {
             self.right_edge = right_edge;
         }
-        Ack { ack: self.rcv_nxt, right_edge: self.right_edge, sack, duplicate: false }
+        Ack { number: self.rcv_nxt, right_edge: self.right_edge, sack, duplicate: false }
     }
 
     /// The program has read: sends a window update if that doubles the window.

@@ -1,11 +1,11 @@
-//! How fast captures are explained, and in how much memory, beside who else analyses them.
+//! Speed and memory of `haul explain`, compared with tcptrace and tshark.
 //!
-//! `cargo bench -p haul --bench explain` makes up a capture of 2 GB (or `LONGHAUL_BENCH_BYTES`) in a temporary folder
-//! and has it explained by `haul explain`, and analysed by tcptrace and by tshark's experts, where they are
-//! installed; then one of 100,000 connections, that come and go, and one of as many that are open together.
+//! `cargo bench -p haul --bench explain` generates a capture of 2 GB (or `LONGHAUL_BENCH_BYTES`) in a temporary folder.
+//! `haul explain` explains it; tcptrace and tshark's expert system analyse it, where they are installed. Two more captures
+//! have 100,000 connections: consecutive ones, and simultaneous ones.
 //!
-//! All of them read the file from the system's cache, when it has been written to the disk, and print to nowhere;
-//! `haul` and tcptrace take turns, and the middle of their times counts. tshark takes half a minute or more, and one.
+//! The file is in the page cache and synced to disk before each run, and output goes to `/dev/null`. `haul` and tcptrace
+//! take turns, and the median of their times counts. tshark runs once, as it takes half a minute or more.
 
 use std::{
     error::Error,
@@ -21,20 +21,20 @@ mod traffic;
 
 use traffic::Traffic;
 
-/// The size of the capture unless the environment tells, in bytes.
+/// The default size of the capture in bytes.
 const BYTES: u64 = 2_000_000_000;
 
-/// Packets per second that are asked of `haul explain` on two processors.
-const ENOUGH: f64 = 2e6;
+/// The required packets per second of `haul explain` on two processors.
+const MIN_RATE: f64 = 2e6;
 
-/// Bytes of memory that 100,000 connections may take.
-const MEMORY: u64 = 300_000_000;
+/// The maximum memory for 100,000 connections, in bytes.
+const MAX_MEMORY: u64 = 300_000_000;
 
-/// How often those that are compared run.
+/// The number of runs of `haul` and of tcptrace.
 const ROUNDS: usize = 3;
 
-/// The longest that a program may take.
-const PATIENCE: Duration = Duration::from_mins(15);
+/// The maximum duration of a run.
+const TIMEOUT: Duration = Duration::from_mins(15);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let bytes = std::env::var("LONGHAUL_BENCH_BYTES").map_or(Ok(BYTES), |bytes| bytes.parse())?;
@@ -42,14 +42,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let free = nix::sys::statvfs::statvfs(folder.path())?;
     let free = free.blocks_available() * free.fragment_size();
     if free < 2 * bytes {
-        println!("skipped: {} has {free} bytes free, and twice {bytes} are needed", folder.path().display());
+        println!("skipped: {} has {free} bytes free; twice {bytes} are needed", folder.path().display());
         return Ok(());
     }
     let file = folder.path().join("capture.pcap");
     let load = fs::read_to_string("/proc/loadavg")?;
     println!("{} processors, load {}", thread::available_parallelism()?, load.trim());
 
-    let busy = Traffic { connections: u32::MAX, together: 64, bytes: (10_000, 20_000_000), size: bytes };
+    let busy = Traffic { connections: u32::MAX, simultaneous: 64, bytes: (10_000, 20_000_000), size: bytes };
     let packets = generate("files", busy, &file)?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -58,20 +58,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         theirs.extend(measure("tcptrace -l -n", tcptrace, packets)?.map(|run| run.time));
     }
     measure("tshark -q -z expert", command("tshark", &["-n", "-q", "-z", "expert", "-r"], &file), packets)?;
-    if let Some(time) = middle(ours) {
+    if let Some(time) = median(ours) {
         let rate = packets as f64 / time.as_secs_f64();
-        verdict(rate >= ENOUGH, &format!("{:.2} of 2 million packets/s", rate / 1e6));
-        if let Some(tcptrace) = middle(theirs) {
+        verdict(rate >= MIN_RATE, &format!("{:.2} of 2 million packets/s", rate / 1e6));
+        if let Some(tcptrace) = median(theirs) {
             let times = tcptrace.as_secs_f64() / time.as_secs_f64();
             verdict(times >= 1.0, &format!("{times:.2} times as fast as tcptrace"));
         }
     }
 
-    for (name, together) in [("connections, come and gone", 1000), ("connections, all open", 100_000)] {
-        let many = Traffic { connections: 100_000, together, bytes: (1_000, 10_000), size: u64::MAX };
+    for (name, simultaneous) in [("consecutive connections", 1000), ("simultaneous connections", 100_000)] {
+        let many = Traffic { connections: 100_000, simultaneous, bytes: (1_000, 10_000), size: u64::MAX };
         let packets = generate(name, many, &file)?;
         if let Some(haul) = measure("haul explain --json", self::haul(&file), packets)? {
-            verdict(haul.memory <= MEMORY, &format!("{} of 300 MB", haul.memory / 1_000_000));
+            verdict(haul.memory <= MAX_MEMORY, &format!("{} of 300 MB", haul.memory / 1_000_000));
         }
     }
     Ok(())
@@ -80,7 +80,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn generate(name: &str, traffic: Traffic, file: &Path) -> Result<u64, Box<dyn Error>> {
     let to = File::create(file)?;
     let (packets, connections) = traffic::write(traffic, BufWriter::with_capacity(1 << 20, &to))?;
-    // The disk is not to be busy with it while others are measured.
+    // The disk must not be busy with it during the measurements.
     to.sync_all()?;
     let size = file.metadata()?.len() as f64 / 1e9;
     println!("\n{name}: {packets} packets, {connections} connections, {size:.2} GB");
@@ -97,14 +97,14 @@ fn command(program: &str, arguments: &[&str], file: &Path) -> Command {
     command
 }
 
-/// What a run took.
+/// The resources of a run.
 struct Run {
     time: Duration,
-    /// The most memory it had, in bytes.
+    /// The peak memory in bytes.
     memory: u64,
 }
 
-/// Runs a program that analyses so many packets; none where it is not installed.
+/// Runs a program that analyses this many packets; none if it is not installed.
 fn measure(name: &str, mut command: Command, packets: u64) -> Result<Option<Run>, Box<dyn Error>> {
     let began = Instant::now();
     let Ok(mut child) = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
@@ -117,11 +117,11 @@ fn measure(name: &str, mut command: Command, packets: u64) -> Result<Option<Run>
         if let Some(ended) = child.try_wait()? {
             break ended;
         }
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIMEOUT {
             child.kill()?;
             break child.wait()?;
         }
-        // The kernel keeps the peak; what is missed is what is added within the last moment.
+        // The kernel keeps the peak, so that only growth in the last two milliseconds is missed.
         let peak = fs::read_to_string(&status).unwrap_or_default();
         let peak = peak.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
         memory = memory.max(1024 * peak.unwrap_or(0u64));
@@ -137,8 +137,8 @@ fn measure(name: &str, mut command: Command, packets: u64) -> Result<Option<Run>
     Ok(Some(Run { time, memory }))
 }
 
-/// The time in the middle.
-fn middle(mut times: Vec<Duration>) -> Option<Duration> {
+/// The median time.
+fn median(mut times: Vec<Duration>) -> Option<Duration> {
     times.sort_unstable();
     times.get(times.len() / 2).copied()
 }

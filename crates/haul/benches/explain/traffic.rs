@@ -1,9 +1,9 @@
-//! Made-up traffic, as a busy client's end would capture it.
+//! Synthetic traffic, as captured at a busy client.
 //!
-//! What an analyser has to do depends on what it reads: connections that open and close, files up and down, slow
-//! starts, losses with their duplicate acknowledgements and repairs. Each connection here is a sender that goes round
-//! trip by round trip; what one round sends is put in order with what all the others send. The file is a pcap with
-//! Ethernet headers and microseconds, because that is what everything reads.
+//! The work of an analyser depends on the traffic: connections that open and close, uploads and downloads, slow start,
+//! losses with duplicate acknowledgements and retransmissions. Each connection here is a sender that advances round trip
+//! by round trip; the packets of all connections are merged by time. The file is a pcap with Ethernet headers and
+//! microseconds, because every analyser reads that.
 
 use std::{
     cmp::Reverse,
@@ -11,11 +11,11 @@ use std::{
     io::{self, Write},
 };
 
-/// What fills segments.
+/// The payload of segments.
 static ZEROS: [u8; SEGMENT as usize] = [0; SEGMENT as usize];
 
 const SEGMENT: u64 = 1448;
-/// Time between two segments that are sent together, in microseconds: 1 Gbit/s.
+/// The time between two segments of a burst, in microseconds: 1 Gbit/s.
 const GAP: u64 = 12;
 /// The largest window, in segments.
 const WINDOW: u64 = 200;
@@ -25,24 +25,24 @@ const SYN: u8 = 2;
 const PSH: u8 = 8;
 const ACK: u8 = 16;
 
-/// What traffic there is.
+/// The parameters of the traffic.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Traffic {
-    /// How many connections there are in all.
+    /// The number of connections.
     pub(crate) connections: u32,
-    /// How many of them at a time.
-    pub(crate) together: u32,
-    /// How much a connection carries at least and at most, in bytes; as many are small as large.
+    /// The number of simultaneous connections.
+    pub(crate) simultaneous: u32,
+    /// The minimum and maximum bytes of a connection, log-uniformly distributed.
     pub(crate) bytes: (u64, u64),
-    /// How much the capture is to have, in bytes; no connection begins after it has.
+    /// The size of the capture in bytes; no connection begins after it is reached.
     pub(crate) size: u64,
 }
 
-/// A random number generator (SplitMix64): the same traffic every time.
-struct Dice(u64);
+/// A random number generator (SplitMix64) with a fixed seed: the same traffic every time.
+struct Rng(u64);
 
-impl Dice {
-    fn roll(&mut self) -> u64 {
+impl Rng {
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -50,8 +50,8 @@ impl Dice {
     }
 
     /// From 0 to 1.
-    fn share(&mut self) -> f64 {
-        self.roll() as f64 / u64::MAX as f64
+    fn unit(&mut self) -> f64 {
+        self.next() as f64 / u64::MAX as f64
     }
 }
 
@@ -66,41 +66,41 @@ struct Packet {
     ack: u32,
     sack: Option<(u32, u32)>,
     len: u64,
-    /// What the data begins with; the rest is zeros.
+    /// The beginning of the payload; the rest is zeros.
     text: String,
 }
 
-/// A connection under way.
+/// An open connection.
 struct Flow {
     number: u32,
     upload: bool,
     bytes: u64,
-    /// How much of the body is acknowledged.
+    /// The acknowledged bytes of the body.
     done: u64,
     rtt: u64,
     window: u64,
     threshold: u64,
-    /// What client and server have sent, by sequence number.
+    /// The next sequence numbers of client and server.
     next: [u32; 2],
 }
 
 impl Flow {
-    fn new(number: u32, traffic: Traffic, dice: &mut Dice) -> Self {
+    fn new(number: u32, traffic: Traffic, rng: &mut Rng) -> Self {
         let (least, most) = traffic.bytes;
-        let bytes = least as f64 * (most as f64 / least as f64).powf(dice.share());
+        let bytes = least as f64 * (most as f64 / least as f64).powf(rng.unit());
         Self {
             number,
-            upload: dice.roll().is_multiple_of(2),
+            upload: rng.next().is_multiple_of(2),
             bytes: bytes as u64,
             done: 0,
-            rtt: 5_000 + dice.roll() % 100_000,
+            rtt: 5_000 + rng.next() % 100_000,
             window: 10,
             threshold: WINDOW,
-            next: [dice.roll() as u32, dice.roll() as u32],
+            next: [rng.next() as u32, rng.next() as u32],
         }
     }
 
-    /// A packet of the client's, or of the server's, and what it moves on by.
+    /// A packet of the client or the server; advances its sequence number.
     fn packet(&mut self, at: u64, from_client: bool, flags: u8, text: &str) -> Packet {
         let [client, server] = self.next;
         let (seq, ack) = if from_client { (client, server) } else { (server, client) };
@@ -128,11 +128,11 @@ impl Flow {
         there + self.rtt + 520
     }
 
-    /// A round of the body; when the next one begins.
-    fn round(&mut self, now: u64, dice: &mut Dice, out: &mut Vec<Packet>) -> u64 {
+    /// Sends a round of the body; returns when the next one begins.
+    fn round(&mut self, now: u64, rng: &mut Rng, out: &mut Vec<Packet>) -> u64 {
         let segments = (self.bytes - self.done).div_ceil(SEGMENT).min(self.window);
-        // At most one segment of a round is lost, one of 2000 in all.
-        let lost = dice.roll() % 2000;
+        // At most one segment of a round is lost, and one of 2000 in total.
+        let lost = rng.next() % 2000;
         let lost = (lost + 3 < segments).then_some(lost);
         let sender = usize::from(!self.upload);
         let (first, other) = (self.next[sender], self.next[1 - sender]);
@@ -160,7 +160,7 @@ impl Flow {
             len: 0,
             text: String::new(),
         };
-        // Seen from the client, an upload's acknowledgements come a round trip later, a download's at once.
+        // At the client, an upload's acknowledgements arrive a round trip later, a download's are sent at once.
         let answer = if self.upload { self.rtt } else { 30 };
         let behind = |segment: u64| place(segment).wrapping_add(length(segment) as u32);
         for segment in 0..segments {
@@ -211,7 +211,7 @@ impl Flow {
     }
 }
 
-/// Where a connection is.
+/// The stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Open,
@@ -219,18 +219,18 @@ enum Stage {
     Over,
 }
 
-/// Writes a capture; how many packets and connections it has.
+/// Writes a capture; returns the numbers of packets and connections.
 pub(crate) fn write(traffic: Traffic, mut to: impl Write) -> io::Result<(u64, u32)> {
     for word in [0xA1B2_C3D4, 0x0004_0002, 0, 0, 65_535, 1u32] {
         to.write_all(&word.to_le_bytes())?;
     }
-    let mut dice = Dice(7);
+    let mut rng = Rng(7);
     let (mut flows, mut packets) = (Vec::new(), BinaryHeap::new());
-    // Who goes on, and when.
+    // The next step of each connection.
     let mut steps = BinaryHeap::new();
     let (mut begun, mut count, mut size) = (0, 0, 0);
-    for place in 0..traffic.together.min(traffic.connections) {
-        flows.push(Flow::new(begun, traffic, &mut dice));
+    for place in 0..traffic.simultaneous.min(traffic.connections) {
+        flows.push(Flow::new(begun, traffic, &mut rng));
         steps.push(Reverse((u64::from(begun) * 997, Stage::Open, place)));
         begun += 1;
     }
@@ -245,11 +245,11 @@ pub(crate) fn write(traffic: Traffic, mut to: impl Write) -> io::Result<(u64, u3
         let (end, next) = match stage {
             Stage::Open => (flow.open(now, &mut out), Stage::Body),
             Stage::Body => {
-                let end = flow.round(now, &mut dice, &mut out);
+                let end = flow.round(now, &mut rng, &mut out);
                 if flow.done < flow.bytes { (end, Stage::Body) } else { (flow.close(end, &mut out), Stage::Over) }
             }
             Stage::Over if begun < traffic.connections && size < traffic.size => {
-                *flow = Flow::new(begun, traffic, &mut dice);
+                *flow = Flow::new(begun, traffic, &mut rng);
                 begun += 1;
                 (now + 1000, Stage::Open)
             }
@@ -266,7 +266,7 @@ pub(crate) fn write(traffic: Traffic, mut to: impl Write) -> io::Result<(u64, u3
     Ok((count, begun))
 }
 
-/// Writes a packet; how long its record is. Checksums are left to the network card, as captures of a sender show.
+/// Writes a packet; returns the length of its record. Checksums are zero, as in a sender's capture with offloading.
 fn put(packet: &Packet, to: &mut impl Write) -> io::Result<u64> {
     let mut record = [0; 16 + 14 + 20 + 60];
     let mut len = 16;

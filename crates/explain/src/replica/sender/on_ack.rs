@@ -44,8 +44,8 @@ impl Sender {
     /// An acknowledgement arrives.
     pub(in crate::replica) fn on_ack(&mut self, ack: &Ack, now: Nanos) {
         let prior_in_flight = self.in_flight();
-        let advances = ack.ack > self.snd_una();
-        self.max_window = self.max_window.max(ack.right_edge.saturating_sub(ack.ack));
+        let advances = ack.number > self.snd_una();
+        self.max_window = self.max_window.max(ack.right_edge.saturating_sub(ack.number));
         self.right_edge = self.right_edge.max(ack.right_edge);
         let outcome = self.scoreboard.acknowledge(ack, self.settings.sack, now);
         if let Some(rtt) = outcome.rtt {
@@ -58,7 +58,7 @@ impl Sender {
         }
         self.end_tail_loss_probe(ack, advances);
         let lost = self.detect_loss(advances, now);
-        self.update_recovery(ack.ack, lost);
+        self.update_recovery(ack.number, lost);
         let in_fast_recovery = matches!(self.recovery.state, RecoveryState::Recovery(_));
         let uses_half_of_cwnd = self.window.in_slow_start() && self.window.cwnd < 2 * self.cwnd_usage.max_in_flight;
         let event = AckEvent {
@@ -71,7 +71,7 @@ impl Sender {
             is_cwnd_limited: self.cwnd_usage.is_cwnd_limited || uses_half_of_cwnd,
             prior_in_flight,
             in_flight: self.in_flight(),
-            snd_una: ack.ack,
+            snd_una: ack.number,
             snd_nxt: self.snd_nxt,
             in_recovery: self.recovery.state != RecoveryState::Open,
             rate_sample: outcome.rate_sample,
@@ -99,7 +99,7 @@ impl Sender {
         let Some(probe) = self.recovery.tlp else { return };
         if ack.duplicate {
             self.recovery.tlp = None;
-        } else if advances && ack.ack >= probe.end_seq {
+        } else if advances && ack.number >= probe.end_seq {
             self.recovery.tlp = None;
             let is_open = self.recovery.state == RecoveryState::Open;
             if probe.is_retrans && is_open && !self.control.controls_recovery() {

@@ -184,7 +184,7 @@ impl Scoreboard {
     pub(super) fn acknowledge(&mut self, ack: &Ack, sack: bool, now: Nanos) -> AckOutcome {
         let mut outcome = AckOutcome::default();
         let mut latest: Option<SentSegment> = None;
-        while let Some(sent) = self.sent.pop_front_if(|sent| sent.packet.end <= ack.ack) {
+        while let Some(sent) = self.sent.pop_front_if(|sent| sent.packet.end <= ack.number) {
             outcome.acked += 1;
             self.mark_delivered(sent, &mut outcome, &mut latest);
         }
