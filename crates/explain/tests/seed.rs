@@ -25,9 +25,7 @@ fn slow_upload_waits_for_a_delayed_ack_in_each_chunk() {
     assert_eq!(transfer.cause, Some(Cause::DelayedAck));
     let finding = &transfer.findings[0];
     assert_eq!((finding.cost, &finding.packets[..]), (Duration::from_micros(93_110), &[416][..]));
-    assert!(
-        finding.why.contains("93 ms to 97 ms") && finding.why.contains("7 full segments of 1160 bytes and one of 97")
-    );
+    assert!(finding.why.contains("93 ms to 97 ms") && finding.why.contains("7 segments of 1160 bytes and one of 97"));
 }
 
 #[test]
@@ -47,7 +45,7 @@ fn predicted_18_mb_take_four_minutes_and_less_than_one_with_the_fix() {
 fn other_browsers_upload_is_healthy() {
     let connection = explained(HEALTHY);
     assert!(connection.transfers.iter().all(|transfer| transfer.findings.is_empty()));
-    // Two round trips from the midst of a connection tell nothing of its congestion window.
+    // Two round trips from the middle of a connection say nothing about its congestion window.
     let [transfer] = &connection.transfers[..] else { panic!("one upload") };
     assert_eq!(transfer.times[Cause::Propagation], transfer.times.sum());
 }
