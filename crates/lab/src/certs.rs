@@ -21,13 +21,13 @@ use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, pki_types::C
 #[derive(Debug, thiserror::Error)]
 pub enum CertError {
     /// They could not be made.
-    #[error("could not make the run's certificates: {0}")]
+    #[error("cannot make the run's certificates: {0}")]
     Make(#[from] rcgen::Error),
     /// TLS would not take them.
-    #[error("could not set up TLS with the run's certificates: {0}")]
+    #[error("cannot set up TLS with the run's certificates: {0}")]
     Use(#[from] rustls::Error),
     /// They could not be stored.
-    #[error("could not write {}: {source}; is there room left?", path.display())]
+    #[error("cannot write {}: {source}; check the free space", path.display())]
     Write {
         /// The file.
         path: PathBuf,

@@ -1,24 +1,20 @@
-//! A sentence of an article, as something that can turn out to be wrong.
+//! Claims: statements of an article that a run can refute.
 //!
-//! A [`Claim`] quotes the sentence and gives one [`Check`]: data, not code, so that the
-//! experiment file alone says what would refute it. A check compares cells of one workload;
-//! all but [`Check::Shrinks`] and [`Check::Overhead`] stay on one network. "By far" and "greatly" are numbers here,
-//! and whoever disagrees with a number can change it.
+//! A [`Claim`] quotes a sentence and gives one [`Check`]: data, not code, so that the experiment file alone says what
+//! would refute it. A check compares cells of one workload; all but [`Check::Shrinks`] and [`Check::Overhead`] stay on
+//! one network. "By far" and "greatly" are numbers here, which a reader who disagrees can change.
 //!
-//! A ratio is that of the comparisons ([`shift`](crate::stats::shift)), and its interval
-//! decides: the claim is *reproduced* when all of it satisfies the check, *refuted* when
-//! none of it does, and *inconclusive* in between. A claim about several rivals is as strong
-//! as its weakest pair: one refuted pair refutes it, all pairs must hold to reproduce it,
-//! and a rival that could not be measured leaves it open unless another has refuted it
-//! already. Counts of requests and connections have no interval; they decide alone.
+//! A ratio is estimated as in the comparisons ([`shift`](crate::stats::shift)), and its interval decides: the claim is
+//! *reproduced* if the whole interval satisfies the check, *refuted* if no part of it does, and otherwise
+//! *inconclusive*. A claim about several pairs is as strong as its weakest pair: one refuted pair refutes it, and all
+//! pairs must hold to reproduce it. A contender that was not measured leaves it inconclusive, unless another pair has
+//! refuted it. Counts of requests and connections have no interval and decide alone.
 //!
-//! A claim about a model says something about the model. Beside a real program it is judged,
-//! and the sentence that goes with the verdict calls it a model. Two models beside each other
-//! prove nothing: what they send, and what of it at once, is our choice, and the ratio of
-//! their times with it. Such a pair is passed over where there are others, and leaves the
-//! claim open where there are none.
+//! A claim about a model and a real program is judged, and the sentence with the verdict calls the model a model. A
+//! comparison of two models proves nothing, since their requests and concurrency are our choice. Such a pair is skipped
+//! if there are others, and otherwise leaves the claim inconclusive.
 //!
-//! A sentence that says several things makes several claims, each quoting its own part.
+//! A sentence with several statements becomes several claims, each quoting its own part.
 
 mod evidence;
 mod judge;
@@ -40,19 +36,19 @@ pub struct Claim {
     pub workload: String,
     /// The network on which they are compared.
     pub network: String,
-    /// What must be so.
+    /// What must hold.
     pub check: Check<String>,
 }
 
-/// What must be so for a claim to hold. Names are those of contenders, except `on`.
+/// The condition of a claim. Names are those of contenders, except `on`, which names a network.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Check<N> {
     /// Each of `what` takes at least `by` times as long as each of `than`.
     Slower {
-        /// The slow ones.
+        /// The slower contenders.
         what: Vec<N>,
-        /// Their rivals.
+        /// The faster contenders.
         than: Vec<N>,
         /// The least factor; 1 unless given.
         #[serde(default = "one")]
@@ -60,9 +56,9 @@ pub enum Check<N> {
     },
     /// Each of `among` takes at least `by` times as long as `what`.
     Fastest {
-        /// The fast one.
+        /// The fastest.
         what: N,
-        /// Its rivals.
+        /// The others.
         among: Vec<N>,
         /// The least factor; 1 unless given.
         #[serde(default = "one")]
@@ -274,7 +270,7 @@ impl<N> Check<N> {
         }
     }
 
-    /// What is wrong with its numbers and lists, if anything.
+    /// What is wrong with its numbers or lists, if anything.
     pub fn complaint(&self) -> Option<&'static str> {
         let (factors, lists) = match self {
             Self::Ratio { at_least: None, at_most: None, .. }
@@ -306,15 +302,15 @@ impl<N> Check<N> {
     }
 }
 
-/// What the measurement says of a claim.
+/// The verdict on a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It holds here too.
+    /// The measurement agrees.
     Reproduced,
-    /// It does not hold here.
+    /// The measurement disagrees.
     Refuted,
-    /// This run cannot tell.
+    /// The measurement does not decide.
     Inconclusive,
 }
 

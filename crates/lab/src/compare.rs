@@ -1,11 +1,12 @@
-//! Runs made at different times: what became faster, what became slower, and whether they may be compared.
+//! Comparing runs: which cells became faster or slower, and how the runs themselves differ.
 //!
-//! The first run is the **baseline**. Each later one is measured against it, cell by cell, by the same estimate as
-//! rivals of one run ([`shift`](crate::stats::shift)). None is measured against the one before it: of five runs, each
-//! a little slower than the last, every step may be within noise, and the fifth against the first is not. But cells
-//! of one run took turns on one machine in one hour; cells of several runs did not. What is different about the runs
-//! themselves is therefore told with them: a kernel, a setting, a tool's version, a network or workload of the same
-//! name that is another one. Cells whose network or workload is not the same are not compared at all.
+//! The first run is the **baseline**. Each later run is compared with it, cell by cell, with the estimate that also
+//! compares contenders ([`shift`](crate::stats::shift)). No run is compared with the one before it: if each of five
+//! runs is a little slower than the last, every step may be within noise while the whole change is not.
+//!
+//! The cells of one run took turns on one machine; those of several runs did not. So the comparison also lists how the
+//! runs differ: kernel, settings, versions, or a changed network or workload of the same name. Cells whose network or
+//! workload has changed are not compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use crate::{
     stats::shift::{CONFIDENCE, LEAST_CONFIDENCE, Shift, ratio},
 };
 
-/// What runs have in common and what not.
+/// The comparison of several runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Change {
     /// The runs, the baseline first.
@@ -23,18 +24,18 @@ pub struct Change {
     pub cells: Vec<CellChange>,
 }
 
-/// A run among those compared. In all that is said it is called by its number, which counts from 1.
+/// One of the compared runs. Texts refer to it by its number, counted from 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
-    /// What the caller calls it.
+    /// The name that the caller uses.
     pub name: String,
     /// When it began.
     pub started: String,
-    /// What is different about it and the baseline, one sentence each.
+    /// Its differences from the baseline, one text each.
     pub unlike: Vec<String>,
 }
 
-/// A cell then and later.
+/// A cell in the baseline and in later runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellChange {
     /// What was done.
@@ -47,7 +48,7 @@ pub struct CellChange {
     pub model: bool,
     /// The baseline's median, in seconds.
     pub median_s: Option<f64>,
-    /// What it was in each later run.
+    /// Its result in each later run.
     pub later: Vec<Later>,
 }
 
@@ -56,11 +57,11 @@ pub struct CellChange {
 pub struct Later {
     /// The median, in seconds.
     pub median_s: Option<f64>,
-    /// How many times as long it takes as in the baseline, or why that cannot be said.
+    /// Its time divided by the baseline's, or why there is no ratio.
     pub ratio: Result<Shift, String>,
 }
 
-/// What became of a cell.
+/// How a cell changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trend {
     /// It takes less time than in the baseline.
@@ -73,7 +74,7 @@ pub enum Trend {
     Unknown,
 }
 
-/// What became of the cells of a run.
+/// How the cells of a run changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Cells that take less time than in the baseline.
@@ -101,7 +102,7 @@ impl CellChange {
 }
 
 impl Later {
-    /// What became of the cell.
+    /// How the cell changed.
     pub fn trend(&self) -> Trend {
         match &self.ratio {
             Err(_) => Trend::Unknown,
@@ -126,7 +127,8 @@ impl Change {
         later.map(tally).collect()
     }
 
-    /// What to expect of so many comparisons, none of which is corrected for the others; nothing, of few.
+    /// How many differences to expect by chance, since the comparisons are not corrected for their number; none for
+    /// few comparisons.
     pub(crate) fn by_chance(&self) -> Option<String> {
         let telling =
             |later: &&Later| later.ratio.as_ref().is_ok_and(|ratio| ratio.confidence > LEAST_CONFIDENCE - 1e-9);
@@ -138,8 +140,7 @@ impl Change {
     }
 }
 
-/// Measures each run after the first against the first, the baseline. A run comes with the name that its caller has
-/// for it.
+/// Compares each run with the first, the baseline. Each run comes with the name that the caller uses.
 pub fn compare(runs: &[(&str, &RunResult)]) -> Change {
     let Some(((_, baseline), later)) = runs.split_first() else { return Change::default() };
     let compared = |(name, run): &(&str, &RunResult)| Compared {

@@ -1,16 +1,14 @@
-//! The contenders: whatever can do a workload. Real programs, run as people run them; and
-//! models, the request sequences of clients that cannot run here. One small file each,
-//! registered in [`all`].
+//! The contenders: programs that do a workload, run as people run them, and models, which replay the request sequences
+//! of clients that cannot run here. One small file each, registered in [`all`].
 //!
-//! A contender is prepared outside the measured time (a file system is mounted, a daemon
-//! started), runs inside it, and is put away whatever happened: [`Prepared`] owns all that
-//! `prepare` made, and dropping it clears that up in bounded time.
+//! A contender is prepared outside the measured time (mount a file system, start a daemon), runs inside it, and is
+//! cleaned up in any case: [`Prepared`] owns everything that `prepare` created, and dropping it cleans up in bounded
+//! time.
 //!
-//! What is always there before its user begins is prepared: the mount of davfs2, the SMB session,
-//! a mapped drive's first connection. A program that its user starts for the work (curl, rclone)
-//! pays for its start and its connections inside the clock. So the models and davfs2, whose files
-//! a thread of ours copies, pay for the start of no process; that is a millisecond or two for the
-//! whole work, where `cp -r` would be started once.
+//! Whatever exists before a user begins is prepared: the mount of davfs2, the SMB session, the first connection of a
+//! mapped drive. A program that the user starts for the work (curl, rclone) starts and connects within the measured
+//! time. So the models and davfs2, whose files are copied by a thread of ours, start no process in that time; this saves
+//! them a millisecond or two for the whole work, in which `cp -r` would start once.
 
 mod chromium;
 mod chunked;
@@ -46,36 +44,35 @@ use crate::{
     work::{Done, Task, Work, WorkError},
 };
 
-/// A desktop computer that reaches the server only through the middle box, which is then
-/// the sample's client host.
+/// A desktop computer that reaches the server through the middle box, which is then the client host.
 #[derive(Clone, Copy)]
 pub struct Pc<'a> {
     /// Its host.
     pub host: &'a dyn Spawn,
-    /// Where the middle box serves it: the box's address on their LAN, and a port.
+    /// The address of the middle box's share on their LAN.
     pub share: SocketAddr,
 }
 
-/// All that a contender is given for one sample.
+/// The input of a contender for one sample.
 pub struct Sample<'a> {
-    /// The client's host: the server's other end of the cable.
+    /// The client's host.
     pub client: &'a dyn Spawn,
-    /// The third host, for a contender that asks for one.
+    /// The third host, if the contender needs one.
     pub pc: Option<Pc<'a>>,
-    /// Where the server listens.
+    /// The server's address.
     pub address: SocketAddr,
     /// The URL of the task's folder on the server, with a slash at the end.
     pub url: String,
-    /// What to trust, when the URL is https.
+    /// The certificates to trust, if the URL is https.
     pub certificates: Option<&'a Certificates>,
     /// What to do.
     pub task: &'a Task,
-    /// The server's document root. Only for a client that is never told whether its work has arrived, and that
-    /// may not go on before: nothing of the work may be done here.
+    /// The server's document root. Only for clients that get no confirmation of an upload and must wait for it; no work
+    /// may be done here.
     pub root: &'a Path,
     /// A folder for all that the contender writes.
     pub scratch: &'a Path,
-    /// For preparing and running together.
+    /// The deadline of preparation and work together.
     pub deadline: Deadline,
 }
 
@@ -110,10 +107,10 @@ pub enum Failure {
         stop: Stop,
     },
     /// A thread could not be started or ended in disorder.
-    #[error("could not run on a thread of the client host: {0}")]
+    #[error("cannot run on a thread of the client host: {0}")]
     Thread(io::Error),
     /// No file of the client's or of its file system could be used.
-    #[error("could not {what} {}: {source}", path.display())]
+    #[error("cannot {what} {}: {source}", path.display())]
     Io {
         /// What was tried.
         what: &'static str,
@@ -126,7 +123,7 @@ pub enum Failure {
     #[error("`{0}` is not a URL whose host is an address and a port")]
     Url(String),
     /// No connection.
-    #[error("could not connect to {address}: {source}")]
+    #[error("cannot connect to {address}: {source}")]
     Connect {
         /// The server.
         address: SocketAddr,
@@ -176,7 +173,7 @@ pub trait Contender: Send + Sync {
     /// Its name, with the parameters that differ from their defaults: `rclone transfers=32`.
     fn name(&self) -> String;
 
-    /// What it is, in one line.
+    /// A description in one line.
     fn describe(&self) -> &'static str;
 
     /// Whether it is a model of a client that cannot run here.
@@ -202,30 +199,30 @@ pub trait Contender: Send + Sync {
     /// What it speaks, with TLS or without: the server is started to offer that.
     fn http(&self, tls: bool) -> Http;
 
-    /// Why it cannot do this work over this server, with TLS or without, if so.
+    /// Why it cannot do this work with this server, if so.
     fn unable(&self, work: &Work, server: &dyn Server, tls: bool) -> Option<String>;
 
-    /// Whether it keeps connections open between one load and the next, so that there is an idle one to choose.
+    /// Whether it keeps idle connections between two page loads.
     fn loads_pages(&self) -> bool {
         false
     }
 
-    /// The server that it is served by, if that is another than the experiment's: where two servers are what differs.
+    /// The server it prescribes instead of the experiment's, for comparing servers.
     fn server(&self) -> Option<&'static str> {
         None
     }
 
-    /// Whether it loads recorded pages, and does nothing else.
+    /// Whether it only loads recorded pages.
     fn replays(&self) -> bool {
         false
     }
 
-    /// Whether it does its work over TLS, where the experiment's is done so or not.
+    /// Whether it uses TLS, given whether the experiment does.
     fn tls(&self, experiment: bool) -> bool {
         experiment
     }
 
-    /// Whether what it does is to look names up by DNS, and nothing else.
+    /// Whether it only looks up names by DNS.
     fn resolves(&self) -> bool {
         false
     }
@@ -236,22 +233,22 @@ pub trait Contender: Send + Sync {
         Vec::new()
     }
 
-    /// What it does before the clock starts.
+    /// Prepares it, before the clock starts.
     fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure>;
 }
 
-/// A contender ready to run; dropping it clears up what preparing made.
+/// A contender ready to run; dropping it cleans up the preparation.
 pub trait Prepared {
     /// Does the work; the clock runs.
     fn run(&mut self) -> Result<Done, Failure>;
 
-    /// Clears up and says what went wrong with that.
+    /// Cleans up and reports errors of the cleanup.
     fn finish(self: Box<Self>) -> Result<(), Failure> {
         Ok(())
     }
 }
 
-/// For a contender that needs no preparation: running is all.
+/// A contender that needs no preparation.
 struct Ready<F>(F);
 
 impl<F: FnMut() -> Result<Done, Failure>> Prepared for Ready<F> {
@@ -374,7 +371,7 @@ fn programs_and_models() -> Vec<Registered> {
     ]
 }
 
-/// What an experiment may know of them.
+/// The contenders that experiments may name.
 pub fn known() -> Vec<KnownContender<'static>> {
     let known = |one: &'static Registered| KnownContender {
         name: one.name,
@@ -384,7 +381,7 @@ pub fn known() -> Vec<KnownContender<'static>> {
     all().iter().map(known).collect()
 }
 
-/// Why a cell must be skipped, and how to have it; `None` when it can run.
+/// Why a cell must be skipped, with advice; `None` if it can run.
 pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls: bool, root: bool) -> Option<String> {
     let missing = contender.needs().iter().find_map(|program| program.find().err());
     missing
@@ -409,14 +406,14 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
         .or_else(|| contender.unable(work, server, tls))
 }
 
-/// That a server has no HTTP/3.
+/// The reason of skipping HTTP/3 with this server.
 fn without_http3(server: &dyn Server) -> String {
     let version = server.settings().into_iter().find(|(name, _)| name == "version");
     let version = version.map_or_else(String::new, |(_, version)| format!(" ({version})"));
     format!("the server {}{version} does not support HTTP/3", server.name())
 }
 
-/// That a file could not be used.
+/// The failure of a file operation.
 fn io_failure(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
     let path = path.to_owned();
     move |source| Failure::Io { what, path, source }

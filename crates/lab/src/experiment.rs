@@ -1,22 +1,17 @@
 //! An experiment: one question, asked of many clients over several networks.
 //!
-//! The file is TOML and is meant to be read aloud: where the question comes from, the
-//! networks, the workloads, the contenders, and the sentences of the source as claims that
-//! the program can judge. What it leads to passes through three forms:
+//! The file is TOML: where the question comes from, the networks, the workloads, the contenders, and the sentences of the
+//! source as claims. It passes through three forms:
 //!
-//! 1. [`mod@file`] is the shape of the text, where every name still knows its place in it;
-//! 2. [`Experiment`] is what it means: every name refers to something, every quantity is in
-//!    range (`check` turns the one into the other, or into a [`Mistake`] with line, column
-//!    and the nearest valid name);
-//! 3. [`Plan`] is what to do: the cells that a choice of networks, workloads and contenders
-//!    leaves, in an order that is fair to all of them.
+//! 1. [`mod@file`] mirrors the text; every name knows its position in it;
+//! 2. [`Experiment`] is checked: every name refers to something, every quantity is in range (`check` turns the first form
+//!    into this one, or into a [`Mistake`] with line, column and the nearest valid name);
+//! 3. [`Plan`] is what to run: the cells of the selected networks, workloads and contenders, in a fair order.
 //!
-//! The quick race is a part of the same file, never a second file: it may leave out
-//! networks, workloads and contenders and move fewer files, but a name means the same in
-//! both, so that a claim is written once.
+//! The quick race is a part of the same file: it may leave out networks, workloads and contenders and use fewer files,
+//! but a name means the same in both, so that each claim is written once.
 //!
-//! This module knows no contender. The caller says which there are ([`Known`]), because
-//! only the caller can start them.
+//! This module knows no contender; the caller passes those it can start ([`Known`]).
 
 mod check;
 mod file;

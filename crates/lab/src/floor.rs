@@ -1,10 +1,9 @@
-//! The least time that physics allows a cell.
+//! The floor: the minimum time that physics allows a cell.
 //!
-//! Every result is also shown as a multiple of this, because "24 seconds" says nothing about
-//! whether there is anything left to gain, and "81 times the floor" says nearly everything.
+//! Every result is also shown as a multiple of the floor, because "24 seconds" does not say whether there is anything
+//! left to gain, and "81 times the floor" does.
 //!
-//! The floor is *round trips that cannot be saved × RTT + bytes ÷ rate*, for a client that
-//! starts with nothing and knows what to do:
+//! The floor is *round trips that nothing can save × RTT + bytes ÷ rate*, for an ideal client without open connections:
 //!
 //! | for | round trips |
 //! |---|---|
@@ -36,10 +35,10 @@ use page::{Connections, Way, replay::Over, schedule::INITIAL_WINDOW};
 
 use crate::{experiment::Network, work::Work};
 
-/// What cannot be saved, and how long it takes.
+/// The floor of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Floor {
-    /// Round trips that cannot be saved.
+    /// Round trips that nothing can save.
     pub round_trips: u32,
     /// Bytes of files that must cross the link, one way.
     pub bytes: u64,
@@ -62,11 +61,11 @@ pub fn floor(work: &Work, network: &Network, tls: bool) -> Floor {
     Floor { round_trips, bytes, time: network.rtt().saturating_mul(round_trips).saturating_add(crossing) }
 }
 
-/// How long a page takes over its recorded connections between ideal ends of the network: with the handshakes of the
-/// way of this name, and with slow start from the server's initial window. None for other ways and other work.
-pub fn ideal(work: &Work, network: &Network, way: &str) -> Option<Duration> {
+/// The ideal time of a page over its recorded connections: its dependencies, the handshakes of the contender of this
+/// name, and slow start from the server's initial window. None for other contenders and other work.
+pub fn ideal(work: &Work, network: &Network, contender: &str) -> Option<Duration> {
     let Work::Load { page } = work else { return None };
-    let over: Over = way.parse().ok()?;
+    let over: Over = contender.parse().ok()?;
     let window = network.server.initial_window.map_or(INITIAL_WINDOW, |segments| u64::from(segments) * 1460);
     let connections = Connections::Recorded { handshake: over.handshakes()?, initial_window: Some(window) };
     Some(page.0.schedule(&Way { rtt: network.rtt(), rate: network.down(), connections }).load)

@@ -1,19 +1,39 @@
-//! Experiments: any client against any server over any link, measured, compared, judged.
+//! Experiments: any client against any server over any link, measured, compared and judged.
 //!
-//! An **experiment** ([`experiment`]) is a TOML file: workloads × networks × contenders, and claims. A
-//! **plan** is what of it is to be run now, its cells. The **runner** ([`run`]) makes a **testbed**
-//! ([`testbed`]) for each sample (hosts, a cable, a tap), starts one of the [`servers`] and one of the
-//! [`contenders`] in it, checks the work ([`work`]), and counts. [`summarize`] makes of that what is
-//! kept ([`results`]): medians and intervals ([`stats`]), multiples of the [`floor`], comparisons of
-//! rivals, verdicts on [`claims`]. [`table`] and [`report_data`] show it, [`compare`] holds two runs against each other.
+//! An **experiment** ([`experiment`]) is a TOML file: workloads × networks × contenders, and claims. A **plan** is the
+//! part of it to run now: its cells. [`execution`] runs a plan: for each sample, [`run`] creates a **testbed**
+//! ([`testbed`]: hosts, a cable, a tap), starts one of the [`servers`] and one of the [`contenders`] on it, checks the
+//! [`work`], and counts. [`summarize`] turns the samples into [`results`]: medians and intervals ([`stats`]), multiples of
+//! the [`floor`], comparisons, verdicts on [`claims`]. [`table`] and [`report_data`] show them; [`compare`] compares runs.
 //!
 //! ```text
 //! experiments/*.toml → experiment → plan ─┐
 //!     servers, contenders, models → run ──┴→ outcomes → summarize → runs/<id>/run.json → table
 //! ```
 //!
-//! This is the only room that starts other people's programs. What decides (plan, statistics, claims,
-//! the table) does no I/O.
+//! This is the only crate that starts other people's programs. The modules that decide (plan, statistics, claims, table)
+//! do no I/O.
+//!
+//! ```
+//! use lab::experiment::{Experiment, Known, Selection};
+//!
+//! let text = r#"
+//!     title = "Locks on a slow line"
+//!     question = "What do locks cost an upload?"
+//!     contenders = ["curl", "redirector-h1"]
+//!     servers = ["embedded"]
+//!     samples = 3
+//!     source.title = "A sentence somebody said"
+//!     network.slow = { rtt = "20ms", rate = "10mbit" }
+//!     workload.few = { kind = "upload", files = 4, size = "1KiB" }
+//! "#;
+//! let contenders = lab::contenders::known();
+//! let known = Known { contenders: &contenders, servers: &["embedded"] };
+//! let experiment = Experiment::parse(text, "locks.toml".as_ref(), known)?;
+//! let plan = experiment.plan(&Selection::default())?;
+//! assert_eq!(plan.cells.len(), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod attribution;
 pub mod certs;

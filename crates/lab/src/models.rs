@@ -1,9 +1,8 @@
-//! The HTTP client of the models: one connection, one request at a time on it, every
-//! header said by the model. A model is the sequence of requests that a client makes which
-//! cannot run here, so nothing may be added, reordered, retried or hidden below it.
+//! The HTTP client of the models: one connection, one request in flight, every header set by the model. A model replays
+//! the request sequence of a client that cannot run here, so this layer adds, reorders, retries and hides nothing.
 //!
-//! A model of a mounted drive has its first connection before the clock starts, like the mounts
-//! it competes with. It is a thread of ours and pays no start of a process.
+//! A model of a mounted drive opens its first connection before the clock starts, like the mounts it competes with. It
+//! runs on a thread of ours and starts no process.
 
 mod client;
 mod multistatus;

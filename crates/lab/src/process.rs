@@ -1,11 +1,9 @@
-//! Other people's programs: found, started on a host, bounded, ended with everything they
-//! started.
+//! Running other people's programs: finding them, starting them on a host, and killing them with all their children at
+//! a deadline.
 //!
-//! A program's end is seen by the end of its output: both pipes close when it exits, so
-//! waiting for them with poll(2) costs no polling interval that would show in a
-//! measurement, needs no thread, and keeps what the program said last for the sentence
-//! that reports its failure. Each program leads a process group of its own, which is
-//! killed as a whole.
+//! The end of a program is detected by the end of its output: both pipes close when it exits. Waiting for them with
+//! poll(2) adds no polling interval to a measurement, needs no thread, and keeps the last lines for the error message.
+//! Each program leads a process group of its own, which is killed as a whole.
 
 use std::{
     fs::File,
@@ -31,10 +29,10 @@ use crate::{
     spawn::{Local, Spawn},
 };
 
-/// What of a program's last words is kept.
-const LAST_WORDS: usize = 4096;
-/// How long a daemon has to end by itself before it is killed.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes kept from the end of standard error.
+const STDERR_TAIL: usize = 4096;
+/// How long a daemon may take to exit before it is killed.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A program and the Debian package that brings it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,11 +55,11 @@ pub struct Missing {
     pub package: &'static str,
 }
 
-/// A program that did not do what it was started for.
+/// A program that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// It could not be started.
-    #[error("could not start {program}: {source}")]
+    #[error("cannot start {program}: {source}")]
     Start {
         /// The program.
         program: String,
@@ -78,13 +76,13 @@ pub enum ProcessError {
         /// What it complained of, as a rule the last line it printed.
         said: String,
     },
-    /// It ended although it was to run on.
-    #[error("{program} ended early")]
+    /// It exited too early.
+    #[error("{program} exited early")]
     Ended {
         /// The program.
         program: String,
     },
-    /// It was ended because its time was up or the run was interrupted.
+    /// It was killed at the deadline or by an interrupt.
     #[error("{program} {stop} and was killed{}", quote(said))]
     Stopped {
         /// The program.
@@ -127,7 +125,7 @@ impl Program {
         let said = self
             .command(Path::new("/"))
             .ok()
-            .and_then(|mut command| collect(&Local, command.arg(argument), &Deadline::for_cleanup(PATIENCE)).ok());
+            .and_then(|mut command| collect(&Local, command.arg(argument), &Deadline::for_cleanup(EXIT_TIMEOUT)).ok());
         said.map_or_else(String::new, |(_, output)| [output.stdout, output.stderr].concat())
     }
 }
@@ -151,13 +149,13 @@ pub struct Output {
     pub stderr: String,
 }
 
-/// Runs a program to its end on a host and returns what it printed. Of one that fails the last line is told.
+/// Runs a program to its end on a host and returns its output. The error of a failed program quotes its last line.
 pub fn run(host: &dyn Spawn, command: &mut Command, deadline: &Deadline) -> Result<Output, ProcessError> {
-    run_telling(host, command, deadline, last_line)
+    run_with_complaint(host, command, deadline, last_line)
 }
 
-/// The same for a program whose complaint is found otherwise in what it printed last to standard error.
-pub fn run_telling(
+/// Like [`run`], for a program whose error message `complaint` extracts from the end of standard error.
+pub fn run_with_complaint(
     host: &dyn Spawn,
     command: &mut Command,
     deadline: &Deadline,
@@ -167,7 +165,7 @@ pub fn run_telling(
     if status.success() {
         return Ok(output);
     }
-    // Some complain where they print.
+    // Some programs print errors to standard output.
     let said = Some(complaint(&output.stderr)).filter(|said| !said.is_empty());
     let said = said.unwrap_or_else(|| last_line(&output.stdout));
     Err(ProcessError::Failed { program: name(command), status, said })
@@ -181,7 +179,7 @@ fn collect(host: &dyn Spawn, command: &mut Command, deadline: &Deadline) -> Resu
     let mut child = command.spawn().map_err(start)?;
     let mut pipes = [
         Pipe::new(child.stdout.take().map(OwnedFd::from), usize::MAX),
-        Pipe::new(child.stderr.take().map(OwnedFd::from), LAST_WORDS),
+        Pipe::new(child.stderr.take().map(OwnedFd::from), STDERR_TAIL),
     ];
     loop {
         if pipes.iter().any(Pipe::open) {
@@ -325,7 +323,7 @@ impl Daemon {
     /// Asks it to end, waits a bounded time, then kills it with all that it started.
     pub fn stop(&mut self) {
         signal(&self.child, Signal::SIGTERM);
-        let deadline = Deadline::for_cleanup(PATIENCE);
+        let deadline = Deadline::for_cleanup(EXIT_TIMEOUT);
         while deadline.check().is_ok() {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 break;

@@ -1,8 +1,7 @@
-//! What a run leaves behind: `run.json` for programs, `samples.csv` for statisticians.
+//! The files of a run: `run.json` for programs, `samples.csv` for statistics.
 //!
-//! [`RunResult`] is the schema `longhaul.run/1`. It holds all that a table or a page needs,
-//! so that a run can be shown, and compared with another, long after its experiment file
-//! has changed. Fields may be added to it; a reader must pass over those it does not know.
+//! [`RunResult`] is the schema `longhaul.run/1`. It holds everything that tables and reports need, so that a run can be
+//! shown and compared after its experiment file has changed. Fields may be added; a reader must ignore unknown ones.
 //!
 //! A run is a folder, `runs/YYYYMMDD-HHMMSS-NAME`, with the time in UTC: sorted by name,
 //! runs are sorted by age.
@@ -40,17 +39,17 @@ pub struct RunResult {
     /// The experiment's title.
     #[serde(default)]
     pub title: String,
-    /// What it asks.
+    /// The experiment's question.
     #[serde(default)]
     pub question: String,
-    /// The command that made it, and would make it again; empty in runs that did not say.
+    /// The command that repeats it; empty in runs that did not record it.
     #[serde(default)]
     pub command: String,
     /// When it began: RFC 3339, UTC.
     pub started: String,
     /// The machine.
     pub host: Host,
-    /// How true the emulator was on it.
+    /// The emulator's accuracy.
     pub calibration: Option<Calibration>,
     /// What was chosen for the whole run: server, TLS, seed, quick, congestion control, …
     #[serde(default)]
@@ -65,23 +64,23 @@ pub struct RunResult {
     pub cells: Vec<CellResult>,
     /// Every pair of rivals on the same network and workload.
     pub comparisons: Vec<Comparison>,
-    /// The sentences of the source.
+    /// The claims of the source.
     pub claims: Vec<ClaimResult>,
 }
 
 impl RunResult {
-    /// The cell of that name, if the run had it.
+    /// The cell of this name.
     pub fn cell(&self, workload: &str, network: &str, contender: &str) -> Option<&CellResult> {
         self.cells.iter().find(|cell| cell.is(workload, network, contender))
     }
 
-    /// How much it is, in a few words.
+    /// The numbers of cells and judged claims, as text.
     pub fn summary(&self) -> String {
         let (cells, claims) = (counted(self.cells.len() as u64, "cell"), counted(self.claims.len() as u64, "claim"));
         format!("{cells}, {} of {claims} judged", self.judged())
     }
 
-    /// How many checks have a verdict that says yes or no.
+    /// The number of claims that are reproduced or refuted.
     pub fn judged(&self) -> usize {
         self.claims.iter().filter(|claim| claim.verdict != Verdict::Inconclusive).count()
     }
@@ -100,7 +99,7 @@ pub struct Host {
     pub tools: BTreeMap<String, String>,
 }
 
-/// How true the emulator is.
+/// The emulator's accuracy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// The median error of a packet's delay, in microseconds, at 1000 packets a second.
@@ -185,15 +184,15 @@ pub struct WorkloadRecord {
     pub step: String,
 }
 
-/// What became of a cell.
+/// The status of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// It ran, and its work was right every time.
+    /// It ran, and its work was correct every time.
     Ok,
     /// It could not run here.
     Skipped,
-    /// It ran and went wrong.
+    /// It failed.
     Failed,
 }
 
@@ -240,30 +239,30 @@ pub struct CellResult {
     /// The same of each sample, in the order in which they were taken; empty where it was not measured.
     #[serde(default)]
     pub server_cpu_samples_s: Vec<f64>,
-    /// How long a page takes this way on a network that loses nothing, between ends that compute nothing: its
-    /// dependencies, handshakes and slow start alone; none for other work.
+    /// The ideal time of a page: its dependencies, handshakes and slow start alone, without loss or computation; none
+    /// for other work.
     #[serde(default)]
     pub ideal_s: Option<f64>,
     /// The median time in round trips of the network; none where it has no delay.
     pub round_trips: Option<f64>,
-    /// The least time that physics allows ([`floor`](crate::floor)).
+    /// The minimum time that physics allows ([`floor`](crate::floor)).
     pub floor_s: f64,
     /// The median as a multiple of the floor.
     pub times_floor: Option<f64>,
-    /// What the time of its typical sample was spent on; none where that was not asked of its packets.
+    /// The attribution of its typical sample's time; none if its capture was not explained.
     #[serde(default)]
     pub why: Option<Why>,
 }
 
-/// What a sample's time was spent on, by its packets.
+/// The attribution of a sample's time to causes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Why {
     /// Which sample: its round.
     pub round: u32,
-    /// Seconds by cause: those that `explain` knows, and `idle`. They add up to the sample's time. Empty where its
-    /// packets could not be explained.
+    /// Seconds by cause: those of `explain`, and `idle`. They add up to the sample's time. Empty if its capture could not
+    /// be explained.
     pub seconds: BTreeMap<String, f64>,
-    /// That in one sentence for people; or why it could not be had.
+    /// The attribution in one sentence, or why there is none.
     pub answer: String,
 }
 
@@ -300,13 +299,13 @@ pub struct Comparison {
     pub ratio: f64,
     /// Its interval.
     pub ci95: Interval,
-    /// How often such an interval holds the truth; below 0.95 where the samples are too few.
+    /// The confidence of the interval; below 0.95 with few samples.
     pub confidence: f64,
     /// Whether a difference was detected.
     pub differs: bool,
 }
 
-/// A sentence of the source and what became of it.
+/// A claim and its verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClaimResult {
     /// The claim's short name.
@@ -328,7 +327,7 @@ pub struct ClaimResult {
     pub measured: String,
     /// The interval that the verdict rests on; counts have none.
     pub ci95: Option<Interval>,
-    /// How often such an interval holds the truth; below 0.95 where the samples are too few.
+    /// The confidence of the interval; below 0.95 with few samples.
     #[serde(default)]
     pub confidence: Option<f64>,
     /// The verdict.

@@ -1,10 +1,8 @@
-//! The servers of a race, each started for one run in a folder of that run, with a
-//! configuration generated there, and gone with it. Nothing of a server that may be
-//! installed and configured on the machine is read or touched.
+//! The servers of a race. Each sample starts its server in a folder of its own, with a generated configuration, and
+//! removes both. The configuration of an installed server is neither read nor changed.
 //!
-//! What the run wants to know of a server is small: its address, the folder it serves
-//! (the work is checked there, below any protocol), how many requests it was sent and over what, and
-//! what there is to record of its version and settings.
+//! A run needs little from a server: its address, the folder it serves (where the work is checked, below any protocol),
+//! the number and protocols of its requests, and its version and settings for the record.
 
 mod apache;
 mod embedded;
@@ -52,28 +50,28 @@ pub enum Http {
 pub struct Setup<'a> {
     /// Its host.
     pub host: &'a dyn Spawn,
-    /// Where it listens; the address clients reach it by.
+    /// The address it listens on.
     pub address: SocketAddr,
-    /// With TLS, unless absent.
+    /// The certificates; without them it serves plain HTTP.
     pub certificates: Option<&'a Certificates>,
-    /// What it offers.
+    /// The HTTP version it offers.
     pub http: Http,
-    /// The page that it is to answer for, if the work is to load one.
+    /// The recorded page to serve, if the work is to load one.
     pub page: Option<&'a Page>,
     /// A folder for all it writes. When we are root it is opened to the ordinary user the
     /// server runs as; the folders above it must let that user through.
     pub scratch: &'a Path,
-    /// For the time until it answers.
+    /// The deadline of the start.
     pub deadline: Deadline,
 }
 
-/// Why a server does not run.
+/// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// It is not installed.
     #[error(transparent)]
     Missing(#[from] Missing),
-    /// It cannot be had this way.
+    /// It does not support the setup.
     #[error("{server} cannot serve this: {why}")]
     Unable {
         /// The server.
@@ -92,7 +90,7 @@ pub enum ServerError {
         why: String,
     },
     /// Its folder could not be prepared.
-    #[error("could not prepare {server}'s {}: {source}", path.display())]
+    #[error("cannot prepare {server}'s {}: {source}", path.display())]
     Prepare {
         /// The server.
         server: &'static str,
@@ -198,13 +196,13 @@ pub fn choose(names: &[String]) -> Result<Box<dyn Server>, ChooseError> {
     Err(missing)
 }
 
-/// What keeps a server running; dropping it ends the server.
+/// The process of a server; dropping it stops the server.
 enum Process {
     Daemon(Daemon),
     Embedded(embedded::Handle),
 }
 
-/// A server that runs; dropping stops it, in bounded time.
+/// A running server; dropping it stops it, in bounded time.
 pub struct Running {
     url: String,
     root: PathBuf,
@@ -224,7 +222,7 @@ impl Running {
         &self.root
     }
 
-    /// Who must own what it serves; `None` when that is us.
+    /// The user that must own its files; `None` for the current user.
     pub fn owner(&self) -> Option<(Uid, Gid)> {
         self.owner
     }
@@ -249,7 +247,7 @@ impl Running {
         }
     }
 
-    /// An error that says why, if it does not run any more.
+    /// Fails with the reason if it has exited.
     pub fn check(&mut self) -> Result<(), ProcessError> {
         match &mut self.process {
             Process::Daemon(daemon) => daemon.check(),
@@ -337,9 +335,8 @@ fn launch(
     Ok(Running { url: url(setup), root, owner: folder.owner, log, process: Process::Daemon(daemon) })
 }
 
-/// Waits until a server program runs: until it has written its process id, which Apache
-/// and nginx do once they listen. Whether somebody answers at the address would tell less,
-/// for that may be another.
+/// Waits until a server program has written its PID file, as Apache and nginx do once they listen. Probing the address
+/// would be less reliable, since another program might answer.
 fn wait_ready(server: &'static str, setup: &Setup, daemon: &mut Daemon) -> Result<(), ServerError> {
     let failed = |why| ServerError::Start { server, address: setup.address, why };
     while fs::read_to_string(setup.scratch.join("pid")).unwrap_or_default().is_empty() {

@@ -1,15 +1,14 @@
-//! A run on the terminal, for somebody who was not there.
+//! The results of a run as text for the terminal.
 //!
-//! One block for each workload and network, fastest first. A bar shows the proportions, the multiple of the floor shows
-//! what is left to gain, and the time in round trips why: a client that needs eight for each file needs them on every
-//! network. A place says how much of the order is more than chance: 2–4 is a contender behind one that is detectably
-//! faster and before those that are detectably slower. (Groups of equals were rejected: "cannot be told from" is not an
-//! equivalence, and no grouping says it truly.) Under each block stands who wins and by how much, or who may have won;
-//! then what went wrong. After the blocks: what could not run and how to get it, and the claims with their verdicts.
+//! One block for each workload and network, fastest first. The bar shows proportions, the multiple of the floor shows
+//! what is left to gain, and the time in round trips shows why: a client that needs eight per file needs them on every
+//! network. The rank says how much of the order exceeds chance: 2–4 is a contender behind one that is detectably faster,
+//! and before those that are detectably slower. (Groups of equals were rejected: "not detectably different" is not
+//! transitive.) Below each block: failures, who wins and by how much, or who may have won. After the blocks: skipped
+//! contenders and how to install them, and the claims with their verdicts.
 //!
-//! Everything fits the width it is given. Where that is narrow, columns go, the least
-//! telling first; the median and the multiple stay. Nothing is coloured unless asked, and
-//! no colour carries what the words do not.
+//! Everything fits the given width. On a narrow terminal the least important columns are dropped; the median and the
+//! multiple of the floor stay. Colour is optional and repeats what the words say.
 
 mod block;
 mod change;
@@ -21,7 +20,7 @@ use crate::{results::RunResult, stats::range_coverage};
 
 pub use change::render_change;
 
-/// What to draw on.
+/// The terminal to draw on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
     /// Columns of the terminal.
@@ -30,7 +29,7 @@ pub struct Look {
     pub colour: bool,
 }
 
-/// Narrower than this, lines wrap as the terminal likes.
+/// On narrower terminals, lines wrap.
 const NARROWEST: usize = 40;
 
 impl Look {
@@ -46,8 +45,7 @@ impl Look {
         self.paint(Style::Bold, self.paragraph("", 0, text).trim_end()) + "\n"
     }
 
-    /// Text in the width, its first line after `first`, the others after as many blanks as
-    /// `indent` says.
+    /// Text wrapped to the width: `first` precedes the first line, `indent` blanks the others.
     pub fn paragraph(self, first: &str, indent: usize, text: &str) -> String {
         let blanks = " ".repeat(indent);
         let options = textwrap::Options::new(self.width())

@@ -1,15 +1,13 @@
-//! What the contenders do, and whether they did it.
+//! The work of a sample, and its verification.
 //!
-//! A [`Payload`] holds a workload's bytes, made once from a seed: incompressible and
-//! different in each file, so that neither compression nor a mix-up of files can go
-//! unseen. Each sample gets a [`Task`] with a folder of its own on the server, because a
-//! lock or a cached entry that an earlier sample left behind must not change a later one.
+//! A [`Payload`] holds a workload's bytes, generated from a seed: incompressible and different in each file, so that
+//! compression or a mix-up of files is detected. Each sample gets a [`Task`] with a folder of its own on the server, so
+//! that a lock or a cached entry of an earlier sample has no effect.
 //!
-//! A sample is over when its client is done *and* the work is complete where it belongs,
-//! byte by byte. For most clients the second follows from the first and is only checked.
-//! A file system may return from close(2) before the server has the file: then the folder
-//! is looked at until it is complete, after the client's exit, so that looking takes
-//! nothing from the client.
+//! A sample is over when its client is done *and* every byte of the work is in its place. For most clients the second
+//! follows from the first and is only checked. A file system may return from close(2) before the server has the file.
+//! Then the folder is polled until it is complete, but only after the client's exit, so that polling costs the client
+//! nothing.
 
 mod kind;
 mod verify;
@@ -37,15 +35,15 @@ use self::verify::{same_content, same_files, same_names};
 
 /// Where `mod_dav_fs` keeps the properties of a folder's files, inside that folder.
 const PROPERTIES: &str = ".DAV";
-/// How old files are that were there before. Of those of this second Apache tells no version for certain (a weak entity
-/// tag), as another change may follow within it.
+/// The age of files that exist before a sample. Apache gives a file changed in the current second a weak ETag, since
+/// another change may follow within the same second.
 const AGE: Duration = Duration::from_mins(1);
 
 /// What can go wrong with a task's files.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
     /// A file could not be written or read.
-    #[error("could not {what} {}: {source}", path.display())]
+    #[error("cannot {what} {}: {source}", path.display())]
     Io {
         /// What was tried.
         what: &'static str,
@@ -54,10 +52,10 @@ pub enum WorkError {
         /// Why not.
         source: io::Error,
     },
-    /// The result is not what was asked for.
+    /// The result is wrong.
     #[error("the result is wrong: {0}")]
     Wrong(String),
-    /// The result did not become right in time.
+    /// The result was not complete in time.
     #[error("the work {stop}: {wrong}")]
     Unfinished {
         /// What ended the wait.
@@ -67,15 +65,15 @@ pub enum WorkError {
     },
 }
 
-/// What a client hands back when it is done.
+/// The outcome that a client reports.
 #[derive(Debug, Default)]
 pub struct Done {
-    /// The names it found, if it was asked to list.
+    /// The names it found, if the work is a listing.
     pub listing: Option<Vec<String>>,
-    /// How long it says that the work took, where it knows better than whoever has started it: a page is loaded when
-    /// its last byte is there, and connections are closed after that.
+    /// The time of the work, if the client measures it better: a page is loaded at its last byte, before connections are
+    /// closed.
     pub took: Option<Duration>,
-    /// It may still be writing behind its own back, as a file system does after close(2).
+    /// Whether it may still be writing (write-back), as a file system does after close(2).
     pub writes_behind: bool,
 }
 
@@ -148,7 +146,7 @@ pub struct Task {
     began: SystemTime,
 }
 
-/// A file to fetch, as a listing would have told.
+/// A file to download, as a listing shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// On the server.
@@ -160,7 +158,7 @@ pub struct Listed {
 }
 
 impl Task {
-    /// What is to be done.
+    /// The work.
     pub fn work(&self) -> &Work {
         &self.payload.work
     }
@@ -318,8 +316,8 @@ fn folder_name(number: u64) -> String {
     format!("folder{number:03}")
 }
 
-/// Looks until what it sees is right, less and less often, and returns when the last look began; without deadline
-/// it looks once.
+/// Polls with growing pauses until the result is right, and returns when the last poll began; without a deadline it polls
+/// once.
 fn until_right(
     mut pause: Duration,
     deadline: Option<&Deadline>,
@@ -344,7 +342,7 @@ fn until_right(
 fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WorkError {
     let path = path.to_owned();
     move |source| match source.kind() {
-        // A server renames its temporary file while we look.
+        // The server may rename its temporary file during the poll.
         io::ErrorKind::NotFound => WorkError::Wrong(format!("{} is missing", path.display())),
         _ => WorkError::Io { what, path, source },
     }

@@ -1,16 +1,16 @@
-//! The page of something that still goes on, served to the browsers of this machine's user and to nobody else.
+//! A live report, served to the browsers of this machine's user and to nobody else.
 //!
-//! A page in a browser can send requests to any address, loopback included, and everybody on a shared machine can
-//! connect to its ports. So four things are asked of a request before it is answered: that it came over loopback, where
-//! alone the socket listens; that it knows a token of 128 random bits, which stands in the address and is shown to
-//! nobody but who started the run; that `Host` is that address, and not a name that somebody's name server makes point
-//! here (DNS rebinding); and that `Origin`, which browsers send with whatever changes something, is the page's own.
+//! Any web page can send requests to loopback addresses, and every user of a shared machine can connect to its ports. So
+//! a request is answered only if it passes four checks: it came over loopback, the only interface that the socket
+//! listens on; its URL has a token of 128 random bits, which only the user who started the run has seen; its `Host` is
+//! that address, and not a name that an attacker's name server points here (DNS rebinding); and its `Origin`, which
+//! browsers send with every change, is the report's own.
 //!
-//! The page asks for the state and is answered when there is a newer one than it has, or after a while all the same:
-//! a long poll, which any client does without an idea of it being one. (Server-sent events would need a body that never
-//! ends, and save nothing at one answer for each sample.)
+//! The report polls for the state. A response is sent when the state is newer than the client's, or after some seconds
+//! (long polling). Server-sent events were rejected: they need a response without an end, and save nothing at one
+//! response per sample.
 
-mod answer;
+mod responder;
 
 use std::{
     io,
@@ -24,18 +24,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 
-use answer::Answers;
+use responder::Responder;
 
-/// How long a client may take for the head of its request.
-const HEAD: Duration = Duration::from_secs(10);
+/// Time limit for the header of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many connections there may be at once.
-const MOST: usize = 64;
+/// Maximum number of connections.
+const MAX_CONNECTIONS: usize = 64;
 
-/// How long the end waits for a page that is open to fetch the report.
-const LAST: Duration = Duration::from_secs(5);
+/// How long an open live report has to fetch the final report.
+const LAST_FETCH: Duration = Duration::from_secs(5);
 
-/// What clients are told, and told again when it has changed.
+/// The state that clients poll for.
 #[derive(Debug, Clone, Default)]
 struct State {
     version: u64,
@@ -43,7 +43,7 @@ struct State {
     report: Option<Arc<Vec<u8>>>,
 }
 
-/// An address on loopback that nobody serves yet. To be made before the process goes where loopback is another one.
+/// A socket on loopback that is not served yet. Bind it before entering a network namespace with another loopback.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
@@ -51,7 +51,7 @@ pub struct Listener {
     token: String,
 }
 
-/// The page at its address, until it is dropped.
+/// A served live report; dropping it stops the server.
 #[derive(Debug)]
 pub struct Server {
     state: watch::Sender<State>,
@@ -59,7 +59,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What clients have had.
+/// What clients have fetched.
 #[derive(Debug, Clone, Copy, Default)]
 struct Fetched {
     page: bool,
@@ -75,23 +75,23 @@ impl Listener {
         Ok(Self { socket: listener, address, token: format!("{:032x}", rand::random::<u128>()) })
     }
 
-    /// The page's address, token included.
+    /// The URL of the live report, token included.
     pub fn url(&self) -> String {
         format!("http://{}/{}/", self.address, self.token)
     }
 
-    /// Serves the page of `state`, on a thread of its own; `cancel` is called when somebody there wants no more.
+    /// Serves the live report of `state`, on a thread of its own. `cancel` is called when a user stops the run there.
     pub fn serve(self, state: &impl Serialize, cancel: impl Fn() + Send + Sync + 'static) -> io::Result<Server> {
         let first = State { version: 1, json: Arc::new(serde_json::to_vec(state)?), report: None };
         let (sender, state) = watch::channel(first);
         let (had, fetched) = watch::channel(Fetched::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let answers = Answers { address: self.address, token: self.token, state, had, cancel: Box::new(cancel) };
+        let responder = Responder { address: self.address, token: self.token, state, had, cancel: Box::new(cancel) };
         let listener = self.socket;
         let thread = thread::Builder::new().name("live".into()).spawn(move || {
             // The accept loop ends when nobody publishes any more, and its connections with it.
-            if let Err(error) = runtime.block_on(accept(listener, answers)) {
-                tracing::warn!("the page is served no longer: {error}");
+            if let Err(error) = runtime.block_on(accept(listener, responder)) {
+                tracing::warn!("the live report is no longer served: {error}");
             }
         })?;
         Ok(Server { state: sender, fetched, thread: Some(thread) })
@@ -99,15 +99,14 @@ impl Listener {
 }
 
 impl Server {
-    /// Tells everybody who looks.
+    /// Publishes a new state.
     pub fn publish(&self, state: &impl Serialize) {
         let Ok(json) = serde_json::to_vec(state) else { return };
         self.state
             .send_modify(|state| *state = State { version: state.version + 1, json: Arc::new(json), ..state.clone() });
     }
 
-    /// Tells everybody the last state, and gives a page that is open some seconds to fetch the report, which is a page
-    /// by itself.
+    /// Publishes the last state, and gives an open live report some seconds to fetch the final report.
     pub fn finish(self, last: &impl Serialize, report: Vec<u8>) {
         self.state.send_modify(|state| state.report = Some(Arc::new(report)));
         self.publish(last);
@@ -118,7 +117,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         if let Ok(runtime) = runtime {
             let _ = runtime.block_on(async {
-                tokio::time::timeout(LAST, fetched.wait_for(|fetched| fetched.report)).await.map(drop)
+                tokio::time::timeout(LAST_FETCH, fetched.wait_for(|fetched| fetched.report)).await.map(drop)
             });
         }
     }
@@ -134,10 +133,10 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: TcpListener, answers: Answers) -> io::Result<()> {
+async fn accept(listener: TcpListener, responder: Responder) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let mut over = answers.state.clone();
-    let (answers, room) = (Arc::new(answers), Arc::new(Semaphore::new(MOST)));
+    let mut over = responder.state.clone();
+    let (responder, room) = (Arc::new(responder), Arc::new(Semaphore::new(MAX_CONNECTIONS)));
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -146,24 +145,24 @@ async fn accept(listener: TcpListener, answers: Answers) -> io::Result<()> {
             Some(_) = connections.join_next() => continue,
         };
         let Ok((stream, _)) = accepted else {
-            // Out of descriptors, perhaps: others may give theirs back.
+            // Probably out of file descriptors; other connections may close theirs.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let Ok(room) = room.clone().try_acquire_owned() else { continue };
-        let answers = answers.clone();
+        let responder = responder.clone();
         let service = hyper::service::service_fn(move |request| {
-            let answers = answers.clone();
-            async move { Ok::<_, std::convert::Infallible>(answers.to(&request).await) }
+            let responder = responder.clone();
+            async move { Ok::<_, std::convert::Infallible>(responder.to(&request).await) }
         });
         connections.spawn(async move {
             let mut builder = hyper::server::conn::http1::Builder::new();
-            builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(16 * 1024);
+            builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(16 * 1024);
             let _ = builder.serve_connection(TokioIo::new(stream), service).await;
             drop(room);
         });
     }
-    // An answer that is on its way may still go out.
+    // Lets responses in flight finish.
     let _ =
         tokio::time::timeout(Duration::from_millis(200), async { while connections.join_next().await.is_some() {} })
             .await;

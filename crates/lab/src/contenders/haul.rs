@@ -15,7 +15,7 @@ use std::{
 
 use super::{Contender, Failure, Prepared, Ready, Registered, Sample, Values, io_failure};
 use crate::{
-    process::{command, run_telling},
+    process::{command, run_with_complaint},
     servers::{Http, Server},
     work::{Done, Work},
 };
@@ -117,7 +117,7 @@ impl Haul {
     fn work(&self, program: &Path, sample: &Sample) -> Result<Done, Failure> {
         let task = sample.task;
         let mut done = Done::default();
-        let run = |command: &mut Command| run_telling(sample.client, command, &sample.deadline, complaint);
+        let run = |command: &mut Command| run_with_complaint(sample.client, command, &sample.deadline, complaint);
         match task.work() {
             Work::Upload { .. } => {
                 let files = task.writes().map(|(file, ..)| file);

@@ -201,7 +201,7 @@ pub(super) fn unexpected_status() -> Result<(), Failed> {
     let folder = scratch();
     let mut running = start(server("apache").as_ref(), folder.path(), Http::One, None, None)?;
     for (name, expected) in [
-        ("redirector-h1", "PUT /nowhere/file0000.bin was answered with status 409"),
+        ("redirector-h1", "PUT /nowhere/file0000.bin: unexpected status 409"),
         ("curl", "curl failed (exit status: 22): curl: (22) The requested URL returned error: 409"),
     ] {
         let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();

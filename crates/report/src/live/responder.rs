@@ -1,4 +1,4 @@
-//! Which request gets which answer.
+//! Routing requests of the live report, and replying to them.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -13,11 +13,11 @@ use tokio::sync::watch;
 
 use super::{Fetched, State};
 
-/// How long a request waits for news.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a poll waits for a newer state.
+const POLL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What answers are made of.
-pub(super) struct Answers {
+/// What responder are made of.
+pub(super) struct Responder {
     pub(super) address: SocketAddr,
     pub(super) token: String,
     pub(super) state: watch::Receiver<State>,
@@ -25,44 +25,44 @@ pub(super) struct Answers {
     pub(super) cancel: Box<dyn Fn() + Send + Sync>,
 }
 
-type Answer = Response<Full<Bytes>>;
+type Reply = Response<Full<Bytes>>;
 
-/// What is asked for.
+/// The target of a request.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum Route {
     Page,
     /// The state, once it is newer than this version.
     State(u64),
     Report,
     Cancel,
-    /// Nothing that there is; or nothing for who asks.
+    /// Refused: unknown target, or a failed check.
     Not(StatusCode),
 }
 
-impl Answers {
-    pub(super) async fn to(&self, request: &Request<Incoming>) -> Answer {
+impl Responder {
+    pub(super) async fn to(&self, request: &Request<Incoming>) -> Reply {
         let (method, uri, headers) = (request.method(), request.uri(), request.headers());
-        match asked(&self.address.to_string(), &self.token, method, uri.path(), uri.query(), headers) {
-            Asked::Page => self.page(),
-            Asked::State(version) => self.state(version).await,
-            Asked::Report => self.report(),
-            Asked::Cancel => {
+        match route(&self.address.to_string(), &self.token, method, uri.path(), uri.query(), headers) {
+            Route::Page => self.page(),
+            Route::State(version) => self.state(version).await,
+            Route::Report => self.report(),
+            Route::Cancel => {
                 (self.cancel)();
                 answer(StatusCode::ACCEPTED, "text/plain", Bytes::new())
             }
-            Asked::Not(status) => answer(status, "text/plain", Bytes::from_static(b"there is nothing here for you\n")),
+            Route::Not(status) => answer(status, "text/plain", Bytes::from_static(b"not found\n")),
         }
     }
 
-    fn page(&self) -> Answer {
+    fn page(&self) -> Reply {
         self.had.send_modify(|had| had.page = true);
         let json = self.state.borrow().json.clone();
         html(crate::live_page(&json))
     }
 
-    async fn state(&self, known: u64) -> Answer {
+    async fn state(&self, known: u64) -> Reply {
         let mut state = self.state.clone();
-        let news = tokio::time::timeout(PATIENCE, state.wait_for(|state| state.version > known)).await;
+        let news = tokio::time::timeout(POLL_TIMEOUT, state.wait_for(|state| state.version > known)).await;
         let state = match news {
             Ok(Ok(state)) => state.clone(),
             // The time is over, or the run.
@@ -72,7 +72,7 @@ impl Answers {
         answer(StatusCode::OK, "application/json", body.into())
     }
 
-    fn report(&self) -> Answer {
+    fn report(&self) -> Reply {
         let report = self.state.borrow().report.clone();
         let Some(report) = report else {
             return answer(StatusCode::NOT_FOUND, "text/plain", Bytes::from_static(b"the run is not at its end\n"));
@@ -83,31 +83,31 @@ impl Answers {
 }
 
 /// What a request asks for, if it may.
-fn asked(own: &str, token: &str, method: &Method, path: &str, query: Option<&str>, headers: &HeaderMap) -> Asked {
+fn route(own: &str, token: &str, method: &Method, path: &str, query: Option<&str>, headers: &HeaderMap) -> Route {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("not text"));
     if text(header::HOST) != Some(own) {
-        return Asked::Not(StatusCode::MISDIRECTED_REQUEST);
+        return Route::Not(StatusCode::MISDIRECTED_REQUEST);
     }
     let same = |origin: &str| origin.strip_prefix("http://") == Some(own);
     let origin = text(header::ORIGIN);
     if origin.is_some_and(|origin| !same(origin)) {
-        return Asked::Not(StatusCode::FORBIDDEN);
+        return Route::Not(StatusCode::FORBIDDEN);
     }
     let mut parts = path.strip_prefix('/').unwrap_or(path).splitn(2, '/');
     let (given, what) = (parts.next().unwrap_or_default(), parts.next());
     if !is_same(given.as_bytes(), token.as_bytes()) {
-        return Asked::Not(StatusCode::NOT_FOUND);
+        return Route::Not(StatusCode::NOT_FOUND);
     }
     match (method, what) {
-        (&Method::GET, Some("")) => Asked::Page,
+        (&Method::GET, Some("")) => Route::Page,
         (&Method::GET, Some("state")) => {
             let after = query.and_then(|query| query.strip_prefix("after=")).unwrap_or("0");
-            after.parse().map_or(Asked::Not(StatusCode::BAD_REQUEST), Asked::State)
+            after.parse().map_or(Route::Not(StatusCode::BAD_REQUEST), Route::State)
         }
-        (&Method::GET, Some("report")) => Asked::Report,
-        (&Method::POST, Some("cancel")) if origin.is_some() => Asked::Cancel,
-        (&Method::POST, Some("cancel")) => Asked::Not(StatusCode::FORBIDDEN),
-        _ => Asked::Not(StatusCode::NOT_FOUND),
+        (&Method::GET, Some("report")) => Route::Report,
+        (&Method::POST, Some("cancel")) if origin.is_some() => Route::Cancel,
+        (&Method::POST, Some("cancel")) => Route::Not(StatusCode::FORBIDDEN),
+        _ => Route::Not(StatusCode::NOT_FOUND),
     }
 }
 
@@ -116,11 +116,11 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
-fn html(page: Vec<u8>) -> Answer {
+fn html(page: Vec<u8>) -> Reply {
     answer(StatusCode::OK, "text/html; charset=utf-8", page.into())
 }
 
-fn answer(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
+fn answer(status: StatusCode, kind: &'static str, body: Bytes) -> Reply {
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() = status;
     let headers = [
@@ -146,20 +146,20 @@ mod tests {
     const OWN: &str = "127.0.0.1:4711";
     const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-    fn ask(method: &Method, path: &str, headers: &[(HeaderName, &str)]) -> Asked {
+    fn ask(method: &Method, path: &str, headers: &[(HeaderName, &str)]) -> Route {
         let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
         let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
-        asked(OWN, TOKEN, method, &path.replace("TOKEN", TOKEN), query, &headers)
+        route(OWN, TOKEN, method, &path.replace("TOKEN", TOKEN), query, &headers)
     }
 
     #[test]
     fn who_knows_the_token_is_answered() {
         let host = (header::HOST, OWN);
-        assert_eq!(ask(&Method::GET, "/TOKEN/", slice::from_ref(&host)), Asked::Page);
-        assert_eq!(ask(&Method::GET, "/TOKEN/state?after=7", slice::from_ref(&host)), Asked::State(7));
-        assert_eq!(ask(&Method::GET, "/TOKEN/report", slice::from_ref(&host)), Asked::Report);
+        assert_eq!(ask(&Method::GET, "/TOKEN/", slice::from_ref(&host)), Route::Page);
+        assert_eq!(ask(&Method::GET, "/TOKEN/state?after=7", slice::from_ref(&host)), Route::State(7));
+        assert_eq!(ask(&Method::GET, "/TOKEN/report", slice::from_ref(&host)), Route::Report);
         let own = (header::ORIGIN, "http://127.0.0.1:4711");
-        assert_eq!(ask(&Method::POST, "/TOKEN/cancel", &[host, own]), Asked::Cancel);
+        assert_eq!(ask(&Method::POST, "/TOKEN/cancel", &[host, own]), Route::Cancel);
     }
 
     #[test]
@@ -168,21 +168,21 @@ mod tests {
         for path in
             ["/", "/TOKEN", "/x/", "/0123456789abcdef0123456789abcdee/", "/state", "//TOKEN/", "/TOKEN/../TOKEN/"]
         {
-            assert_eq!(ask(&Method::GET, path, slice::from_ref(&host)), Asked::Not(StatusCode::NOT_FOUND), "{path}");
+            assert_eq!(ask(&Method::GET, path, slice::from_ref(&host)), Route::Not(StatusCode::NOT_FOUND), "{path}");
         }
         for stranger in ["evil.example:4711", "localhost", "127.0.0.1", "127.0.0.1:80", ""] {
             let asked = ask(&Method::GET, "/TOKEN/", &[(header::HOST, stranger)]);
-            assert_eq!(asked, Asked::Not(StatusCode::MISDIRECTED_REQUEST), "{stranger}");
+            assert_eq!(asked, Route::Not(StatusCode::MISDIRECTED_REQUEST), "{stranger}");
         }
-        assert_eq!(ask(&Method::GET, "/TOKEN/", &[]), Asked::Not(StatusCode::MISDIRECTED_REQUEST));
+        assert_eq!(ask(&Method::GET, "/TOKEN/", &[]), Route::Not(StatusCode::MISDIRECTED_REQUEST));
         for origin in ["http://evil.example", "null", "https://127.0.0.1:4711", "http://127.0.0.1:80"] {
             for (method, path) in [(&Method::GET, "/TOKEN/state"), (&Method::POST, "/TOKEN/cancel")] {
                 let asked = ask(method, path, &[host.clone(), (header::ORIGIN, origin)]);
-                assert_eq!(asked, Asked::Not(StatusCode::FORBIDDEN), "{origin} {path}");
+                assert_eq!(asked, Route::Not(StatusCode::FORBIDDEN), "{origin} {path}");
             }
         }
-        assert_eq!(ask(&Method::POST, "/TOKEN/cancel", slice::from_ref(&host)), Asked::Not(StatusCode::FORBIDDEN));
-        assert_eq!(ask(&Method::GET, "/TOKEN/cancel", slice::from_ref(&host)), Asked::Not(StatusCode::NOT_FOUND));
-        assert_eq!(ask(&Method::GET, "/TOKEN/state?after=x", &[host]), Asked::Not(StatusCode::BAD_REQUEST));
+        assert_eq!(ask(&Method::POST, "/TOKEN/cancel", slice::from_ref(&host)), Route::Not(StatusCode::FORBIDDEN));
+        assert_eq!(ask(&Method::GET, "/TOKEN/cancel", slice::from_ref(&host)), Route::Not(StatusCode::NOT_FOUND));
+        assert_eq!(ask(&Method::GET, "/TOKEN/state?after=x", &[host]), Route::Not(StatusCode::BAD_REQUEST));
     }
 }
