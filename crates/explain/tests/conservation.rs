@@ -1,4 +1,4 @@
-//! Whatever the packets, every instant of a transfer belongs to one cause, and nothing panics.
+//! For arbitrary packets, every instant of a transfer belongs to one cause, and nothing panics.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The upload that an odd segment made ten times slower, as it was printed then, and the healthy one beside it.
+//! The upload that an odd number of segments made ten times slower, and a healthy one, from printed captures.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! What a page draws: that packets come out of a trace as they went into it, that times add up, and that all of it is
-//! bounded.
+//! The data of a page: traces reproduce the packets, times add up, and the size is bounded.
 
 use std::path::Path;
 

@@ -73,7 +73,7 @@ fn by_messages(connection: &CapturedConnection) -> Vec<Exchange> {
         .collect()
 }
 
-/// Exchanges by the ends' turns.
+/// Exchanges by the ends' turns; one pass with a state that is too entangled to split.
 fn by_turns(connection: &CapturedConnection, vantage: &VantagePoint) -> Vec<Exchange> {
     let mut offsets = PerSide::of(|side| connection.offsets[side].map(StreamOffsets::rewound));
     let mut snd_nxt = PerSide { client: ORIGIN, server: ORIGIN };

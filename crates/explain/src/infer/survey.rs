@@ -86,6 +86,7 @@ struct Survey {
 }
 
 impl Survey {
+    /// One pass over the packets, which all properties share.
     fn of(connection: &CapturedConnection, vantage: &VantagePoint, side: Side, facts: &Facts) -> Option<Self> {
         let rtt = vantage.rtt();
         let mut sender = SenderState::new(connection.offsets[side]?, vantage, side, facts);

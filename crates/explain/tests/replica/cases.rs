@@ -1,4 +1,4 @@
-//! The transfers that are compared.
+//! The transfers whose replicas are compared with real ones.
 
 use std::{ops::Range, time::Duration};
 

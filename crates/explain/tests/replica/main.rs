@@ -1,4 +1,4 @@
-//! The replica against real kernels: uploads over cables whose parameters are known, and the time they take.
+//! Compares the replica with real kernels: uploads over cables with known parameters.
 
 mod cases;
 mod observing_stages;

@@ -1,4 +1,4 @@
-//! Stages that know TCP just well enough: one loses chosen bytes, one reads the windows off the acknowledgements.
+//! Stages that read TCP: one loses chosen bytes, one records the windows of acknowledgements.
 
 use std::{
     ops::Range,

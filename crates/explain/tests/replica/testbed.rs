@@ -1,4 +1,4 @@
-//! One upload between two hosts, and how long it took.
+//! One upload between two hosts, and its duration.
 
 use std::{
     io::{Read, Write},

@@ -1,7 +1,7 @@
-//! The fixes for Linux, each run once for real: what a finding prints is what somebody types.
+//! Runs each fix for Linux once, because users will type what a finding prints.
 //!
-//! A host of ours has settings of its own for most of it. What it has not (the queue of new devices is the machine's,
-//! and so is which congestion controls are loaded), or whose program is missing, is skipped aloud.
+//! A host is a network namespace, which has most of these settings. Fixes for the others (the default queue of new devices,
+//! the loaded congestion controls), and those whose program is missing, are skipped with a message.
 
 use std::{error::Error, path::Path, process::Command};
 

@@ -1,15 +1,14 @@
-//! Ground truth: what happened is known, because it was made to happen, and `explain` must find it.
+//! Ground truth: the tests cause something, and `explain` must find it.
 //!
-//! Each file of `tests/scenarios` is played between two real kernels over a cable and captured at the client, in the
-//! middle and at the server; what was to be concluded stands in the file. The scenarios wait and do not compute, so
-//! they are played side by side, and what came out wrong again by itself, up to three times ([`runs`]). A scenario
-//! fails if it did not happen as it says; whether explain found what happened is decided by all of them together
-//! ([`scores`]).
+//! Each file of `tests/scenarios` runs between two real kernels over a cable, and is captured at the client, in the middle
+//! and at the server; the file also contains the expected conclusion. Scenarios wait rather than compute, so they run
+//! concurrently, and those with a wrong result run again alone, up to three times ([`runs`]). A scenario fails if it did
+//! not happen as described. Whether `explain` found the causes is judged over all scenarios together ([`scores`]).
 //!
-//! Beside them the fixes that findings print are run once ([`fixes`]).
+//! The fixes that findings print run once as well ([`fixes`]).
 //!
-//! To look into one: `cargo test -p explain --test truth -- NAME`, with `SCENARIO_CAPTURES=FOLDER` to keep the
-//! captures of its first play in `FOLDER/1/NAME`.
+//! To examine one: `cargo test -p explain --test truth -- NAME`, with `SCENARIO_CAPTURES=FOLDER` to keep the captures of
+//! its first run in `FOLDER/1/NAME`.
 
 mod fixes;
 mod path;
@@ -37,10 +36,10 @@ use runs::{Pair, Play};
 use scenario::{After, Scenario};
 use scores::Scores;
 
-/// How many scenarios are played side by side.
+/// The number of concurrent scenarios.
 const AT_ONCE: usize = 16;
 
-/// What a trial does: a scenario's, or that of the fixes.
+/// The work of a trial: a scenario, or the fixes.
 type Job = Arc<dyn Fn(&Path) -> Result<Play, Box<dyn Error>> + Send + Sync>;
 
 fn main() -> ExitCode {

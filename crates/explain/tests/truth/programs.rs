@@ -1,5 +1,4 @@
-//! The programs of a scenario: a client and a server that say to one another what the scenario says, over the
-//! kernel's own sockets.
+//! The programs of a scenario: a client and a server that exchange what the scenario describes, over kernel sockets.
 
 mod http1;
 mod http2;

@@ -1,8 +1,8 @@
-//! How often a scenario is played, and what its plays come to.
+//! How often a scenario runs, and the result of its runs.
 //!
-//! A busy machine adds time of its own, and no packet tells the cause of that. But a hiccup does not come again, and a
-//! mistake does. So a scenario whose first play told anything that is not as it must be is played again, by itself,
-//! when all others are done, and once more if the two disagree: what most plays tell counts, for each thing they tell.
+//! A busy machine adds delays whose cause no packet shows. But a hiccup does not come again, and a mistake does. So a
+//! scenario whose first run gives any unexpected result runs again alone after all others, and once more if the two runs
+//! disagree. For each result, the majority of the runs counts.
 //! Nothing is asked of fewer plays or less exactly than otherwise; and what was right the first time can still turn out
 //! wrong in the others.
 

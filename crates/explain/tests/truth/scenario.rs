@@ -1,7 +1,7 @@
-//! What a scenario is: what happens between two hosts, and what must be concluded from it.
+//! A scenario: what happens between two hosts, and the expected conclusion.
 //!
-//! A file is one TOML table. Each `[[after]]` in it is the other half of a what-if pair: a what-if expression, and
-//! the change that makes it true, which is laid over the rest of the file.
+//! A file is one TOML table. Each `[[after]]` in it is the other half of a what-if pair: a what-if expression, and the
+//! settings with which it becomes real, which override those of the file.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

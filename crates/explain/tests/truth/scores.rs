@@ -1,4 +1,4 @@
-//! What all scenarios together say of `explain`, and the bars.
+//! The scores of `explain` over all scenarios, and their limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 

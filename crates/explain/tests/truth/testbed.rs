@@ -1,4 +1,4 @@
-//! A scenario, played: two hosts, a cable, two programs, three captures.
+//! Runs a scenario: two hosts, a cable, two programs, three captures.
 
 use std::{
     error::Error,

@@ -1,4 +1,4 @@
-//! What `explain` says of a capture, held against what happened.
+//! Compares the explanation of a capture with what happened.
 
 use std::{collections::BTreeMap, error::Error, path::Path};
 

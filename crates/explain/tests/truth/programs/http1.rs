@@ -1,4 +1,4 @@
-//! HTTP/1.1, or bodies alone, over whatever carries bytes.
+//! HTTP/1.1, or bodies only, over any byte stream.
 
 use std::{
     io::{self, Read, Write},

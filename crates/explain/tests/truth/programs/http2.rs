@@ -1,4 +1,4 @@
-//! HTTP/2 over TCP or TLS: what is its own is the flow control (RFC 9113 §5.2).
+//! HTTP/2 over TCP or TLS, for its flow control (RFC 9113 §5.2).
 
 use std::{
     io,

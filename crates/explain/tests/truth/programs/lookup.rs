@@ -1,4 +1,4 @@
-//! A name server that knows one name, and a resolver that asks for it (RFC 1035).
+//! A DNS server that knows one name, and a resolver that queries it (RFC 1035).
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! TLS for a scenario, or none.
+//! Optional TLS for a scenario.
 
 use std::{io, net::TcpStream, sync::Arc, thread::sleep, time::Duration};
 
