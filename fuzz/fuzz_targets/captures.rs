@@ -14,7 +14,7 @@ libfuzzer_sys::fuzz_target!(|file: &[u8]| {
                 Ok(Some(packet)) => {
                     assert!(packet.original_len as usize >= packet.bytes.len());
                     assert!(packet.network().is_none_or(|ip| ip.len() <= packet.bytes.len()));
-                    if let Some(packet) = fragments.whole(packet) {
+                    if let Some(packet) = fragments.reassemble(packet) {
                         summary.add(&packet);
                     }
                 }

@@ -18,7 +18,7 @@ libfuzzer_sys::fuzz_target!(|packets: Vec<(u16, u16, Vec<u8>)>| {
             original_len: bytes.len() as u32 + u32::from(*cut),
             bytes,
         };
-        if let Some(whole) = fragments.whole(packet) {
+        if let Some(whole) = fragments.reassemble(packet) {
             assert!(whole.original_len as usize >= whole.bytes.len());
             assert!(whole.bytes.len() <= bytes.len().max(0x20000));
         }

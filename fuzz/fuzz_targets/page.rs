@@ -11,11 +11,11 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
             let read =
                 page::Spec::parse(&spec.to_toml(), Path::new("fuzz.toml")).expect("what was written can be read");
             assert_eq!(read.requests.len(), spec.requests.len());
-            let _ = page::text::render(
+            let _ = page::waterfall::render(
                 &spec,
                 &[std::time::Duration::MAX],
                 None,
-                page::text::Look { width: 80, colour: true },
+                page::waterfall::Look { width: 80, colour: true },
             );
         }
     }

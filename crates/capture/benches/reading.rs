@@ -71,7 +71,7 @@ fn whole(path: &Path) -> Result<u64, capture::Error> {
     let mut fragments = Fragments::default();
     let mut count = 0;
     while let Some(packet) = source.next()? {
-        count += u64::from(fragments.whole(packet).is_some_and(|packet| packet.network().is_some()));
+        count += u64::from(fragments.reassemble(packet).is_some_and(|packet| packet.network().is_some()));
     }
     Ok(count)
 }

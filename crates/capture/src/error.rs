@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-/// Why the next packet of a capture cannot be had. Packets are numbered from 1, as Wireshark does.
+/// Why the next packet of a capture cannot be read. Packets are numbered from 1, as in Wireshark.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be opened.
@@ -10,59 +10,59 @@ pub enum Error {
     Open {
         /// The capture.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file cannot be read further.
-    #[error("cannot read packet {packet} of {}: {source}; check the disk it lies on", file.display())]
+    #[error("cannot read packet {packet} of {}: {source}; check the disk", file.display())]
     Read {
         /// The capture.
         file: PathBuf,
-        /// The packet that was to come.
+        /// The next packet.
         packet: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file has not a single byte.
-    #[error("{} is empty; capture again, and look whether whoever writes it has ended", file.display())]
+    /// The file is empty.
+    #[error("{} is empty; capture again, and check that the capturing program has ended", file.display())]
     Empty {
         /// The file.
         file: PathBuf,
     },
-    /// The file does not begin as a capture does, or holds no line that is known.
-    #[error("{} is no {format} capture; `editcap -F pcapng` makes one that is read here of most others", file.display())]
+    /// The file has no known header, or contains no known line.
+    #[error("{} is not a {format} capture; `editcap -F pcapng` converts most other formats", file.display())]
     Format {
         /// The file.
         file: PathBuf,
-        /// What it was to be.
+        /// The expected format.
         format: &'static str,
     },
-    /// The file ends within a packet.
+    /// The file ends in the middle of a packet.
     #[error(
-        "{} breaks off at packet {packet}; {}capture again",
+        "{} is truncated at packet {packet}; {}capture again",
         file.display(), rest(*packet)
     )]
     Truncated {
         /// The capture.
         file: PathBuf,
-        /// The packet that is missing or not whole.
+        /// The incomplete packet.
         packet: u64,
     },
-    /// The file contradicts its format, or uses a part of it that cannot be used here.
+    /// The file is damaged, or uses an unsupported feature of its format.
     #[error(
-        "packet {packet} of {} cannot be read: {what}; {}capture again",
+        "cannot read packet {packet} of {}: {what}; {}capture again",
         file.display(), rest(*packet)
     )]
     Damaged {
         /// The capture.
         file: PathBuf,
-        /// The packet at which, or before which, it happens.
+        /// The damaged packet, or the one after the damage.
         packet: u64,
         /// What is wrong.
         what: &'static str,
     },
-    /// A line of a printed capture begins as a packet and goes on as none.
-    #[error("line {line} of {} cannot be read: {what}; correct it, or remove it", file.display())]
+    /// A line of a printed capture begins like a packet, but the rest is invalid.
+    #[error("{}:{line}: {what}; correct or remove the line", file.display())]
     Line {
         /// The capture.
         file: PathBuf,
@@ -73,11 +73,11 @@ pub enum Error {
     },
 }
 
-/// What can be done with the packets before this one.
+/// Advice to use the packets before this one.
 fn rest(packet: u64) -> String {
     match packet.saturating_sub(1) {
         0 => String::new(),
-        1 => "go on with the one before it or ".to_owned(),
-        before => format!("go on with the {before} before it or "),
+        1 => "use the one packet before it, or ".to_owned(),
+        before => format!("use the {before} packets before it, or "),
     }
 }

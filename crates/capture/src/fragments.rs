@@ -1,14 +1,15 @@
-//! IP packets that were cut up on the way, whole again (RFC 791 §3.2, RFC 8200 §4.5).
+//! Reassembly of IP fragments (RFC 791 §3.2, RFC 8200 §4.5).
 //!
-//! A segment that arrives in fragments is one segment to its receiver, and only the first fragment
-//! says that it is one at all. So fragments are held until all have passed, and then given as one
-//! packet: of the last one's number and time, since it is the one the receiver waited for. Where the
-//! capture cut fragments short, the packet has the bytes up to the first cut.
+//! A segment in fragments is one segment to its receiver, and only the first fragment contains the TCP header. So
+//! fragments are held until all have passed, and returned as one packet, with the number and time of the last fragment,
+//! since the receiver waited for that one. If the capture truncated a fragment, the packet ends there.
 //!
-//! A packet of which a **fragment is missing** never comes, as it never came to its receiver; only
-//! [`Fragments::lost`] counts it. It is given up once 60 seconds of the capture have passed (RFC 8200),
-//! once fragments contradict each other (overlapping ones are an attack, RFC 5722), or once
-//! the fragments held take more than [`ROOM`], the oldest first.
+//! A packet with a **missing fragment** is never returned, as its receiver never got it; [`Fragments::lost`] counts it. It
+//! is dropped after 60 seconds of the capture (RFC 8200), when fragments contradict each other (overlapping fragments are
+//! an attack, RFC 5722), or when the held fragments exceed [`MAX_HELD`], the oldest first.
+//!
+//! Rejected: etherparse's `IpDefragPool`, whose memory has no bound on hostile input ("NOT safe against Out of Memory
+//! attacks"), and which accepts no fragments truncated by a snaplen.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,52 +18,53 @@ use std::{
 
 use crate::{LinkType, Packet};
 
-/// How long the rest of a packet is waited for.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Maximum time between the first and the last fragment of a packet.
+const REASSEMBLY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The bytes of fragments that are held at most, with [`PIECE`] for the holding of each.
-pub const ROOM: usize = 4 << 20;
+/// Maximum number of bytes held in fragments, including [`PIECE`] for each of them.
+pub const MAX_HELD: usize = 4 << 20;
+/// Overhead of a held fragment in bytes.
 const PIECE: usize = 128;
 
-/// The longest packet that fragments make, without its header.
-const LONGEST: u32 = 0xFFFF;
+/// Maximum length of a reassembled packet without its header.
+const MAX_LENGTH: u32 = 0xFFFF;
 
-/// The IPv6 extension headers that may stand before a fragment's, and that.
+/// The fragment header, and the IPv6 extension headers that may precede it.
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
-/// The fragments of which others are still missing.
+/// The fragments of incomplete packets.
 #[derive(Debug, Default)]
 pub struct Fragments {
-    /// In the order of their first fragments.
+    /// In order of arrival.
     partial: VecDeque<Partial>,
-    /// What they take.
+    /// Bytes held.
     held: usize,
     lost: u64,
-    /// The latest packet put together.
+    /// The last reassembled packet.
     whole: Vec<u8>,
 }
 
-/// What tells a packet's fragments from all others.
+/// Identifies the fragments of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Key {
     /// Both addresses, of either version.
     addresses: [u8; 32],
-    /// Of IPv4; of IPv6 it may differ between fragments, and 0 is taken.
+    /// Of IPv4. In IPv6 it may differ between fragments, so it is 0 here.
     protocol: u8,
     identification: u32,
 }
 
-/// A packet of which not all has passed.
+/// An incomplete packet.
 #[derive(Debug)]
 struct Partial {
     key: Key,
     begun: Duration,
-    /// The headers before the data, without what makes them a fragment's.
+    /// The headers before the data, without the fragment's own fields.
     header: Vec<u8>,
-    /// The length of the data, once the last fragment told.
+    /// Length of the data; known from the last fragment.
     len: Option<u32>,
     pieces: BTreeMap<u32, Piece>,
     held: usize,
@@ -71,16 +73,16 @@ struct Partial {
 /// The data of a fragment.
 #[derive(Debug)]
 struct Piece {
-    /// How long it was.
+    /// Original length.
     len: u32,
-    /// What was kept of it.
+    /// The captured bytes.
     bytes: Vec<u8>,
 }
 
-/// What a fragment says.
+/// A parsed fragment.
 struct Fragment<'a> {
     key: Key,
-    /// The place of its data in the packet's.
+    /// Offset of its data in the packet's data.
     at: u32,
     more: bool,
     len: u32,
@@ -88,22 +90,22 @@ struct Fragment<'a> {
     header: Header<'a>,
 }
 
-/// The headers that a whole packet would have had, before its length is set.
+/// The headers of the reassembled packet, before its length is set.
 enum Header<'a> {
     V4(&'a [u8]),
     V6 {
         bytes: &'a [u8],
-        /// Where the number stands that names the fragment header, and the one to put there.
+        /// Offset of the next-header field that names the fragment header, and its new value.
         next_at: usize,
         next: u8,
     },
 }
 
 impl Fragments {
-    /// The packet itself if it is none, the whole packet if it is the last fragment missing, and
-    /// nothing if it is another.
+    /// Returns a packet that is no fragment unchanged, the reassembled packet for its last missing fragment, and `None`
+    /// for any other fragment.
     #[inline]
-    pub fn whole<'a>(&'a mut self, packet: Packet<'a>) -> Option<Packet<'a>> {
+    pub fn reassemble<'a>(&'a mut self, packet: Packet<'a>) -> Option<Packet<'a>> {
         let Some(fragment) = packet.network().and_then(|ip| Fragment::of(ip, packet.original_len)) else {
             return Some(packet);
         };
@@ -111,15 +113,15 @@ impl Fragments {
         Some(Packet { link: LinkType::RAW, original_len, bytes: &self.whole, ..packet })
     }
 
-    /// How many packets were given up.
+    /// Number of packets that could not be reassembled.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Takes in a fragment; if it makes a packet whole, tells its length.
+    /// Adds a fragment; returns the length of the packet that it completes.
     fn take(&mut self, fragment: &Fragment, now: Duration) -> Option<u32> {
-        while self.partial.front().is_some_and(|oldest| now.saturating_sub(oldest.begun) > PATIENCE) {
-            self.give_up(0);
+        while self.partial.front().is_some_and(|oldest| now.saturating_sub(oldest.begun) > REASSEMBLY_TIMEOUT) {
+            self.drop_partial(0);
         }
         let known = self.partial.iter().position(|partial| partial.key == fragment.key);
         let index = known.unwrap_or_else(|| {
@@ -132,22 +134,22 @@ impl Fragments {
         let fits = partial.add(fragment);
         self.held += partial.held - before;
         if !fits {
-            self.give_up(index);
+            self.drop_partial(index);
             return None;
         }
-        if self.partial[index].is_whole() {
+        if self.partial[index].is_complete() {
             let partial = self.partial.remove(index)?;
             self.held -= partial.held;
             self.whole.clear();
             return Some(partial.write(&mut self.whole));
         }
-        while self.held > ROOM {
-            self.give_up(0);
+        while self.held > MAX_HELD {
+            self.drop_partial(0);
         }
         None
     }
 
-    fn give_up(&mut self, index: usize) {
+    fn drop_partial(&mut self, index: usize) {
         if let Some(partial) = self.partial.remove(index) {
             self.held -= partial.held;
             self.lost += 1;
@@ -160,16 +162,16 @@ impl Partial {
         Self { key, begun, header: Vec::new(), len: None, pieces: BTreeMap::new(), held: PIECE }
     }
 
-    /// Takes in a fragment, unless it contradicts the others.
+    /// Adds a fragment; returns false if it contradicts the others.
     fn add(&mut self, fragment: &Fragment) -> bool {
         let Fragment { at, len, more, bytes, .. } = *fragment;
         let end = at + len;
         if self.pieces.get(&at).is_some_and(|known| known.len == len) {
-            return true; // the network delivered it twice
+            return true; // a duplicate
         }
         let before = self.pieces.range(..=at).next_back().map(|(at, piece)| at + piece.len);
         let after = self.pieces.range(at..).next().map(|(at, _)| *at);
-        if end > LONGEST || before.is_some_and(|before| before > at) || after.is_some_and(|after| after < end) {
+        if end > MAX_LENGTH || before.is_some_and(|before| before > at) || after.is_some_and(|after| after < end) {
             return false;
         }
         if !more && self.len.replace(end).is_some() {
@@ -183,12 +185,12 @@ impl Partial {
         true
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.len.is_some_and(|len| self.pieces.values().map(|piece| piece.len).sum::<u32>() == len)
             && self.pieces.contains_key(&0)
     }
 
-    /// Writes the packet, and tells how long it was.
+    /// Writes the packet; returns its original length.
     fn write(mut self, packet: &mut Vec<u8>) -> u32 {
         let data = self.len.unwrap_or_default();
         let len = self.header.len() as u32 + data;
@@ -207,11 +209,11 @@ impl Partial {
 }
 
 impl<'a> Fragment<'a> {
-    /// The fragment that an IP packet is, if it is one.
+    /// Parses an IP packet; `None` if it is no fragment.
     #[inline]
     fn of(ip: &'a [u8], original_len: u32) -> Option<Self> {
         match ip[0] >> 4 {
-            // Neither "more fragments" nor a place: by far the most packets.
+            // Neither "more fragments" nor an offset: by far the most packets.
             4 if u16::from_be_bytes([ip[6], ip[7]]).trailing_zeros() >= 14 => None,
             4 => Self::v4(ip, original_len),
             6 if matches!(ip[6], HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION) => Self::v6(ip),
@@ -233,7 +235,7 @@ impl<'a> Fragment<'a> {
             key: Key { addresses, protocol: ip[9], identification: u32::from(u16::from_be_bytes([ip[4], ip[5]])) },
             at: u32::from(place & 0x1FFF) * 8,
             more: place & 0x2000 != 0,
-            len: total.checked_sub(header as u32)?.min(LONGEST),
+            len: total.checked_sub(header as u32)?.min(MAX_LENGTH),
             bytes,
             header: Header::V4(&ip[..header]),
         })
@@ -266,7 +268,7 @@ impl<'a> Fragment<'a> {
 }
 
 impl Header<'_> {
-    /// The header of the whole packet; its checksum stays as the fragment's was.
+    /// The header of the reassembled packet, with the fragment's checksum.
     fn whole(&self) -> Vec<u8> {
         match *self {
             Self::V4(bytes) => {

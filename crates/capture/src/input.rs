@@ -1,58 +1,57 @@
 //! Reading in large blocks.
 //!
-//! A capture of two gigabytes is two million packets, and what costs time in reading it is neither the
-//! disk nor the format but a system call, an allocation or a copy for each of them. So a file is read
-//! in blocks, and a packet is lent from where it lies in its block. Only one that lies across the end
-//! of a block is moved, together with nothing else, to before the next.
+//! A capture of two gigabytes has two million packets. Reading it is slow if each needs a system call, an allocation or a
+//! copy. So a file is read in blocks, and a packet is borrowed from its block. Only a packet that crosses the end of a
+//! block is copied, to before the next block.
 //!
-//! A record may claim any length. The space grows with what has arrived, never with what is claimed.
+//! A record may claim any length. The buffer grows with the bytes that have arrived, never with the claimed length.
 
 use std::{
     io::{self, Read},
     path::{Path, PathBuf},
 };
 
-use crate::{Error, ahead::Ahead};
+use crate::{Error, read_ahead::ReadAhead};
 
-/// How much is read at a time: it stays in a processor's second cache until it is looked at.
+/// Block size: fits into the processor's L2 cache.
 pub(crate) const BLOCK: usize = 256 << 10;
 
-/// A file under way, and the number of the packet to come.
+/// An input file, and the number of the next packet.
 #[derive(Debug)]
 pub(crate) struct Input<R> {
     file: PathBuf,
     supply: Supply<R>,
     space: Vec<u8>,
-    /// What has arrived and is not passed yet lies from here …
+    /// The unread bytes are from here …
     start: usize,
     /// … to here.
     end: usize,
-    /// The number of the packet to come, from 1.
+    /// The number of the next packet, from 1.
     pub(crate) packet: u64,
 }
 
-/// Who reads.
+/// Where bytes come from.
 #[derive(Debug)]
 enum Supply<R> {
-    Here(R),
-    Ahead(Ahead),
+    Direct(R),
+    Thread(ReadAhead),
 }
 
 impl<R: Read> Input<R> {
     pub(crate) fn new(source: R, file: impl Into<PathBuf>) -> Self {
-        Self { file: file.into(), supply: Supply::Here(source), space: vec![0; BLOCK], start: 0, end: 0, packet: 1 }
+        Self { file: file.into(), supply: Supply::Direct(source), space: vec![0; BLOCK], start: 0, end: 0, packet: 1 }
     }
 
-    /// What is read ahead.
-    pub(crate) fn ahead(ahead: Ahead, file: impl Into<PathBuf>) -> Self {
-        Self { file: file.into(), supply: Supply::Ahead(ahead), space: Vec::new(), start: 0, end: 0, packet: 1 }
+    /// An input that a thread reads ahead.
+    pub(crate) fn ahead(ahead: ReadAhead, file: impl Into<PathBuf>) -> Self {
+        Self { file: file.into(), supply: Supply::Thread(ahead), space: Vec::new(), start: 0, end: 0, packet: 1 }
     }
 
     pub(crate) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// All that lies ready: `len` bytes at least, unless the file ends before.
+    /// All buffered bytes; at least `len`, unless the file ends before.
     pub(crate) fn ready(&mut self, len: usize) -> Result<&[u8], Error> {
         while self.end - self.start < len {
             match self.read_on(len) {
@@ -64,7 +63,7 @@ impl<R: Read> Input<R> {
         Ok(&self.space[self.start..self.end])
     }
 
-    /// The next `len` bytes, which a record must have.
+    /// The next `len` bytes; an error if the file ends before.
     pub(crate) fn record(&mut self, len: usize) -> Result<&[u8], Error> {
         if self.ready(len)?.len() < len {
             return Err(self.truncated());
@@ -72,28 +71,28 @@ impl<R: Read> Input<R> {
         Ok(&self.space[self.start..self.start + len])
     }
 
-    /// The next `N` bytes, which a file must begin with to be of this `format`.
+    /// The first `N` bytes of a file of this `format`; an error if it is shorter.
     pub(crate) fn beginning<const N: usize>(&mut self, format: &'static str) -> Result<[u8; N], Error> {
         let wrong = Error::Format { file: self.file.clone(), format };
         self.ready(N)?.first_chunk().copied().ok_or(wrong)
     }
 
-    /// Passes `len` bytes that lie ready.
+    /// Consumes `len` buffered bytes.
     pub(crate) fn pass(&mut self, len: usize) {
         self.start += len;
     }
 
-    /// The last `len` bytes passed.
+    /// The last `len` consumed bytes.
     pub(crate) fn passed(&self, len: usize) -> &[u8] {
         &self.space[self.start - len..self.start]
     }
 
-    /// Reads once, into space that holds `len` bytes or twice what has arrived, whichever is less.
+    /// Reads once, into a buffer of `len` bytes or twice its size, whichever is less.
     #[cold]
     fn read_on(&mut self, len: usize) -> io::Result<usize> {
         let source = match &mut self.supply {
-            Supply::Here(source) => source,
-            Supply::Ahead(ahead) => return ahead.read_on(&mut self.space, &mut self.start, &mut self.end),
+            Supply::Direct(source) => source,
+            Supply::Thread(ahead) => return ahead.read_on(&mut self.space, &mut self.start, &mut self.end),
         };
         if self.start > 0 {
             self.space.copy_within(self.start..self.end, 0);
@@ -113,13 +112,11 @@ impl<R: Read> Input<R> {
         Ok(read)
     }
 
-    /// What a failed read means. A decompressor fails by the same way as a disk.
+    /// The error for a failed read, which may be one of decompression.
     fn broken(&self, source: io::Error) -> Error {
         match source.kind() {
             io::ErrorKind::UnexpectedEof => self.truncated(),
-            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
-                self.damaged("what it is compressed in contradicts itself")
-            }
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => self.damaged("the compressed data is damaged"),
             _ => Error::Read { file: self.file.clone(), packet: self.packet, source },
         }
     }
@@ -133,11 +130,11 @@ impl<R: Read> Input<R> {
     }
 }
 
-/// What has arrived is given first, so that a file can be looked at and then decompressed.
+/// Returns the buffered bytes first, so that the beginning of a file can be inspected before it is decompressed.
 impl<R: Read> Read for Input<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.start == self.end {
-            if let Supply::Here(source) = &mut self.supply {
+            if let Supply::Direct(source) = &mut self.supply {
                 return source.read(into);
             }
             self.read_on(1)?;
@@ -169,7 +166,7 @@ mod tests {
         let lengths = [16, 1514, 70_000, 300_000, 1, 65_552, 900_000];
         for most in [usize::MAX, 100_000, 999] {
             let source = || Drops(io::Cursor::new(bytes.clone()), most);
-            let ahead = || Input::<io::Empty>::ahead(Ahead::new(source()).unwrap(), "ahead");
+            let ahead = || Input::<io::Empty>::ahead(ReadAhead::new(source()).unwrap(), "ahead");
             records(&mut Input::new(source(), "here"), &bytes, &lengths);
             records(&mut ahead(), &bytes, &lengths);
             // To be read on by somebody else.

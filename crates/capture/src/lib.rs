@@ -1,44 +1,58 @@
 //! Packet captures in and out.
 //!
-//! A capture is what Longhaul measures with and what it explains: a tap on a cable writes one, and
-//! whoever waits for a slow server brings one. Captures come in many formats, and what is asked of
-//! them is always the same: which packets passed, when, and in which direction. So there is one
-//! [`Packet`] and one way to get the next, [`Source`]; each format is a module that reads itself
-//! into packets, and nothing that looks at packets knows where they came from.
+//! Longhaul measures with captures and explains them: a tap on a cable writes one, and users bring their own. Captures
+//! come in many formats, and the questions are always the same: which packets passed, when, and in which direction. So
+//! there is one [`Packet`] and one trait to get the next, [`Source`]. Each format is a module that reads packets, and
+//! code that uses packets does not know the format.
 //!
 //! ```text
 //!               ┌─ gzip, zstd ─┐   ┌── pcapng::Reader ──────────────┐
 //! file, stdin ──┤              ├───┼── pcap::Reader, snoop::Reader ─┼── Source ── Packet, Packet, …
 //!               └──────────────┘   └── printed::{snoop, tcpdump} ───┘                │
-//!                                                              Fragments, summary, whoever explains
+//!                                                              Fragments, summary, explain
 //!
 //! tap ── pcapng::Writer ── file
 //! ```
 //!
-//! - [`open()`] takes a capture of any format from a file or standard input and recognises it.
-//! - [`pcapng`] is what our taps write: times in nanoseconds, a direction for each packet. [`pcap`] and
-//!   [`snoop`] are what older tools write, and [`printed`] is what is left of a capture in a report.
-//! - [`Packet::network`] finds the IP packet behind any link's header; [`Fragments`] puts together what
-//!   was cut up on the way.
-//! - [`tcp`] is the segment in a packet, with the options of its header; [`Packet::udp`] the datagram.
-//! - [`summary`] counts what a race has to report: connections opened, packets and bytes each way.
+//! - [`open()`] opens a file or standard input, and detects the format.
+//! - Our taps write [`pcapng`]: times in nanoseconds, a direction for each packet. Older tools write [`pcap`] and
+//!   [`snoop`], and [`printed`] reads the text output of tcpdump and snoop.
+//! - [`Packet::network`] finds the IP packet after any link-layer header; [`Fragments`] reassembles IP fragments.
+//! - [`tcp`] parses the segment in a packet, with its options; [`Packet::udp`] the datagram.
+//! - [`summary`] counts what a race reports: connections, and packets and bytes in each direction.
 //!
-//! Packets are borrowed from the reader, one at a time, so a capture of any size is read in the
-//! memory of a few blocks of it. Input may be anything: a broken capture gives an [`Error`] that names the
-//! file and the packet (or the line), after every packet that was still whole.
+//! Packets are borrowed from the reader, one at a time, so a capture of any size needs only a few blocks of memory. A
+//! broken capture gives an [`Error`] with the file and the packet (or the line), after all packets before it.
+//!
+//! ```
+//! use capture::{Direction, LinkType, Source, Summary, pcapng};
+//! use std::time::Duration;
+//!
+//! let mut writer = pcapng::Writer::new(Vec::new())?;
+//! let interface = writer.interface("client", LinkType::RAW, None)?;
+//! writer.packet(interface, Duration::from_secs(1), Some(Direction::Outbound), &[0x45; 40])?;
+//!
+//! let file = writer.into_output();
+//! let mut reader = capture::read(&file[..], "an example", None)?;
+//! let summary = Summary::of(&mut reader)?;
+//! assert_eq!((summary.outbound.packets, summary.outbound.bytes), (1, 40));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `examples/connections.rs` prints the connections of a capture.
 
-mod ahead;
-mod compressed;
+mod byte_order;
+mod decompress;
 mod error;
 pub mod fragments;
 mod input;
-mod link;
+mod link_layer;
 mod open;
-mod order;
 mod packet;
 pub mod pcap;
 pub mod pcapng;
 pub mod printed;
+mod read_ahead;
 pub mod snoop;
 pub mod summary;
 pub mod tcp;

@@ -1,7 +1,7 @@
-//! Opening a capture of whatever format.
+//! Opening a capture of any format.
 //!
-//! What a file is, its first bytes tell; its name tells what somebody believed. A compressed file is
-//! looked at twice. Printed text has no magic number: it is one if one of its first lines is a packet.
+//! The format is detected from the first bytes, not from the name; for a compressed file, from the decompressed bytes.
+//! Printed text has no magic number: it is detected by a packet among its first lines.
 
 use std::{
     fmt,
@@ -13,30 +13,31 @@ use std::{
 
 use crate::{
     Error, Source,
-    ahead::Ahead,
-    compressed::Compression,
+    decompress::Compression,
     input::{BLOCK, Input},
-    pcap, pcapng, printed, snoop,
+    pcap, pcapng, printed,
+    read_ahead::ReadAhead,
+    snoop,
 };
 
-/// The formats that are read.
+/// The supported formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// What `tcpdump -w` writes.
+    /// Written by `tcpdump -w`.
     Pcap,
-    /// What Wireshark and our taps write.
+    /// Written by Wireshark and our taps.
     Pcapng,
-    /// What Solaris's `snoop` writes (RFC 1761), or what it prints.
+    /// Written (RFC 1761) or printed by Solaris's `snoop`.
     Snoop,
-    /// What `tcpdump` prints.
+    /// Printed by `tcpdump`.
     Tcpdump,
 }
 
-/// All of them, in the order in which they are looked for.
+/// All formats, in the order of detection.
 pub const FORMATS: [Format; 4] = [Format::Pcapng, Format::Pcap, Format::Snoop, Format::Tcpdump];
 
 impl Format {
-    /// Its name, by which it is asked for.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pcap => "pcap",
@@ -46,7 +47,7 @@ impl Format {
         }
     }
 
-    /// Which format a file has that begins with `bytes`.
+    /// The format of a file that begins with `bytes`.
     fn of(bytes: &[u8]) -> Option<Self> {
         match bytes {
             _ if pcapng::begins(bytes) => Some(Self::Pcapng),
@@ -64,9 +65,9 @@ impl fmt::Display for Format {
     }
 }
 
-/// There is no format of this name.
+/// Unknown name of a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no capture format is called `{0}`; use pcap, pcapng, snoop or tcpdump")]
+#[error("unknown capture format `{0}`; use pcap, pcapng, snoop or tcpdump")]
 pub struct UnknownFormat(String);
 
 impl FromStr for Format {
@@ -77,26 +78,26 @@ impl FromStr for Format {
     }
 }
 
-/// Opens the capture at `path`, or on standard input if that is `-`, which may be compressed with gzip
-/// or zstd. Without a `format` it is recognised. A thread reads ahead.
+/// Opens the capture at `path`, or standard input for `-`; gzip and zstd are decompressed. Without a `format` it is
+/// detected. A thread reads ahead.
 pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Source + Send>, Error> {
     let (source, file): (Box<dyn Read + Send>, _) = if path == Path::new("-") {
         (Box::new(io::stdin()), PathBuf::from("standard input"))
     } else {
         let unopened = |source| Error::Open { file: path.to_owned(), source };
         let opened = File::open(path).map_err(unopened)?;
-        // It opens, and cannot be read.
+        // A directory can be opened, but not read.
         if opened.metadata().is_ok_and(|metadata| metadata.is_dir()) {
             return Err(unopened(io::ErrorKind::IsADirectory.into()));
         }
         (Box::new(opened), path.to_owned())
     };
     let plain = plain(Input::new(source, &file))?;
-    let ahead = Ahead::new(plain).map_err(|source| Error::Open { file: file.clone(), source })?;
+    let ahead = ReadAhead::new(plain).map_err(|source| Error::Open { file: file.clone(), source })?;
     packets(Input::ahead(ahead, file), format)
 }
 
-/// Reads the capture `source`, called `file` in errors, as [`open`] does, but in the caller's thread.
+/// Like [`open`], for the capture `source`, called `file` in errors; reads in the caller's thread.
 pub fn read<'a>(
     source: impl Read + Send + 'a,
     file: impl Into<PathBuf>,
@@ -105,10 +106,10 @@ pub fn read<'a>(
     packets(plain(Input::new(Box::new(source), file))?, format)
 }
 
-/// A file under way, wherever it comes from.
+/// An input of any kind.
 type Anything<'a> = Input<Box<dyn Read + Send + 'a>>;
 
-/// The file as it was before it was compressed, if it was.
+/// The decompressed file.
 fn plain(mut input: Anything<'_>) -> Result<Anything<'_>, Error> {
     let Some(compression) = Compression::of(input.ready(4)?) else { return Ok(input) };
     let file = input.file().to_owned();
@@ -121,7 +122,7 @@ fn plain(mut input: Anything<'_>) -> Result<Anything<'_>, Error> {
 fn packets(mut input: Anything<'_>, format: Option<Format>) -> Result<Box<dyn Source + Send + '_>, Error> {
     let format = match format {
         Some(format) => format,
-        None => recognise(&mut input)?,
+        None => detect(&mut input)?,
     };
     Ok(match format {
         Format::Pcap => Box::new(pcap::Reader::from_input(input)),
@@ -134,9 +135,8 @@ fn packets(mut input: Anything<'_>, format: Option<Format>) -> Result<Box<dyn So
     })
 }
 
-/// Looks at more and more of the file, so that one who prints slowly is not waited for longer than
-/// his first packet takes.
-fn recognise<R: Read>(input: &mut Input<R>) -> Result<Format, Error> {
+/// Detects the format from more and more of the file, so that a slow pipe need only deliver its first packet.
+fn detect<R: Read>(input: &mut Input<R>) -> Result<Format, Error> {
     let mut len = 16;
     loop {
         let ready = input.ready(len)?;
@@ -147,7 +147,7 @@ fn recognise<R: Read>(input: &mut Input<R>) -> Result<Format, Error> {
             return Err(Error::Empty { file: input.file().to_owned() });
         }
         if ready.len() < len || len == BLOCK {
-            let format = "pcap, pcapng or snoop capture, nor a printed";
+            let format = "pcap, pcapng, snoop or printed";
             return Err(Error::Format { file: input.file().to_owned(), format });
         }
         len = (2 * ready.len()).min(BLOCK);

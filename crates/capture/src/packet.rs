@@ -4,28 +4,26 @@ use std::{net::IpAddr, time::Duration};
 
 use crate::Error;
 
-/// A packet as it passed the place of the capture, borrowed from the [`Source`] that read it.
+/// A captured packet, borrowed from its [`Source`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// The capture's own number for it: counted from 1 where the format has none, as Wireshark does, and
-    /// the printed one in a text that prints it.
+    /// Its number in the capture, from 1 as in Wireshark, or as printed in a printed capture.
     pub number: u64,
-    /// When it passed, since 1970-01-01 00:00 UTC.
+    /// Its time, since 1970-01-01 00:00 UTC.
     pub time: Duration,
-    /// The number of the interface it passed, counted from 0 in the order of the file's descriptions.
+    /// The number of its interface, from 0 in the order of the file's descriptions.
     pub interface: u32,
-    /// What the bytes begin with.
+    /// The type of the link-layer header.
     pub link: LinkType,
-    /// Which way it went, seen from the host whose end was captured, where the capture tells.
+    /// Its direction, seen from the capturing host, if the capture has it.
     pub direction: Option<Direction>,
-    /// Its length on the link in bytes; more than `bytes` holds where the capture kept only the
-    /// beginning.
+    /// Its length on the link in bytes; larger than `bytes` if the capture truncated it.
     pub original_len: u32,
-    /// The bytes kept, from the link's header on.
+    /// The captured bytes, from the link-layer header on.
     pub bytes: &'a [u8],
 }
 
-/// The way of a packet, seen from the host whose end was captured.
+/// The direction of a packet, seen from the capturing host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// The host received it.
@@ -34,8 +32,7 @@ pub enum Direction {
     Outbound,
 }
 
-/// What a captured packet begins with, by its number in the [registry of link
-/// types](https://www.tcpdump.org/linktypes.html).
+/// The type of the link-layer header: a number in the [registry of link types](https://www.tcpdump.org/linktypes.html).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LinkType(pub u16);
 
@@ -44,7 +41,7 @@ impl LinkType {
     pub const NULL: Self = Self(0);
     /// An Ethernet header.
     pub const ETHERNET: Self = Self(1);
-    /// An IPv4 or IPv6 header, told apart by its version; what a cable of ours carries.
+    /// An IPv4 or IPv6 header, as on our cables.
     pub const RAW: Self = Self(101);
     /// OpenBSD's loopback: an address family in network byte order.
     pub const LOOP: Self = Self(108);
@@ -60,12 +57,12 @@ impl LinkType {
 
 /// A stream of packets in the order of their capture.
 ///
-/// It lends each packet until the next is asked for, which is why it is no [`Iterator`].
+/// A packet is borrowed until the next call, so this cannot be an [`Iterator`].
 pub trait Source {
-    /// The next packet, or `None` after the last. Nothing follows an error but `None`.
+    /// The next packet, or `None` after the last one and after an error.
     fn next(&mut self) -> Result<Option<Packet<'_>>, Error>;
 
-    /// The name that the capture prints for `address`, which then is one of ours in its place.
+    /// The host name in a printed capture for which `address` is our placeholder.
     fn name(&self, _address: IpAddr) -> Option<&str> {
         None
     }

@@ -1,27 +1,26 @@
-//! pcap: what `tcpdump -w` writes, and has for thirty years.
+//! pcap, the format of `tcpdump -w`.
 //!
-//! One header, then packets ([draft-ietf-opsawg-pcap]). The header's first four bytes tell the byte
-//! order and whether times count micro- or nanoseconds; there is one link type for all, and no
-//! direction but what Linux's cooked headers tell.
+//! One header, then packets ([draft-ietf-opsawg-pcap]). The first four bytes determine the byte order, and whether times
+//! are in micro- or nanoseconds. All packets have the same link type, and no direction except in Linux's cooked headers.
 //!
 //! [draft-ietf-opsawg-pcap]: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/
 
 use std::{io::Read, path::PathBuf, time::Duration};
 
-use crate::{Error, LinkType, Packet, Source, input::Input, link, order::Order};
+use crate::{Error, LinkType, Packet, Source, byte_order::ByteOrder, input::Input, link_layer};
 
-/// The bytes before the first packet, and before each packet's own.
+/// Lengths of the file header and of a packet's header.
 const HEADER: usize = 24;
 const RECORD: usize = 16;
 
-/// The longest packet that is believed: sixty times what any network carries.
-const LONGEST: u32 = 16 << 20;
+/// Maximum plausible length of a packet.
+const MAX_LENGTH: u32 = 16 << 20;
 
-/// What the two kinds begin with, as numbers in the file's own byte order.
+/// Magic numbers in the file's byte order.
 const MICROSECONDS: u32 = 0xA1B2_C3D4;
 const NANOSECONDS: u32 = 0xA1B2_3C4D;
 
-/// The packets of a pcap capture, in the memory of a block.
+/// Reads the packets of a pcap capture.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: Input<R>,
@@ -35,10 +34,10 @@ enum State {
     Ended,
 }
 
-/// What the header says.
+/// The file header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct File {
-    order: Order,
+    order: ByteOrder,
     /// Nanoseconds per unit of a time's second half.
     unit: u32,
     link: LinkType,
@@ -52,14 +51,14 @@ struct Record {
     link: LinkType,
 }
 
-/// Whether a file that begins with `bytes` is one.
+/// Whether `bytes` are the beginning of a pcap file.
 pub(crate) fn begins(bytes: &[u8]) -> bool {
     bytes.first_chunk().is_some_and(|magic| kind(*magic).is_some())
 }
 
 /// The byte order and the nanoseconds per unit of time.
-fn kind(magic: [u8; 4]) -> Option<(Order, u32)> {
-    [Order::Little, Order::Big].into_iter().find_map(|order| match order.u32(magic) {
+fn kind(magic: [u8; 4]) -> Option<(ByteOrder, u32)> {
+    [ByteOrder::Little, ByteOrder::Big].into_iter().find_map(|order| match order.u32(magic) {
         MICROSECONDS => Some((order, 1000)),
         NANOSECONDS => Some((order, 1)),
         _ => None,
@@ -87,11 +86,11 @@ impl<R: Read> Reader<R> {
         }
         let words = file.order.words(self.input.record(RECORD)?);
         let [seconds, fraction, kept, original_len] = words.ok_or_else(|| self.input.truncated())?;
-        if kept > LONGEST {
-            return Err(self.input.damaged("its length is impossible"));
+        if kept > MAX_LENGTH {
+            return Err(self.input.damaged("its length is invalid"));
         }
         let nanos = fraction.checked_mul(file.unit).filter(|nanos| *nanos < 1_000_000_000);
-        let nanos = nanos.ok_or_else(|| self.input.damaged("its time has more fractions than a second"))?;
+        let nanos = nanos.ok_or_else(|| self.input.damaged("its time is invalid"))?;
         let time = Duration::new(u64::from(seconds), nanos);
         let len = kept as usize;
         self.input.record(RECORD + len)?;
@@ -121,7 +120,7 @@ impl<R: Read> Source for Reader<R> {
         }
         let Some(Record { time, original_len, len, link }) = record? else { return Ok(None) };
         let bytes = self.input.passed(len);
-        let direction = link::direction(link, bytes);
+        let direction = link_layer::direction(link, bytes);
         Ok(Some(Packet { number: self.input.packet - 1, time, interface: 0, link, direction, original_len, bytes }))
     }
 }

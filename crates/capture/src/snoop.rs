@@ -1,10 +1,10 @@
-//! snoop: what Solaris and illumos capture (RFC 1761).
+//! snoop, the format of Solaris and illumos (RFC 1761).
 //!
 //! A header, then packets; all numbers are big-endian and times count microseconds.
 
 use std::{io::Read, path::PathBuf, time::Duration};
 
-use crate::{Error, LinkType, Packet, Source, input::Input, order::Order};
+use crate::{Error, LinkType, Packet, Source, byte_order::ByteOrder, input::Input};
 
 /// What a file begins with.
 pub(crate) const MAGIC: &[u8] = b"snoop\0\0\0";
@@ -17,7 +17,7 @@ const RECORD: usize = 24;
 const VERSION: u32 = 2;
 
 /// The longest record that is believed.
-const LONGEST: u32 = 16 << 20;
+const MAX_LENGTH: u32 = 16 << 20;
 
 /// The packets of a snoop capture, in the memory of a block.
 #[derive(Debug)]
@@ -62,14 +62,14 @@ impl<R: Read> Reader<R> {
         if self.input.ready(RECORD)?.is_empty() {
             return Ok(None);
         }
-        let words = Order::Big.words(self.input.record(RECORD)?);
+        let words = ByteOrder::Big.words(self.input.record(RECORD)?);
         // The fourth counts packets dropped so far, all over the machine.
         let [original_len, kept, len, _, seconds, micros] = words.ok_or_else(|| self.input.truncated())?;
-        if len > LONGEST || len < RECORD as u32 || len - (RECORD as u32) < kept {
-            return Err(self.input.damaged("its lengths are impossible"));
+        if len > MAX_LENGTH || len < RECORD as u32 || len - (RECORD as u32) < kept {
+            return Err(self.input.damaged("its lengths are invalid"));
         }
         if micros >= 1_000_000 {
-            return Err(self.input.damaged("its time has more fractions than a second"));
+            return Err(self.input.damaged("its time is invalid"));
         }
         let (len, kept, time) = (len as usize, kept as usize, Duration::new(u64::from(seconds), micros * 1000));
         self.input.record(len)?;
@@ -83,11 +83,11 @@ impl<R: Read> Reader<R> {
         if magic != MAGIC {
             return Err(Error::Format { file: self.input.file().to_owned(), format: "snoop" });
         }
-        let [_, _, version, datalink] = Order::Big.words(self.input.record(HEADER)?).unwrap_or_default();
+        let [_, _, version, datalink] = ByteOrder::Big.words(self.input.record(HEADER)?).unwrap_or_default();
         if version != VERSION {
-            return Err(self.input.damaged("the file is of a version other than 2"));
+            return Err(self.input.damaged("the file has a version other than 2"));
         }
-        let link = link(datalink).ok_or_else(|| self.input.damaged("its link is neither Ethernet nor IP"))?;
+        let link = link(datalink).ok_or_else(|| self.input.damaged("its link type is neither Ethernet nor IP"))?;
         self.input.pass(HEADER);
         self.state = State::Within(link);
         Ok(link)

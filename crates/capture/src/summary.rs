@@ -1,15 +1,13 @@
-//! What a capture of one host's end shows at a glance.
+//! Summary of a capture at one end: connections and traffic.
 //!
-//! A race reports how many connections a contender opened, and what they carried. A connection is
-//! **opened** by a SYN without ACK; a SYN that differs from an earlier one neither in its addresses
-//! and ports nor in its initial sequence number is the same SYN once more (RFC 9293 §3.8.1), also
-//! where Fast Open falls back to one without data (RFC 7413 §4.1.3). So no connection is counted
-//! twice when SYNs get lost, and none is missed when a port is used again. It is counted whether or
-//! not anyone answered. Where the cable duplicates packets, a capture at the receiving end shows
-//! SYNs retransmitted that were not; the sender's end is the one to ask.
+//! A race reports how many connections a contender opened, and their traffic. A SYN without ACK **opens** a connection.
+//! A SYN with the same addresses, ports and initial sequence number as an earlier one is a retransmission (RFC 9293
+//! §3.8.1), also if Fast Open falls back to a SYN without data (RFC 7413 §4.1.3). So no connection counts twice when SYNs
+//! are lost, and none is missed when a port is reused. Unanswered connections count too. If the cable duplicates packets,
+//! a capture at the receiving end shows SYN retransmissions that did not happen; use the sender's end.
 //!
-//! Packets belong to the latest connection opened between their ends. Those of a connection that was
-//! open before the capture began, and all that is no TCP, count in the totals alone.
+//! Packets belong to the latest connection between their ends. Packets of connections from before the capture, and
+//! packets of other protocols, count only in the totals.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

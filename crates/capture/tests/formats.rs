@@ -245,8 +245,8 @@ fn a_capture_cut_anywhere_gives_what_is_whole() {
 fn what_is_no_capture_is_called_so() {
     for file in [&b"x"[..], b"a text\nof two lines\n", &vec![0; 1 << 20], &gzip(b"a text"), &zstd(&vec![7; 1 << 20])] {
         let error = capture::read(file, "notes", None).err().expect("it is none").to_string();
-        let said = "notes is no pcap, pcapng or snoop capture, nor a printed capture; \
-                    `editcap -F pcapng` makes one that is read here of most others";
+        let said = "notes is not a pcap, pcapng, snoop or printed capture; \
+                    `editcap -F pcapng` converts most other formats";
         assert_eq!(error, said);
     }
     let error = capture::read(&b""[..], "notes", None).err().expect("it is none").to_string();
@@ -258,7 +258,7 @@ fn what_is_no_capture_is_called_so() {
         assert_eq!(format.name().parse(), Ok(format));
     }
     let error = "erf".parse::<Format>().expect_err("it is not read").to_string();
-    assert_eq!(error, "no capture format is called `erf`; use pcap, pcapng, snoop or tcpdump");
+    assert_eq!(error, "unknown capture format `erf`; use pcap, pcapng, snoop or tcpdump");
 }
 
 #[test]
@@ -280,18 +280,18 @@ fn lengths_that_lie_take_no_memory() {
 fn nonsense_in_a_packets_header_is_told_and_named() {
     let pcap = Kind::Pcap { big: false, nanos: false };
     let cases = [
-        (pcap, vec![1, 0, (16 << 20) + 1, 0], "its length is impossible"),
-        (pcap, vec![1, 1_000_000, 0, 0], "its time has more fractions than a second"),
-        (Kind::Snoop, vec![0, 0, 23, 0, 0, 0], "its lengths are impossible"),
-        (Kind::Snoop, vec![0, 5, 28, 0, 0, 0], "its lengths are impossible"),
-        (Kind::Snoop, vec![0, 0, 24, 0, 0, 1_000_000], "its time has more fractions than a second"),
+        (pcap, vec![1, 0, (16 << 20) + 1, 0], "its length is invalid"),
+        (pcap, vec![1, 1_000_000, 0, 0], "its time is invalid"),
+        (Kind::Snoop, vec![0, 0, 23, 0, 0, 0], "its lengths are invalid"),
+        (Kind::Snoop, vec![0, 5, 28, 0, 0, 0], "its lengths are invalid"),
+        (Kind::Snoop, vec![0, 0, 24, 0, 0, 1_000_000], "its time is invalid"),
     ];
     for (kind, record, what) in cases {
         let (mut file, _) = write(kind, &[]);
         let big = matches!(kind, Kind::Snoop);
         file.extend(record.into_iter().flat_map(|word: u32| if big { word.to_be_bytes() } else { word.to_le_bytes() }));
         let (_, end) = read(kind, &file[..], &[]);
-        let said = format!("packet 1 of some.capture cannot be read: {what}; capture again");
+        let said = format!("cannot read packet 1 of some.capture: {what}; capture again");
         assert_eq!(end.expect_err("it is nonsense").to_string(), said);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capture::{Fragments, LinkType, Packet, fragments::ROOM};
+use capture::{Fragments, LinkType, Packet, fragments::MAX_HELD};
 use etherparse::{IpFragOffset, Ipv4Header, Ipv6FragmentHeader, Ipv6Header, PacketBuilder, ip_number};
 use proptest::{collection::vec, prelude::*};
 
@@ -67,7 +67,7 @@ fn packet(number: u64, bytes: &[u8]) -> Packet<'_> {
 fn whole(fragments: &mut Fragments, pieces: &[Vec<u8>]) -> Vec<(u64, u32, Vec<u8>)> {
     let mut seen = Vec::new();
     for (number, bytes) in pieces.iter().enumerate() {
-        if let Some(packet) = fragments.whole(packet(number as u64, bytes)) {
+        if let Some(packet) = fragments.reassemble(packet(number as u64, bytes)) {
             seen.push((packet.number, packet.original_len, plain(packet.bytes)));
         }
     }
@@ -123,7 +123,7 @@ proptest! {
                 bytes[6] = 44;
             }
             let len = bytes.len();
-            if let Some(whole) = holder.whole(packet(number as u64, &bytes)) {
+            if let Some(whole) = holder.reassemble(packet(number as u64, &bytes)) {
                 prop_assert!(whole.bytes.len() <= len + 50 * 100);
             }
         }
@@ -144,7 +144,7 @@ fn a_missing_fragment_loses_its_packet_alone() {
     assert_eq!(holder.lost(), 0);
     let later = fragments(&first, &[100], 3);
     let late = Packet { time: Duration::from_secs(61), ..packet(9, &later[0]) };
-    assert_eq!(holder.whole(late), None);
+    assert_eq!(holder.reassemble(late), None);
     assert_eq!(holder.lost(), 1);
 }
 
@@ -163,9 +163,9 @@ fn fragments_that_never_end_take_no_more_than_their_room() {
     let mut holder = Fragments::default();
     for identification in 0..500 {
         let piece = &fragments(&sent, &[7000], identification)[0];
-        assert_eq!(holder.whole(packet(1, piece)), None);
+        assert_eq!(holder.reassemble(packet(1, piece)), None);
     }
-    assert!(holder.lost() >= 500 - (ROOM / 56_000) as u64, "{}", holder.lost());
+    assert!(holder.lost() >= 500 - (MAX_HELD / 56_000) as u64, "{}", holder.lost());
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn fragments_that_were_cut_short_make_a_packet_cut_short() {
     let pieces = fragments(&sent, &[100], 1);
     let mut holder = Fragments::default();
     let cut = Packet { original_len: pieces[0].len() as u32, ..packet(1, &pieces[0][..60]) };
-    assert_eq!(holder.whole(cut), None);
-    let made = holder.whole(packet(2, &pieces[1])).expect("all fragments were seen");
+    assert_eq!(holder.reassemble(cut), None);
+    let made = holder.reassemble(packet(2, &pieces[1])).expect("all fragments were seen");
     assert_eq!((made.original_len, plain(made.bytes)), (2040, plain(&sent)[..60].to_vec()));
 }

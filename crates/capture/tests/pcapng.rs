@@ -281,7 +281,7 @@ fn the_obsolete_kind_of_packet_is_read() {
 fn what_is_no_capture_is_called_so() {
     for file in [&b""[..], b"short", b"a text that is long enough to be a header"] {
         let error = Reader::new(file, "notes.txt").next().expect_err("it is a text");
-        let said = "notes.txt is no pcapng capture; `editcap -F pcapng` makes one that is read here of most others";
+        let said = "notes.txt is not a pcapng capture; `editcap -F pcapng` converts most other formats";
         assert_eq!(error.to_string(), said);
     }
     let error = Reader::open("/nowhere/at/all".as_ref()).expect_err("there is no such file").to_string();

@@ -105,16 +105,16 @@ fn snoops_other_lines_pass_their_time() {
 fn a_line_that_is_broken_is_named_after_all_that_is_whole() {
     let whole = "7 0.1 a -> b TCP D=1 S=2 Ack=3 Seq=4 Len=5 Win=6";
     let cases = [
-        ("8 0.1 a -> b TCP D=1 S=2 Ack=3 Seq=4", "it breaks off before the window"),
-        ("8 0.1 a -> b TCP D=1 S=2 Ack=x Seq=4 Len=5 Win=6", "one of its numbers is none"),
-        ("8 0.1 a -> b TCP D=70000 S=2 Ack=1 Seq=4 Len=5 Win=6", "one of its numbers is none, or too great"),
-        ("8 0.1 a -> b TCP D=1 S=2 Syn Seq=4 Len=0 Win=6 Options=<mss>", "its options make no sense"),
-        ("7 0.1 a -> b TCP D=1 S=2 Ack=3 Seq=5 Len=5 Win=6", "another line has its number"),
+        ("8 0.1 a -> b TCP D=1 S=2 Ack=3 Seq=4", "the line ends before the window"),
+        ("8 0.1 a -> b TCP D=1 S=2 Ack=x Seq=4 Len=5 Win=6", "invalid number"),
+        ("8 0.1 a -> b TCP D=70000 S=2 Ack=1 Seq=4 Len=5 Win=6", "invalid or too large number"),
+        ("8 0.1 a -> b TCP D=1 S=2 Syn Seq=4 Len=0 Win=6 Options=<mss>", "invalid TCP options"),
+        ("7 0.1 a -> b TCP D=1 S=2 Ack=3 Seq=5 Len=5 Win=6", "another line has the same number"),
     ];
     for (line, what) in cases {
         let (seen, end) = read(&format!("{whole}\nprose\n{line}\n9 0.1 a -> b UDP\n"));
         assert_eq!(seen, ["7 100000 a.2>b.1 A 4 3 6 5 []"]);
-        let said = format!("line 3 of printed cannot be read: {what}; correct it, or remove it");
+        let said = format!("printed:3: {what}; correct or remove the line");
         assert_eq!(end.expect_err(line).to_string(), said);
     }
     let mut late: Vec<_> = (2..6000).map(|number| format!("{number} 0.0 a -> b UDP")).collect();
@@ -198,20 +198,20 @@ fn times_that_begin_at_nothing_are_differences_unless_they_only_grow() {
 #[test]
 fn a_broken_line_of_tcpdump_is_named_after_all_that_is_whole() {
     let cases = [
-        ("Flags [.], ack 1, win 502", "it breaks off before the length"),
-        ("Flags [.", "it breaks off in the flags"),
-        ("Flags [.], ack x, win 502, length 0", "one of its numbers is none"),
-        ("Flags [.], win 502, length 0", "its flags and its acknowledgment contradict each other"),
-        ("Flags [.], seq 1:5, ack 1, win 502, length 3", "its sequence numbers contradict its length"),
-        ("Flags [.], ack 1, win 70000, length 0", "one of its numbers is none, or too great"),
-        ("Flags [.], ack 1, win 502, options [mss 1,TS val 3], length 0", "its options make no sense"),
-        ("Flags [.], ack 1, win 502, length 99999999999", "its length is no number"),
+        ("Flags [.], ack 1, win 502", "the line ends before the length"),
+        ("Flags [.", "the line ends in the flags"),
+        ("Flags [.], ack x, win 502, length 0", "invalid number"),
+        ("Flags [.], win 502, length 0", "the flags contradict the acknowledgment"),
+        ("Flags [.], seq 1:5, ack 1, win 502, length 3", "the sequence numbers contradict the length"),
+        ("Flags [.], ack 1, win 70000, length 0", "invalid or too large number"),
+        ("Flags [.], ack 1, win 502, options [mss 1,TS val 3], length 0", "invalid TCP options"),
+        ("Flags [.], ack 1, win 502, length 99999999999", "invalid length"),
     ];
     for (rest, what) in cases {
         let line = format!("03:04:06 IP here.48100 > there.http: {rest}");
         let (seen, end) = read(&format!("{TCPDUMP}{line}\n{line}\n"));
         assert_eq!(seen, TOLD, "{line}");
-        let said = format!("line 10 of printed cannot be read: {what}; correct it, or remove it");
+        let said = format!("printed:10: {what}; correct or remove the line");
         assert_eq!(end.expect_err(&line).to_string(), said);
     }
 }

@@ -100,7 +100,7 @@ fn read(
                     explanation.start = packet.time;
                 }
                 explanation.packets += 1;
-                let Some(packet) = fragments.whole(packet) else { continue };
+                let Some(packet) = fragments.reassemble(packet) else { continue };
                 collector.add(&packet);
                 hand_over(&mut collector);
             }

@@ -1,4 +1,4 @@
-//! `haul page`: page loads, written down, recorded, looked at and replayed.
+//! `haul page`: show, import, record and replay page loads.
 
 mod import;
 mod record;
@@ -7,7 +7,7 @@ mod show;
 
 use std::{error::Error, fmt::Display, path::Path, process::ExitCode};
 
-/// Page loads: look at them, import them, record them, replay them over emulated links
+/// Show, import, record and replay page loads
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     Show(show::Args),
@@ -25,25 +25,26 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
     }
 }
 
-/// Notes that are printed at most; of a large page there may be hundreds.
-const NOTES: usize = 20;
+/// Maximum number of notes printed.
+const MAX_NOTES: usize = 20;
 
-/// Writes a spec to a file that is not there yet, and says what there is to say about it.
+/// Writes a spec to a new file, and prints the notes about it.
 fn write(spec: &::page::Spec, notes: &[impl Display], to: &Path) -> Result<(), Box<dyn Error>> {
-    notes.iter().take(NOTES).for_each(crate::say);
-    if notes.len() > NOTES {
-        crate::say(format_args!("and {} more of the kind", notes.len() - NOTES));
+    notes.iter().take(MAX_NOTES).for_each(crate::say);
+    if notes.len() > MAX_NOTES {
+        crate::say(format_args!("and {} more notes", notes.len() - MAX_NOTES));
     }
     spec.write(to)?;
     crate::print(
-        format!("{}: {} requests; `haul page show {0}` draws it\n", to.display(), spec.requests.len()).as_bytes(),
+        format!("{}: {} requests; `haul page show {0}` shows the waterfall\n", to.display(), spec.requests.len())
+            .as_bytes(),
     )
 }
 
-/// Refuses to write over a spec that somebody may have changed by hand.
+/// Refuses to overwrite a spec, which may have been edited by hand.
 fn is_new(to: &Path) -> Result<(), String> {
     if to.exists() {
-        Err(format!("{} is there already; name another file, or remove it first", to.display()))
+        Err(format!("{} exists already; name another file, or remove it first", to.display()))
     } else {
         Ok(())
     }

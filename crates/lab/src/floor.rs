@@ -31,7 +31,7 @@
 
 use std::time::Duration;
 
-use page::{Connections, Way, replay::Over, schedule::INITIAL_WINDOW};
+use page::{Connections, Network, replay::Protocol, schedule::INITIAL_WINDOW};
 
 use crate::{experiment::Network, work::Work};
 
@@ -65,10 +65,10 @@ pub fn floor(work: &Work, network: &Network, tls: bool) -> Floor {
 /// name, and slow start from the server's initial window. None for other contenders and other work.
 pub fn ideal(work: &Work, network: &Network, contender: &str) -> Option<Duration> {
     let Work::Load { page } = work else { return None };
-    let over: Over = contender.parse().ok()?;
+    let protocol: Protocol = contender.parse().ok()?;
     let window = network.server.initial_window.map_or(INITIAL_WINDOW, |segments| u64::from(segments) * 1460);
-    let connections = Connections::Recorded { handshake: over.handshakes()?, initial_window: Some(window) };
-    Some(page.0.schedule(&Way { rtt: network.rtt(), rate: network.down(), connections }).load)
+    let connections = Connections::Recorded { handshake: protocol.handshakes()?, initial_window: Some(window) };
+    Some(page.0.schedule(&Network { rtt: network.rtt(), rate: network.down(), connections }).load)
 }
 
 impl Floor {

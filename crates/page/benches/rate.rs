@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use page::replay::{Site, visits};
+use page::replay::{PageHandler, visits};
 
 const BYTES: u64 = 5000;
 const ROUNDS: usize = 5;
@@ -64,7 +64,7 @@ fn load(server: SocketAddr) -> f64 {
 }
 
 fn pages() -> SocketAddr {
-    let site = Site::new(&visits(1, 1, BYTES)).expect("a small page");
+    let site = PageHandler::new(&visits(1, 1, BYTES)).expect("a small page");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
     let server =

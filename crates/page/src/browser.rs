@@ -1,4 +1,4 @@
-//! Headless Chromium, told what to do over its DevTools protocol.
+//! Headless Chromium, controlled by the DevTools protocol.
 //!
 //! The protocol is JSON messages, each ended by a zero byte, over two pipes that Chromium finds as its descriptors 3
 //! and 4 (`--remote-debugging-pipe`). Compared with a WebSocket there is no port to wait for that anybody on the
@@ -30,10 +30,10 @@ const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome-stable"
 pub const PACKAGE: &str = "chromium";
 
 /// How long Chromium may take for one answer.
-const PATIENCE: Duration = Duration::from_mins(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How long it may take to end when asked.
-const FAREWELL: Duration = Duration::from_secs(3);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The largest message that is taken, in bytes; bodies come whole.
 const LARGEST: u64 = 512 << 20;
@@ -42,7 +42,7 @@ const LARGEST: u64 = 512 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum BrowserError {
     /// It is not installed.
-    #[error("Chromium is not installed; the package `{PACKAGE}` brings it")]
+    #[error("Chromium is not installed; install the package `{PACKAGE}`")]
     Missing,
     /// It cannot be started.
     #[error("cannot start {program}: {source}")]
@@ -53,7 +53,7 @@ pub enum BrowserError {
         source: io::Error,
     },
     /// It ended, or closed its pipe.
-    #[error("Chromium ended while it was asked for {asked}{said}")]
+    #[error("Chromium ended during {asked}{said}")]
     Ended {
         /// What it was asked for.
         asked: String,
@@ -69,7 +69,7 @@ pub enum BrowserError {
         waited: Duration,
     },
     /// It refused.
-    #[error("Chromium refuses {asked}: {said}")]
+    #[error("Chromium rejected {asked}: {said}")]
     Refused {
         /// What it was asked for.
         asked: String,
@@ -77,7 +77,7 @@ pub enum BrowserError {
         said: String,
     },
     /// The page did not load.
-    #[error("{url} does not load: {said}")]
+    #[error("cannot load {url}: {said}")]
     Load {
         /// Which page.
         url: String,
@@ -185,10 +185,10 @@ impl Browser {
     /// Asks for something and waits for the answer; what happens meanwhile is kept for [`Self::event`].
     pub fn call(&mut self, session: &str, method: &str, params: &Value) -> Result<Value, BrowserError> {
         let id = self.send(session, method, params)?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + ANSWER_TIMEOUT;
         loop {
             let Some(mut message) = self.next(until, method)? else {
-                return Err(BrowserError::Silent { asked: method.to_owned(), waited: PATIENCE });
+                return Err(BrowserError::Silent { asked: method.to_owned(), waited: ANSWER_TIMEOUT });
             };
             if message["id"] != id {
                 self.keep(message);
@@ -257,7 +257,7 @@ impl Drop for Browser {
         let _ = self.send("", "Browser.close", &json!({}));
         // It ends at the latest when its pipe does; whoever does not is made to.
         self.child.stdin.take();
-        let until = Instant::now() + FAREWELL;
+        let until = Instant::now() + EXIT_TIMEOUT;
         while Instant::now() < until {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;

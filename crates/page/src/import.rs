@@ -1,17 +1,16 @@
-//! Page loads that others wrote down.
+//! Import of page loads from other files.
 //!
-//! Three kinds of files tell of a page load, and each tells something else: the manifests of the 2013 reproduction of
-//! the TCP Fast Open paper have sizes, connections and dependencies, and no hosts ([`manifests`]); a HAR has everything
-//! but the dependencies, unless its writer added initiators ([`har`]); a capture has bytes and times ([`capture`]). The
-//! last two are brought into one form, a list of requests as somebody has [`seen`](mod@seen) them, as is what we record
-//! ourselves; what waited for what is concluded in that one place.
+//! Three kinds of files describe a page load. The manifests of the 2013 reproduction of the TCP Fast Open paper have
+//! sizes, connections and dependencies, but no hosts ([`manifests`]). A HAR has everything but the dependencies, unless its
+//! writer added initiators ([`har`]). A capture has bytes and times ([`capture`]). The last two, and our own recordings,
+//! are converted to a list of [`observed`](mod@observed) requests, from which one module infers the dependencies.
 //!
-//! Whatever had to be assumed or left out is told, a sentence for each request.
+//! Each assumption and each omitted request gets a note.
 
 pub mod capture;
 pub mod har;
 pub mod manifests;
-pub mod seen;
+pub mod observed;
 mod streams;
 
 use std::{fs, io::Read as _, path::Path};
@@ -72,7 +71,7 @@ fn text(path: &Path) -> Result<String, ImportError> {
     let read = fs::File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes));
     read.map_err(|source| ImportError::Read { path: path.display().to_string(), source })?;
     if bytes.len() as u64 > LARGEST {
-        return Err(mistake(path, "is larger than 512 MiB, which no page load is"));
+        return Err(mistake(path, "is larger than 512 MiB; import a smaller file"));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use units::Rate;
 
-use crate::{Spec, text::recorded};
+use crate::{Spec, waterfall::recorded};
 
 /// A page and what it takes at several round-trip times.
 #[derive(Debug, Serialize)]
@@ -51,20 +51,20 @@ struct Request<'a> {
 
 /// All that `haul page show` says, at each of `rtts`.
 pub fn document<'a>(spec: &'a Spec, rtts: &[Duration], rate: Option<Rate>) -> Document<'a> {
-    let ids = |places: &[usize]| places.iter().map(|place| spec.requests[*place].id.as_str()).collect();
+    let ids = |indices: &[usize]| indices.iter().map(|index| spec.requests[*index].id.as_str()).collect();
     let at = rtts.iter().map(|rtt| {
         let plain = recorded(spec, *rtt, rate, 1);
-        let requests = spec.requests.iter().enumerate().map(|(place, request)| Request {
+        let requests = spec.requests.iter().enumerate().map(|(index, request)| Request {
             id: &request.id,
             host: &request.host,
             path: &request.path,
             connection: request.connection,
             response_bytes: request.response.size(),
-            ready_s: plain.ready[place].as_secs_f64(),
-            opened_s: plain.opened[place].map(|time| time.as_secs_f64()),
-            sent_s: plain.sent[place].as_secs_f64(),
-            first_s: plain.first[place].as_secs_f64(),
-            end_s: plain.end[place].as_secs_f64(),
+            ready_s: plain.ready[index].as_secs_f64(),
+            opened_s: plain.opened[index].map(|time| time.as_secs_f64()),
+            sent_s: plain.sent[index].as_secs_f64(),
+            first_s: plain.first[index].as_secs_f64(),
+            end_s: plain.end[index].as_secs_f64(),
         });
         At {
             rtt_ms: rtt.as_secs_f64() * 1e3,

@@ -1,9 +1,9 @@
-//! Page loads: written down, imported, recorded, replayed.
+//! Page loads: specified, imported, recorded, replayed.
 //!
-//! How long a page takes is decided less by its bytes than by its shape: which request had to wait for which response,
-//! and how many connections had to be opened before it could be sent. A [`Spec`] is that shape, and nothing else: the
-//! requests of one load, their sizes, the connections they went over, and what each waited for. It is a file that a
-//! person can read and change, and everything in this room either makes one or runs one:
+//! The load time of a page depends less on its bytes than on its dependencies: which request waits for which response,
+//! and for how many new connections. A [`Spec`] contains exactly that: the requests of one load, their sizes, their
+//! connections, and what each waited for. It is a file that people can read and edit. Everything in this crate creates
+//! one or runs one:
 //!
 //! ```text
 //!  HAR, capture, 2013 manifests ──> import ──┐                  ┌──> schedule: depth, critical path, floor; waterfall
@@ -11,19 +11,28 @@
 //!  a text editor ────────────────────────────┘                  └──> replay: server and client, over a real network
 //! ```
 //!
-//! - [`spec`] reads, checks and writes the file. What has passed can be replayed: no cycle, no missing request, no head
-//!   too small for what stands in it.
-//! - [`import`] makes specs of what others wrote down, and says what it had to assume.
-//! - [`mod@record`] has [`browser`] load a page and listens to what it asks for.
-//! - [`schedule`](mod@schedule) is the load on an ideal network: it gives a measured load the floor to be compared
-//!   with.
-//! - [`replay`] runs one: a server that answers for all its hosts, and a client that asks as the load did.
-//! - Bodies that nobody kept are synthesised ([`Body`]): bytes that no compression shrinks, the same in every run; of a
-//!   page's HTML, HTML that asks for the rest ([`Spec::body`]).
+//! - [`spec`] reads, checks and writes the file. A checked spec can be replayed: it has no cycle, no missing request, and
+//!   no head that is too small for its fields.
+//! - [`import`] converts other files to specs, and notes its assumptions.
+//! - [`mod@record`] loads a page in a [`browser`], and records its requests.
+//! - [`schedule`](mod@schedule) calculates the load on an ideal network: the floor for measured loads.
+//! - [`replay`] runs a spec: a server that answers for all its hosts, and a client that sends the recorded requests.
+//! - Missing bodies are synthesised ([`Body`]): incompressible bytes, the same in every run. Missing HTML of the page
+//!   itself becomes HTML that requests the rest ([`Spec::body`]).
+//!
+//! ```
+//! use std::time::Duration;
+//! use page::Spec;
+//!
+//! let page = Spec::find("wikipedia")?;
+//! assert_eq!((page.requests.len(), page.depth()), (56, 5));
+//! let rtt = Duration::from_millis(100);
+//! assert!(page.floor(rtt, None) >= rtt * 5);
+//! # Ok::<(), page::SpecError>(())
+//! ```
 
 mod body;
 pub mod browser;
-mod document;
 mod head;
 pub mod import;
 pub mod json;
@@ -32,10 +41,11 @@ pub mod replay;
 pub mod schedule;
 mod shipped;
 pub mod spec;
-pub mod text;
+mod synthetic_html;
+pub mod waterfall;
 
 pub use body::Body;
 pub use head::PAD;
-pub use schedule::{Connections, Schedule, Way};
+pub use schedule::{Connections, Network, Schedule};
 pub use shipped::SHIPPED;
 pub use spec::{After, Request, Response, Spec, SpecError, Until};

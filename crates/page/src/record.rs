@@ -23,7 +23,7 @@ use crate::{
     import::{
         ImportError, Imported,
         har::Caller,
-        seen::{self, Content, Seen},
+        observed::{self, Content, Observed},
     },
     spec::MAX_REQUESTS,
 };
@@ -46,17 +46,17 @@ pub enum RecordError {
 }
 
 /// Why a body that came is not kept.
-const LOST: &str = "Chromium does not give its own, as with every image that it cannot decode";
+const LOST: &str = "Chromium does not return it (usual for images that it cannot decode)";
 
 /// How long at most until a wish to stop is seen.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Records the page at `url` for at most `patience`, or until `stop` is set; `path` is where the spec will be
+/// Records the page at `url` for at most `timeout`, or until `stop` is set; `path` is where the spec will be
 /// written.
 pub fn record(
     url: &Url,
     path: &Path,
-    patience: Duration,
+    timeout: Duration,
     options: &Options,
     stop: &AtomicBool,
 ) -> Result<Imported, RecordError> {
@@ -66,7 +66,7 @@ pub fn record(
     let mut recording = Recording::default();
     listen(&mut browser, &session)?;
     browser.call(&session, "Page.enable", &json!({}))?;
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     let navigated = browser.call(&session, "Page.navigate", &json!({ "url": url.as_str() }))?;
     if let Some(said) = navigated["errorText"].as_str().filter(|said| !said.is_empty()) {
         return Err(BrowserError::Load { url: url.to_string(), said: said.to_owned() }.into());
@@ -100,7 +100,7 @@ pub fn record(
     }
     let mut notes = Vec::new();
     if !loaded {
-        notes.push(format!("the page had not loaded after {patience:?}; what had come by then is kept"));
+        notes.push(format!("the page was not complete after {timeout:?}; the spec has the requests up to then"));
     }
     let title = browser.call(&session, "Runtime.evaluate", &json!({ "expression": "document.title" }))?;
     let title =
@@ -122,15 +122,15 @@ pub fn record(
         match exchange.seen(begin) {
             Ok(Some(seen)) => {
                 if lost {
-                    notes.push(format!("{address} has a synthesised body: {LOST}"));
+                    notes.push(format!("{address}: synthesised body, since {LOST}"));
                 }
                 all.push(seen);
             }
             Ok(None) => {}
-            Err(said) => notes.push(format!("{address} is left out: {said}")),
+            Err(said) => notes.push(format!("{address}: omitted, since {said}")),
         }
     }
-    let mut imported = seen::spec(all, title, source, path)?;
+    let mut imported = observed::spec(all, title, source, path)?;
     notes.append(&mut imported.notes);
     Ok(Imported { notes, ..imported })
 }
@@ -282,7 +282,7 @@ impl Exchange {
     }
 
     /// What a spec is made of; none, if nothing went over the network. `begin` is when the first request began.
-    fn seen(self, begin: f64) -> Result<Option<Seen>, String> {
+    fn seen(self, begin: f64) -> Result<Option<Observed>, String> {
         let Ok(url) = Url::parse(&self.url) else { return Ok(None) };
         // What nothing on the page asks for is the browser's own: the tab's icon.
         let own = self.kind == "Other" && self.initiator["type"] == "other";
@@ -312,9 +312,9 @@ impl Exchange {
         let size =
             self.transferred.filter(|size| *size >= 0.0).map(|size| (size as u64).saturating_sub(head.unwrap_or(0)));
         // An image is given up as soon as it cannot be decoded; what had come by then is not its size.
-        let told = seen::field(&response_headers, "content-length").and_then(|length| length.parse().ok());
+        let told = observed::field(&response_headers, "content-length").and_then(|length| length.parse().ok());
         let size = told.filter(|_| lost).or(size);
-        Ok(Some(Seen {
+        Ok(Some(Observed {
             url,
             method: self.method,
             started: since(self.started),

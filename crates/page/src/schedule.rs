@@ -17,7 +17,7 @@ use crate::{Spec, Until};
 
 /// What a load has to cross.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Way {
+pub struct Network {
     /// The round-trip time.
     pub rtt: Duration,
     /// The rate towards the client, of all connections together; none: as quick as one likes. What the client sends is
@@ -47,7 +47,7 @@ pub enum Connections {
 /// Ten segments of 1460 bytes: the usual initial window (RFC 6928).
 pub const INITIAL_WINDOW: u64 = 14_600;
 
-/// When everything happens. Times count from the load's begin; the places are those of the spec's requests.
+/// When everything happens. Times count from the load's begin; indices are those of the spec's requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     /// When each request could go, had it a connection: what it waits for has come, and its computation has passed.
@@ -70,7 +70,7 @@ impl Schedule {
     /// How many connections are opened on the critical path: what one round trip less for each handshake would save, in
     /// round trips.
     pub fn handshakes(&self) -> usize {
-        self.critical.iter().filter(|place| self.opened[**place].is_some()).count()
+        self.critical.iter().filter(|index| self.opened[**index].is_some()).count()
     }
 }
 
@@ -78,7 +78,7 @@ impl Spec {
     /// The floor: no load over a path of this round-trip time and rate takes less, whatever the protocol. Round trips
     /// that cannot be saved, computations, and the bytes of all responses.
     pub fn floor(&self, rtt: Duration, rate: Option<Rate>) -> Duration {
-        self.schedule(&Way { rtt, rate, connections: Connections::Open }).load
+        self.schedule(&Network { rtt, rate, connections: Connections::Open }).load
     }
 
     /// How many requests the longest chain of dependencies has: so many round trips cannot be saved.
@@ -90,23 +90,23 @@ impl Spec {
     /// ends first in the file.
     pub fn critical_path(&self) -> Vec<usize> {
         let mut chains = vec![(1, None); self.requests.len()];
-        for place in self.order().unwrap_or_default() {
-            let above = self.requests[place].after.iter().map(|after| after.request);
+        for index in self.order().unwrap_or_default() {
+            let above = self.requests[index].after.iter().map(|after| after.request);
             let longest = above.max_by_key(|above| (chains[*above].0, usize::MAX - above));
-            chains[place] = (longest.map_or(0, |above| chains[above].0) + 1, longest);
+            chains[index] = (longest.map_or(0, |above| chains[above].0) + 1, longest);
         }
-        let mut next = (0..chains.len()).max_by_key(|place| (chains[*place].0, usize::MAX - place));
+        let mut next = (0..chains.len()).max_by_key(|index| (chains[*index].0, usize::MAX - index));
         let mut path = Vec::new();
-        while let Some(place) = next {
-            path.push(place);
-            next = chains[place].1;
+        while let Some(index) = next {
+            path.push(index);
+            next = chains[index].1;
         }
         path.reverse();
         path
     }
 
-    /// The load as it would go over `way`.
-    pub fn schedule(&self, way: &Way) -> Schedule {
+    /// The load as it would go over `network`.
+    pub fn schedule(&self, network: &Network) -> Schedule {
         let none = vec![Duration::ZERO; self.requests.len()];
         let mut schedule = Schedule {
             ready: none.clone(),
@@ -121,32 +121,32 @@ impl Spec {
         let mut windows = vec![None; self.requests.len()];
         // Whoever was last on each connection.
         let mut last: HashMap<u32, usize> = HashMap::new();
-        for place in self.order().unwrap_or_default() {
-            let request = &self.requests[place];
+        for index in self.order().unwrap_or_default() {
+            let request = &self.requests[index];
             let comes = |until: &Until, of: usize| match until {
                 Until::End => schedule.end[of],
-                Until::Head(bytes) => schedule.sent[of].saturating_add(arrival(*bytes, windows[of], way)),
+                Until::Head(bytes) => schedule.sent[of].saturating_add(arrival(*bytes, windows[of], network)),
             };
             let waits = request.after.iter().map(|after| (comes(&after.until, after.request), after.request));
             let (come, by) = waits.max().map_or((Duration::ZERO, None), |(time, by)| (time, Some(by)));
             let ready = come.saturating_add(request.compute);
-            schedule.ready[place] = ready;
-            cause[place] = by;
-            schedule.sent[place] = match way.connections {
+            schedule.ready[index] = ready;
+            cause[index] = by;
+            schedule.sent[index] = match network.connections {
                 Connections::Open => ready,
                 Connections::Recorded { handshake, initial_window } => {
-                    let before = request.connection.and_then(|number| last.insert(number, place));
+                    let before = request.connection.and_then(|number| last.insert(number, index));
                     let (open, sent) = match before {
                         Some(before) if schedule.end[before] > ready => {
-                            cause[place] = Some(before);
+                            cause[index] = Some(before);
                             (None, schedule.end[before])
                         }
                         Some(_) => (None, ready),
-                        None => (Some(ready), ready.saturating_add(way.rtt.saturating_mul(handshake))),
+                        None => (Some(ready), ready.saturating_add(network.rtt.saturating_mul(handshake))),
                     };
-                    schedule.opened[place] = open;
+                    schedule.opened[index] = open;
                     let grown = before.and_then(|before| windows[before].map(|window| (window, before)));
-                    windows[place] = match grown {
+                    windows[index] = match grown {
                         Some((window, before)) => {
                             let size = self.requests[before].response.size();
                             Some(window.saturating_add(size).min(size.saturating_mul(2)).max(window))
@@ -156,18 +156,18 @@ impl Spec {
                     sent
                 }
             };
-            let arrives = |bytes| schedule.sent[place].saturating_add(arrival(bytes, windows[place], way));
-            (schedule.first[place], schedule.end[place]) = (arrives(1), arrives(request.response.size()));
+            let arrives = |bytes| schedule.sent[index].saturating_add(arrival(bytes, windows[index], network));
+            (schedule.first[index], schedule.end[index]) = (arrives(1), arrives(request.response.size()));
         }
-        let mut next = (0..self.requests.len()).max_by_key(|place| (schedule.end[*place], usize::MAX - place));
-        schedule.load = next.map_or(Duration::ZERO, |place| schedule.end[place]);
-        while let Some(place) = next {
-            schedule.critical.push(place);
-            next = cause[place];
+        let mut next = (0..self.requests.len()).max_by_key(|index| (schedule.end[*index], usize::MAX - index));
+        schedule.load = next.map_or(Duration::ZERO, |index| schedule.end[index]);
+        while let Some(index) = next {
+            schedule.critical.push(index);
+            next = cause[index];
         }
         schedule.critical.reverse();
-        let bytes = way.rate.map_or(Duration::ZERO, |rate| rate.time_for(self.response_bytes()));
-        schedule.load = schedule.load.max(way.rtt.saturating_add(bytes));
+        let bytes = network.rate.map_or(Duration::ZERO, |rate| rate.time_for(self.response_bytes()));
+        schedule.load = schedule.load.max(network.rtt.saturating_add(bytes));
         schedule
     }
 
@@ -177,43 +177,43 @@ impl Spec {
         let mut waits: Vec<Vec<usize>> =
             self.requests.iter().map(|request| request.after.iter().map(|after| after.request).collect()).collect();
         let mut last = HashMap::new();
-        for (place, request) in self.requests.iter().enumerate() {
-            let before = request.connection.and_then(|number| last.insert(number, place));
-            waits[place].extend(before);
+        for (index, request) in self.requests.iter().enumerate() {
+            let before = request.connection.and_then(|number| last.insert(number, index));
+            waits[index].extend(before);
         }
         let mut open: Vec<usize> = waits.iter().map(Vec::len).collect();
         let mut waiters = vec![Vec::new(); waits.len()];
-        for (place, waits) in waits.iter().enumerate() {
+        for (index, waits) in waits.iter().enumerate() {
             for wait in waits {
-                waiters[*wait].push(place);
+                waiters[*wait].push(index);
             }
         }
-        let mut order: Vec<usize> = (0..waits.len()).filter(|place| open[*place] == 0).collect();
+        let mut order: Vec<usize> = (0..waits.len()).filter(|index| open[*index] == 0).collect();
         let mut at = 0;
-        while let Some(place) = order.get(at).copied() {
+        while let Some(index) = order.get(at).copied() {
             at += 1;
-            for waiter in &waiters[place] {
+            for waiter in &waiters[index] {
                 open[*waiter] -= 1;
                 if open[*waiter] == 0 {
                     order.push(*waiter);
                 }
             }
         }
-        let Some(mut place) = open.iter().position(|open| *open > 0) else { return Ok(order) };
+        let Some(mut index) = open.iter().position(|open| *open > 0) else { return Ok(order) };
         // Whoever is left waits for somebody who is left: going that way must come round.
         let mut seen = vec![None; waits.len()];
         let mut way = Vec::new();
-        while seen[place].is_none() {
-            seen[place] = Some(way.len());
-            way.push(place);
-            place = waits[place].iter().copied().find(|wait| open[*wait] > 0).unwrap_or(place);
+        while seen[index].is_none() {
+            seen[index] = Some(way.len());
+            way.push(index);
+            index = waits[index].iter().copied().find(|wait| open[*wait] > 0).unwrap_or(index);
         }
-        Err(way.split_off(seen[place].unwrap_or(0)))
+        Err(way.split_off(seen[index].unwrap_or(0)))
     }
 }
 
 /// When so many bytes of a response have come, after its request was sent into a connection with this window.
-fn arrival(bytes: u64, window: Option<u64>, way: &Way) -> Duration {
+fn arrival(bytes: u64, window: Option<u64>, network: &Network) -> Duration {
     let mut rounds = 0;
     if let Some(mut window) = window.filter(|window| *window > 0) {
         let mut sent = window;
@@ -223,8 +223,8 @@ fn arrival(bytes: u64, window: Option<u64>, way: &Way) -> Duration {
             rounds += 1;
         }
     }
-    let bytes = way.rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes));
-    way.rtt.saturating_add(bytes.max(way.rtt.saturating_mul(rounds)))
+    let bytes = network.rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes));
+    network.rtt.saturating_add(bytes.max(network.rtt.saturating_mul(rounds)))
 }
 
 #[cfg(test)]
@@ -287,7 +287,7 @@ mod tests {
     fn recorded_connections_cost_handshakes_and_slow_start() {
         let over = |handshake, initial_window| {
             let connections = Connections::Recorded { handshake, initial_window };
-            page().schedule(&Way { rtt: ms(100), rate: None, connections })
+            page().schedule(&Network { rtt: ms(100), rate: None, connections })
         };
         let plain = over(1, None);
         // The page 200; the style sheet's connection, its request; the font has one of its own.
@@ -312,7 +312,7 @@ mod tests {
             let text = request("first", first, "") + &request("second", 15_000, after);
             let page = Spec::parse(&format!("schema = \"longhaul.page/1\"\n{text}"), Path::new("page.toml")).unwrap();
             let connections = Connections::Recorded { handshake: 1, initial_window: Some(INITIAL_WINDOW) };
-            let schedule = page.schedule(&Way { rtt: ms(100), rate: None, connections });
+            let schedule = page.schedule(&Network { rtt: ms(100), rate: None, connections });
             (schedule.end[0], schedule.end[1])
         };
         assert_eq!(second(1000), (ms(200), ms(400)), "little leaves it as it was");
@@ -321,9 +321,9 @@ mod tests {
 
     #[test]
     fn slow_start_doubles() {
-        let way = Way { rtt: ms(1), rate: None, connections: Connections::Open };
-        let rounds = [0, 1, 10, 11, 30, 31, 70, 71].map(|bytes| arrival(bytes, Some(10), &way).as_millis());
+        let network = Network { rtt: ms(1), rate: None, connections: Connections::Open };
+        let rounds = [0, 1, 10, 11, 30, 31, 70, 71].map(|bytes| arrival(bytes, Some(10), &network).as_millis());
         assert_eq!(rounds, [1, 1, 1, 2, 2, 3, 3, 4]);
-        assert!(arrival(u64::MAX, Some(1), &way) < ms(70));
+        assert!(arrival(u64::MAX, Some(1), &network) < ms(70));
     }
 }

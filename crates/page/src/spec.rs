@@ -32,8 +32,8 @@
 //! A body is a number of bytes (`body = 12000`, synthesised), a `text`, or a `file` beside the spec.
 
 mod check;
+mod error;
 mod file;
-mod mistake;
 mod write;
 
 use std::{
@@ -46,7 +46,7 @@ use http::{HeaderMap, Method, StatusCode};
 use crate::body::Body;
 
 pub(crate) use check::{host as checked_host, is_ours, path as checked_path};
-pub use mistake::SpecError;
+pub use error::SpecError;
 
 /// What a file of this kind says it is.
 pub const SCHEMA: &str = "longhaul.page/1";
@@ -170,7 +170,7 @@ impl Spec {
     /// Reads a spec from its text; `path` names it, in what is said about it too, and the files of its bodies stand
     /// beside it.
     pub fn parse(text: &str, path: &Path) -> Result<Self, SpecError> {
-        let mistake = |fault: mistake::Fault| fault.at(text, path);
+        let mistake = |fault: error::Fault| fault.at(text, path);
         let file = file::File::parse(text, path).map_err(mistake)?;
         let name = path.file_stem().map_or_else(|| "page".into(), |stem| stem.to_string_lossy().into_owned());
         let beside = path.parent().map_or_else(PathBuf::new, Path::to_owned);

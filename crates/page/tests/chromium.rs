@@ -18,7 +18,7 @@ use page::{
         load::{Loader, Version},
     },
     record::record,
-    replay::Site,
+    replay::PageHandler,
 };
 use rcgen::PublicKeyData as _;
 
@@ -166,7 +166,7 @@ fn serve(page: &Spec, folder: &Path) -> (SocketAddr, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let config = serve::Config { tls, ..serve::Config::default() };
-    let site = Arc::new(Site::new(page).unwrap());
+    let site = Arc::new(PageHandler::new(page).unwrap());
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -1,13 +1,13 @@
 //! Where blocks begin and end (draft-ietf-opsawg-pcapng §3.1).
 
-use crate::order::Order;
+use crate::byte_order::ByteOrder;
 
 /// The bytes that tell a block's kind, length and, of a section header, byte order. No block is
 /// shorter: kind, length, and the length again at its end.
 pub(super) const HEAD: usize = 12;
 
 /// The longest block that is believed, as in Wireshark. A packet's is a few kilobytes.
-const LONGEST: u32 = 16 << 20;
+const MAX_LENGTH: u32 = 16 << 20;
 
 pub(super) const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 pub(super) const INTERFACE_DESCRIPTION: u32 = 1;
@@ -25,19 +25,19 @@ pub(super) struct Frame {
 impl Frame {
     /// The frame that begins with `head` in a section of this `order`; a section header brings its
     /// own, which it leaves there.
-    pub(super) fn new(head: [u8; HEAD], order: &mut Order) -> Result<Self, &'static str> {
+    pub(super) fn new(head: [u8; HEAD], order: &mut ByteOrder) -> Result<Self, &'static str> {
         let [k0, k1, k2, k3, l0, l1, l2, l3, m0, m1, m2, m3] = head;
         let kind = order.u32([k0, k1, k2, k3]);
         if kind == SECTION_HEADER {
             *order = match [m0, m1, m2, m3] {
-                [0x4D, 0x3C, 0x2B, 0x1A] => Order::Little,
-                [0x1A, 0x2B, 0x3C, 0x4D] => Order::Big,
-                _ => return Err("a section header has no byte order"),
+                [0x4D, 0x3C, 0x2B, 0x1A] => ByteOrder::Little,
+                [0x1A, 0x2B, 0x3C, 0x4D] => ByteOrder::Big,
+                _ => return Err("a section header has no valid byte order"),
             };
         }
         let len = order.u32([l0, l1, l2, l3]);
-        if len < HEAD as u32 || !len.is_multiple_of(4) || len > LONGEST {
-            return Err("a block has an impossible length");
+        if len < HEAD as u32 || !len.is_multiple_of(4) || len > MAX_LENGTH {
+            return Err("a block has an invalid length");
         }
         Ok(Self { kind, len: len as usize })
     }
@@ -56,7 +56,7 @@ pub struct Whole {
 /// wrote and the disk may have cut.
 pub fn whole_blocks(written: &[u8]) -> Whole {
     let mut whole = Whole::default();
-    let mut order = Order::NATIVE;
+    let mut order = ByteOrder::NATIVE;
     while let Some(head) = written[whole.bytes..].first_chunk()
         && let Ok(frame) = Frame::new(*head, &mut order)
         && frame.len <= written.len() - whole.bytes

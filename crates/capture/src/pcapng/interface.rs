@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{LinkType, order::Order};
+use crate::{LinkType, byte_order::ByteOrder};
 
 /// Nanoseconds in a second.
 const NANOS: u128 = 1_000_000_000;
@@ -31,12 +31,12 @@ pub struct Interface {
 
 impl Interface {
     /// The interface that `block` describes (§4.2).
-    pub(super) fn new(block: &[u8], order: Order) -> Result<Self, &'static str> {
+    pub(super) fn new(block: &[u8], order: ByteOrder) -> Result<Self, &'static str> {
         const SHORT: &str = "the description of its interface is too short";
         let [_, _, link, snaplen] = order.words(block).ok_or(SHORT)?;
         let link = match order {
-            Order::Little => link as u16,
-            Order::Big => (link >> 16) as u16,
+            ByteOrder::Little => link as u16,
+            ByteOrder::Big => (link >> 16) as u16,
         };
         let (mut name, mut resolution, mut offset) = (None, 6, 0);
         for (code, value) in options(block.get(FIXED..block.len() - 4).ok_or(SHORT)?, order) {
@@ -47,7 +47,7 @@ impl Interface {
                 _ => {}
             }
         }
-        let unit = Unit::new(resolution).ok_or("its interface counts time in units too small to use")?;
+        let unit = Unit::new(resolution).ok_or("the time resolution of its interface is too fine")?;
         Ok(Self { name, link: LinkType(link), snaplen: Some(snaplen).filter(|len| *len > 0), unit, offset })
     }
 
@@ -96,7 +96,7 @@ impl Unit {
 }
 
 /// The options in `area`, each with its code, up to their end or where they make no sense (§3.5).
-pub(super) fn options(area: &[u8], order: Order) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn options(area: &[u8], order: ByteOrder) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = area;
     std::iter::from_fn(move || {
         let [c0, c1, l0, l1, ..] = *rest else { return None };

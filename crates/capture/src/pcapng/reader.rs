@@ -11,10 +11,10 @@ use super::{
     frame::{ENHANCED_PACKET, Frame, HEAD, INTERFACE_DESCRIPTION, OBSOLETE_PACKET, SECTION_HEADER, SIMPLE_PACKET},
     interface::{Interface, options},
 };
-use crate::{Direction, Error, LinkType, Packet, Source, input::Input, link, order::Order};
+use crate::{Direction, Error, LinkType, Packet, Source, byte_order::ByteOrder, input::Input, link_layer};
 
 /// The most interfaces that a section may describe, so that memory stays bounded on any input.
-const MOST_INTERFACES: usize = 1 << 16;
+const MAX_INTERFACES: usize = 1 << 16;
 
 /// Where a packet's bytes begin in its block: one with a time (§4.3, §B.1), and a simple one (§4.4).
 const DATA: usize = 28;
@@ -34,7 +34,7 @@ const DIRECTION: u32 = 0b11;
 #[derive(Debug)]
 pub struct Reader<R> {
     input: Input<R>,
-    order: Order,
+    order: ByteOrder,
     interfaces: Vec<Interface>,
     /// When the latest packet passed.
     time: Duration,
@@ -78,7 +78,7 @@ impl<R: Read> Reader<R> {
     }
 
     pub(crate) fn from_input(input: Input<R>) -> Self {
-        Self { input, order: Order::Little, interfaces: Vec::new(), time: Duration::ZERO, state: State::Beginning }
+        Self { input, order: ByteOrder::Little, interfaces: Vec::new(), time: Duration::ZERO, state: State::Beginning }
     }
 
     /// The interfaces described so far in the section at which the reader stands.
@@ -94,15 +94,15 @@ impl<R: Read> Reader<R> {
         while let Some(frame) = self.frame()? {
             let block = self.input.record(frame.len)?;
             if self.order.words(&block[frame.len - TAIL..]) != Some([frame.len as u32]) {
-                return Err(self.input.damaged("a block's two lengths differ"));
+                return Err(self.input.damaged("the two lengths of a block differ"));
             }
             let (order, interfaces) = (self.order, &self.interfaces);
             let record = match frame.kind {
                 ENHANCED_PACKET => record(block, order, interfaces).map(Some),
                 OBSOLETE_PACKET => obsolete(block, order, interfaces).map(Some),
                 SIMPLE_PACKET => simple(block, order, interfaces, self.time).map(Some),
-                INTERFACE_DESCRIPTION if interfaces.len() == MOST_INTERFACES => {
-                    Err("more interfaces are described before it than any capture has")
+                INTERFACE_DESCRIPTION if interfaces.len() == MAX_INTERFACES => {
+                    Err("the file describes too many interfaces")
                 }
                 INTERFACE_DESCRIPTION => Interface::new(block, order).map(|new| {
                     self.interfaces.push(new);
@@ -159,31 +159,31 @@ impl<R: Read> Source for Reader<R> {
         let Some(record) = record? else { return Ok(None) };
         let Record { time, interface, link, direction, original_len, block, begin, kept } = record;
         let bytes = &self.input.passed(block)[begin..begin + kept];
-        let direction = direction.or_else(|| link::direction(link, bytes));
+        let direction = direction.or_else(|| link_layer::direction(link, bytes));
         Ok(Some(Packet { number: self.input.packet - 1, time, interface, link, direction, original_len, bytes }))
     }
 }
 
 /// The packet of an enhanced packet block (§4.3).
-fn record(block: &[u8], order: Order, interfaces: &[Interface]) -> Result<Record, &'static str> {
+fn record(block: &[u8], order: ByteOrder, interfaces: &[Interface]) -> Result<Record, &'static str> {
     let [_, _, number] = order.words(block).ok_or("its block is too short")?;
     packet(block, order, number, interfaces)
 }
 
 /// The packet of a block of the kind before that: its interface's number has half the bits, and the
 /// others count packets dropped (§B.1).
-fn obsolete(block: &[u8], order: Order, interfaces: &[Interface]) -> Result<Record, &'static str> {
+fn obsolete(block: &[u8], order: ByteOrder, interfaces: &[Interface]) -> Result<Record, &'static str> {
     let number = block.get(8..10).and_then(|half| half.try_into().ok()).ok_or("its block is too short")?;
     packet(block, order, u32::from(order.u16(number)), interfaces)
 }
 
 /// What both have in common.
-fn packet(block: &[u8], order: Order, number: u32, interfaces: &[Interface]) -> Result<Record, &'static str> {
+fn packet(block: &[u8], order: ByteOrder, number: u32, interfaces: &[Interface]) -> Result<Record, &'static str> {
     let [_, _, _, high, low, kept, original_len] = order.words(block).ok_or("its block is too short")?;
     let interface = interfaces.get(number as usize).ok_or("the file does not describe its interface")?;
     let behind = DATA.saturating_add(kept as usize);
     if behind > block.len() - TAIL {
-        return Err("its block contradicts its own length");
+        return Err("its length is larger than its block");
     }
     let behind = behind.next_multiple_of(4).min(block.len() - TAIL);
     Ok(Record {
@@ -199,20 +199,20 @@ fn packet(block: &[u8], order: Order, number: u32, interfaces: &[Interface]) -> 
 }
 
 /// The packet of a simple packet block (§4.4): of the first interface, and without a time.
-fn simple(block: &[u8], order: Order, interfaces: &[Interface], time: Duration) -> Result<Record, &'static str> {
+fn simple(block: &[u8], order: ByteOrder, interfaces: &[Interface], time: Duration) -> Result<Record, &'static str> {
     let interface = interfaces.first().ok_or("the file does not describe its interface")?;
     let [_, _, original_len] = order.words(block).ok_or("its block is too short")?;
     let room = block.len().checked_sub(SIMPLE_DATA + TAIL).ok_or("its block is too short")?;
     let kept = original_len.min(interface.snaplen.unwrap_or(u32::MAX)) as usize;
     if kept > room {
-        return Err("its block contradicts its own length");
+        return Err("its length is larger than its block");
     }
     let link = interface.link;
     let begin = SIMPLE_DATA;
     Ok(Record { time, interface: 0, link, direction: None, original_len, block: block.len(), begin, kept })
 }
 
-fn direction(area: &[u8], order: Order) -> Option<Direction> {
+fn direction(area: &[u8], order: ByteOrder) -> Option<Direction> {
     let (_, flags) = options(area, order).find(|(code, _)| *code == FLAGS)?;
     match order.u32(flags.try_into().ok()?) & DIRECTION {
         0b01 => Some(Direction::Inbound),

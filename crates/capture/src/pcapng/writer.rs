@@ -23,7 +23,7 @@ use crate::{Direction, LinkType};
 const NANOSECONDS: u8 = 9;
 
 /// The longest name that an option can hold.
-const LONGEST_NAME: usize = u16::MAX as usize;
+const MAX_NAME: usize = u16::MAX as usize;
 
 /// Writes a capture of one section, in the byte order of this machine.
 ///
@@ -43,7 +43,7 @@ impl<W: Write> Writer<W> {
     /// Describes an interface and gives its number. Of each of its packets the first `snaplen` bytes
     /// are kept, or all; 0 is all too, as the format has it.
     pub fn interface(&mut self, name: &str, link: LinkType, snaplen: Option<u32>) -> io::Result<u32> {
-        let name = &name[..name.floor_char_boundary(LONGEST_NAME)];
+        let name = &name[..name.floor_char_boundary(MAX_NAME)];
         let number = self.blocks.interfaces().len() as u32;
         let block = InterfaceDescriptionBlock {
             linktype: DataLink::from(u32::from(link.0)),

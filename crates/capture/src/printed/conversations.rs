@@ -12,7 +12,7 @@
 use std::{collections::HashMap, net::SocketAddr};
 
 /// The most connections that are told apart: tens of megabytes of them.
-const MOST: usize = 1 << 20;
+const MAX: usize = 1 << 20;
 
 /// The numbers of a line, as printed.
 #[derive(Debug, Clone, Copy)]
@@ -58,8 +58,8 @@ impl Conversations {
     pub(super) fn absolute(&mut self, printed: &Printed) -> Result<Absolute, &'static str> {
         let Printed { from, to, syn, sequence, acknowledgment, len } = *printed;
         let ends = [from.min(to), from.max(to)];
-        if self.known.len() == MOST && !self.known.contains_key(&ends) {
-            return Err("more connections stand before it than any printed capture has");
+        if self.known.len() == MAX && !self.known.contains_key(&ends) {
+            return Err("too many connections");
         }
         let conversation = self.known.entry(ends).or_default();
         let me = usize::from(from > to);

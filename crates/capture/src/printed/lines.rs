@@ -5,7 +5,7 @@ use std::io::Read;
 use crate::{Error, input::Input};
 
 /// The longest line that is kept; of a longer one, this much. Nobody prints a packet that long.
-const LONGEST: usize = 16 << 10;
+const MAX_LENGTH: usize = 16 << 10;
 
 /// The lines of a text, in the memory of one.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl<R: Read> Lines<R> {
             }
             let end = ready.iter().position(|byte| *byte == b'\n');
             let part = &ready[..end.unwrap_or(ready.len())];
-            self.line.extend(&part[..part.len().min(LONGEST - self.line.len())]);
+            self.line.extend(&part[..part.len().min(MAX_LENGTH - self.line.len())]);
             let len = part.len() + usize::from(end.is_some());
             self.input.pass(len);
             if end.is_some() {
@@ -53,5 +53,5 @@ fn text(line: &[u8]) -> String {
 
 /// The whole lines at the beginning of a text.
 pub(super) fn whole(bytes: &[u8]) -> impl Iterator<Item = String> {
-    bytes.split(|byte| *byte == b'\n').map(|line| text(&line[..line.len().min(LONGEST)]))
+    bytes.split(|byte| *byte == b'\n').map(|line| text(&line[..line.len().min(MAX_LENGTH)]))
 }

@@ -8,7 +8,7 @@ use std::{
 /// The first of the addresses that are given, and how many: a text with more hosts is none.
 const V4: u32 = 0xF000_0000;
 const V6: u128 = 0x0100 << 112;
-const MOST: u32 = 1 << 20;
+const MAX: u32 = 1 << 20;
 
 /// The names met so far; the one met n-th has the n-th address of either range.
 #[derive(Debug, Default)]
@@ -34,8 +34,8 @@ impl Names {
     fn add(&mut self, host: &str) -> Result<u32, &'static str> {
         self.names.push(host.to_owned());
         let number = self.names.len() as u32;
-        if number > MOST {
-            return Err("more hosts are named before it than any capture has");
+        if number > MAX {
+            return Err("too many host names");
         }
         self.numbers.insert(host.to_owned(), number);
         Ok(number)

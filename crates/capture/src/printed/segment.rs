@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use etherparse::{Ipv4Header, Ipv6FlowLabel, Ipv6Header, TcpHeader, ip_number};
 
 /// The most bytes of options that a header holds.
-const MOST_OPTIONS: usize = 40;
+const MAX_OPTIONS: usize = 40;
 
 /// The time to live of the packets made, which nobody prints.
 const TIME_TO_LIVE: u8 = 64;
@@ -138,7 +138,7 @@ pub(super) fn options(list: &str, edge: impl Fn(u32) -> u32) -> Option<Vec<u8>> 
             }
             _ => {}
         }
-        if raw.len() + option.len() <= MOST_OPTIONS {
+        if raw.len() + option.len() <= MAX_OPTIONS {
             raw.extend(option);
         }
     }

@@ -100,7 +100,7 @@ impl<R: Read> Reader<R> {
         let wrong = |what| self.lines.wrong(self.lines.number, what);
         let new = Row { delta: parts.delta, segment: segment(&parts, &line, &mut self.names).map_err(wrong)? };
         if self.latest.is_some_and(|latest| parts.number <= latest) {
-            return Err(wrong("its packet stands thousands of lines too late"));
+            return Err(wrong("its packet is thousands of lines too late"));
         }
         match self.held.entry(parts.number) {
             Entry::Vacant(place) => {
@@ -109,7 +109,7 @@ impl<R: Read> Reader<R> {
             }
             Entry::Occupied(mut known) => match (&known.get().segment, &new.segment) {
                 (None, Some(_)) => drop(known.insert(new)),
-                (Some(one), Some(other)) if one != other => return Err(wrong("another line has its number")),
+                (Some(one), Some(other)) if one != other => return Err(wrong("another line has the same number")),
                 _ => {}
             },
         }
@@ -169,8 +169,8 @@ fn segment(of: &Parts, line: &str, names: &mut Names) -> Result<Option<Segment>,
     let (mut flags, mut urgent) = (Flags::default(), 0);
     for field in &of.rest[at + 1..] {
         let (key, value) = field.split_once('=').unwrap_or((field, ""));
-        let number = || value.parse::<u32>().map_err(|_| "one of its numbers is none");
-        let short = || value.parse::<u16>().map_err(|_| "one of its numbers is none, or too great");
+        let number = || value.parse::<u32>().map_err(|_| "invalid number");
+        let short = || value.parse::<u16>().map_err(|_| "invalid or too large number");
         match key {
             "D" => ports[1] = Some(short()?),
             "S" => ports[0] = Some(short()?),
@@ -190,7 +190,7 @@ fn segment(of: &Parts, line: &str, names: &mut Names) -> Result<Option<Segment>,
         }
     }
     let ([Some(from), Some(to)], Some(window)) = (ports, window) else {
-        return Err("it breaks off before the window");
+        return Err("the line ends before the window");
     };
     let list = line.split_once("Options=<").map_or("", |(_, list)| list.split('>').next().unwrap_or(list));
     let v6 = [of.from, of.to].iter().any(|host| host.contains(':'));
@@ -203,6 +203,6 @@ fn segment(of: &Parts, line: &str, names: &mut Names) -> Result<Option<Segment>,
         window,
         urgent,
         len,
-        options: options(list, |edge| edge).ok_or("its options make no sense")?,
+        options: options(list, |edge| edge).ok_or("invalid TCP options")?,
     }))
 }

@@ -223,7 +223,7 @@ impl<R: Read> Reader<R> {
         // The edges are relative or not as the acknowledgment is, and near it.
         let far = |edge: u32| edge.wrapping_sub(acknowledgment).cast_signed().unsigned_abs();
         let edge = |edge: u32| std::cmp::min_by_key(edge.wrapping_add(base), edge, |edge| far(*edge));
-        segment.options = options(&list, edge).ok_or("its options make no sense")?;
+        segment.options = options(&list, edge).ok_or("invalid TCP options")?;
         Ok(segment)
     }
 }
@@ -312,21 +312,21 @@ impl Parser {
         }
         let v6 = words.next() == Some("IP6") || left.contains("ethertype IPv6") || left.contains(" IP6 ");
         let (from, to) = (self.end(from, v6)?, self.end(to, v6)?);
-        let (flags, right) = right.split_once(']').ok_or("it breaks off in the flags")?;
+        let (flags, right) = right.split_once(']').ok_or("the line ends in the flags")?;
         let flags = self::flags(flags);
-        let (fields, options, len) = parts(right).ok_or("it breaks off before the length")?;
-        let len: u32 = len.parse().map_err(|_| "its length is no number")?;
+        let (fields, options, len) = parts(right).ok_or("the line ends before the length")?;
+        let len: u32 = len.parse().map_err(|_| "invalid length")?;
         let (mut sequence, mut acknowledgment, mut window, mut urgent) = (None, None, 0, 0);
         for field in fields.split(", ") {
             let Some((key, value)) = field.split_once(' ') else { continue };
-            let number = |value: &str| value.parse::<u32>().map_err(|_| "one of its numbers is none");
-            let short = || value.parse::<u16>().map_err(|_| "one of its numbers is none, or too great");
+            let number = |value: &str| value.parse::<u32>().map_err(|_| "invalid number");
+            let short = || value.parse::<u16>().map_err(|_| "invalid or too large number");
             match key {
                 "seq" => {
                     let (first, end) = value.split_once(':').map_or((value, None), |(first, end)| (first, Some(end)));
                     let first = number(first)?;
                     if end.is_some_and(|end| end.parse() != Ok(first.wrapping_add(len))) {
-                        return Err("its sequence numbers contradict its length");
+                        return Err("the sequence numbers contradict the length");
                     }
                     sequence = Some(first);
                 }
@@ -337,7 +337,7 @@ impl Parser {
             }
         }
         if flags.ack != acknowledgment.is_some() {
-            return Err("its flags and its acknowledgment contradict each other");
+            return Err("the flags contradict the acknowledgment");
         }
         let moves = len.saturating_add(u32::from(flags.syn) + u32::from(flags.fin));
         let printed = Printed { from, to, syn: flags.syn, sequence, acknowledgment, len: moves };

@@ -2,16 +2,16 @@
 
 use std::{error::Error, path::PathBuf, process::ExitCode};
 
-/// Make a page's spec of a HAR, a capture of plain HTTP/1.1, or manifests of 2013
+/// Import a page load from a HAR, a capture of plain HTTP/1.1, or manifests of 2013
 ///
-/// What had to be assumed or left out is said, a sentence for each request. Cookies and credentials are not kept.
+/// Prints a note for each assumption and each omitted request. Cookies and credentials are not kept.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A .har file, a capture, a .reqs file or a folder with one
+    /// A .har file, a capture, a .reqs file, or a folder with a .reqs file
     #[arg(value_name = "DIR|FILE")]
     from: PathBuf,
 
-    /// The spec to write; bodies go into the folder of its name. Left out: NAME.toml, here
+    /// The spec to write; bodies go into the folder of the same name [default: NAME.toml]
     #[arg(value_name = "SPEC")]
     to: Option<PathBuf>,
 }

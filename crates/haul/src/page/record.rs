@@ -19,31 +19,31 @@ use tokio::{
 use units::Span;
 use url::Url;
 
-/// Load a page in headless Chromium, and write down what it asks for
+/// Record the page load of a URL in headless Chromium
 ///
-/// The spec has the requests, who caused each, and their bodies, so that the page can be replayed without the Internet.
+/// The spec contains the requests, their dependencies and the bodies, so that the page can be replayed offline.
 /// Cookies and credentials are not kept.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The page
+    /// URL of the page
     #[arg(value_name = "URL", value_parser = address)]
     url: Url,
 
-    /// The spec to write; bodies go into the folder of its name. Left out: HOST.toml, here
+    /// The spec to write; bodies go into the folder of the same name [default: HOST.toml]
     #[arg(value_name = "SPEC")]
     to: Option<PathBuf>,
 
-    /// How long to record at most; it ends before if the page has loaded and asks for nothing more
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = crate::patience)]
+    /// Maximum recording time; it ends earlier when the page is complete
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::patience)]
     timeout: Span,
 }
 
 fn address(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("{error}; write an address like https://example.org/"))?;
+    let url = Url::parse(text).map_err(|error| format!("{error}; write a URL like https://example.org/"))?;
     if matches!(url.scheme(), "http" | "https") {
         Ok(url)
     } else {
-        Err("only http and https can be recorded".to_owned())
+        Err("only http and https URLs can be recorded".to_owned())
     }
 }
 

@@ -1,8 +1,8 @@
-//! `haul page replay`: an experiment made of its arguments, and executed as all are.
+//! `haul page replay`: builds an experiment from its arguments, and runs it.
 
 use std::{error::Error, path::PathBuf, process::ExitCode};
 
-use ::page::replay::Over;
+use ::page::replay::Protocol;
 use lab::{
     contenders::Parameters,
     experiment::{Experiment, LinkSpec, Network, Row, Selection, Source, Stack, Workload},
@@ -17,50 +17,51 @@ use crate::{
     usage,
 };
 
-/// Load a recorded page over several ways and round-trip times, and compare them
+/// Compare the load times of a page over several protocols and RTTs
 ///
-/// Each load has a world of its own, and counts from the first request to the last byte. Before it the page is loaded
-/// once, over the same way and uncounted, for the cookie of TCP Fast Open and the tickets of TLS. All ways run once
+/// Each load runs in a testbed of its own, and is measured from the first request to the last byte. An unmeasured load
+/// over the same protocol precedes it, to get the TCP Fast Open cookie and the TLS tickets. Every protocol runs once
 /// before any runs twice.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Args {
-    /// The page: the name of one that comes with Longhaul, or a file
+    /// The page: wikipedia, amazon, or the file of a spec
     spec: String,
 
-    /// The ways to load it, of the list that --help ends with
-    #[arg(long, value_name = "WAY,…", value_delimiter = ',', default_value = "h1,h1+tfo")]
-    over: Vec<Over>,
+    /// Protocols, see the list below
+    #[arg(long, value_name = "PROTOCOL,…", value_delimiter = ',', default_value = "h1,h1+tfo")]
+    over: Vec<Protocol>,
 
-    /// Have Chromium load it as well, over HTTP/1.1, HTTP/2 and HTTP/3
+    /// Also load the page in Chromium, over HTTP/1.1, HTTP/2 and HTTP/3
     #[arg(long)]
     browser: bool,
 
-    /// Who serves the page; of both, Chromium loads it from either, and the ways of --over go over Longhaul's own
+    /// Server of the page; with both, Chromium loads it from each, and the protocols of --over use Longhaul's own
     #[arg(long, value_name = "SERVER,…", value_delimiter = ',', default_value = "pages")]
     server: Vec<PageServer>,
 
-    /// The round-trip times
-    #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "21ms,85ms,172ms")]
+    /// Round-trip times
+    #[arg(long, value_name = "DURATION,…", value_delimiter = ',', default_value = "21ms,85ms,172ms")]
     rtt: Vec<Span>,
 
-    /// How often each way loads the page at each round-trip time
+    /// Number of loads per protocol and RTT
     #[arg(long, value_name = "N", default_value_t = 20)]
     runs: u32,
 
-    /// The folder that the results are kept in
+    /// Folder for the results
     #[arg(long, value_name = "DIR", default_value = "runs")]
     folder: PathBuf,
 
-    /// Rate of each direction, or up/down: 100mbit, 20mbit/100mbit; without it there is no limit
+    /// Rate of the bottleneck in both directions, or up/down: 100mbit, 20mbit/100mbit [default: unlimited]
     #[arg(long, value_name = "RATE")]
     rate: Option<RateSpec>,
 
-    /// Queue before the rate: bdp (what one RTT holds; the default), 100p (packets), 64KiB, codel, infinite
+    /// Queue of the bottleneck: bdp (bandwidth-delay product, at least 100 packets), 100p (packets), 64KiB, codel,
+    /// infinite [default: bdp]
     #[arg(long, value_name = "QUEUE")]
     queue: Option<QueueSpec>,
 
-    /// Loss each way: 0.1%, or in bursts (Gilbert–Elliott): ge:p=1%,r=20%
+    /// Loss in each direction: 0.1%, or in bursts (Gilbert–Elliott): ge:p=1%,r=20%
     #[arg(long, value_name = "LOSS")]
     loss: Option<LossSpec>,
 
@@ -94,17 +95,17 @@ const FAST_OPEN: &str = "net.ipv4.tcp_fastopen";
 const BROWSERS: [&str; 3] = ["chromium-h1", "chromium-h2", "chromium-h3"];
 
 const HELP: &str = "\
-A way is a version of HTTP, and what goes with it after a +:
-  h1              HTTP/1.1, on the connections that were recorded
-  h1x6            HTTP/1.1, on up to six connections to a host
-  h2              HTTP/2, one connection to a host; without TLS by prior knowledge
-  h3              HTTP/3, one connection to a host
-  +pipelining     with h1 and h1x6: requests are sent back to back
-  +tls            TLS 1.3 with a full handshake; h3 has that without saying so
-  +resumed        TLS 1.3, resuming a session of an earlier load
-  +early          the same, with requests that may be repeated as early data (0-RTT)
-  +tfo            the first bytes go with the SYN (TCP Fast Open)
-as in: --over h1,h1+tfo,h1x6+pipelining,h2+early,h3";
+A protocol is an HTTP version, with options after a +:
+  h1              HTTP/1.1, on the recorded connections
+  h1x6            HTTP/1.1, on up to six connections per host
+  h2              HTTP/2, one connection per host; without TLS by prior knowledge
+  h3              HTTP/3, one connection per host
+  +pipelining     requests are pipelined (only h1 and h1x6)
+  +tls            TLS 1.3 with a full handshake; the default of h3
+  +resumed        TLS 1.3 with session resumption
+  +early          the same, with idempotent requests as early data (0-RTT)
+  +tfo            TCP Fast Open: the first bytes are in the SYN
+Example: --over h1,h1+tfo,h1x6+pipelining,h2+early,h3";
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let page = Page::find(&args.spec)?;
@@ -122,12 +123,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let browsers = BROWSERS.into_iter().map(str::to_owned).chain(from_nginx).filter(|_| args.browser);
     let server = if nginx && !both { PageServer::Nginx } else { PageServer::Pages };
     if both && !args.browser {
-        return Err(usage("both servers are for --browser; without it, name one"));
+        return Err(usage("two servers need --browser; without it, name one"));
     }
     let mut networks: Vec<Network> = args.rtt.iter().map(network).collect();
     networks.dedup_by(|one, other| one.name == other.name);
     let mut contenders: Vec<Row> = Vec::new();
-    for row in args.over.iter().map(Over::to_string).chain(browsers).map(row) {
+    for row in args.over.iter().map(Protocol::to_string).chain(browsers).map(row) {
         if !contenders.contains(&row) {
             contenders.push(row);
         }
@@ -141,7 +142,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let experiment = Experiment {
         name,
         title: page.0.title.clone(),
-        question: "Which way loads the page soonest?".to_owned(),
+        question: "Which protocol loads the page fastest?".to_owned(),
         source: Source { title: page.0.source.clone().unwrap_or_else(|| args.spec.clone()), author: None, at: None },
         networks,
         workloads: vec![workload],

@@ -7,28 +7,28 @@ use std::{
     process::ExitCode,
 };
 
-use ::page::{Spec, json, text};
+use ::page::{Spec, json, waterfall};
 use units::{Rate, Span};
 
-/// Draw a page's waterfall; name its depth, its critical path, and its floors
+/// Show a page's waterfall, depth, critical path and floors
 ///
-/// Nothing is loaded: the times are those of an ideal network, over the recorded connections with TCP's slow start, and
-/// are what a measured load can be compared with. The floor is what no protocol can save.
+/// Nothing is loaded. The times are calculated for an ideal network, over the recorded connections with TCP's slow start.
+/// The floor is the minimum time with any protocol.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A spec, or a page that comes with the program: wikipedia, amazon
+    /// The page: wikipedia, amazon, or the file of a spec
     #[arg(value_name = "SPEC")]
     spec: String,
 
-    /// At these round-trip times; the waterfall is drawn at the last
-    #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "21ms,85ms,172ms")]
+    /// Round-trip times; the waterfall shows the last one
+    #[arg(long, value_name = "DURATION,…", value_delimiter = ',', default_value = "21ms,85ms,172ms")]
     rtt: Vec<Span>,
 
-    /// At this rate; left out: without a limit
+    /// Rate of the bottleneck [default: unlimited]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
 
-    /// Write it (schema longhaul.page-show/1) to this file as well; `-`: to standard output, in its place
+    /// Also write JSON (schema longhaul.page-show/1) to FILE; `-` is standard output, instead of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     match &args.json {
         Some(path) if path == Path::new("-") => crate::print(&document()?)?,
         to => {
-            crate::print(text::render(&spec, &rtts, args.rate, look()).as_bytes())?;
+            crate::print(waterfall::render(&spec, &rtts, args.rate, look()).as_bytes())?;
             if let Some(path) = to {
                 let document = document()?;
                 output::write(path, |to| to.write_all(&document))
@@ -56,8 +56,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 /// As wide as the terminal, and in colour on one.
-fn look() -> text::Look {
+fn look() -> waterfall::Look {
     let width = console::Term::stdout().size_checked().map_or(110, |(_, columns)| usize::from(columns));
     let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    text::Look { width: width.clamp(40, 160), colour }
+    waterfall::Look { width: width.clamp(40, 160), colour }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use page::replay::{Http as PageHttp, Over, Replay, ReplayError};
+use page::replay::{Http as PageHttp, Protocol, Replay, ReplayError};
 
 use super::{Contender, Failure, Prepared, Registered, Sample, Values, without_http3};
 use crate::{
@@ -18,14 +18,14 @@ use crate::{
 /// All ways.
 pub(super) fn registered() -> impl Iterator<Item = Registered> {
     let make = |values: &Values| -> Box<dyn Contender> {
-        let over = values.registered.name.parse().unwrap_or(Over::PLAIN);
+        let over = values.registered.name.parse().unwrap_or(Protocol::PLAIN);
         Box::new(Page { over })
     };
-    Over::all().into_iter().map(move |over| Registered { name: over.to_string().leak(), parameters: &[], make })
+    Protocol::all().into_iter().map(move |over| Registered { name: over.to_string().leak(), parameters: &[], make })
 }
 
 struct Page {
-    over: Over,
+    over: Protocol,
 }
 
 impl Contender for Page {

@@ -19,7 +19,7 @@ use std::{
 use serde_json::json;
 
 use super::{Browser, BrowserError, Event, Options};
-use crate::{Spec, document::is_html};
+use crate::{Spec, synthetic_html::is_html};
 
 /// The version of HTTP that the browser is to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::{
     ImportError, Imported, mistake,
-    seen::{self, Content, Seen, field},
+    observed::{self, Content, Observed, field},
     streams::{self, Pair, Stream},
 };
 
@@ -40,13 +40,13 @@ pub fn read(path: &Path) -> Result<Imported, ImportError> {
         return Err(mistake(path, format!("there is no plain HTTP/1.1 in it{why}")));
     }
     let source = format!("Imported from a capture, {}.", path.file_name().unwrap_or_default().to_string_lossy());
-    let mut imported = seen::spec(all, super::name(path), source, path)?;
+    let mut imported = observed::spec(all, super::name(path), source, path)?;
     notes.append(&mut imported.notes);
     Ok(Imported { notes, ..imported })
 }
 
 /// What was asked and answered on a connection, and what could not be read of it.
-fn connection(pair: &Pair, number: usize) -> (Vec<Seen>, Option<String>) {
+fn connection(pair: &Pair, number: usize) -> (Vec<Observed>, Option<String>) {
     let mut seen = Vec::new();
     let (mut asked, mut answered) = (0, 0);
     let mut opened = Some(pair.opened);
@@ -72,7 +72,7 @@ fn connection(pair: &Pair, number: usize) -> (Vec<Seen>, Option<String>) {
             return (seen, Some(format!("{} is no address", super::short(&url))));
         };
         let (head, sent) = (request.head, request.content);
-        seen.push(Seen {
+        seen.push(Observed {
             url,
             method,
             started: opened.take().unwrap_or_else(|| pair.sent.time(asked)),

@@ -13,7 +13,7 @@ use url::Url;
 
 use super::{
     ImportError, Imported, mistake,
-    seen::{self, Content, Initiator, Seen},
+    observed::{self, Content, Initiator, Observed},
     short,
 };
 
@@ -166,7 +166,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Imported, ImportError> {
     })?;
     let title = har.log.pages.into_iter().find_map(|page| page.title).unwrap_or_else(|| super::name(path));
     let mut notes = Vec::new();
-    let mut seen: Vec<Seen> = Vec::new();
+    let mut seen: Vec<Observed> = Vec::new();
     let mut begin = None;
     for (number, raw) in har.log.entries.iter().enumerate() {
         let said = |what: String| mistake(path, format!("entry {} {what}", number + 1));
@@ -190,7 +190,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Imported, ImportError> {
         }
     }
     let source = format!("Imported from a HAR, {}.", path.file_name().unwrap_or_default().to_string_lossy());
-    let mut imported = seen::spec(seen, title, source, path)?;
+    let mut imported = observed::spec(seen, title, source, path)?;
     notes.append(&mut imported.notes);
     Ok(Imported { notes, ..imported })
 }
@@ -198,7 +198,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Imported, ImportError> {
 /// In microseconds.
 const HOUR: i64 = 3_600_000_000;
 
-fn one(entry: Entry, url: Url, started: Duration) -> Result<Seen, String> {
+fn one(entry: Entry, url: Url, started: Duration) -> Result<Observed, String> {
     let request = entry.request.ok_or("it has no request")?;
     let response = entry.response.ok_or("it has no response")?;
     let status = response.status.filter(|status| (200.0..600.0).contains(status));
@@ -231,11 +231,12 @@ fn one(entry: Entry, url: Url, started: Duration) -> Result<Seen, String> {
     let transferred = bytes_known(response.transfer_size).zip(head).map(|(all, head)| all.saturating_sub(head));
     let size = bytes_known(response.body_size).filter(|size| *size > 0).or(transferred);
     let mut response_headers = fields(response.headers);
-    if let Some(kind) = response.content.mime_type.filter(|_| seen::field(&response_headers, "content-type").is_none())
+    if let Some(kind) =
+        response.content.mime_type.filter(|_| observed::field(&response_headers, "content-type").is_none())
     {
         response_headers.push(("content-type".to_owned(), kind));
     }
-    Ok(Seen {
+    Ok(Observed {
         url,
         method: request.method,
         started,

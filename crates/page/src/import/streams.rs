@@ -153,7 +153,7 @@ pub(super) fn read(source: &mut dyn Source) -> (Vec<Pair>, Option<String>) {
             Ok(None) => break None,
             Err(error) => break Some(error.to_string()),
         };
-        let Some(packet) = fragments.whole(packet) else { continue };
+        let Some(packet) = fragments.reassemble(packet) else { continue };
         let Some(segment) = Segment::of(&packet) else { continue };
         let asks = segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK);
         let answers = segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ACK);

@@ -15,9 +15,9 @@ use tokio::{sync::mpsc, task::JoinSet};
 use transport::{ConnectSettings, Connector, FastOpen, SettingsError};
 
 use super::{
+    handler::WHICH,
     order::{Action, Order},
-    over::{Http, Over, Session},
-    site::WHICH,
+    protocol::{Http, Protocol, Session},
 };
 use crate::Spec;
 
@@ -27,7 +27,7 @@ const SIX: usize = 6;
 /// Loads a page again and again, as its first load did, over one way.
 pub struct Replay {
     spec: Arc<Spec>,
-    over: Over,
+    over: Protocol,
     settings: Settings,
     connector: Arc<Connector>,
     /// Requests that are told apart from others like them by a header.
@@ -61,7 +61,7 @@ pub enum ReplayError {
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// A request of the spec is none that can be sent.
-    #[error("the request {id} of the page cannot be sent: {why}")]
+    #[error("cannot send request `{id}` of the page: {why}")]
     Request {
         /// Its id.
         id: String,
@@ -69,7 +69,7 @@ pub enum ReplayError {
         why: http::Error,
     },
     /// No answer, or half of one.
-    #[error("the request {id} of the page failed: {error}")]
+    #[error("request `{id}` of the page failed: {error}")]
     Failed {
         /// Its id.
         id: String,
@@ -77,7 +77,7 @@ pub enum ReplayError {
         error: haul_http::Error,
     },
     /// Another answer than the page has.
-    #[error("the request {id} of the page was answered with status {status} and {bytes} bytes in place of {expected}")]
+    #[error("request `{id}` of the page: status {status} and {bytes} bytes, expected {expected}")]
     Wrong {
         /// Its id.
         id: String,
@@ -103,7 +103,7 @@ impl Replay {
     /// `authorities` (PEM files) have signed is trusted beside the system's.
     pub fn new(
         spec: Arc<Spec>,
-        over: Over,
+        over: Protocol,
         server: SocketAddr,
         authorities: Vec<PathBuf>,
     ) -> Result<Self, ReplayError> {

@@ -12,24 +12,24 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::{
-    After, HEAD_BYTES, MAX_BODY, MAX_HEAD, MAX_KEPT, MAX_REQUESTS, Request, Response, SCHEMA, Spec, Until, file,
-    file::File, mistake::Fault,
+    After, HEAD_BYTES, MAX_BODY, MAX_HEAD, MAX_KEPT, MAX_REQUESTS, Request, Response, SCHEMA, Spec, Until,
+    error::Fault, file, file::File,
 };
 use crate::body::{Body, seed};
 
 pub(super) fn spec(file: File, name: String, beside: &Path) -> Result<Spec, Fault> {
     if file.schema.as_deref() != Some(SCHEMA) {
-        return Err(Fault::new(0..0, format!("this is not a page: `schema = \"{SCHEMA}\"` does not stand in it")));
+        return Err(Fault::new(0..0, format!("not a page spec: `schema = \"{SCHEMA}\"` is missing")));
     }
     if file.request.is_empty() || file.request.len() > MAX_REQUESTS {
         let found = file.request.len();
         return Err(Fault::new(0..0, format!("a page has from one to {MAX_REQUESTS} requests, not {found}")));
     }
     let spans: Vec<Range<usize>> = file.request.iter().map(|(span, _)| span.clone()).collect();
-    let mut places = HashMap::new();
-    for (place, (span, entry)) in file.request.iter().enumerate() {
-        if places.insert(entry.id.clone(), place).is_some() {
-            return Err(Fault::new(span.clone(), format!("another request is called `{}` already", entry.id)));
+    let mut indices = HashMap::new();
+    for (index, (span, entry)) in file.request.iter().enumerate() {
+        if indices.insert(entry.id.clone(), index).is_some() {
+            return Err(Fault::new(span.clone(), format!("duplicate id `{}`; give each request its own", entry.id)));
         }
     }
     let mut kept = Kept { beside, left: MAX_KEPT };
@@ -41,15 +41,15 @@ pub(super) fn spec(file: File, name: String, beside: &Path) -> Result<Spec, Faul
         let request = request(entry, &mut kept);
         requests.push(request.map_err(|said| Fault::new(span, format!("request `{id}`: {said}")))?);
     }
-    for (place, waits) in waits.into_iter().enumerate() {
-        let said = |said: String| Fault::new(spans[place].clone(), format!("request `{}` {said}", requests[place].id));
-        let after: Result<_, _> = waits.into_iter().map(|wait| after(wait, &places, &requests)).collect();
-        requests[place].after = after.map_err(said)?;
+    for (index, waits) in waits.into_iter().enumerate() {
+        let said = |said: String| Fault::new(spans[index].clone(), format!("request `{}` {said}", requests[index].id));
+        let after: Result<_, _> = waits.into_iter().map(|wait| after(wait, &indices, &requests)).collect();
+        requests[index].after = after.map_err(said)?;
     }
     let title = file.title.unwrap_or_else(|| name.clone());
     let spec = Spec { name, title, source: file.source, requests };
     match circle(&spec) {
-        Some((place, said)) => Err(Fault::new(spans[place].clone(), said)),
+        Some((index, said)) => Err(Fault::new(spans[index].clone(), said)),
         None => Ok(spec),
     }
 }
@@ -62,7 +62,7 @@ pub(super) fn made(mut spec: Spec) -> Result<Spec, String> {
     let mut ids = HashSet::new();
     for request in &mut spec.requests {
         if !ids.insert(request.id.clone()) {
-            return Err(format!("two requests are called `{}`", short(&request.id)));
+            return Err(format!("duplicate id `{}`", short(&request.id)));
         }
         let fit = |wanted: u32, least: usize| wanted.max(u32::try_from(least).unwrap_or(u32::MAX));
         request.head = fit(request.head, request.least_head());
@@ -77,11 +77,11 @@ pub(super) fn made(mut spec: Spec) -> Result<Spec, String> {
 /// A request that waits for itself, and what is to be said of it.
 fn circle(spec: &Spec) -> Option<(usize, String)> {
     let circle = spec.order().err()?;
-    let names: Vec<String> = circle.iter().map(|place| format!("`{}`", spec.requests[*place].id)).collect();
+    let names: Vec<String> = circle.iter().map(|index| format!("`{}`", spec.requests[*index].id)).collect();
     let said = match names.as_slice() {
-        [one] => format!("request {one} waits for itself; take the wait out"),
+        [one] => format!("request {one} waits for itself; remove the dependency"),
         [one, others @ ..] => format!(
-            "request {one} waits for itself, by way of {}; take one of the waits out, or change a connection",
+            "request {one} waits for itself, through {}; remove a dependency, or change a connection",
             others.join(", ")
         ),
         [] => return None,
@@ -91,13 +91,13 @@ fn circle(spec: &Spec) -> Option<(usize, String)> {
 
 fn request(entry: file::Request, kept: &mut Kept) -> Result<Request, String> {
     if entry.id.is_empty() || entry.id.len() > 1000 || entry.id.contains(char::is_control) {
-        return Err("an id has from one to 1000 characters, and no line's end among them".to_owned());
+        return Err("an id has from 1 to 1000 characters, and no control characters".to_owned());
     }
     let method = entry.method.as_deref().unwrap_or("GET");
     let method = Method::from_bytes(method.as_bytes()).ok().filter(|method| *method != Method::CONNECT);
     let seed = seed(&entry.id);
     let mut request = Request {
-        method: method.ok_or("`method` is no method that a page uses; write one like `GET`")?,
+        method: method.ok_or("invalid `method`; write one like `GET`")?,
         secure: entry.scheme == file::Scheme::Https,
         path: path(&entry.path)?,
         connection: entry.connection,
@@ -113,7 +113,7 @@ fn request(entry: file::Request, kept: &mut Kept) -> Result<Request, String> {
     let answers_head = request.method == Method::HEAD || matches!(request.response.status.as_u16(), 204 | 304);
     if answers_head && !request.response.body.is_empty() {
         let status = request.response.status.as_u16();
-        return Err(format!("the response to {} with status {status} has no body; leave it out", request.method));
+        return Err(format!("the response to {} with status {status} cannot have a body; remove it", request.method));
     }
     request.head = head("the request", entry.head, request.least_head())?;
     Ok(request)
@@ -124,14 +124,14 @@ fn response(entry: file::Response, kept: &mut Kept, seed: u64) -> Result<Respons
     let status = StatusCode::from_u16(status).ok().filter(|_| (200..600).contains(&status));
     let type_fits = entry.content_type.as_deref().is_none_or(|kind| HeaderValue::from_str(kind).is_ok());
     let mut response = Response {
-        status: status.ok_or("`status` is none that ends a response; write one from 200 to 599")?,
+        status: status.ok_or("invalid `status`; write one from 200 to 599")?,
         content_type: entry.content_type.filter(|_| type_fits),
         head: 0,
         headers: headers(&entry.headers, &[header::CONTENT_TYPE])?,
         body: kept.body("the response", entry.body, entry.text, entry.file, !seed)?,
     };
     if !type_fits {
-        return Err("`type` cannot be sent as a content-type".to_owned());
+        return Err("`type` is not a valid content-type".to_owned());
     }
     response.head = head("the response", entry.head, response.least_head())?;
     Ok(response)
@@ -140,12 +140,12 @@ fn response(entry: file::Response, kept: &mut Kept, seed: u64) -> Result<Respons
 fn head(whose: &str, wanted: Option<file::Bytes>, least: usize) -> Result<u32, String> {
     let size = wanted.map_or(least as u64, file::Bytes::get);
     if size < least as u64 {
-        return Err(format!("{whose} does not fit into a head of {size} bytes: what stands in it takes {least}"));
+        return Err(format!("the head of {whose} has {size} bytes, but its fields need {least}"));
     }
     u32::try_from(size)
         .ok()
         .filter(|size| *size <= MAX_HEAD)
-        .ok_or_else(|| format!("{whose} has a head of {size} bytes, and {MAX_HEAD} is the most"))
+        .ok_or_else(|| format!("the head of {whose} has {size} bytes; the maximum is {MAX_HEAD}"))
 }
 
 pub(crate) fn path(path: &str) -> Result<String, String> {
@@ -153,7 +153,7 @@ pub(crate) fn path(path: &str) -> Result<String, String> {
     if fits && path.parse::<http::Uri>().is_ok() {
         return Ok(path.to_owned());
     }
-    Err(format!("`{}` is no path; it begins with `/`, and what is not ASCII is percent-encoded", short(path)))
+    Err(format!("`{}` is not a path: it must begin with `/`, and be percent-encoded ASCII", short(path)))
 }
 
 /// A name or an address as RFC 3986 (section 3.2.2) has them, and a port.
@@ -172,7 +172,7 @@ pub(crate) fn host(host: &str) -> Result<String, String> {
                 && (authority.as_str().len() == name.len() || authority.port_u16().is_some_and(|port| port > 0))
         }
     });
-    authority.map(|_| host.to_ascii_lowercase()).ok_or_else(|| format!("`{}` is no host", short(host)))
+    authority.map(|_| host.to_ascii_lowercase()).ok_or_else(|| format!("`{}` is not a host", short(host)))
 }
 
 /// Fields that the replay sets itself: RFC 9110, section 7.6.1, and those that follow from sizes.
@@ -189,25 +189,25 @@ fn headers(lines: &[String], elsewhere: &[HeaderName]) -> Result<HeaderMap, Stri
             let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
             Some((name, HeaderValue::from_str(value.trim()).ok()?))
         });
-        let (name, value) = parsed.ok_or_else(|| format!("`{}` is no header field", short(line)))?;
+        let (name, value) =
+            parsed.ok_or_else(|| format!("`{}` is not a header field; write it like `name: value`", short(line)))?;
         if is_ours(&name) || elsewhere.contains(&name) {
-            return Err(format!("`{name}` does not stand among the headers: it follows from the rest"));
+            return Err(format!("`{name}` is not allowed in `headers`: it follows from the rest"));
         }
-        headers.try_append(name, value).map_err(|_| "there are too many header fields")?;
+        headers.try_append(name, value).map_err(|_| "too many header fields")?;
     }
     Ok(headers)
 }
 
-fn after(wait: file::After, places: &HashMap<String, usize>, requests: &[Request]) -> Result<After, String> {
+fn after(wait: file::After, indices: &HashMap<String, usize>, requests: &[Request]) -> Result<After, String> {
     let (name, head) = match (wait.head, wait.end) {
         (Some(name), None) => (name, true),
         (None, Some(name)) if wait.bytes.is_none() => (name, false),
         _ => {
-            return Err("waits for something unclear; write { head = \"id\", bytes = 4000 } or { end = \"id\" }".into());
+            return Err("has an unclear dependency; write { head = \"id\", bytes = 4000 } or { end = \"id\" }".into());
         }
     };
-    let request =
-        *places.get(&name).ok_or_else(|| format!("is after `{}`, and there is no such request", short(&name)))?;
+    let request = *indices.get(&name).ok_or_else(|| format!("is after `{}`, which does not exist", short(&name)))?;
     let until = if head {
         let size = requests[request].response.size();
         let bytes = wait.bytes.map_or(HEAD_BYTES, file::Bytes::get);
@@ -240,22 +240,21 @@ impl Kept<'_> {
     ) -> Result<Body, String> {
         let size = size.map(file::Bytes::get);
         let kept: Bytes = match (text, file) {
-            (Some(_), Some(_)) => return Err(format!("{whose} has a `text` and a `file`; keep one of them")),
+            (Some(_), Some(_)) => return Err(format!("{whose} has a `text` and a `file`; remove one")),
             (Some(text), None) => text.into(),
             (None, Some(name)) => self.file(&name).map_err(|said| format!("{whose}: {said}"))?,
             (None, None) => {
                 let len = size.unwrap_or(0);
                 if len > MAX_BODY {
-                    return Err(format!("{whose} has a body of {len} bytes, and {MAX_BODY} is the most"));
+                    return Err(format!("the body of {whose} has {len} bytes; the maximum is {MAX_BODY}"));
                 }
                 return Ok(Body::Synthetic { len, seed });
             }
         };
         match size {
-            Some(size) if size != kept.len() as u64 => Err(format!(
-                "{whose} has `body = {size}`, but what is given has {} bytes; leave `body` out",
-                kept.len()
-            )),
+            Some(size) if size != kept.len() as u64 => {
+                Err(format!("{whose} has `body = {size}`, but its content has {} bytes; remove `body`", kept.len()))
+            }
             _ => Ok(Body::Kept(kept)),
         }
     }
@@ -263,16 +262,16 @@ impl Kept<'_> {
     fn file(&mut self, name: &str) -> Result<Bytes, String> {
         let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
         if name.is_empty() || !inside {
-            return Err(format!("the body's file `{}` does not lie beside the spec", short(name)));
+            return Err(format!("the body file `{}` is not below the spec's folder", short(name)));
         }
         let path = self.beside.join(name);
         let mut bytes = Vec::new();
         let read = fs::metadata(&path).and_then(|is| {
             // Opening a pipe would wait for whoever writes into it.
-            let regular = if is.is_file() { Ok(()) } else { Err(io::Error::other("it is no file")) };
+            let regular = if is.is_file() { Ok(()) } else { Err(io::Error::other("not a regular file")) };
             regular.and_then(|()| fs::File::open(&path))?.take(self.left + 1).read_to_end(&mut bytes)
         });
-        read.map_err(|error| format!("cannot read the body's file {}: {error}", path.display()))?;
+        read.map_err(|error| format!("cannot read the body file {}: {error}", path.display()))?;
         self.left = self.left.checked_sub(bytes.len() as u64).ok_or("the bodies together are larger than 1 GiB")?;
         Ok(bytes.into())
     }

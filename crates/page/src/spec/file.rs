@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use toml::Spanned;
 use units::{Size, Span};
 
-use super::{MAX_KEPT, SpecError, mistake::Fault};
+use super::{MAX_KEPT, SpecError, error::Fault};
 
 /// A spec as it is written.
 pub(super) struct File {

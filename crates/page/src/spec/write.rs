@@ -40,8 +40,8 @@ pub(super) fn toml<'a>(spec: &'a Spec, mut keep: impl FnMut(String, &'a Body) ->
     if let Some(source) = &spec.source {
         let _ = writeln!(text, "source = {}", quoted(source));
     }
-    for (place, request) in spec.requests.iter().enumerate() {
-        let entries = entries(spec, request, &mut |which, kind, body| keep(format!("{place:04}{which}.{kind}"), body));
+    for (index, request) in spec.requests.iter().enumerate() {
+        let entries = entries(spec, request, &mut |which, kind, body| keep(format!("{index:04}{which}.{kind}"), body));
         let _ = write!(text, "\n[[request]]\n{}\n", entries.join("\n"));
     }
     text

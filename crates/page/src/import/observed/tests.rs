@@ -1,12 +1,12 @@
 use super::*;
 use crate::Until;
 
-fn seen(path: &str, times: [u64; 3], headers: &[(&str, &str)]) -> Seen {
+fn seen(path: &str, times: [u64; 3], headers: &[(&str, &str)]) -> Observed {
     let [started, first, end] = times.map(Duration::from_millis);
     let fields = |fields: &[(&str, &str)]| -> Vec<(String, String)> {
         fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
-    Seen {
+    Observed {
         url: Url::parse(&format!("http://a.example{path}")).unwrap(),
         method: "GET".to_owned(),
         started,
@@ -25,7 +25,7 @@ fn seen(path: &str, times: [u64; 3], headers: &[(&str, &str)]) -> Seen {
     }
 }
 
-fn waits(all: Vec<Seen>) -> Vec<(Vec<(usize, Until)>, u64)> {
+fn waits(all: Vec<Observed>) -> Vec<(Vec<(usize, Until)>, u64)> {
     let imported = spec(all, "t".into(), "s".into(), Path::new("x.toml")).unwrap();
     assert_eq!(imported.notes, [""; 0]);
     let waits = |request: &Request| request.after.iter().map(|after| (after.request, after.until)).collect();
@@ -35,13 +35,13 @@ fn waits(all: Vec<Seen>) -> Vec<(Vec<(usize, Until)>, u64)> {
 
 #[test]
 fn a_page_is_waited_for_as_far_as_it_had_come_and_a_script_whole() {
-    let by = |mut seen: Seen, url: &str| {
+    let by = |mut seen: Observed, url: &str| {
         seen.initiators = vec![Initiator { url: format!("http://a.example{url}"), place: None }];
         seen
     };
     let mut script = seen("/s.js", [150, 250, 260], &[("Referer", "http://a.example/")]);
     script.response_headers[0].1 = "text/javascript".to_owned();
-    let data = Seen { fetched: true, ..by(seen("/data", [270, 370, 380], &[]), "/s.js") };
+    let data = Observed { fetched: true, ..by(seen("/data", [270, 370, 380], &[]), "/s.js") };
     let shown = seen("/shown", [390, 490, 500], &[]);
     let next = by(seen("/next", [600, 700, 710], &[]), "/s.js");
     let late = seen("/late", [600, 700, 710], &[]);
@@ -60,7 +60,7 @@ fn a_redirect_is_waited_for_and_a_busy_connection_is_no_computation() {
     let mut away = seen("/", [0, 50, 50], &[]);
     (away.status, away.response_body.size) = (301, Some(0));
     away.response_headers = vec![("Location".into(), "/home#top".into()), ("Set-Cookie".into(), "a=1".into())];
-    let on = |mut seen: Seen| {
+    let on = |mut seen: Observed| {
         seen.connection = Some("7".to_owned());
         seen
     };
@@ -82,8 +82,10 @@ fn what_cannot_be_replayed_is_left_out_by_name_and_cookies_are_not_kept() {
     unknown.response_body = Content::default();
     let mut none = seen("/none", [1, 2, 3], &[]);
     none.status = 0;
-    let huge =
-        Seen { response_body: Content { size: Some(u64::MAX), ..Content::default() }, ..seen("/huge", [1, 2, 3], &[]) };
+    let huge = Observed {
+        response_body: Content { size: Some(u64::MAX), ..Content::default() },
+        ..seen("/huge", [1, 2, 3], &[])
+    };
     let secret = [("Cookie", "secret"), ("Authorization", "Basic secret"), ("X-Kept", "yes")];
     let all = vec![seen("/", [0, 1, 2], &secret), unknown, none, huge];
     let imported = spec(all, "t".into(), "s".into(), Path::new("x.toml")).unwrap();

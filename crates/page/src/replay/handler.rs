@@ -13,19 +13,19 @@ use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, reques
 use crate::{Request, Spec};
 
 /// The most bytes of bodies that are kept ready.
-const MOST: u64 = 1 << 30;
+const MAX_READY: u64 = 1 << 30;
 
-/// The request's field that says which of several answers to the same question is meant: its place in the spec. Only
+/// The request's field that says which of several answers to the same question is meant: its index in the spec. Only
 /// where there are several.
 pub const WHICH: HeaderName = HeaderName::from_static("x-which");
 
 /// Every answer of a page, in the order of the spec, with the request that it answers.
 pub fn answers(spec: &Spec) -> impl Iterator<Item = (&Request, Response<Bytes>)> {
-    spec.requests.iter().enumerate().map(|(place, request)| {
+    spec.requests.iter().enumerate().map(|(index, request)| {
         let mut recorded = request.response.clone();
         // Part of the recorded head, or a server would add its own to it.
         recorded.headers.entry(header::DATE).or_insert(HeaderValue::from_static("Mon, 18 Feb 2013 12:00:00 GMT"));
-        let mut response = Response::new(spec.body(place));
+        let mut response = Response::new(spec.body(index));
         *response.status_mut() = recorded.status;
         *response.headers_mut() = recorded.fields(&request.host);
         (request, response)
@@ -34,7 +34,7 @@ pub fn answers(spec: &Spec) -> impl Iterator<Item = (&Request, Response<Bytes>)>
 
 /// The page's hosts with all they answer.
 #[derive(Debug)]
-pub struct Site {
+pub struct PageHandler {
     /// By host, in lower case, then by path.
     hosts: HashMap<String, HashMap<String, Vec<(Method, Known)>>>,
 }
@@ -49,29 +49,29 @@ struct Known {
 /// An answer, as any version of HTTP takes it and as HTTP/1.1 sends it.
 #[derive(Debug)]
 struct Answer {
-    /// Its place in the spec.
-    place: usize,
+    /// Its index in the spec.
+    index: usize,
     response: Response<Bytes>,
     ready: serve::PreparedResponse,
 }
 
 /// A page that does not fit into memory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the bodies of the page {page} have {bytes} bytes together, more than the {MOST} that a replay keeps ready")]
+#[error("the bodies of page `{page}` have {bytes} bytes; a replay keeps at most {MAX_READY} in memory")]
 pub struct TooLarge {
     page: String,
     bytes: u64,
 }
 
-impl Site {
+impl PageHandler {
     /// Makes every answer of a page.
     pub fn new(spec: &Spec) -> Result<Self, TooLarge> {
         let bytes = spec.requests.iter().map(|request| request.response.body.len()).fold(0, u64::saturating_add);
-        if bytes > MOST {
+        if bytes > MAX_READY {
             return Err(TooLarge { page: spec.name.clone(), bytes });
         }
         let mut hosts: HashMap<String, HashMap<String, Vec<(Method, Known)>>> = HashMap::new();
-        for (place, (request, response)) in answers(spec).enumerate() {
+        for (index, (request, response)) in answers(spec).enumerate() {
             let paths = hosts.entry(request.host.to_ascii_lowercase()).or_default();
             let methods = paths.entry(request.path.clone()).or_default();
             let at = methods.iter().position(|(method, _)| *method == request.method).unwrap_or_else(|| {
@@ -79,7 +79,7 @@ impl Site {
                 methods.len() - 1
             });
             let ready = written(&request.method, &response);
-            methods[at].1.answers.push(Answer { place, response, ready });
+            methods[at].1.answers.push(Answer { index, response, ready });
         }
         Ok(Self { hosts })
     }
@@ -92,7 +92,7 @@ impl Site {
         })?;
         let Known { answers, turn } = &paths.get(target)?.iter().find(|(asked, _)| asked == method)?.1;
         let meant = which.and_then(|which| str::from_utf8(which).ok()?.parse::<usize>().ok());
-        let meant = meant.and_then(|place| answers.iter().find(|answer| answer.place == place));
+        let meant = meant.and_then(|index| answers.iter().find(|answer| answer.index == index));
         let in_turn = || match &answers[..] {
             [only] => only,
             several => &several[turn.fetch_add(1, Ordering::Relaxed) % several.len()],
@@ -118,7 +118,7 @@ fn written(method: &Method, response: &Response<Bytes>) -> serve::PreparedRespon
     serve::PreparedResponse { status, head: head.into(), body }
 }
 
-impl serve::Responder for Site {
+impl serve::Responder for PageHandler {
     fn respond(&self, request: &Parts) -> Response<Bytes> {
         // What an absolute request target says goes before Host (RFC 9112 §3.2.2); HTTP/2 and HTTP/3 have only that.
         let host = match request.uri.authority() {
@@ -137,7 +137,7 @@ impl serve::Responder for Site {
 }
 
 fn missing() -> Response<Bytes> {
-    let mut missing = Response::new(Bytes::from_static(b"The page does not have this.\n"));
+    let mut missing = Response::new(Bytes::from_static(b"Not part of this page.\n"));
     *missing.status_mut() = StatusCode::NOT_FOUND;
     missing
 }

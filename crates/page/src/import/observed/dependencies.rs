@@ -1,23 +1,21 @@
-//! What each request waited for.
+//! Infers what each request waited for.
 //!
-//! - A redirect is waited for to its end, whatever else is said.
-//! - Else the cause is the initiator that the recorder names. Without one it is the page that `referer` names, and
-//!   without that the load's first response, if it had begun by then.
-//! - An HTML page is read as it comes, so what it asks for waits for the *head* of it, as far as the place of the
-//!   reference, where that is known, and as far as had come by then, where it is not. A script or a style sheet works
-//!   only once it is whole. If more had to come than had come, the recorder's clock is wrong; it is believed that the
-//!   request had begun.
-//! - What a script asks for after it got data that it had asked for, it asks for because of them: it waits for both. So
-//!   does what begins right after data came and has no initiator: an image that a script shows has none.
-//! - What then passed before the request began was spent on computing, or on waiting for a connection. Requests that
-//!   were held back by a connection of HTTP/1.1 cannot be told from those that computed; so nothing is counted for a
-//!   request on a connection that was busy until then.
+//! - A request after a redirect waits for the end of the redirect, always.
+//! - Otherwise it waits for the initiator that the recorder names; without one, for the page in `referer`; without that,
+//!   for the load's first response, if that had begun.
+//! - A browser parses HTML while it arrives. So a request from HTML waits for the *head* of it, up to the reference if its
+//!   position is known, and otherwise up to what had arrived. A script or a style sheet must arrive completely. If less
+//!   had arrived than necessary, the recorder's clock is wrong, and the request's start is believed.
+//! - A request of a script after the script received data that it had requested waits for both. So does a request without
+//!   an initiator that starts right after data arrived, like an image that a script shows.
+//! - The remaining time before the request was computation, or waiting for a connection. These cannot be distinguished for
+//!   HTTP/1.1, so a request on a connection that was busy until then gets no computation time.
 
 use std::{collections::HashMap, time::Duration};
 
 use url::Url;
 
-use super::{Seen, field};
+use super::{Observed, field};
 use crate::{After, Request, Response, Until};
 
 /// A request that follows the end of another on its connection by less did wait for it.
@@ -32,7 +30,7 @@ const RECENT: usize = 100;
 /// What came before a request.
 #[derive(Default)]
 pub(super) struct Past<'a> {
-    seen: Vec<&'a Seen>,
+    seen: Vec<&'a Observed>,
     /// The latest request for an address, without its fragment.
     places: HashMap<String, usize>,
     /// The latest request that was redirected to an address.
@@ -42,7 +40,7 @@ pub(super) struct Past<'a> {
 }
 
 impl<'a> Past<'a> {
-    pub(super) fn add(&mut self, one: &'a Seen) {
+    pub(super) fn add(&mut self, one: &'a Observed) {
         let place = self.seen.len();
         self.seen.push(one);
         self.places.insert(bare(&one.url), place);
@@ -61,7 +59,7 @@ impl<'a> Past<'a> {
     }
 
     /// What a request waited for, and what then passed before it began; `requests` are made of what came before it.
-    pub(super) fn waits(&self, one: &Seen, requests: &[Request]) -> (Vec<After>, Duration) {
+    pub(super) fn waits(&self, one: &Observed, requests: &[Request]) -> (Vec<After>, Duration) {
         let of = &self.seen;
         let redirect = self.redirects.get(&bare(&one.url)).copied();
         if let Some(redirect) = redirect.filter(|before| of[*before].end <= one.started + NEAR) {
@@ -115,8 +113,8 @@ fn bare(url: &Url) -> String {
 }
 
 /// Whether a script that asked for the data asked for the other as well.
-fn shares(data: &Seen, one: &Seen) -> bool {
-    let asks = |seen: &Seen, url: &str| seen.initiators.iter().any(|by| by.place.is_none() && by.url == url);
+fn shares(data: &Observed, one: &Observed) -> bool {
+    let asks = |seen: &Observed, url: &str| seen.initiators.iter().any(|by| by.place.is_none() && by.url == url);
     data.initiators.iter().any(|by| asks(data, &by.url) && asks(one, &by.url))
 }
 

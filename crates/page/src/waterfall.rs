@@ -1,4 +1,4 @@
-//! The waterfall and the floors, for a terminal.
+//! The waterfall and the floors, as text for a terminal.
 //!
 //! ```text
 //!                 conn      size  0              0.5 s              1 s
@@ -7,7 +7,7 @@
 //! * style            1    1.2 kB          ╌╌╌╌────
 //! ```
 //!
-//! Colour only tells again what signs say already.
+//! Colour only repeats what the characters show.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -17,28 +17,28 @@ use units::{
     rounded::{count, decimal_size},
 };
 
-use crate::{Connections, Schedule, Spec, Way, schedule::INITIAL_WINDOW};
+use crate::{Connections, Network, Schedule, Spec, schedule::INITIAL_WINDOW};
 
-/// How it is to look.
+/// Terminal settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
     /// The width of the terminal, in columns.
     pub width: usize,
-    /// Whether it shows colours.
+    /// Whether to use colours.
     pub colour: bool,
 }
 
-/// What is drawn for each part of a request's time, and its colour.
+/// Character and colour of each phase of a request.
 const OPENING: (char, &str) = ('╌', "33");
 const HELD: (char, &str) = ('·', "2");
 const WAITING: (char, &str) = ('─', "34");
 const RECEIVING: (char, &str) = ('━', "32");
 const CRITICAL: &str = "1;31";
 
-/// The load over the recorded connections with TCP's usual initial window, after a handshake of so many round trips.
+/// The load over the recorded connections with TCP's usual initial window; `handshake` in round trips.
 pub fn recorded(spec: &Spec, rtt: Duration, rate: Option<Rate>, handshake: u32) -> Schedule {
     let connections = Connections::Recorded { handshake, initial_window: Some(INITIAL_WINDOW) };
-    spec.schedule(&Way { rtt, rate, connections })
+    spec.schedule(&Network { rtt, rate, connections })
 }
 
 /// The page, its waterfall at the last of `rtts`, its critical path, and its floors at all of them.
@@ -63,12 +63,13 @@ pub fn render(spec: &Spec, rtts: &[Duration], rate: Option<Rate>, look: Look) ->
     let rtt = rtts.last().copied().unwrap_or_default();
     let schedule = recorded(spec, rtt, rate, 1);
     text += &waterfall(spec, &schedule, look, &paint);
-    let legend = [(OPENING, "connecting"), (HELD, "held up"), (WAITING, "waiting"), (RECEIVING, "receiving")];
+    let legend = [(OPENING, "connecting"), (HELD, "queued"), (WAITING, "waiting"), (RECEIVING, "receiving")];
     let legend = legend.map(|((sign, colour), what)| format!("{} {what}", paint(colour, &sign.to_string().repeat(2))));
     let _ = writeln!(text, "\n{}; * the critical path; at {}", legend.join(", "), Span(rtt));
 
-    let names =
-        |places: &[usize]| places.iter().map(|place| shown(&spec.requests[*place].id)).collect::<Vec<_>>().join(" > ");
+    let names = |indices: &[usize]| {
+        indices.iter().map(|index| shown(&spec.requests[*index].id)).collect::<Vec<_>>().join(" > ")
+    };
     let depth = format!("Depth {}: {}", spec.depth(), names(&spec.critical_path()));
     let critical = format!(
         "Critical path: {}; it opens {}",
@@ -109,14 +110,14 @@ fn waterfall(spec: &Spec, schedule: &Schedule, look: Look, paint: &dyn Fn(&str, 
     let ends = seconds(schedule.load);
     let ruler = format!("0{ends:>width$}", width = bar.saturating_sub(1));
     let _ = writeln!(text, "  {:name_width$} {:>4} {:>9}  {ruler}", "", "conn", "size");
-    for (place, request) in spec.requests.iter().enumerate() {
-        let critical = schedule.critical.contains(&place);
+    for (index, request) in spec.requests.iter().enumerate() {
+        let critical = schedule.critical.contains(&index);
         let (sent, first, end) =
-            (scale(schedule.sent[place]), scale(schedule.first[place]), scale(schedule.end[place]));
-        let ready = scale(schedule.ready[place]);
-        let opened = schedule.opened[place].map_or(sent, scale);
+            (scale(schedule.sent[index]), scale(schedule.first[index]), scale(schedule.end[index]));
+        let ready = scale(schedule.ready[index]);
+        let opened = schedule.opened[index].map_or(sent, scale);
         // What takes any time at all is seen.
-        let end = end.max(first + usize::from(schedule.end[place] > schedule.first[place])).min(bar);
+        let end = end.max(first + usize::from(schedule.end[index] > schedule.first[index])).min(bar);
         let first = first.min(end);
         let mut line = " ".repeat(ready);
         for ((sign, colour), from, to) in

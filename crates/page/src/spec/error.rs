@@ -1,47 +1,47 @@
-//! What is wrong with a spec, told where it stands.
+//! Errors in a spec, with their line.
 
 use std::{io, ops::Range, path::Path};
 
-/// Why there is no spec.
+/// Why a spec cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     /// A file cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// Which.
+        /// The file.
         path: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// A file cannot be written.
     #[error("cannot write {path}: {source}")]
     Write {
-        /// Which.
+        /// The file.
         path: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is neither a file nor comes with the program.
-    #[error("there is no page `{name}`; write the name of a file, or one of {shipped}")]
+    /// It is neither a file nor a shipped page.
+    #[error("unknown page `{name}`; write a file name, or one of {shipped}")]
     Unknown {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// The names of those that come with the program.
+        /// The names of the shipped pages.
         shipped: String,
     },
-    /// It says something that cannot be meant.
+    /// The spec is invalid.
     #[error("{file}:{line}: {message}")]
     Mistake {
         /// The file.
         file: String,
-        /// The line, counted from 1.
+        /// The line, from 1.
         line: usize,
-        /// What is wrong and what to write instead.
+        /// What is wrong, and what to write instead.
         message: String,
     },
 }
 
-/// A mistake that knows only its bytes in the text.
+/// An error at a range of bytes in the text.
 #[derive(Debug)]
 pub(super) struct Fault {
     span: Range<usize>,
@@ -50,11 +50,11 @@ pub(super) struct Fault {
 
 impl Fault {
     pub(super) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
-        // A name may hold a line's end, and what is said of it shall be one line.
+        // Names may contain line breaks, and the message must be one line.
         Self { span, message: message.into().replace(char::is_control, " ") }
     }
 
-    /// Gives the mistake its line.
+    /// Converts the range to a line.
     pub(super) fn at(self, text: &str, path: &Path) -> SpecError {
         let start = text.floor_char_boundary(self.span.start.min(text.len()));
         let line = text[..start].matches('\n').count() + 1;

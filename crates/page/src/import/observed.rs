@@ -1,11 +1,11 @@
-//! What somebody has seen of a page load, and what is concluded from it.
+//! Observed requests of a page load, and their conversion to a spec.
 //!
-//! A recorder sees requests, their times, and perhaps who caused each. What a spec needs is what each *waited for*,
-//! which `waits` concludes.
+//! A recorder observes requests, their times, and perhaps their initiators. A spec needs what each request *waited for*,
+//! which `dependencies` infers.
 //!
-//! Cookies and credentials are not kept; the filling of the heads takes their place.
+//! Cookies and credentials are not kept; padding replaces them in the heads.
 
-mod waits;
+mod dependencies;
 
 use std::{collections::HashMap, path::Path, time::Duration};
 
@@ -13,7 +13,7 @@ use ::bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use url::Url;
 
-use self::waits::Past;
+use self::dependencies::Past;
 use super::{ImportError, Imported, mistake, short};
 use crate::{
     Body, Request, Response, Spec,
@@ -21,9 +21,9 @@ use crate::{
     spec::{MAX_BODY, MAX_HEAD, MAX_KEPT, MAX_REQUESTS, checked_host, checked_path, is_ours},
 };
 
-/// A request with its response, as somebody has seen it. Times count from any begin that all requests share.
+/// An observed request with its response. Times count from an origin that all requests share.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct Observed {
     /// Where it was sent to.
     pub url: Url,
     /// The method.
@@ -91,7 +91,7 @@ const DROPPED: [&str; 10] = [
 ];
 
 /// Makes a spec of what was seen; `path` names it.
-pub fn spec(mut seen: Vec<Seen>, title: String, source: String, path: &Path) -> Result<Imported, ImportError> {
+pub fn spec(mut seen: Vec<Observed>, title: String, source: String, path: &Path) -> Result<Imported, ImportError> {
     let mut notes = Vec::new();
     seen.sort_by_key(|seen| seen.started);
     if seen.len() > MAX_REQUESTS {
@@ -140,7 +140,7 @@ pub(crate) fn field<'a>(headers: &'a [(String, String)], name: &str) -> Option<&
 }
 
 /// The request without its waits.
-fn request(one: &Seen, id: String, kept: &mut u64) -> Result<Request, String> {
+fn request(one: &Observed, id: String, kept: &mut u64) -> Result<Request, String> {
     let secure = match one.url.scheme() {
         "http" => false,
         "https" => true,

@@ -1,4 +1,4 @@
-//! HTML in place of a page's own, where nobody kept that.
+//! HTML in index of a page's own, where nobody kept that.
 //!
 //! Our client follows the recorded dependencies and looks into no body. A browser makes its own from the HTML, so a
 //! page of which only sizes are known needs HTML that asks for the same: the page's other requests in their order,
@@ -15,10 +15,10 @@ use crate::{Body, Request, Spec};
 impl Spec {
     /// The body of a response, as a server sends it: what was kept, else bytes of the right length; for the page
     /// itself, if it is HTML, HTML of that length.
-    pub fn body(&self, place: usize) -> Bytes {
-        let body = &self.requests[place].response.body;
+    pub fn body(&self, index: usize) -> Bytes {
+        let body = &self.requests[index].response.body;
         match body {
-            Body::Synthetic { len, .. } if place == 0 && is_html(&self.requests[0]) => self.document(*len).into(),
+            Body::Synthetic { len, .. } if index == 0 && is_html(&self.requests[0]) => self.document(*len).into(),
             body => body.part(0, usize::MAX),
         }
     }

@@ -1,10 +1,10 @@
-//! The ways to ask for a page, by their names: `h1`, `h1x6+pipelining`, `h2+tls+tfo`, `h3+early`.
+//! The protocols to load a page over, by their names: `h1`, `h1x6+pipelining`, `h2+tls+tfo`, `h3+early`.
 
 use std::{fmt, str::FromStr};
 
-/// A way to ask for a page.
+/// How a page is loaded: HTTP version, TLS, and extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Over {
+pub struct Protocol {
     /// The version of HTTP, and over which connections.
     pub http: Http,
     /// How TLS begins; none: in the clear.
@@ -39,16 +39,16 @@ pub enum Session {
     Early,
 }
 
-/// A name that is no way's.
+/// An unknown or contradictory name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is no way to ask for a page: {why}")]
-pub struct UnknownWay {
+#[error("invalid protocol `{name}`: {why}")]
+pub struct UnknownProtocol {
     name: String,
     why: &'static str,
 }
 
-impl Over {
-    /// Every way there is.
+impl Protocol {
+    /// All valid combinations.
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for http in [Http::Recorded, Http::Six, Http::Two, Http::Three] {
@@ -81,19 +81,19 @@ impl Over {
     fn complaint(self) -> Option<&'static str> {
         let serial = matches!(self.http, Http::Recorded | Http::Six);
         match self.http {
-            Http::Three if self.fast_open => Some("HTTP/3 runs over QUIC, and TCP Fast Open is TCP's"),
+            Http::Three if self.fast_open => Some("HTTP/3 runs over QUIC, which has no TCP Fast Open"),
             // Its preface goes by itself, and no request is in that.
             Http::Two if self.fast_open && self.tls.is_none() => {
-                Some("HTTP/2 in the clear has nothing for the SYN but its preface")
+                Some("HTTP/2 without TLS could only send its preface in the SYN")
             }
-            Http::Three if self.tls.is_none() => Some("HTTP/3 is never without TLS"),
-            _ if self.pipelining && !serial => Some("only HTTP/1.1 is pipelined; HTTP/2 and HTTP/3 have streams"),
+            Http::Three if self.tls.is_none() => Some("HTTP/3 always uses TLS"),
+            _ if self.pipelining && !serial => Some("only HTTP/1.1 has pipelining; HTTP/2 and HTTP/3 have streams"),
             _ => None,
         }
     }
 }
 
-impl fmt::Display for Over {
+impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.http {
             Http::Recorded => "h1",
@@ -116,18 +116,18 @@ impl fmt::Display for Over {
     }
 }
 
-impl FromStr for Over {
-    type Err = UnknownWay;
+impl FromStr for Protocol {
+    type Err = UnknownProtocol;
 
-    fn from_str(name: &str) -> Result<Self, UnknownWay> {
-        let unknown = |why| UnknownWay { name: name.to_owned(), why };
+    fn from_str(name: &str) -> Result<Self, UnknownProtocol> {
+        let unknown = |why| UnknownProtocol { name: name.to_owned(), why };
         let mut words = name.split('+');
         let http = match words.next() {
             Some("h1") => Http::Recorded,
             Some("h1x6") => Http::Six,
             Some("h2") => Http::Two,
             Some("h3") => Http::Three,
-            _ => return Err(unknown("it begins with h1, h1x6, h2 or h3")),
+            _ => return Err(unknown("begins with h1, h1x6, h2 or h3")),
         };
         let tls = (http == Http::Three).then_some(Session::Full);
         let mut over = Self { http, tls, pipelining: false, fast_open: false };
@@ -139,11 +139,11 @@ impl FromStr for Over {
                 "early" => over.tls = Some(Session::Early),
                 "pipelining" => over.pipelining = true,
                 "tfo" => over.fast_open = true,
-                _ => return Err(unknown("what follows a + is pipelining, tls, resumed, early or tfo")),
+                _ => return Err(unknown("after a + follows pipelining, tls, resumed, early or tfo")),
             }
             let another = before.tls.is_some() && before.tls != over.tls && before.tls != tls;
             if before == over || another {
-                return Err(unknown("of tls, resumed and early it takes one, and each word once"));
+                return Err(unknown("takes one of tls, resumed and early, and each word once"));
             }
         }
         over.complaint().map_or(Ok(over), |why| Err(unknown(why)))
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn every_way_has_a_name_of_its_own_that_means_it() {
-        let all = Over::all();
+        let all = Protocol::all();
         assert_eq!(all.len(), 16 + 16 + 7 + 3);
         for over in all {
             assert_eq!(over.to_string().parse(), Ok(over));
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn words_may_stand_in_any_order_and_nonsense_is_told_apart() {
-        assert_eq!("h1+tfo+pipelining".parse::<Over>().unwrap().to_string(), "h1+pipelining+tfo");
+        assert_eq!("h1+tfo+pipelining".parse::<Protocol>().unwrap().to_string(), "h1+pipelining+tfo");
         for (name, part) in [
             ("h3+tfo", "QUIC"),
             ("h2+pipelining", "streams"),
@@ -175,7 +175,7 @@ mod tests {
             ("h1+tls+early", "takes one"),
             ("h1+tfo+tfo", "once"),
         ] {
-            let told = name.parse::<Over>().unwrap_err().to_string();
+            let told = name.parse::<Protocol>().unwrap_err().to_string();
             assert!(told.contains(part), "{told}");
         }
     }

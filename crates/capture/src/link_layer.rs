@@ -1,4 +1,4 @@
-//! What lies between a packet's first byte and its IP header.
+//! Link-layer headers: finding the IP packet.
 
 use crate::{Direction, LinkType, Packet};
 
@@ -8,12 +8,11 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86DD;
 
 impl<'a> Packet<'a> {
-    /// The IP packet within, from its header on, if it is one and its fixed header was kept.
+    /// The IP packet, from its header on, if there is one with a complete fixed header.
     ///
-    /// Of what follows the packet on the link (Ethernet's padding, a check sequence) nothing is left;
-    /// what the capture cut off is missing. How long the packet was its header says; only where that
-    /// says 0, as in offloaded packets longer than 65,535 bytes (RFC 2675, Linux's BIG TCP), it is
-    /// `original_len` without the link's header.
+    /// Ethernet's padding and check sequence are removed. The packet ends early if the capture truncated it. Its length is
+    /// in its header, except for a length of 0, as in offloaded packets longer than 65,535 bytes (RFC 2675, Linux's BIG
+    /// TCP): there it is `original_len` without the link-layer header.
     pub fn network(&self) -> Option<&'a [u8]> {
         let ip = self.bytes.get(header(self.link, self.bytes)?..)?;
         let len = match (ip.first()? >> 4, ip) {
@@ -28,7 +27,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The length of the link's header, if IP follows.
+/// The length of the link-layer header, if IP follows.
 fn header(link: LinkType, bytes: &[u8]) -> Option<usize> {
     match link {
         LinkType::ETHERNET => ether_type(bytes, 12),
@@ -36,7 +35,7 @@ fn header(link: LinkType, bytes: &[u8]) -> Option<usize> {
         LinkType::LINUX_SLL => ether_type(bytes, 14),
         LinkType::LINUX_SLL2 => {
             let kind = u16::from_be_bytes(*bytes.first_chunk()?);
-            // A tag, if there is one, begins after the header's other eighteen bytes.
+            // A VLAN tag follows the rest of the header.
             match kind {
                 IPV4 | IPV6 => Some(20),
                 kind if TAGS.contains(&kind) => ether_type(bytes, 22),
@@ -54,7 +53,7 @@ fn header(link: LinkType, bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Where IP begins after the EtherType that stands `at` this place, or after the tags that it begins.
+/// Offset of the IP header after the EtherType at offset `at`, and after any VLAN tags.
 fn ether_type(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?) {
@@ -65,7 +64,7 @@ fn ether_type(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// The direction that a Linux cooked header tells: of packets to this host and from it.
+/// The direction in a Linux cooked header, for packets to and from this host.
 pub(crate) fn direction(link: LinkType, bytes: &[u8]) -> Option<Direction> {
     let kind = match link {
         LinkType::LINUX_SLL => u16::from_be_bytes(*bytes.first_chunk()?),

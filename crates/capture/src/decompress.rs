@@ -1,14 +1,14 @@
-//! Captures that were compressed, with gzip or zstd.
+//! Decompression of gzip and zstd captures.
 
 use std::io::{self, Read};
 
 use flate2::read::MultiGzDecoder;
 
-/// What a compressed file begins with: RFC 1952 §2.3.1, RFC 8878 §3.1.1.
+/// Magic numbers: RFC 1952 §2.3.1, RFC 8878 §3.1.1.
 const GZIP: &[u8] = &[0x1F, 0x8B];
 const ZSTD: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
 
-/// How a file is compressed.
+/// A compression format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compression {
     Gzip,
@@ -16,7 +16,7 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
-    /// How a file that begins with `bytes` is compressed, if it is.
+    /// The format of a file that begins with `bytes`; `None` if it is not compressed.
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         match bytes {
             _ if bytes.starts_with(GZIP) => Some(Self::Gzip),
@@ -25,7 +25,7 @@ impl Compression {
         }
     }
 
-    /// What `source` holds. Files that were joined are read as one, as the tools do.
+    /// Decompresses `source`. Concatenated files are read as one, as gzip and zstd do.
     pub(crate) fn decompress<'a>(self, source: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
         Ok(match self {
             Self::Gzip => Box::new(Decompressed(MultiGzDecoder::new(source))),
@@ -34,7 +34,7 @@ impl Compression {
     }
 }
 
-/// A decompressor whose errors tell broken data ([`io::ErrorKind::InvalidData`]) from a broken disk.
+/// A decompressor that reports damaged data as [`io::ErrorKind::InvalidData`], unlike I/O errors.
 struct Decompressed<D>(D);
 
 impl<D: Read> Read for Decompressed<D> {

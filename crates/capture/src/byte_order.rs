@@ -1,13 +1,13 @@
-//! Numbers in either byte order.
+//! Numbers in little-endian or big-endian byte order.
 
 /// The byte order of a file, or of a section of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum ByteOrder {
     Little,
     Big,
 }
 
-impl Order {
+impl ByteOrder {
     pub(crate) const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
 
     pub(crate) fn u16(self, bytes: [u8; 2]) -> u16 {
