@@ -135,7 +135,7 @@ fn a_site_is_recorded_with_its_dependencies_and_bodies() {
     let broken = &spec.requests[at("/broken.png")].response.body;
     assert!(matches!(broken, Body::Synthetic { len, .. } if *len == BROKEN.len() as u64), "{broken:?}");
     let [note] = &recorded.notes[..] else { panic!("{:?}", recorded.notes) };
-    assert!(note.starts_with(&format!("http://{address}/broken.png has a synthesised body: ")), "{note}");
+    assert!(note.starts_with(&format!("http://{address}/broken.png: synthesised body, since ")), "{note}");
     assert!(!spec.to_toml().contains("secret"), "no cookies");
     assert!(spec.connections() >= 1 && spec.depth() >= 4);
 

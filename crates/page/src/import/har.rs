@@ -186,7 +186,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Imported, ImportError> {
         let started = (when - begin).num_microseconds().unwrap_or(0).saturating_add(HOUR);
         match one(entry, parsed, Duration::from_micros(u64::try_from(started).unwrap_or(0))) {
             Ok(one) => seen.push(one),
-            Err(said) => notes.push(format!("{} is left out: {said}", short(&url))),
+            Err(said) => notes.push(format!("{}: omitted, since {said}", short(&url))),
         }
     }
     let source = format!("Imported from a HAR, {}.", path.file_name().unwrap_or_default().to_string_lossy());

@@ -96,7 +96,7 @@ pub fn spec(mut seen: Vec<Observed>, title: String, source: String, path: &Path)
     seen.sort_by_key(|seen| seen.started);
     if seen.len() > MAX_REQUESTS {
         notes.push(format!(
-            "the last {} requests are left out: a page has {MAX_REQUESTS} at most",
+            "the last {} requests are omitted: a page has at most {MAX_REQUESTS}",
             seen.len() - MAX_REQUESTS
         ));
         seen.truncate(MAX_REQUESTS);
@@ -114,7 +114,7 @@ pub fn spec(mut seen: Vec<Observed>, title: String, source: String, path: &Path)
                 past.add(one);
                 requests.push(request);
             }
-            Err(said) => notes.push(format!("{} is left out: {said}", short(one.url.as_str()))),
+            Err(said) => notes.push(format!("{}: omitted, since {said}", short(one.url.as_str()))),
         }
     }
     if requests.is_empty() {

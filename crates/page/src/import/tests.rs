@@ -54,7 +54,7 @@ fn a_har_becomes_a_page() {
         ),
     ])
     .unwrap();
-    assert_eq!(imported.notes, ["https://a.example/gone is left out: it has no response (net::ERR_ABORTED)"]);
+    assert_eq!(imported.notes, ["https://a.example/gone: omitted, since it has no response (net::ERR_ABORTED)"]);
     let spec = &imported.spec;
     let [page, script, x] = spec.requests.as_slice() else { panic!("three requests") };
     assert_eq!((spec.title.as_str(), page.path.as_str(), page.head, page.response.head), ("A page", "/?q=1", 300, 200));
@@ -93,7 +93,7 @@ fn holes_are_named_with_the_entry() {
         ),
         (serde_json::json!({ "response": { "bodySize": 1e17 } }), "100000000000000000 bytes"),
         (serde_json::json!({ "request": { "method": "A B" } }), "`A B` is no method"),
-        (serde_json::json!({ "request": { "url": "https://a..b/" } }), "`a..b` is no host"),
+        (serde_json::json!({ "request": { "url": "https://a..b/" } }), "`a..b` is not a host"),
     ] {
         let imported =
             har(&[entry("https://a.example/", "00.000", &plain), entry("https://a.example/x", "00.000", &more)])
@@ -130,11 +130,11 @@ fn manifests_become_a_page() {
         ("3\n", "1000000000\n", "line 1: a manifest begins with its number of requests"),
         ("5000", "many", "line 2: `page.0 0 0 -1 -1 many` is not a request's file"),
         ("a.0 1 1 0", "a.0 1 1 9", "`a.0` waits for group 9, and nothing is in it"),
-        ("a.0 1 1 0", "a.0 1 1 1", "request `a.0` waits for itself; take the wait out"),
+        ("a.0 1 1 0", "a.0 1 1 1", "request `a.0` waits for itself; remove the dependency"),
         ("a.0 1", "c.0 1", "`c.0` has no response: `c.1` is not in .resp"),
         ("a.0 1", "a 1", "`a` is no name with a number"),
-        ("page.2 2 0 -1 1", "page.0 2 0 -1 1", "two requests are called `page.0`"),
-        ("page.0 0 0 -1 -1", "page.0 0 0 2 -1", "request `page.0` waits for itself, by way of `page.2`"),
+        ("page.2 2 0 -1 1", "page.0 2 0 -1 1", "duplicate id `page.0`"),
+        ("page.0 0 0 -1 -1", "page.0 0 0 2 -1", "request `page.0` waits for itself, through `page.2`"),
     ] {
         let error = parse(&REQS.replacen(from, to, 1), RESP, None).unwrap_err();
         assert!(error.starts_with("x.reqs: ") && error.contains(said), "{error}");

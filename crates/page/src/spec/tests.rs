@@ -58,43 +58,43 @@ fn heads_have_their_size_to_the_byte() {
 fn says_in_one_sentence_what_is_wrong_and_where() {
     let after = |what: &str| format!("after = [{what}]");
     for (lines, wanted) in [
-        (vec!["", &after("{ end = \"z\" }")], "a/page.toml:8: request `b` is after `z`, and there is no such request"),
-        (vec![&after("{ end = \"a\" }")], "a/page.toml:2: request `a` waits for itself; take the wait out"),
+        (vec!["", &after("{ end = \"z\" }")], "a/page.toml:8: request `b` is after `z`, which does not exist"),
+        (vec![&after("{ end = \"a\" }")], "a/page.toml:2: request `a` waits for itself; remove the dependency"),
         (
             vec![&after("{ end = \"b\" }"), &after("{ end = \"a\" }")],
-            "request `a` waits for itself, by way of `b`; take one of the waits out, or change a connection",
+            "request `a` waits for itself, through `b`; remove a dependency, or change a connection",
         ),
         (
             vec![&format!("connection = 1\n{}", after("{ end = \"b\" }")), "connection = 1"],
-            "request `a` waits for itself, by way of `b`",
+            "request `a` waits for itself, through `b`",
         ),
         (
             vec!["", &after("{ head = \"a\" }")],
             "request `b` waits for 4000 bytes of `a`, whose response has 1000; write `end` to wait for all of it",
         ),
-        (vec!["", &after("{ end = \"a\", bytes = 5 }")], "request `b` waits for something unclear"),
-        (
-            vec!["head = 20"],
-            "request `a`: the request does not fit into a head of 20 bytes: what stands in it takes 36",
-        ),
+        (vec!["", &after("{ end = \"a\", bytes = 5 }")], "request `b` has an unclear dependency"),
+        (vec!["head = 20"], "request `a`: the head of the request has 20 bytes, but its fields need 36"),
         (
             vec!["response = { head = 1000000000 }"],
-            "the response has a head of 1000000000 bytes, and 262144 is the most",
+            "the head of the response has 1000000000 bytes; the maximum is 262144",
         ),
-        (vec!["response = { body = 9000000000000000 }"], "the response has a body of 9000000000000000 bytes"),
+        (vec!["response = { body = 9000000000000000 }"], "the body of the response has 9000000000000000 bytes"),
         (
             vec!["response = { body = 99999999999999999999 }"],
             "a/page.toml:6: invalid type: integer `99999999999999999999` as i128, expected a number of bytes, like 12000",
         ),
         (vec!["response = { body = -1 }"], "integer `-1`, expected a number of bytes"),
         (vec!["response = { body = \"much\" }"], "string \"much\", expected a number of bytes"),
-        (vec!["response = { text = \"abc\", body = 4 }"], "the response has `body = 4`, but what is given has 3 bytes"),
-        (vec!["response = { file = \"../../etc/passwd\" }"], "file `../../etc/passwd` does not lie beside the spec"),
-        (vec!["response = { file = \"no\" }"], "cannot read the body's file a/no: No such file"),
-        (vec!["response = { status = 101 }"], "`status` is none that ends a response"),
-        (vec!["response = { status = 304, body = 4 }"], "the response to GET with status 304 has no body"),
-        (vec!["headers = [\"content-length: 5\"]"], "`content-length` does not stand among the headers"),
-        (vec!["headers = [\"a b: 5\"]"], "`a b: 5` is no header field"),
+        (vec!["response = { text = \"abc\", body = 4 }"], "the response has `body = 4`, but its content has 3 bytes"),
+        (
+            vec!["response = { file = \"../../etc/passwd\" }"],
+            "body file `../../etc/passwd` is not below the spec's folder",
+        ),
+        (vec!["response = { file = \"no\" }"], "cannot read the body file a/no: No such file"),
+        (vec!["response = { status = 101 }"], "invalid `status`"),
+        (vec!["response = { status = 304, body = 4 }"], "the response to GET with status 304 cannot have a body"),
+        (vec!["headers = [\"content-length: 5\"]"], "`content-length` is not allowed in `headers`"),
+        (vec!["headers = [\"a b: 5\"]"], "`a b: 5` is not a header field"),
         (vec!["compute = \"fast\""], "`fast` is not a time"),
         (vec!["colour = 1"], "a/page.toml:6: unknown field `colour`"),
     ] {
@@ -105,13 +105,15 @@ fn says_in_one_sentence_what_is_wrong_and_where() {
     for host in ["..", "a..b", "", "a/b", "u@h", "a:0", "a:99999", "a b", "/"] {
         let text = requests(&[""]).replace("x.example", host);
         let said = parse(&text).unwrap_err().to_string();
-        assert!(said.ends_with(&format!("request `a`: `{host}` is no host")), "{said}");
+        assert!(said.ends_with(&format!("request `a`: `{host}` is not a host")), "{said}");
     }
     for host in ["a", "a:8080", "10.0.0.1", "[2001:db8::1]:8080", "a_b.example"] {
         assert_eq!(parse(&requests(&[""]).replace("x.example", host)).unwrap().requests[0].host, host);
     }
-    assert!(parse(&requests(&["", ""]).replace("\"b\"", "\"a\"")).unwrap_err().to_string().contains("`a` already"));
-    assert!(parse("").unwrap_err().to_string().contains("this is not a page"));
+    assert!(
+        parse(&requests(&["", ""]).replace("\"b\"", "\"a\"")).unwrap_err().to_string().contains("duplicate id `a`")
+    );
+    assert!(parse("").unwrap_err().to_string().contains("not a page spec"));
     assert!(parse(&requests(&[])).unwrap_err().to_string().contains("from one to"));
 }
 

@@ -95,9 +95,9 @@ fn what_cannot_be_replayed_is_left_out_by_name_and_cookies_are_not_kept() {
     assert_eq!(
         imported.notes,
         [
-            "http://a.example/unknown is left out: the size of its response's body is not known",
-            "http://a.example/none is left out: it has no response",
-            "http://a.example/huge is left out: its response's body has 18446744073709551615 bytes, and 1099511627776 is the most",
+            "http://a.example/unknown: omitted, since the size of its response's body is not known",
+            "http://a.example/none: omitted, since it has no response",
+            "http://a.example/huge: omitted, since its response's body has 18446744073709551615 bytes, and 1099511627776 is the most",
         ]
     );
     let error = spec(Vec::new(), "t".into(), "s".into(), Path::new("x.toml")).unwrap_err();
