@@ -31,7 +31,7 @@
 
 use std::time::Duration;
 
-use page::{Connections, Network, replay::Protocol, schedule::INITIAL_WINDOW};
+use page::{Connections, IdealNetwork, replay::Protocol, schedule::INITIAL_WINDOW};
 
 use crate::{experiment::Network, work::Work};
 
@@ -68,7 +68,7 @@ pub fn ideal(work: &Work, network: &Network, contender: &str) -> Option<Duration
     let protocol: Protocol = contender.parse().ok()?;
     let window = network.server.initial_window.map_or(INITIAL_WINDOW, |segments| u64::from(segments) * 1460);
     let connections = Connections::Recorded { handshake: protocol.handshakes()?, initial_window: Some(window) };
-    Some(page.0.schedule(&Network { rtt: network.rtt(), rate: network.down(), connections }).load)
+    Some(page.0.schedule(&IdealNetwork { rtt: network.rtt(), rate: network.down(), connections }).load)
 }
 
 impl Floor {

@@ -1,20 +1,28 @@
-//! Result files: where `--json FILE`, `--html FILE` and their like are written.
+//! Result files: writes the files of `--json FILE`, `--html FILE` and similar options.
 //!
-//! A reader of a result file must never see half of it. So a regular file is written beside its place and then
-//! renamed over it. A rename replaces whatever has that name, though, and some names must keep what they have:
+//! A reader must never see an incomplete result file. So a regular file is written under a temporary name in the same
+//! folder, and then renamed (atomic rename). But a rename replaces whatever has that name, and special files must stay:
 //!
-//! | the path leads to | how it is written |
+//! | the path is | how it is written |
 //! |---|---|
-//! | nothing, or a regular file | a temporary file beside it, then a rename; its permissions and owner stay |
-//! | a symbolic link | the link stays; the file that it leads to is written, or created |
+//! | missing, or a regular file | a temporary file in the same folder, then a rename; permissions and owner are kept |
+//! | a symbolic link | the link stays; its target is written, or created |
 //! | standard output or error, as `/dev/stdout`, `/dev/fd/1`, `/proc/self/fd/1` | through that open descriptor |
 //! | a FIFO, a terminal, another device, another open file | opened and written |
 //! | a regular file that cannot be replaced: a mount point, or in a folder that may not be written to | written in place |
 //!
-//! A FIFO waits until somebody reads it, as for any program.
+//! Writing to a FIFO waits for a reader, as in any program.
 //!
-//! An open descriptor is not opened anew, since a second opening starts at the beginning of the file: what the
-//! program has printed would be overwritten.
+//! An open descriptor is not opened again, since a second open starts at the beginning of the file, and would overwrite
+//! what the program has printed.
+//!
+//! ```
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("result.json");
+//! output::write(&path, |to| to.write_all(b"{}"))?;
+//! assert_eq!(std::fs::read(&path)?, b"{}");
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::{
     fs::{self, File, Metadata, OpenOptions, Permissions},
@@ -25,15 +33,16 @@ use std::{
 
 use tempfile::{Builder, NamedTempFile};
 
-/// The most links that are followed, as in Linux.
-const LINKS: usize = 40;
+/// Maximum number of symbolic links followed, as in Linux.
+const MAX_LINKS: usize = 40;
 
-/// Size of the writes to a file.
+/// Size of the write buffer, in bytes.
 const BUFFER: usize = 256 * 1024;
 
-/// Writes what `content` writes to the file at `path`; `-` is standard output, whose reader may be gone (`| head`).
+/// Writes the output of `content` to the file at `path`. `-` is standard output; a closed pipe there is no error
+/// (`| head`).
 ///
-/// If `content` fails, a regular file is as it was. The error does not name the path.
+/// If `content` fails, a regular file stays unchanged. The error does not name the path.
 pub fn write(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let destination = if path == Path::new("-") { Destination::Stdout } else { Destination::of(path)? };
     match destination {
@@ -47,21 +56,21 @@ pub fn write(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>
     }
 }
 
-/// What a path leads to.
+/// What a path refers to.
 #[derive(Debug, PartialEq, Eq)]
 enum Destination {
     Stdout,
     Stderr,
-    /// To be opened and written.
+    /// A special file, to be opened and written.
     Special(PathBuf),
-    /// A regular file, or none yet. No link.
+    /// A regular or missing file; no symbolic link.
     Regular(PathBuf),
 }
 
 impl Destination {
     fn of(path: &Path) -> io::Result<Self> {
         let mut path = path.to_owned();
-        for _ in 0..LINKS {
+        for _ in 0..MAX_LINKS {
             let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let folder = folder.canonicalize()?;
@@ -86,7 +95,7 @@ impl Destination {
     }
 }
 
-/// Whether a folder is `/proc/PID/fd`. Its links only look like links: what they lead to may have no name.
+/// Whether a folder is `/proc/PID/fd`. Its entries look like symbolic links, but their targets may have no name.
 fn is_descriptors(folder: &Path) -> bool {
     folder.starts_with("/proc") && folder.ends_with("fd")
 }
@@ -94,14 +103,14 @@ fn is_descriptors(folder: &Path) -> bool {
 fn buffered(to: impl Write, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut to = BufWriter::with_capacity(BUFFER, to);
     let written = content(&mut to).and_then(|()| to.flush());
-    // What is left of a failed write is not tried again.
+    // Discards the rest after a failed write, instead of trying again.
     let _ = to.into_parts();
     written
 }
 
-/// Replaces the regular file at `path`, which is no link, whole or not at all.
+/// Replaces the regular file at `path`, which is no symbolic link, atomically.
 fn replace(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    // A file that may not be written is not replaced, even where the folder would allow it.
+    // A file without write permission is not replaced, even if the folder allows it.
     let old = match OpenOptions::new().write(true).open(path) {
         Ok(file) => Some(file),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -128,10 +137,10 @@ fn in_place(mut file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<
     buffered(&mut file, content)
 }
 
-/// A file beside `path`, with the permissions and the owner of the one it will replace.
+/// A temporary file in the folder of `path`, with the permissions and owner of the file that it will replace.
 fn temporary(path: &Path, old: Option<&File>) -> io::Result<NamedTempFile> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    // Readable as any new file is: the process's umask is taken from this.
+    // The usual permissions of a new file; the process's umask is subtracted.
     let anyone = Permissions::from_mode(0o666);
     let made = Builder::new().prefix(".writing-").permissions(anyone).tempfile_in(folder)?;
     if let Some(old) = old {

@@ -1,8 +1,8 @@
-//! Bodies: kept, or synthesised.
+//! Bodies: recorded or synthesised.
 //!
-//! A synthesised body is a function of its seed and the place in it, so that any part can be had without the rest, a
-//! body of a gigabyte takes no memory, and who receives it can check every byte. Its bytes look random, so that
-//! nothing on the way compresses them.
+//! A synthesised body is a function of its seed and the offset. So any part can be generated without the rest, a body of
+//! a gigabyte needs no memory, and the receiver can check every byte. Its bytes look random, so that they cannot be
+//! compressed.
 
 use bytes::{Bytes, BytesMut};
 

@@ -1,9 +1,8 @@
-//! Heads of the recorded size.
+//! Padding of heads to the recorded size.
 //!
-//! A spec says how many bytes a head had over HTTP/1.1 and, where it is known, which header fields. What is missing
-//! is filled with a field `x-pad`. Its value begins alike in every request to one host, as cookies do, so that HTTP/2
-//! and HTTP/3 find about as much to compress as they would have found in the original. A gap smaller than that field's
-//! name stays open: a head is at most eight bytes shorter than asked for.
+//! A spec contains the size of a head in HTTP/1.1 and the known header fields. A field `x-pad` fills the rest. Its value
+//! has the same beginning in every request to a host, like cookies, so that HTTP/2 and HTTP/3 can compress about as much
+//! as in the original. A gap smaller than the field's name is not filled: a head is up to eight bytes too short.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 

@@ -46,6 +46,6 @@ pub mod waterfall;
 
 pub use body::Body;
 pub use head::PAD;
-pub use schedule::{Connections, Network, Schedule};
+pub use schedule::{Connections, IdealNetwork, Schedule};
 pub use shipped::SHIPPED;
 pub use spec::{After, Request, Response, Spec, SpecError, Until};

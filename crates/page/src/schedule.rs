@@ -1,13 +1,13 @@
-//! The load on an ideal network: when each request could be sent and when its response would have come.
+//! The load on an ideal network: when each request could be sent, and when its response would arrive.
 //!
-//! Three questions, one calculation. With nothing but the dependencies (every connection is open already, any number of
-//! them) it gives the *floor*: the round trips that no protocol can save, and the bytes. With the recorded connections,
-//! one request after another on each and a handshake before the first, it says what HTTP/1.1 needs at best; one
-//! round trip less for the handshake is what TCP Fast Open can give at most. With an initial window, TCP's slow start
-//! is counted as well: a response that does not fit waits for acknowledgements, in round trips.
+//! One calculation answers three questions. With only the dependencies, and any number of open connections, it gives the
+//! *floor*: the round trips that no protocol can save, plus the bytes. With the recorded connections, one request at a
+//! time on each, and a handshake before the first, it gives the minimum for HTTP/1.1; one round trip less per handshake
+//! is the most that TCP Fast Open can save. With an initial window it includes TCP's slow start: a response that does not
+//! fit waits for acknowledgements, in round trips.
 //!
-//! The critical path is the chain of waits that ends with the last byte; its *depth* is how many requests are on
-//! it. It is followed backwards from the end, as Wang et al. do (WProf, NSDI 2013): what lies beside it costs nothing.
+//! The critical path is the chain of waits that ends with the last byte; its *depth* is its number of requests. It is
+//! followed backwards from the end, as in Wang et al. (WProf, NSDI 2013): requests beside it cost nothing.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{Spec, Until};
 
 /// What a load has to cross.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
+pub struct IdealNetwork {
     /// The round-trip time.
     pub rtt: Duration,
     /// The rate towards the client, of all connections together; none: as quick as one likes. What the client sends is
@@ -78,7 +78,7 @@ impl Spec {
     /// The floor: no load over a path of this round-trip time and rate takes less, whatever the protocol. Round trips
     /// that cannot be saved, computations, and the bytes of all responses.
     pub fn floor(&self, rtt: Duration, rate: Option<Rate>) -> Duration {
-        self.schedule(&Network { rtt, rate, connections: Connections::Open }).load
+        self.schedule(&IdealNetwork { rtt, rate, connections: Connections::Open }).load
     }
 
     /// How many requests the longest chain of dependencies has: so many round trips cannot be saved.
@@ -106,7 +106,7 @@ impl Spec {
     }
 
     /// The load as it would go over `network`.
-    pub fn schedule(&self, network: &Network) -> Schedule {
+    pub fn schedule(&self, network: &IdealNetwork) -> Schedule {
         let none = vec![Duration::ZERO; self.requests.len()];
         let mut schedule = Schedule {
             ready: none.clone(),
@@ -213,7 +213,7 @@ impl Spec {
 }
 
 /// When so many bytes of a response have come, after its request was sent into a connection with this window.
-fn arrival(bytes: u64, window: Option<u64>, network: &Network) -> Duration {
+fn arrival(bytes: u64, window: Option<u64>, network: &IdealNetwork) -> Duration {
     let mut rounds = 0;
     if let Some(mut window) = window.filter(|window| *window > 0) {
         let mut sent = window;
@@ -287,7 +287,7 @@ mod tests {
     fn recorded_connections_cost_handshakes_and_slow_start() {
         let over = |handshake, initial_window| {
             let connections = Connections::Recorded { handshake, initial_window };
-            page().schedule(&Network { rtt: ms(100), rate: None, connections })
+            page().schedule(&IdealNetwork { rtt: ms(100), rate: None, connections })
         };
         let plain = over(1, None);
         // The page 200; the style sheet's connection, its request; the font has one of its own.
@@ -312,7 +312,7 @@ mod tests {
             let text = request("first", first, "") + &request("second", 15_000, after);
             let page = Spec::parse(&format!("schema = \"longhaul.page/1\"\n{text}"), Path::new("page.toml")).unwrap();
             let connections = Connections::Recorded { handshake: 1, initial_window: Some(INITIAL_WINDOW) };
-            let schedule = page.schedule(&Network { rtt: ms(100), rate: None, connections });
+            let schedule = page.schedule(&IdealNetwork { rtt: ms(100), rate: None, connections });
             (schedule.end[0], schedule.end[1])
         };
         assert_eq!(second(1000), (ms(200), ms(400)), "little leaves it as it was");
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn slow_start_doubles() {
-        let network = Network { rtt: ms(1), rate: None, connections: Connections::Open };
+        let network = IdealNetwork { rtt: ms(1), rate: None, connections: Connections::Open };
         let rounds = [0, 1, 10, 11, 30, 31, 70, 71].map(|bytes| arrival(bytes, Some(10), &network).as_millis());
         assert_eq!(rounds, [1, 1, 1, 2, 2, 3, 3, 4]);
         assert!(arrival(u64::MAX, Some(1), &network) < ms(70));

@@ -32,7 +32,7 @@ impl Spec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Connections, Network};
+    use crate::{Connections, IdealNetwork};
     use std::time::Duration;
 
     /// What the seed says of them: requests, connections, bytes; and what follows from its description: Wikipedia in
@@ -69,7 +69,7 @@ mod tests {
             let rtt = Duration::from_millis(100);
             let over = |handshake| {
                 let connections = Connections::Recorded { handshake, initial_window: None };
-                spec.schedule(&Network { rtt, rate: None, connections })
+                spec.schedule(&IdealNetwork { rtt, rate: None, connections })
             };
             let (plain, open) = (over(1), over(0));
             assert!(plain.load <= open.load + rtt * plain.handshakes() as u32);

@@ -1,11 +1,10 @@
-//! HTML in index of a page's own, where nobody kept that.
+//! Synthetic HTML for a page whose own HTML was not kept.
 //!
-//! Our client follows the recorded dependencies and looks into no body. A browser makes its own from the HTML, so a
-//! page of which only sizes are known needs HTML that asks for the same: the page's other requests in their order,
-//! style sheets in the head, scripts, pictures and frames in the body, each by the element that fits its type, and
-//! filling up to the recorded size; what is posted, by a line of script. What waited for a script or a style sheet is
-//! asked for by the HTML as well, so the load is flatter than the recorded one; its requests, hosts and sizes are the
-//! same.
+//! Our client follows the recorded dependencies and parses no body. A browser takes the dependencies from the HTML. So a
+//! page with only sizes needs HTML that causes the same requests in the same order: style sheets in the head; scripts,
+//! pictures and frames in the body, each with the element for its type; a script for each POST; and padding up to the
+//! recorded size. Requests that waited for a script or a style sheet are also in the HTML, so the dependency tree is
+//! flatter than the recorded one; requests, hosts and sizes are the same.
 
 use bytes::Bytes;
 use http::Method;

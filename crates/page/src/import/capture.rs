@@ -1,7 +1,7 @@
-//! A page load in a capture: plain HTTP/1.1, as packets.
+//! A page load in a capture of plain HTTP/1.1.
 //!
-//! Packets have no initiators; `referer` and the times have to do. What is encrypted, or HTTP/2, cannot be read, and
-//! each such connection is named.
+//! Packets have no initiators, so dependencies come from `referer` and the times. Encrypted connections and HTTP/2 cannot
+//! be read; each gets a note.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! HAR, the HTTP archive that browsers and proxies export (version 1.2), with the fields that Chromium adds.
 //!
-//! The format asks for much and writers leave much out, so nearly everything is optional here. What a request cannot be
-//! replayed without is named with its address; a HAR that was cut off is refused.
+//! The format requires many fields that writers omit, so nearly all are optional here. A missing field without which a
+//! request cannot be replayed gets a note with the request's URL; a truncated HAR is rejected.
 
 use std::{path::Path, time::Duration};
 

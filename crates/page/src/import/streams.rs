@@ -1,8 +1,8 @@
 //! The two byte streams of each TCP connection in a capture, with the time at which every byte could be read.
 //!
-//! Segments are kept by their place in the stream and joined at the end, so their order does not matter; of a byte that
-//! came twice the first one counts. A hole, where the capture lacks a packet or cut it, is filled with zeros and
-//! remembered. All that is kept has a bound.
+//! Segments are stored by their offset in the stream and joined at the end, so their order does not matter. Of a byte that
+//! arrived twice, the first one counts. A hole, where the capture lacks or truncated a packet, is filled with zeros and
+//! recorded. Memory is bounded.
 
 use std::{
     collections::{BTreeMap, HashMap},
